@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What every target of the tree shares: language level, warnings, visibility, sanitizers, ccache, and where files go.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+endif()
+
+# One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(HEDDLE_PLUGIN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/heddle/plugins.d)
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib;$ORIGIN")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN")
+
+add_library(heddle_options INTERFACE)
+target_compile_options(heddle_options INTERFACE -Wall -Wextra -Werror -fno-plt -ffunction-sections -fdata-sections)
+target_link_options(heddle_options INTERFACE -Wl,-z,relro,-z,now -Wl,--gc-sections -Wl,--as-needed)
+if(HEDDLE_SANITIZE)
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+endif()
+
+# heddle_add_plugin(NAME heddle_cpu MANIFEST heddle.cpu.toml SOURCES ... LIBS ...)
+# A driver or allocator plugin: a module that exports only its entry, beside its manifest in lib/heddle/plugins.d.
+function(heddle_add_plugin)
+  cmake_parse_arguments(ARG "" "NAME;MANIFEST" "SOURCES;LIBS" ${ARGN})
+  add_library(${ARG_NAME} MODULE ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE heddle_options heddle_headers ${ARG_LIBS})
+  target_link_options(${ARG_NAME} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/plugins/plugin.map -Wl,-z,defs)
+  set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map)
+  configure_file(${ARG_MANIFEST} ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}/${ARG_MANIFEST} COPYONLY)
+endfunction()
+
+# heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
+# One GoogleTest program. Its cases go to test-results/<name>.xml, where tools/dev/test counts them one by one.
+# The label `slow` keeps a test out of tools/dev/check.
+function(heddle_add_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBS;ENV;LABELS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE heddle_options ${ARG_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${ARG_NAME}.xml;${ARG_ENV}")
+endfunction()
+
+# The Python of the tests: the environment that tools/dev/setup makes (HEDDLE_VENV, or .venv), else the system's.
+if(DEFINED ENV{HEDDLE_VENV})
+  set(HEDDLE_PYTHON $ENV{HEDDLE_VENV}/bin/python CACHE FILEPATH "Python that runs the tests written in Python")
+elseif(EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+  set(HEDDLE_PYTHON ${PROJECT_SOURCE_DIR}/.venv/bin/python CACHE FILEPATH "Python that runs the tests written in Python")
+else()
+  set(HEDDLE_PYTHON python3 CACHE FILEPATH "Python that runs the tests written in Python")
+endif()
+
+# heddle_add_python_test(NAME layers_test SCRIPT layers_test.py [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
+# One unittest module, its cases counted one by one. It finds the trees in HEDDLE_SOURCE and HEDDLE_BUILD.
+function(heddle_add_python_test)
+  cmake_parse_arguments(ARG "" "NAME;SCRIPT;TIMEOUT" "ENV;LABELS" ${ARGN})
+  get_filename_component(script ${ARG_SCRIPT} ABSOLUTE)
+  add_test(NAME ${ARG_NAME} COMMAND ${HEDDLE_PYTHON} -B ${PROJECT_SOURCE_DIR}/tools/dev/run_cases.py ${script}
+    ${PROJECT_BINARY_DIR}/test-results/${ARG_NAME}.xml)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 600)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "HEDDLE_SOURCE=${PROJECT_SOURCE_DIR};HEDDLE_BUILD=${PROJECT_BINARY_DIR};${ARG_ENV}")
+endfunction()
