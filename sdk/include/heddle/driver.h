@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by plugins/<driver>,
+ * called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
+ *
+ * Glossary
+ *   queue        an ordered place to enqueue submissions; two queues of a device may run at the same time
+ *   submission   a list of commands with one set of waits and one set of signals
+ *   command      a dispatch, copy, fill, update or barrier inside a submission
+ *   executable   loaded code of one variant; its entries are kernels
+ *   binding      (buffer, offset, length) handed to a kernel
+ *   constants    small plain bytes handed to a kernel (shape values, scalars)
+ *
+ * Shared preconditions
+ *   Objects named in a submission are kept alive by the host until its signals are reached (HD-Q-03); the driver borrows. Arrays and
+ *   structs named in a call are read before it returns; nothing of the caller's is kept, unless a comment says so.
+ *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01), and only on its own timelines (HD-Q-02).
+ *   Commands of one submission may overlap in time except across a barrier. Submissions of one queue are ordered only
+ *   by their waits and signals. */
+#ifndef HEDDLE_DRIVER_H_
+#define HEDDLE_DRIVER_H_
+
+#include "heddle/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ heddle.device/1 */
+
+#define HEDDLE_DEVICE_INTERFACE "heddle.device/1"
+
+/* Kinds of memory a device offers: bits, also used when allocating. */
+#define HEDDLE_MEMORY_DEVICE 1u      /* fastest for the device */
+#define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
+#define HEDDLE_MEMORY_PINNED 4u      /* host memory the device copies from at full speed */
+
+/* What a device can do: bits. */
+#define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
+#define HEDDLE_DEVICE_TIMESTAMPS 2u
+#define HEDDLE_DEVICE_RECORDING 4u
+#define HEDDLE_DEVICE_INDIRECT_DISPATCH 8u
+
+typedef struct heddle_device_description {
+  uint32_t struct_size;
+  uint32_t ordinal;
+  heddle_string_t name;   /* borrowed while the instance lives, as are the strings below */
+  heddle_string_t family; /* which programs it runs: "cpu", "cuda", "hip", "spirv" */
+  heddle_string_t pci;    /* "0000:01:00.0", empty if it is not a PCI device */
+  uint8_t uuid[16];       /* stable across reboots; all zero if unknown */
+  int32_t numa_node;      /* -1 if unknown */
+  uint32_t features;      /* bits HEDDLE_DEVICE_* */
+  uint32_t memory_kinds;  /* bits HEDDLE_MEMORY_* */
+  uint32_t compute_units; /* cores or multiprocessors */
+  uint64_t memory_bytes;  /* size of device memory */
+  uint64_t max_allocation_bytes;
+  uint64_t min_alignment_bytes;    /* of every allocation; a power of two */
+  uint64_t shared_memory_bytes;    /* per workgroup; 0: no limit known */
+  uint32_t registers_per_thread;   /* 0: not applicable */
+  uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
+  uint32_t subgroup_size;          /* warp, wavefront; 1 on CPUs */
+  uint32_t max_workgroup_count[3]; /* largest grid */
+  uint32_t max_bindings;
+  uint32_t max_constants_bytes;
+  uint32_t code_format_count;
+  const heddle_string_t* code_formats; /* format ids of code.h, best first */
+} heddle_device_description_t;
+
+#define HEDDLE_LINK_NONE 0u /* copies are staged through host memory */
+#define HEDDLE_LINK_SAME_MEMORY 1u
+#define HEDDLE_LINK_PCI 2u
+#define HEDDLE_LINK_FABRIC 3u /* NVLink, xGMI */
+typedef struct heddle_device_link {
+  uint32_t struct_size;
+  uint32_t kind;        /* HEDDLE_LINK_* */
+  uint32_t peer_access; /* 1: kernels and copies reach the other device's memory directly */
+  uint32_t reserved;
+  uint64_t bandwidth_bytes_per_second; /* one way; 0: unknown */
+} heddle_device_link_t;
+
+typedef struct heddle_driver_api heddle_driver_api_t;
+
+typedef struct heddle_device_open_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const heddle_driver_api_t* api; /* to be the first word of every object of this device; outlives the device */
+  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's */
+  int32_t numa_node;              /* -1: as the device is */
+  uint32_t reserved2;
+} heddle_device_open_params_t;
+
+typedef struct heddle_queue_params {
+  uint32_t struct_size;
+  uint32_t priority; /* 0 normal, 1 high */
+} heddle_queue_params_t;
+
+/* Counters since the device was opened; exact whenever no call is in flight. */
+typedef struct heddle_device_statistics {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t submissions;
+  uint64_t dispatches;
+  uint64_t copies; /* copies, fills and updates */
+  uint64_t bytes_allocated; /* live, as the driver gave them out */
+  uint64_t bytes_reserved;  /* what the driver holds from the system beyond that */
+} heddle_device_statistics_t;
+
+typedef struct heddle_device_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Devices found by this instance; ordinals are 0 .. count-1 and stable while it lives. [any] [may-block] */
+  heddle_status_t* (*count)(heddle_plugin_instance_t* instance, uint32_t* out_count);
+  /* OUT_OF_RANGE for an ordinal that is not there. [any] [may-block] */
+  heddle_status_t* (*describe)(heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out_description);
+  /* The link from device a to device b of this instance. [any] [may-block] */
+  heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
+  /* owned by the caller: close it. Opening one ordinal twice gives two devices. [any] [may-block] */
+  heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
+                           heddle_device_t** out_device);
+  /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
+  heddle_status_t* (*close)(heddle_device_t* device);
+  heddle_status_t* (*queue_create)(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue);
+  /* Waits for what is enqueued. [serial:queue] [may-block] */
+  heddle_status_t* (*queue_destroy)(heddle_queue_t* queue);
+  heddle_status_t* (*statistics)(heddle_device_t* device, heddle_device_statistics_t* out_statistics);
+} heddle_device_interface_t;
+
+/* ------------------------------------------------------------------------------------------------ heddle.buffer/1 */
+
+#define HEDDLE_BUFFER_INTERFACE "heddle.buffer/1"
+
+#define HEDDLE_MAP_READ 1u
+#define HEDDLE_MAP_WRITE 2u
+#define HEDDLE_MAP_DISCARD 4u /* old contents need not be visible */
+
+typedef struct heddle_buffer_params {
+  uint32_t struct_size;
+  uint32_t memory;          /* bits HEDDLE_MEMORY_*; all of them must hold */
+  uint64_t size_bytes;      /* 0 is allowed */
+  uint64_t alignment_bytes; /* power of two; 0: the device's min_alignment */
+} heddle_buffer_params_t;
+
+typedef struct heddle_buffer_properties {
+  uint32_t struct_size;
+  uint32_t memory; /* bits HEDDLE_MEMORY_* */
+  uint64_t size_bytes;
+  uint64_t alignment_bytes;
+  uint64_t device_address; /* 0 if the driver has none to show */
+} heddle_buffer_properties_t;
+
+/* The raw provider of memory. Pools sit on top of it (allocator.h). */
+typedef struct heddle_buffer_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* RESOURCE_EXHAUSTED names size, limit and what is free. Contents are undefined. [any] [may-block] */
+  heddle_status_t* (*allocate)(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer);
+  /* The caller knows that no work uses it any more. [any] [may-block] */
+  void (*free)(heddle_buffer_t* buffer);
+  /* Host pointer to bytes [offset, offset+length); FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the
+   * range is outside. The caller has waited for the device's writes. [any] [may-block] */
+  heddle_status_t* (*map)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, uint32_t flags, void** out_pointer);
+  heddle_status_t* (*unmap)(heddle_buffer_t* buffer);
+  /* Makes host writes visible to the device; no-ops where memory is coherent. [any] [may-block] */
+  heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
+  /* Makes device writes visible to the host. [any] [may-block] */
+  heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
+  /* Wraps host memory without a copy; release(context) is called exactly once, when the buffer is freed or if this call
+   * fails. Never file-backed memory. [any] [may-block] */
+  heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context),
+                                  void* context, heddle_buffer_t** out_buffer);
+  heddle_status_t* (*properties)(heddle_buffer_t* buffer, heddle_buffer_properties_t* out_properties);
+} heddle_buffer_interface_t;
+
+/* ---------------------------------------------------------------------------------------------- commands, submissions */
+
+/* Bytes [offset, offset+length) of a buffer. Frozen. */
+typedef struct heddle_binding {
+  heddle_buffer_t* buffer;
+  uint64_t offset;
+  uint64_t length;
+} heddle_binding_t;
+
+#define HEDDLE_COMMAND_BARRIER 0u /* later commands of the list see all writes of earlier ones */
+#define HEDDLE_COMMAND_DISPATCH 1u
+#define HEDDLE_COMMAND_COPY 2u
+#define HEDDLE_COMMAND_FILL 3u
+#define HEDDLE_COMMAND_UPDATE 4u
+#define HEDDLE_COMMAND_COPY_2D 5u
+
+/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry; zero workgroups are a no-op that still orders. */
+typedef struct heddle_dispatch_command {
+  heddle_entry_t* entry;
+  const heddle_binding_t* bindings; /* binding_count, in the entry's order */
+  const void* constants;            /* constants_bytes, copied at enqueue */
+  uint32_t binding_count;
+  uint32_t constants_bytes;
+  uint32_t grid[3];
+  uint32_t region; /* the module's dispatch site, for profiles and error texts */
+} heddle_dispatch_command_t;
+
+/* source and target must not overlap; INVALID_ARGUMENT if they do. */
+typedef struct heddle_copy_command {
+  heddle_buffer_t* source;
+  heddle_buffer_t* target;
+  uint64_t source_offset;
+  uint64_t target_offset;
+  uint64_t length;
+} heddle_copy_command_t;
+
+typedef struct heddle_fill_command {
+  heddle_buffer_t* target;
+  uint64_t offset;
+  uint64_t length;
+  uint64_t pattern;       /* the low pattern_bytes are repeated, a tail is cut */
+  uint32_t pattern_bytes; /* 1, 2, 4 or 8 */
+  uint32_t reserved;
+} heddle_fill_command_t;
+
+/* Copies host bytes into a buffer; the bytes are captured at enqueue. */
+typedef struct heddle_update_command {
+  heddle_buffer_t* target;
+  uint64_t offset;
+  uint64_t length;
+  const void* source;
+} heddle_update_command_t;
+
+/* rows of row_bytes, at strides in bytes. */
+typedef struct heddle_copy_2d_command {
+  const heddle_binding_t* source; /* .length is ignored */
+  const heddle_binding_t* target;
+  uint64_t source_stride;
+  uint64_t target_stride;
+  uint64_t row_bytes;
+  uint64_t rows;
+} heddle_copy_2d_command_t;
+
+/* One command, 64 bytes. Frozen. */
+typedef struct heddle_command {
+  uint32_t kind; /* HEDDLE_COMMAND_* */
+  uint32_t flags;
+  union {
+    heddle_dispatch_command_t dispatch;
+    heddle_copy_command_t copy;
+    heddle_fill_command_t fill;
+    heddle_update_command_t update;
+    heddle_copy_2d_command_t copy_2d;
+    uint64_t reserved[7];
+  } as;
+} heddle_command_t;
+
+/* What one submission waits for and signals. signal values are larger than what the timeline was told before. */
+typedef struct heddle_sync {
+  uint32_t struct_size;
+  uint32_t wait_count;
+  uint32_t signal_count;
+  uint32_t reserved;
+  const heddle_point_t* waits;
+  const heddle_point_t* signals;
+} heddle_sync_t;
+
+/* ------------------------------------------------------------------------------------------------ heddle.transfer/1 */
+
+#define HEDDLE_TRANSFER_INTERFACE "heddle.transfer/1"
+
+#define HEDDLE_TRANSFER_CAPTURES_SOURCE 1u /* upload's source may be reused as soon as it returns */
+#define HEDDLE_TRANSFER_PEER 2u            /* copies between two devices of this driver are direct */
+
+typedef struct heddle_transfer_properties {
+  uint32_t struct_size;
+  uint32_t flags; /* bits HEDDLE_TRANSFER_* */
+  uint64_t staging_bytes; /* bound of the driver's own staging memory */
+} heddle_transfer_properties_t;
+
+/* Transfers outside of a command list; bounds are checked (OUT_OF_RANGE), errors after enqueue fail the signals. */
+typedef struct heddle_transfer_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  heddle_status_t* (*properties)(heddle_device_t* device, heddle_transfer_properties_t* out_properties);
+  /* Host memory to buffer. source stays valid until the signal unless HEDDLE_TRANSFER_CAPTURES_SOURCE. [any] [no-block] */
+  heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source,
+                             const heddle_binding_t* target);
+  /* Buffer to host memory; target stays valid until the signal. [any] [no-block] */
+  heddle_status_t* (*download)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target);
+  /* Buffers of two devices of this driver. [any] [no-block] */
+  heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
+                                const heddle_binding_t* target);
+} heddle_transfer_interface_t;
+
+/* ------------------------------------------------------------------------------------------------ heddle.param_io/1 */
+
+#define HEDDLE_PARAM_IO_INTERFACE "heddle.param_io/1"
+
+#define HEDDLE_FILE_READ 1u
+#define HEDDLE_FILE_WRITE 2u
+
+/* One piece of a file and where it goes. Frozen. */
+typedef struct heddle_extent {
+  uint64_t file_offset;
+  uint64_t length;
+  heddle_buffer_t* buffer;
+  uint64_t buffer_offset;
+} heddle_extent_t;
+
+typedef struct heddle_param_io_params {
+  uint32_t struct_size;
+  uint32_t queue_depth;  /* reads in flight; 0: the driver's choice */
+  uint64_t chunk_bytes;  /* size of one read; 0: the driver's choice */
+  uint64_t pinned_bytes; /* bound of staging memory; 0: the driver's choice */
+  /* Called with bytes done since the start, not more often than every chunk; NULL: no progress. [callback] */
+  void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
+  void* context;
+  /* Read now and then; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
+  const volatile uint32_t* cancel;
+} heddle_param_io_params_t;
+
+typedef struct heddle_param_io_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Takes a duplicate of the descriptor, with its own offset-free reads; name is for error texts. owned by the
+   * caller. [any] [may-block] */
+  heddle_status_t* (*file_open)(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
+                                heddle_file_t** out_file);
+  /* No read is in flight. [serial:file] [may-block] */
+  void (*file_close)(heddle_file_t* file);
+  /* Reads all extents; a short read fails the signals with DATA_LOSS, file and offset. Never maps the file into the
+   * device's address space. [any] [no-block] */
+  heddle_status_t* (*read)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                           uint64_t extent_count, const heddle_param_io_params_t* params);
+  /* The other way round. [any] [no-block] */
+  heddle_status_t* (*write)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                            uint64_t extent_count, const heddle_param_io_params_t* params);
+} heddle_param_io_interface_t;
+
+/* ------------------------------------------------------------------------------------------------ heddle.dispatch/1 */
+
+#define HEDDLE_DISPATCH_INTERFACE "heddle.dispatch/1"
+
+/* How an argument of a kernel is made at enqueue: the argument recipe. */
+#define HEDDLE_ARGUMENT_BINDING 0u   /* device address of binding `index` */
+#define HEDDLE_ARGUMENT_CONSTANT 1u  /* `size_bytes` of the constants at byte `index` */
+#define HEDDLE_ARGUMENT_TENSOR_MAP 2u /* a descriptor the driver encodes from binding `index` and `payload` (code.h) */
+typedef struct heddle_argument { /* Frozen. */
+  uint32_t kind;  /* HEDDLE_ARGUMENT_* */
+  uint32_t index;
+  uint32_t size_bytes;
+  uint32_t payload_bytes;
+  const void* payload;
+} heddle_argument_t;
+
+/* What the compiler says about one kernel: name, arguments, resources. */
+typedef struct heddle_entry_params {
+  uint32_t struct_size;
+  uint32_t binding_count;
+  heddle_string_t name; /* symbol in the code */
+  uint32_t constants_bytes;
+  uint32_t argument_count; /* 0: the format's default order (code.h) */
+  const heddle_argument_t* arguments;
+  uint32_t workgroup_size[3];
+  uint32_t subgroup_size;       /* 0: any */
+  uint64_t shared_memory_bytes; /* dynamic, per workgroup */
+  uint64_t workspace_bytes;     /* private memory per worker on CPUs (code.h) */
+  uint64_t cost; /* estimate of one workgroup's work in nanoseconds on one core; 0: unknown. Drivers may run cheap lists inline */
+} heddle_entry_params_t;
+
+typedef struct heddle_executable_params {
+  uint32_t struct_size;
+  uint32_t entry_count;
+  heddle_string_t format; /* format id, e.g. "x86_64-elf/1" */
+  heddle_string_t target; /* e.g. "x86-64-v4", "sm_90a" */
+  const void* code;
+  uint64_t code_bytes;
+  const heddle_entry_params_t* entries; /* array */
+  uint64_t entry_stride;                /* bytes from one entry to the next (HD-E-04) */
+  heddle_string_t name;                 /* for tools and error texts */
+} heddle_executable_params_t;
+
+typedef struct heddle_submission {
+  uint32_t struct_size;
+  uint32_t command_count;
+  const heddle_command_t* commands;
+  heddle_sync_t sync;
+} heddle_submission_t;
+
+typedef struct heddle_dispatch_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* How well the device runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
+  heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
+  /* Checks and loads; INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks. owned by the caller.
+   * [any] [may-block] */
+  heddle_status_t* (*executable_load)(heddle_device_t* device, const heddle_executable_params_t* params,
+                                      heddle_executable_t** out_executable);
+  /* No work uses it any more. [any] [may-block] */
+  void (*executable_unload)(heddle_executable_t* executable);
+  /* The entry of that index in executable_load's array; borrowed from the executable. [any] [no-block] */
+  heddle_status_t* (*entry)(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out_entry);
+  /* The hot path. Checks ranges and grid; enqueues or fails as a whole. Errors while it runs poison the signals (HD-S-02).
+   * [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
+  heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
+  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING.
+   * dynamic[i] = 1 marks binding i, counted through the whole list, as replaceable. [any] [may-block] */
+  heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
+                             heddle_recording_t** out_recording);
+  /* Replays with the dynamic bindings in order of their appearance. Replays of one recording are serialized by the
+   * host. [serial:recording] [no-block] */
+  heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
+                             const heddle_sync_t* sync);
+  void (*recording_free)(heddle_recording_t* recording);
+} heddle_dispatch_interface_t;
+
+/* ------------------------------------------------------------------------------------------------ heddle.timeline/1 */
+
+#define HEDDLE_TIMELINE_INTERFACE "heddle.timeline/1"
+
+#define HEDDLE_WAIT_ALL 0u
+#define HEDDLE_WAIT_ANY 1u
+
+typedef struct heddle_timeline_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
+  /* Nothing waits for it or will signal it. [serial:timeline] [may-block] */
+  void (*destroy)(heddle_timeline_t* timeline);
+  /* Value reached so far. A poisoned timeline gives its failure (owned by the caller) and the last good value. [any] [no-block] */
+  heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
+  /* Host signal. INVALID_ARGUMENT if value is not larger than the one reached. [any] [no-block] */
+  heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
+  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). [any] [no-block] */
+  void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
+  /* Waits for the points. DEADLINE_EXCEEDED leaves everything as it was; a poisoned point gives its failure.
+   * timeout 0 polls. [any] [may-block] */
+  heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
+  /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns. The failure is
+   * borrowed for the call. [any] [no-block], function: [callback], may submit and signal. */
+  heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value,
+                             void (*function)(void* context, const heddle_status_t* failure), void* context);
+  /* Shares with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. */
+  heddle_status_t* (*export_handle)(heddle_timeline_t* timeline, heddle_string_t kind, uint64_t* out_handle);
+  heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle,
+                                    heddle_timeline_t** out_timeline);
+} heddle_timeline_interface_t;
+
+/* The host's full-size copies of a driver's tables, with UNIMPLEMENTED in every hole: the first word of each object
+ * points here (HD-E-04, HD-H-01). */
+struct heddle_driver_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const heddle_host_t* host;
+  heddle_plugin_instance_t* instance;
+  const heddle_device_interface_t* device;
+  const heddle_buffer_interface_t* buffer;
+  const heddle_transfer_interface_t* transfer;
+  const heddle_param_io_interface_t* param_io;
+  const heddle_dispatch_interface_t* dispatch;
+  const heddle_timeline_interface_t* timeline;
+};
+
+/* The first word of every driver object. */
+typedef struct heddle_object {
+  const heddle_driver_api_t* api;
+} heddle_object_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* HEDDLE_DRIVER_H_ */

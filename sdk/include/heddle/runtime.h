@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What an application uses to run compiled models: runtime, devices, modules, instances, tensors, calls. Exported by libheddle.
+ *
+ * Glossary
+ *   runtime   one host: configuration, plugins, devices
+ *   module    one compiled .heddle file, opened and verified; names no device
+ *   instance  a module bound to devices, with its parameters loaded and its state
+ *   function  an entry point of a module
+ *   tensor    element type, dimensions and a range of device memory, row-major and dense
+ *   call      one invocation of a function; several may be in flight
+ *
+ * A minimal program: runtime_create, module_open, instance_create, function_find, tensor_from_host, call, tensor_read.
+ * Everything created here is released by the caller; children keep their parents alive (HD-L-01), so the order does not matter. */
+#ifndef HEDDLE_RUNTIME_H_
+#define HEDDLE_RUNTIME_H_
+
+#include "heddle/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct heddle_runtime heddle_runtime_t;
+typedef struct heddle_module heddle_module_t;
+typedef struct heddle_instance heddle_instance_t;
+typedef struct heddle_function heddle_function_t; /* borrowed from its instance */
+typedef struct heddle_tensor heddle_tensor_t;
+typedef struct heddle_call heddle_call_t;
+
+/* Text owned by the caller. */
+typedef struct heddle_text heddle_text_t;
+HEDDLE_EXPORT heddle_string_t heddle_text_view(const heddle_text_t* text);
+HEDDLE_EXPORT void heddle_text_free(heddle_text_t* text);
+
+/* -------------------------------------------------------------------------------------------------------- runtime */
+
+#define HEDDLE_RUNTIME_NO_CONFIG 1u /* read no heddle.toml and no environment */
+
+typedef struct heddle_runtime_params {
+  uint32_t struct_size;
+  uint32_t flags;             /* bits HEDDLE_RUNTIME_* */
+  heddle_string_t config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, ./heddle.toml is never read unasked */
+  heddle_string_t config_text; /* TOML that wins over the file; may be empty */
+  uint32_t plugin_path_count;
+  uint32_t reserved;
+  const heddle_string_t* plugin_paths; /* folders with manifests, searched first */
+} heddle_runtime_params_t;
+
+/* Reads the configuration and the manifests; loads no plugin yet. params may be NULL. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* params, heddle_runtime_t** out_runtime);
+HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
+
+/* A report as JSON: "devices", "plugins" (with state and reason of each), "config" (values with their origins).
+ * Devices are opened by no report. NOT_FOUND for another topic. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
+
+/* --------------------------------------------------------------------------------------------------------- module */
+
+#define HEDDLE_MODULE_NO_HASH 1u /* skip the check of the content hash; structure is always verified */
+
+typedef struct heddle_module_params {
+  uint32_t struct_size;
+  uint32_t flags; /* bits HEDDLE_MODULE_* */
+} heddle_module_params_t;
+
+/* Opens and verifies; reads no parameter data. DATA_LOSS for a damaged file, INVALID_ARGUMENT for another kind of file,
+ * UNIMPLEMENTED for a newer format version. params may be NULL. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path,
+                                                  const heddle_module_params_t* params, heddle_module_t** out_module);
+HEDDLE_EXPORT void heddle_module_release(heddle_module_t* module);
+/* What is inside, as JSON: functions with their signatures, executables with variants and entries, parameters, compiler's
+ * report. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_module_report(heddle_module_t* module, heddle_text_t** out_json);
+
+/* ------------------------------------------------------------------------------------------------------- instance */
+
+typedef struct heddle_slot_binding { /* Frozen. */
+  heddle_string_t slot;   /* "@a"; empty: the default slot */
+  heddle_string_t device; /* an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0" */
+} heddle_slot_binding_t;
+
+typedef struct heddle_parameter_file { /* Frozen. */
+  heddle_string_t scope; /* empty: the default scope */
+  heddle_string_t path;
+} heddle_parameter_file_t;
+
+typedef struct heddle_instance_params {
+  uint32_t struct_size;
+  uint32_t slot_count;
+  const heddle_slot_binding_t* slots; /* what is not named is routed by the configuration */
+  const heddle_parameter_file_t* parameter_files;
+  uint32_t parameter_file_count;
+  uint32_t reserved;
+} heddle_instance_params_t;
+
+/* Binds slots, loads code and parameters, packs what the variant wants packed. params may be NULL. NOT_FOUND and UNAVAILABLE name
+ * the slot, the device, and why each candidate was refused. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
+                                                      heddle_instance_t** out_instance);
+HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
+/* "route" (device of each slot, variant of each executable, and why) or "statistics" (dispatches, copies, bytes), as
+ * JSON. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
+
+/* The function of that name; empty: the only one, or "main". [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name,
+                                                        heddle_function_t** out_function);
+
+/* Type of an argument or a result. dims[i] < 0: not known before the call. */
+typedef struct heddle_tensor_type {
+  uint32_t struct_size;
+  heddle_element_type_t element_type;
+  heddle_string_t name; /* borrowed from the instance */
+  uint32_t rank;
+  uint32_t reserved;
+  int64_t dims[HEDDLE_MAX_RANK];
+} heddle_tensor_type_t;
+HEDDLE_EXPORT uint32_t heddle_function_argument_count(const heddle_function_t* function);
+HEDDLE_EXPORT uint32_t heddle_function_result_count(const heddle_function_t* function);
+/* OUT_OF_RANGE for an index that is not there. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_function_argument(const heddle_function_t* function, uint32_t index,
+                                                        heddle_tensor_type_t* out_type);
+HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* function, uint32_t index,
+                                                      heddle_tensor_type_t* out_type);
+
+/* --------------------------------------------------------------------------------------------------------- tensor */
+
+/* A tensor on the device of that argument of the function, with a copy of `bytes`; INVALID_ARGUMENT if the byte count does
+ * not fit type and dims. owned by the caller. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t argument, heddle_element_type_t type,
+                                                       const int64_t* dims, uint32_t rank, const void* bytes, uint64_t size_bytes,
+                                                       heddle_tensor_t** out_tensor);
+HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
+HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
+HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
+HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
+/* rank values, borrowed. */
+HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
+HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor); /* bytes */
+/* Waits for the tensor's producer and copies it out; size_bytes must be heddle_tensor_size. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
+/* Waits for earlier work and replaces the contents. The caller knows that no call in flight reads it. [serial:tensor] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
+
+/* ----------------------------------------------------------------------------------------------------------- call */
+
+/* Calls and waits. arguments: one per argument, borrowed until it returns. results: room for every result; an entry that
+ * is not NULL on entry is a tensor of the right type to write into (it stays the caller's), a NULL one is replaced
+ * by a new tensor owned by the caller. INVALID_ARGUMENT names the input, what was expected and what came. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
+                                           heddle_tensor_t** results, uint32_t result_count);
+
+/* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments,
+                                                 uint32_t argument_count, heddle_tensor_t** results, uint32_t result_count,
+                                                 heddle_call_t** out_call);
+/* Waits; gives the call's failure. DEADLINE_EXCEEDED leaves it running. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
+/* Drops what is not yet enqueued; the rest finishes (HD-Q-05). [any] [no-block] */
+HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
+HEDDLE_EXPORT void heddle_call_release(heddle_call_t* call);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* HEDDLE_RUNTIME_H_ */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Statuses: the result of every fallible call. NULL is success. Only the host creates and frees them, so that a status
+ * outlives the plugin it came from (HD-S-01). Plugins use the functions of heddle_host_t (plugin.h); applications
+ * use the functions below, which libheddle exports.
+ *
+ * Text: `<who>: <operation with values and units> failed: <cause>; <next step> [RULE]`, lower case, no final period. */
+#ifndef HEDDLE_STATUS_H_
+#define HEDDLE_STATUS_H_
+
+#include "heddle/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The canonical codes, with the numbers that absl and gRPC use. */
+#define HEDDLE_STATUS_OK 0u
+#define HEDDLE_STATUS_CANCELLED 1u
+#define HEDDLE_STATUS_UNKNOWN 2u
+#define HEDDLE_STATUS_INVALID_ARGUMENT 3u
+#define HEDDLE_STATUS_DEADLINE_EXCEEDED 4u
+#define HEDDLE_STATUS_NOT_FOUND 5u
+#define HEDDLE_STATUS_ALREADY_EXISTS 6u
+#define HEDDLE_STATUS_PERMISSION_DENIED 7u
+#define HEDDLE_STATUS_RESOURCE_EXHAUSTED 8u
+#define HEDDLE_STATUS_FAILED_PRECONDITION 9u
+#define HEDDLE_STATUS_ABORTED 10u
+#define HEDDLE_STATUS_OUT_OF_RANGE 11u
+#define HEDDLE_STATUS_UNIMPLEMENTED 12u
+#define HEDDLE_STATUS_INTERNAL 13u
+#define HEDDLE_STATUS_UNAVAILABLE 14u
+#define HEDDLE_STATUS_DATA_LOSS 15u
+#define HEDDLE_STATUS_UNAUTHENTICATED 16u
+/* Heddle's own: the device's context is gone; every handle of that device answers so (HD-S-02). */
+#define HEDDLE_STATUS_DEVICE_LOST 17u
+typedef uint32_t heddle_status_code_t;
+
+/* Code of a status; OK for NULL. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_code_t heddle_status_code(const heddle_status_t* status);
+/* Message, borrowed until the status is freed; empty for NULL. [any] [no-block] */
+HEDDLE_EXPORT heddle_string_t heddle_status_message(const heddle_status_t* status);
+/* Domain of the native code ("errno", "cuda", ...), empty if there is none. [any] [no-block] */
+HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status);
+/* The error code of that domain, 0 if there is none. [any] [no-block] */
+HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
+/* The payload filed under `key`, empty if there is none; borrowed until the status is freed. [any] [no-block] */
+HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
+/* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
+HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
+/* Frees a status that the caller owns; NULL is allowed. [any] [no-block] */
+HEDDLE_EXPORT void heddle_status_free(heddle_status_t* status);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* HEDDLE_STATUS_H_ */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The words that every Heddle header shares: versions, strings, element types, handles, thread tags.
+ * Included by all other headers; knows nothing of any of them.
+ *
+ * Glossary
+ *   host      the process side that loads plugins (libheddle)
+ *   plugin    a shared library with one exported entry; a driver, an allocator, or both
+ *   driver    a plugin that opens devices of one kind
+ *   handle    a pointer to an opaque object; owned by whoever received it from a create/open/load function
+ *   timeline  a monotonically increasing 64-bit counter that work waits for and signals
+ *   point     (timeline, value): reached when the timeline's counter is at least the value
+ *
+ * Thread tags, used in every function's comment
+ *   [any]            callable from any thread at any time, also concurrently on the same object
+ *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object
+ *   [no-block]       returns without waiting for a device, a file or another thread; may hold a short lock
+ *   [may-block]      may wait for a device, a file or the system; kept off the path of an invocation
+ *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
+ *                    back into the object that called it, except where the comment says so
+ *
+ * Struct rules (HD-E-04)
+ *   A struct that crosses the boundary by pointer starts with `uint32_t struct_size`, set by the caller to the sizeof it was compiled
+ *   with. Fields are only ever appended. A callee reads at most struct_size bytes and takes what is missing as zero; it
+ *   writes at most the caller's struct_size. Structs without struct_size are frozen for good.
+ *   Flags and enumerations are uint32_t with named constants; booleans are uint32_t 0 or 1. */
+#ifndef HEDDLE_TYPES_H_
+#define HEDDLE_TYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ABI version. The major is part of the entry symbol's name (HD-E-01); a plugin and a host work together when their
+ * ranges of minors overlap. */
+#define HEDDLE_ABI_MAJOR 0
+#define HEDDLE_ABI_MINOR 1
+
+#if defined(__GNUC__)
+#define HEDDLE_EXPORT __attribute__((visibility("default")))
+#else
+#define HEDDLE_EXPORT
+#endif
+
+/* UTF-8 text, not NUL-terminated; borrowed for the duration of the call unless a comment says otherwise. Frozen. */
+typedef struct heddle_string {
+  const char* data;
+  uint64_t size; /* bytes */
+} heddle_string_t;
+
+/* Element types. The value's low byte is the index, the second byte the width in bits of one element
+ * (sub-byte types are packed, lowest bits first). Names follow the field: f8e4m3 is OCP's E4M3FN. */
+#define HEDDLE_TYPE_UNDEFINED 0u
+#define HEDDLE_TYPE_BOOL 0x0801u /* one byte, 0 or 1 */
+#define HEDDLE_TYPE_I4 0x0402u
+#define HEDDLE_TYPE_U4 0x0403u
+#define HEDDLE_TYPE_I8 0x0804u
+#define HEDDLE_TYPE_U8 0x0805u
+#define HEDDLE_TYPE_I16 0x1006u
+#define HEDDLE_TYPE_U16 0x1007u
+#define HEDDLE_TYPE_I32 0x2008u
+#define HEDDLE_TYPE_U32 0x2009u
+#define HEDDLE_TYPE_I64 0x400Au
+#define HEDDLE_TYPE_U64 0x400Bu
+#define HEDDLE_TYPE_F16 0x100Cu
+#define HEDDLE_TYPE_BF16 0x100Du
+#define HEDDLE_TYPE_F32 0x200Eu
+#define HEDDLE_TYPE_F64 0x400Fu
+#define HEDDLE_TYPE_F8E4M3 0x0810u
+#define HEDDLE_TYPE_F8E5M2 0x0811u
+typedef uint32_t heddle_element_type_t;
+/* Width of one element in bits. */
+#define HEDDLE_TYPE_BITS(type) (((type) >> 8) & 0xFFu)
+
+/* Most dimensions a tensor may have. */
+#define HEDDLE_MAX_RANK 16u
+
+/* Driver objects. The first word of each is `const heddle_driver_api_t* api`, which the driver copies from the
+ * object's parent; at the root it comes from heddle_device_open_params_t (HD-H-01).
+ * Why: the hot path reaches the host's full-size table from any handle without a map, a check or a lock. */
+typedef struct heddle_device heddle_device_t;
+typedef struct heddle_queue heddle_queue_t;
+typedef struct heddle_buffer heddle_buffer_t;
+typedef struct heddle_timeline heddle_timeline_t;
+typedef struct heddle_executable heddle_executable_t;
+typedef struct heddle_entry heddle_entry_t; /* a kernel of a loaded executable; lives as long as it */
+typedef struct heddle_recording heddle_recording_t;
+typedef struct heddle_file heddle_file_t;
+
+/* A status; NULL is success (status.h). */
+typedef struct heddle_status heddle_status_t;
+
+/* A point on a timeline. Frozen. */
+typedef struct heddle_point {
+  heddle_timeline_t* timeline;
+  uint64_t value;
+} heddle_point_t;
+
+#define HEDDLE_TIMEOUT_INFINITE UINT64_MAX /* nanoseconds */
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* HEDDLE_TYPES_H_ */
