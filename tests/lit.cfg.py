@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# How lit finds and runs the text tests: every .mlir and .test file below this folder, except in folders named `inputs`.
+# A test uses `heddle`, `heddle-opt` and the other built programs, `FileCheck`, `not`, `%python`, %s, %t and
+# `%models` (tests/models). Called by tools/dev/test with --param build=<build folder>.
+import os
+import shutil
+
+import lit.formats
+
+build = lit_config.params.get("build", os.path.join(os.path.dirname(__file__), "..", "build", "release"))  # noqa: F821
+build = os.path.abspath(build)
+
+config.name = "heddle"  # noqa: F821
+config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
+config.suffixes = [".mlir", ".test"]  # noqa: F821
+config.excludes = ["inputs"]  # noqa: F821
+config.test_source_root = os.path.dirname(__file__)  # noqa: F821
+config.test_exec_root = os.path.join(build, "lit")  # noqa: F821
+
+# Debian keeps the unversioned names of LLVM's test tools in its own folder.
+tools = next((f for f in ("/usr/lib/llvm-19/bin",) if os.path.exists(os.path.join(f, "FileCheck"))), None)
+if tools is None:
+    lit_config.fatal("finding FileCheck of LLVM 19 failed: run tools/dev/setup")  # noqa: F821
+config.environment["PATH"] = os.pathsep.join([os.path.join(build, "bin"), os.environ["PATH"], tools])  # noqa: F821
+for variable in ("HOME", "HEDDLE_PLUGIN_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]  # noqa: F821
+
+python = os.path.join(build, "..", "..", ".venv", "bin", "python")
+python = lit_config.params.get("python", python if os.path.exists(python) else shutil.which("python3"))  # noqa: F821
+config.substitutions.append(("%python", python))  # noqa: F821
+config.substitutions.append(("%models", os.path.join(os.path.dirname(__file__), "models")))  # noqa: F821
