@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What heddle.toml says, as plain data, with the place each value came from.
+// Filled by config_read.cpp, read by every room of core; knows nothing of TOML or of plugins.
+#ifndef HEDDLE_CORE_HOST_CONFIG_H_
+#define HEDDLE_CORE_HOST_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heddle/plugin.h"
+
+namespace heddle::host {
+
+// One typed value of a plugin's option. Bytes options are ints.
+struct OptionValue {
+  std::string name;
+  uint32_t kind = HEDDLE_OPTION_STRING;  // HEDDLE_OPTION_*
+  int64_t int_value = 0;                 // also 0 or 1 for BOOL
+  double float_value = 0;
+  std::string string_value;
+  std::string origin;  // "heddle.toml:12:1", "HEDDLE_...", "api" or "default"
+};
+// The C view; borrowed while the values live unchanged.
+std::vector<heddle_option_t> to_c(const std::vector<OptionValue>& options);
+
+struct DeviceSelector {
+  enum Kind { kUuid, kPci, kOrdinal };
+  Kind kind = kOrdinal;
+  std::string text;  // of uuid or pci, as written
+  uint32_t ordinal = 0;
+};
+
+enum class OnLimit { kFail, kTrim, kSpill };
+
+// [device.X.allocator]
+struct AllocatorConfig {
+  std::string plugin;  // empty: the default pool
+  std::optional<uint64_t> pool_initial_bytes;
+  std::optional<uint64_t> pool_limit_bytes;
+  OnLimit on_limit = OnLimit::kTrim;
+};
+
+// [device.X]
+struct DeviceConfig {
+  std::string alias;
+  std::string driver;  // plugin id
+  DeviceSelector select;
+  AllocatorConfig allocator;
+  int32_t numa = -1;
+  std::string cpus;   // "0-15", empty: all
+  std::string place;  // file:line:column of [device.X]
+};
+
+// [[route]]; first match wins.
+struct RouteConfig {
+  std::string slot;             // "@stage0", or "" / "default" for the default slot
+  std::vector<std::string> to;  // aliases, in order of preference
+  bool fallback_next = false;   // fallback = "next"; else an error
+  std::string place;
+};
+
+// [[prefer]]
+struct PreferConfig {
+  std::string op;  // glob
+  std::vector<std::string> dtype;
+  std::vector<std::string> use;
+  std::string place;
+};
+
+// [[link]]
+struct LinkConfig {
+  std::string a, b;
+  std::string kind;  // empty: detected
+  std::string p2p = "auto";
+  std::string place;
+};
+
+// One value for `heddle config effective --origin`.
+struct ConfigValue {
+  std::string key;  // "device.gpu0.allocator.pool_limit"
+  std::string text; // as TOML
+  std::string origin;
+};
+
+struct ParamIoConfig {
+  std::vector<std::string> method;  // empty: the driver's own order
+  uint64_t chunk_bytes = 0;         // 0: the driver's choice
+  uint32_t queue_depth = 0;
+  uint64_t pinned_staging_bytes = 0;
+};
+
+struct LogConfig {
+  uint32_t level = HEDDLE_LOG_WARN;
+  std::map<std::string, uint32_t> components;
+};
+
+struct Config {
+  std::vector<std::string> files;  // read, in order
+
+  std::vector<std::string> plugin_paths;      // [plugins] paths
+  std::vector<std::string> plugin_require;    // ids
+  std::vector<std::string> plugin_disable;    // ids
+  std::map<std::string, std::string> plugin_pin;    // id -> "=1.4.2"
+  std::map<std::string, std::string> plugin_probe;  // id -> "child" | "in-process"
+  bool strict = false;                              // [plugins.security] mode
+
+  std::vector<DeviceConfig> devices;  // in order of the file
+  std::vector<LinkConfig> links;
+  std::vector<RouteConfig> routes;
+  std::vector<PreferConfig> prefers;
+  ParamIoConfig param_io;
+  LogConfig log;
+
+  std::vector<ConfigValue> effective;  // every value, later files win
+};
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_CONFIG_H_

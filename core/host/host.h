@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host: configuration, plugins and the devices they offer. Made by core/api.cpp, used by core/route, core/memory and
+// core/submit. It opens no device, allocates no device memory and knows nothing of modules.
+//
+// Glossary
+//   plugin    a manifest that was found, in whatever state; loaded only when something of it is asked for
+//   driver    a loaded plugin with its tables copied to full size (HD-E-04)
+//   device    something a driver can open, under an alias; listing devices opens none
+//
+// Threads: every function is [any]; loading is serialized inside. A Host outlives everything made through it.
+#ifndef HEDDLE_CORE_HOST_HOST_H_
+#define HEDDLE_CORE_HOST_HOST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/host/config.h"
+#include "core/status.h"
+#include "heddle/allocator.h"
+#include "heddle/driver.h"
+
+namespace heddle::host {
+
+enum class PluginState {
+  kDisabled,           // by the configuration
+  kUntrusted,          // strict mode refused its owner, mode or digest
+  kIncompatible,       // manifest, architecture, ISA, ABI range, tables
+  kMissingDependency,  // a needed library is absent
+  kNoDevice,           // no device of its kind here
+  kProbeFailed,        // the look at it crashed, hung or was cut short
+  kAvailable,          // looked at, works; not loaded into this process
+  kLoaded,             // in this process, with an instance
+};
+const char* name_of(PluginState state);  // "disabled", "missing-dependency", ...
+
+// What `heddle plugins --why` prints.
+struct PluginInfo {
+  std::string id;
+  std::string version;
+  uint32_t kind = 0;                  // bits HEDDLE_PLUGIN_*
+  std::vector<std::string> families;  // of a driver, as its manifest says: "cpu", "cuda"; empty: unknown
+  PluginState state = PluginState::kAvailable;
+  std::string reason;  // empty for available and loaded
+  std::string manifest_path;
+  std::string library_path;
+  std::string vendor_version;
+  uint32_t device_count = 0;            // as the probe counted
+  bool from_cache = false;              // the verdict came from the probe cache
+  std::vector<std::string> shadowed;    // manifests of the same id in later folders
+};
+
+// A driver in this process. Address and tables are stable until the Host goes away; &api is what device.open wants.
+struct LoadedDriver {
+  heddle_driver_api_t api;  // .host, .instance and the tables below
+  heddle_device_interface_t device;
+  heddle_buffer_interface_t buffer;
+  heddle_transfer_interface_t transfer;
+  heddle_param_io_interface_t param_io;
+  heddle_dispatch_interface_t dispatch;
+  heddle_timeline_interface_t timeline;
+  std::string id;
+  uint32_t abi_minor = 0;
+};
+
+// An allocator plugin in this process: create(instance, params) makes one pool.
+struct LoadedAllocator {
+  heddle_allocator_interface_t allocator;
+  heddle_plugin_instance_t* instance = nullptr;
+  std::string id;
+  uint32_t abi_minor = 0;
+};
+
+// A device that could be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with
+// &driver->api, cpus and numa of here.
+struct DeviceInfo {
+  std::string alias;  // of the configuration, or "cpu:0" when there is none
+  LoadedDriver* driver = nullptr;
+  uint32_t ordinal = 0;
+  heddle_device_description_t description;  // strings borrowed from the driver's instance
+  std::string cpus;
+  int32_t numa = -1;
+  const DeviceConfig* config = nullptr;  // NULL when the configuration does not name it
+};
+
+// Gets every log line of host and plugins; called from any thread.
+struct LogSink {
+  void (*write)(void* context, uint32_t level, std::string_view component, std::string_view message) = nullptr;
+  void* context = nullptr;
+};
+
+struct HostOptions {
+  bool no_config = false;                  // read no heddle.toml and no environment
+  std::string config_path;                 // empty: $HEDDLE_CONFIG, then the user's and the system's heddle.toml
+  std::string config_text;                 // TOML that wins over the files
+  std::vector<std::string> plugin_paths;   // searched first
+  LogSink log;                             // write NULL: standard error
+  bool fresh_probe = false;                // look at plugins anew, whatever the cache says
+};
+
+class Host {
+ public:
+  // Reads configuration and manifests, loads nothing. INVALID_ARGUMENT carries every error of the configuration; UNAVAILABLE names
+  // a required plugin that is not available.
+  static Result<std::unique_ptr<Host>> open(const HostOptions& options);
+  // Shuts instances down; an instance with live children is left alone and logged.
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  const Config& config() const;
+
+  // Every plugin found, in order of discovery. With look, those not yet looked at are checked and probed (in parallel, in child
+  // processes); without, their state is only what the manifest told.
+  std::vector<PluginInfo> plugins(bool look);
+
+  // Loads on first use. NOT_FOUND lists known ids; UNAVAILABLE gives state and reason.
+  Result<LoadedDriver*> driver(std::string_view plugin_id);
+  Result<LoadedAllocator*> allocator(std::string_view plugin_id);
+
+  // Devices that can be opened, loading their drivers: those of the configuration's [device.*], or without any, all of every available
+  // driver. families filters by what manifests say ("cpu"), so that a driver nobody needs is not loaded; empty: all.
+  // A driver that fails is left out, with its reason in plugins() and, for configured devices, in skipped().
+  std::vector<DeviceInfo> devices(const std::vector<std::string>& families = {});
+  // One device by name: an alias, "cpu", "cpu:1" or "heddle.cpu:0". Loads only its driver. NOT_FOUND lists what is
+  // there; UNAVAILABLE says why the driver is not.
+  Result<DeviceInfo> device(std::string_view name);
+
+  // Why devices that the configuration names or that a driver should have offered are absent: "gpu0: heddle.cuda is no-device: ...".
+  std::vector<std::string> skipped();
+
+  // Options for an allocator of that plugin on that device: manifest defaults, then the configuration. NOT_FOUND as above.
+  Result<std::vector<OptionValue>> allocator_options(std::string_view plugin_id, const DeviceInfo& device);
+
+  // Runs function(context) once on a thread of the host.
+  Status execute(void (*function)(void* context), void* context);
+
+  // A line for the log, under that component; dropped when its level is below the component's.
+  void log(uint32_t level, std::string_view component, std::string_view message);
+  uint32_t log_level(std::string_view component) const;
+
+  // Report topics of runtime.h as JSON: "devices", "plugins", "config".
+  Result<std::string> report(std::string_view topic);
+
+ private:
+  struct State;
+  explicit Host(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// 1 in a process forked from the one that first opened a host (HD-T-01).
+bool is_forked_child();
+// Monotonic clock in nanoseconds.
+uint64_t clock_ns();
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_HOST_H_
