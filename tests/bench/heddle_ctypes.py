@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""libheddle through ctypes: just enough of heddle/runtime.h to time calls inside a Python process.
+
+Used by the benchmarks, where Heddle and another runtime must take turns in one process, on the same
+data. Not the Python package; every struct here mirrors one of the header.
+"""
+import ctypes
+import os
+import pathlib
+
+import numpy as np
+
+MAX_RANK = 16
+TYPES = {np.dtype(np.float32): 0x200E, np.dtype(np.float64): 0x400F, np.dtype(np.int32): 0x2008, np.dtype(np.int64): 0x400A}
+DTYPES = {code: dtype for dtype, code in TYPES.items()}
+
+
+class String(ctypes.Structure):
+    _fields_ = [("data", ctypes.POINTER(ctypes.c_char)), ("size", ctypes.c_uint64)]
+
+    def __init__(self, text=""):
+        encoded = str(text).encode()
+        # The cast keeps the bytes alive, also in a structure or array that this string is copied into.
+        super().__init__(ctypes.cast(ctypes.c_char_p(encoded), ctypes.POINTER(ctypes.c_char)), len(encoded))
+
+    def text(self):
+        return ctypes.string_at(self.data, self.size).decode() if self.size else ""
+
+
+class RuntimeParams(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("config_path", String), ("config_text", String),
+        ("plugin_path_count", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("plugin_paths", ctypes.POINTER(String)),
+    ]
+
+
+class SlotBinding(ctypes.Structure):
+    _fields_ = [("slot", String), ("device", String)]
+
+
+class InstanceParams(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32), ("slot_count", ctypes.c_uint32), ("slots", ctypes.POINTER(SlotBinding)),
+        ("parameter_files", ctypes.c_void_p), ("parameter_file_count", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+    ]
+
+
+def library_path():
+    """libheddle.so beside the folder that HEDDLE_BIN names, else that of the release build."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    return pathlib.Path(os.environ.get("HEDDLE_BIN", root / "build" / "release" / "bin")).parent / "lib" / "libheddle.so"
+
+
+def command_path():
+    """The `heddle` command of the same build."""
+    return library_path().parent.parent / "bin" / "heddle"
+
+
+def one_core_config():
+    """A second CPU device of a single core: the first one that this process may use."""
+    core = min(os.sched_getaffinity(0))
+    return (
+        'version = 1\n[device.one]\ndriver = "heddle.cpu"\nselect = { ordinal = 0 }\n'
+        f'affinity = {{ cpus = "{core}" }}\n'
+    )
+
+
+class Library:
+    """The functions of runtime.h, with a Python exception for each status that is not NULL."""
+
+    # Functions that return something other than a status.
+    PLAIN = {
+        "heddle_status_message": String, "heddle_text_view": String, "heddle_status_free": None, "heddle_text_free": None,
+        "heddle_runtime_release": None, "heddle_module_release": None, "heddle_instance_release": None,
+        "heddle_tensor_release": None, "heddle_tensor_element_type": ctypes.c_uint32, "heddle_tensor_rank": ctypes.c_uint32,
+        "heddle_tensor_dims": ctypes.POINTER(ctypes.c_int64), "heddle_tensor_size": ctypes.c_uint64,
+        "heddle_function_argument_count": ctypes.c_uint32, "heddle_function_result_count": ctypes.c_uint32,
+    }
+
+    def __init__(self, path=None):
+        self.functions = ctypes.CDLL(str(path or library_path()))
+        for name, result in self.PLAIN.items():
+            function = getattr(self.functions, name)
+            function.restype = result
+            # A status or any other handle is a pointer; without this ctypes would cut it to 32 bits.
+            function.argtypes = [ctypes.c_void_p]
+
+    def plain(self, name, handle):
+        return getattr(self.functions, name)(handle)
+
+    def checked(self, name, *arguments):
+        function = getattr(self.functions, name)
+        function.restype = ctypes.c_void_p
+        status = function(*arguments)
+        if status:
+            message = self.plain("heddle_status_message", status).text()
+            self.plain("heddle_status_free", status)
+            raise RuntimeError(f"{name}: {message}")
+
+    def report(self, name, *arguments):
+        text = ctypes.c_void_p()
+        self.checked(name, *arguments, ctypes.byref(text))
+        result = self.plain("heddle_text_view", text).text()
+        self.plain("heddle_text_free", text)
+        return result
+
+
+class Tensor:
+    def __init__(self, library, handle):
+        self.library, self.handle = library, handle
+
+    def __del__(self):
+        self.library.plain("heddle_tensor_release", self.handle)
+
+    def numpy(self):
+        plain = self.library.plain
+        dims = plain("heddle_tensor_dims", self.handle)[: plain("heddle_tensor_rank", self.handle)]
+        array = np.empty(dims, DTYPES[plain("heddle_tensor_element_type", self.handle)])
+        pointer, size = array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes)
+        self.library.checked("heddle_tensor_read", self.handle, pointer, size)
+        return array
+
+
+class Function:
+    """One function of one instance; keeps its instance alive."""
+
+    def __init__(self, instance, handle):
+        self.instance, self.library, self.handle = instance, instance.library, handle
+        self.argument_count = self.library.plain("heddle_function_argument_count", handle)
+        self.result_count = self.library.plain("heddle_function_result_count", handle)
+
+    def tensor(self, argument, array):
+        array = np.ascontiguousarray(array)
+        dims = (ctypes.c_int64 * array.ndim)(*array.shape)
+        handle = ctypes.c_void_p()
+        self.library.checked(
+            "heddle_tensor_from_host", self.handle, ctypes.c_uint32(argument), ctypes.c_uint32(TYPES[array.dtype]), dims,
+            ctypes.c_uint32(array.ndim), array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes), ctypes.byref(handle),
+        )
+        return Tensor(self.library, handle)
+
+    def prepare(self, *arrays):
+        """(call, results): `call()` runs the function on these inputs once and waits.
+
+        The first call, made here, allocates the results; all later ones write into them.
+        """
+        arguments = [self.tensor(index, array) for index, array in enumerate(arrays)]
+        given = (ctypes.c_void_p * len(arguments))(*(tensor.handle for tensor in arguments))
+        got = (ctypes.c_void_p * self.result_count)()
+        function = self.library.functions.heddle_call
+        function.restype = ctypes.c_void_p
+        counts = ctypes.c_uint32(len(arguments)), ctypes.c_uint32(self.result_count)
+        self.library.checked("heddle_call", self.handle, given, counts[0], got, counts[1])
+        results = [Tensor(self.library, ctypes.c_void_p(handle)) for handle in got]
+        handle = self.handle
+
+        def call(keep=arguments):
+            if function(handle, given, counts[0], got, counts[1]):
+                raise RuntimeError("heddle_call failed after it had succeeded once")
+
+        return call, results
+
+
+class Instance:
+    def __init__(self, module, device):
+        self.module, self.library, self.handle = module, module.library, ctypes.c_void_p()
+        params = InstanceParams(struct_size=ctypes.sizeof(InstanceParams))
+        if device:
+            slots = (SlotBinding * 1)(SlotBinding(String(""), String(device)))
+            params.slot_count, params.slots = 1, slots
+        self.library.checked("heddle_instance_create", module.handle, ctypes.byref(params), ctypes.byref(self.handle))
+
+    def __del__(self):
+        if self.handle:
+            self.library.plain("heddle_instance_release", self.handle)
+
+    def function(self, name=""):
+        handle = ctypes.c_void_p()
+        self.library.checked("heddle_instance_function", self.handle, String(name), ctypes.byref(handle))
+        return Function(self, handle)
+
+    def report(self, topic):
+        return self.library.report("heddle_instance_report", self.handle, String(topic))
+
+
+class Module:
+    def __init__(self, runtime, path):
+        self.runtime, self.library, self.handle = runtime, runtime.library, ctypes.c_void_p()
+        self.library.checked("heddle_module_open", runtime.handle, String(path), None, ctypes.byref(self.handle))
+
+    def __del__(self):
+        if self.handle:
+            self.library.plain("heddle_module_release", self.handle)
+
+    def instance(self, device=""):
+        return Instance(self, device)
+
+
+class Runtime:
+    """A host. `config` is TOML text that wins over every file."""
+
+    def __init__(self, config="", library=None):
+        self.library, self.handle = library or Library(), ctypes.c_void_p()
+        params = RuntimeParams(struct_size=ctypes.sizeof(RuntimeParams), config_text=String(config))
+        self.library.checked("heddle_runtime_create", ctypes.byref(params), ctypes.byref(self.handle))
+
+    def __del__(self):
+        if self.handle:
+            self.library.plain("heddle_runtime_release", self.handle)
+
+    def open(self, path):
+        return Module(self, path)
