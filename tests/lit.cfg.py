@@ -22,9 +22,13 @@ tools = next((f for f in ("/usr/lib/llvm-19/bin",) if os.path.exists(os.path.joi
 if tools is None:
     lit_config.fatal("finding FileCheck of LLVM 19 failed: run tools/dev/setup")  # noqa: F821
 config.environment["PATH"] = os.pathsep.join([os.path.join(build, "bin"), os.environ["PATH"], tools])  # noqa: F821
-for variable in ("HOME", "HEDDLE_PLUGIN_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
-    if variable in os.environ:
-        config.environment[variable] = os.environ[variable]  # noqa: F821
+if "HOME" in os.environ:
+    config.environment["HOME"] = os.environ["HOME"]  # noqa: F821
+# As heddle_add_test does; without a sanitizer nobody reads them.
+suppressions = os.path.join(os.path.dirname(__file__), "sanitizers")
+config.environment["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"  # noqa: F821
+config.environment["LSAN_OPTIONS"] = f"suppressions={suppressions}/leak.supp:print_suppressions=0"  # noqa: F821
+config.environment["TSAN_OPTIONS"] = f"suppressions={suppressions}/thread.supp:print_suppressions=0"  # noqa: F821
 
 python = os.path.join(build, "..", "..", ".venv", "bin", "python")
 python = lit_config.params.get("python", python if os.path.exists(python) else shutil.which("python3"))  # noqa: F821

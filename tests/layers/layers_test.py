@@ -212,6 +212,18 @@ def is_elf(path):
         return file.read(4) == b"\x7fELF"
 
 
+class Rules(unittest.TestCase):
+    def test_every_rule_that_is_cited_is_written_down(self):
+        known = set(re.findall(r"^- \*\*(HD-[A-Z]-\d\d)\*\*", (SOURCE / "docs" / "abi.md").read_text(), re.MULTILINE))
+        self.assertTrue(known)
+        unknown = set()
+        for file in tree_files():
+            if file.suffix in C_SUFFIXES | {".toml"}:
+                text = (SOURCE / file).read_text(encoding="utf-8", errors="replace")
+                unknown |= {f"{file}: {rule}" for rule in re.findall(r"HD-[A-Z]-\d\d", text) if rule not in known}
+        self.assertEqual(sorted(unknown), [])
+
+
 class Linking(unittest.TestCase):
     def test_no_runtime_file_links_llvm(self):
         built = {}

@@ -48,6 +48,16 @@ function(heddle_add_plugin)
   configure_file(${ARG_MANIFEST} ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}/${ARG_MANIFEST} COPYONLY)
 endfunction()
 
+# What every test runs with in a build with sanitizers: reports end the program, suppressions come from tests/sanitizers.
+set(HEDDLE_TEST_ENVIRONMENT "")
+if(HEDDLE_SANITIZE)
+  set(HEDDLE_TEST_ENVIRONMENT
+    "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/leak.supp:print_suppressions=0"
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/thread.supp:print_suppressions=0:second_deadlock_stack=1")
+endif()
+
 # heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
 # One GoogleTest program. Its cases go to test-results/<name>.xml, where tools/dev/test counts them one by one.
 # The label `slow` keeps a test out of tools/dev/check.
@@ -62,7 +72,7 @@ function(heddle_add_test)
     set(ARG_TIMEOUT 300)
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${ARG_NAME}.xml;${ARG_ENV}")
+    ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${ARG_NAME}.xml;${HEDDLE_TEST_ENVIRONMENT};${ARG_ENV}")
 endfunction()
 
 # The Python of the tests: the environment that tools/dev/setup makes (HEDDLE_VENV, or .venv), else the system's.
@@ -85,5 +95,5 @@ function(heddle_add_python_test)
     set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "HEDDLE_SOURCE=${PROJECT_SOURCE_DIR};HEDDLE_BUILD=${PROJECT_BINARY_DIR};${ARG_ENV}")
+    ENVIRONMENT "HEDDLE_SOURCE=${PROJECT_SOURCE_DIR};HEDDLE_BUILD=${PROJECT_BINARY_DIR};${HEDDLE_TEST_ENVIRONMENT};${ARG_ENV}")
 endfunction()
