@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The tx dialect's definition: registration, verifiers, folds that need no pass.
+#include "compiler/ir/tx.h"
+
+#include "compiler/ir/parameter_store.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/IR/DialectImplementation.h"
+
+#include "tx_dialect.cpp.inc"
+#include "tx_enums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "tx_attrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "tx_ops.cpp.inc"
+
+using namespace mlir;
+
+namespace heddle::tx {
+
+void TxDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "tx_attrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "tx_ops.cpp.inc"
+      >();
+}
+
+SmallVector<AffineExpr> extents(RankedTensorType type) {
+  if (auto dims = llvm::dyn_cast_or_null<DimsAttr>(type.getEncoding())) {
+    return SmallVector<AffineExpr>(dims.getMap().getResults());
+  }
+  SmallVector<AffineExpr> result;
+  for (int64_t extent : type.getShape()) {
+    result.push_back(getAffineConstantExpr(extent, type.getContext()));
+  }
+  return result;
+}
+
+RankedTensorType tensor_type(ArrayRef<AffineExpr> extents, Type element_type) {
+  SmallVector<int64_t> shape;
+  bool dynamic = false;
+  int64_t symbols = 0;
+  SmallVector<AffineExpr> simplified;
+  for (AffineExpr extent : extents) {
+    extent.walk([&](AffineExpr e) {
+      if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(e)) {
+        symbols = std::max<int64_t>(symbols, symbol.getPosition() + 1);
+      }
+    });
+  }
+  for (AffineExpr extent : extents) {
+    simplified.push_back(simplifyAffineExpr(extent, 0, symbols));
+    if (auto constant = llvm::dyn_cast<AffineConstantExpr>(simplified.back())) {
+      shape.push_back(constant.getValue());
+    } else {
+      shape.push_back(ShapedType::kDynamic);
+      dynamic = true;
+    }
+  }
+  if (!dynamic) return RankedTensorType::get(shape, element_type);
+  auto map = AffineMap::get(0, symbols, simplified, element_type.getContext());
+  return RankedTensorType::get(shape, element_type, DimsAttr::get(element_type.getContext(), map));
+}
+
+RankedTensorType tensor_type(ArrayRef<int64_t> extents, Type element_type) {
+  return RankedTensorType::get(extents, element_type);
+}
+
+RankedTensorType with_element_type(RankedTensorType type, Type element_type) {
+  return RankedTensorType::get(type.getShape(), element_type, type.getEncoding());
+}
+
+AffineExpr element_count(RankedTensorType type) {
+  AffineExpr product = getAffineConstantExpr(1, type.getContext());
+  for (AffineExpr extent : extents(type)) product = product * extent;
+  return product;
+}
+
+uint64_t byte_size(RankedTensorType type) {
+  unsigned bits = type.getElementType().getIntOrFloatBitWidth();
+  uint64_t elements = static_cast<uint64_t>(type.getNumElements());
+  return bits == 1 ? elements : (elements * bits + 7) / 8;  // a bool takes one byte
+}
+
+bool is_elementwise(Operation* op) {
+  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, AddOp, SubOp,
+                   MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
+}
+
+bool is_data_movement(Operation* op) {
+  return llvm::isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp>(op);
+}
+
+// ------------------------------------------------------------------------------------------------------------ folds
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+namespace {
+
+// A splat constant of the result's type, if the operand is a splat: moving elements does not change it.
+Attribute moved_splat(Attribute operand, RankedTensorType type) {
+  auto splat = llvm::dyn_cast_or_null<SplatElementsAttr>(operand);
+  if (!splat || !type.hasStaticShape()) return {};
+  return SplatElementsAttr::get(llvm::cast<ShapedType>(type), splat.getSplatValue<Attribute>());
+}
+
+}  // namespace
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getType()) return getInput();
+  if (auto inner = getInput().getDefiningOp<ReshapeOp>()) {
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  auto type = llvm::cast<RankedTensorType>(getType());
+  if (Attribute splat = moved_splat(adaptor.getInput(), type)) return splat;
+  if (auto dense = llvm::dyn_cast_or_null<DenseElementsAttr>(adaptor.getInput()); dense && type.hasStaticShape()) {
+    return dense.reshape(type);
+  }
+  return {};
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
+  ArrayRef<int64_t> permutation = getPermutation();
+  bool identity = true;
+  for (auto [i, p] : llvm::enumerate(permutation)) identity &= static_cast<int64_t>(i) == p;
+  if (identity) return getInput();
+  if (auto inner = getInput().getDefiningOp<TransposeOp>()) {
+    SmallVector<int64_t> composed;
+    for (int64_t p : permutation) composed.push_back(inner.getPermutation()[p]);
+    setPermutation(composed);
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
+}
+
+OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getType()) {
+    bool identity = true;
+    for (auto [i, d] : llvm::enumerate(getDimensions())) identity &= static_cast<int64_t>(i) == d;
+    if (identity) return getInput();
+  }
+  return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
+  bool whole = getInput().getType() == getType();
+  for (int64_t start : getStarts()) whole &= start == 0;
+  for (int64_t stride : getStrides()) whole &= stride == 1;
+  if (whole) return getInput();
+  return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
+}
+
+// -------------------------------------------------------------------------------------------------------- verifiers
+
+LogicalResult ReshapeOp::verify() {
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  auto to = llvm::cast<RankedTensorType>(getType());
+  if (from.getElementType() != to.getElementType()) return emitOpError("changes the element type");
+  if (from.hasStaticShape() && to.hasStaticShape() && from.getNumElements() != to.getNumElements()) {
+    return emitOpError("has ") << from.getNumElements() << " elements in and " << to.getNumElements() << " out";
+  }
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  auto to = llvm::cast<RankedTensorType>(getType());
+  ArrayRef<int64_t> permutation = getPermutation();
+  if (static_cast<int64_t>(permutation.size()) != from.getRank() || from.getRank() != to.getRank()) {
+    return emitOpError("has a permutation of ") << permutation.size() << " for rank " << from.getRank();
+  }
+  SmallVector<bool> seen(permutation.size(), false);
+  auto from_extents = extents(from), to_extents = extents(to);
+  for (auto [i, p] : llvm::enumerate(permutation)) {
+    if (p < 0 || p >= from.getRank() || seen[p]) return emitOpError("has no permutation: ") << permutation;
+    seen[p] = true;
+    if (from_extents[p] != to_extents[i]) return emitOpError("result extent ") << i << " is not input extent " << p;
+  }
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() {
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  auto to = llvm::cast<RankedTensorType>(getType());
+  if (static_cast<int64_t>(getDimensions().size()) != from.getRank()) return emitOpError("needs one dimension per input dimension");
+  auto from_extents = extents(from), to_extents = extents(to);
+  int64_t last = -1;
+  for (auto [i, d] : llvm::enumerate(getDimensions())) {
+    if (d <= last || d >= to.getRank()) return emitOpError("dimensions must rise and be below ") << to.getRank();
+    last = d;
+    if (from.getDimSize(i) != 1 && from_extents[i] != to_extents[d]) {
+      return emitOpError("input extent ") << i << " is neither 1 nor result extent " << d;
+    }
+  }
+  return success();
+}
+
+LogicalResult SliceOp::verify() {
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  auto to = llvm::cast<RankedTensorType>(getType());
+  if (from.getRank() != to.getRank() || static_cast<int64_t>(getStarts().size()) != from.getRank() ||
+      static_cast<int64_t>(getStrides().size()) != from.getRank()) {
+    return emitOpError("needs one start and stride per dimension");
+  }
+  for (int64_t i = 0; i < from.getRank(); ++i) {
+    if (from.isDynamicDim(i) || to.isDynamicDim(i)) continue;
+    int64_t extent = to.getDimSize(i);
+    if (extent == 0) continue;
+    int64_t first = getStarts()[i], last = first + (extent - 1) * getStrides()[i];
+    if (first < 0 || last < 0 || first >= from.getDimSize(i) || last >= from.getDimSize(i)) {
+      return emitOpError("reads ") << first << " to " << last << " of dimension " << i << " with extent " << from.getDimSize(i);
+    }
+  }
+  return success();
+}
+
+LogicalResult PadOp::verify() {
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  if (static_cast<int64_t>(getLow().size()) != from.getRank() || static_cast<int64_t>(getHigh().size()) != from.getRank()) {
+    return emitOpError("needs one low and high per dimension");
+  }
+  auto from_extents = extents(from), to_extents = extents(llvm::cast<RankedTensorType>(getType()));
+  for (int64_t i = 0; i < from.getRank(); ++i) {
+    if (getLow()[i] < 0 || getHigh()[i] < 0) return emitOpError("has a negative pad on dimension ") << i;
+    if (from_extents[i] + getLow()[i] + getHigh()[i] != to_extents[i]) return emitOpError("result extent ") << i << " does not fit";
+  }
+  return success();
+}
+
+LogicalResult ConcatOp::verify() {
+  auto to = llvm::cast<RankedTensorType>(getType());
+  if (getInputs().empty()) return emitOpError("has no inputs");
+  if (static_cast<int64_t>(getAxis()) < 0 || static_cast<int64_t>(getAxis()) >= to.getRank()) return emitOpError("axis is outside of rank ") << to.getRank();
+  return success();
+}
+
+LogicalResult MatmulOp::verify() {
+  auto lhs = llvm::cast<RankedTensorType>(getLhs().getType());
+  auto rhs = llvm::cast<RankedTensorType>(getRhs().getType());
+  if (lhs.getRank() < 2) return emitOpError("lhs has rank ") << lhs.getRank() << ", needs 2 or more";
+  if (getPackedShape()) {
+    return rhs.getRank() == 1 ? success() : emitOpError("a packed rhs has rank 1");
+  }
+  if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank()) return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
+  AffineExpr lhs_k = extents(lhs)[lhs.getRank() - (getTransposeLhs() ? 2 : 1)];
+  AffineExpr rhs_k = extents(rhs)[rhs.getRank() - (getTransposeRhs() ? 1 : 2)];
+  if (lhs_k != rhs_k) return emitOpError("inner extents differ");
+  return success();
+}
+
+LogicalResult ConvOp::verify() {
+  auto input = llvm::cast<RankedTensorType>(getInput().getType());
+  int64_t spatial = input.getRank() - 2;
+  if (spatial < 1) return emitOpError("input has rank ") << input.getRank() << ", needs 3 or more";
+  for (ArrayRef<int64_t> values : {getStrides(), getPadsLow(), getPadsHigh(), getDilations()}) {
+    if (static_cast<int64_t>(values.size()) != spatial) return emitOpError("needs one attribute value per spatial dimension");
+  }
+  if (static_cast<int64_t>(getGroups()) < 1) return emitOpError("groups must be positive");
+  auto filter = llvm::cast<RankedTensorType>(getFilter().getType());
+  if (getPackedShape() ? filter.getRank() != 1 : filter.getRank() != input.getRank()) {
+    return emitOpError("filter has rank ") << filter.getRank();
+  }
+  return success();
+}
+
+LogicalResult DispatchOp::verify() {
+  Block& block = getBody().front();
+  if (block.getNumArguments() != getInputs().size()) return emitOpError("has ") << block.getNumArguments() << " block arguments for " << getInputs().size() << " inputs";
+  for (auto [argument, input] : llvm::zip(block.getArguments(), getInputs())) {
+    if (argument.getType() != input.getType()) return emitOpError("block argument type ") << argument.getType() << " is not " << input.getType();
+  }
+  auto yield = llvm::dyn_cast<YieldOp>(block.getTerminator());
+  if (!yield || yield.getValues().size() != getOutputs().size()) return emitOpError("does not yield its outputs");
+  for (auto [value, output] : llvm::zip(yield.getValues(), getOutputs())) {
+    if (value.getType() != output.getType()) return emitOpError("yields ") << value.getType() << " for " << output.getType();
+  }
+  return success();
+}
+
+}  // namespace heddle::tx

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// C++ side of the tx dialect: op classes, and the few questions about extents that every pass and target asks.
+// Included by everything in compiler/; must not know any pass or target.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/AffineExpr.h"
+#include "mlir/IR/AffineMap.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "tx_dialect.h.inc"
+#include "tx_enums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "tx_attrs.h.inc"
+#define GET_OP_CLASSES
+#include "tx_ops.h.inc"
+
+namespace heddle::tx {
+
+// Name of the function attribute (ArrayAttr of StringAttr) that lists the symbols of dynamic extents.
+inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
+
+// Extents of a tensor type, one expression a dimension, over the symbols of its function.
+llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);
+
+// The type with these extents; static ones become plain, others get the #tx.dims encoding.
+mlir::RankedTensorType tensor_type(llvm::ArrayRef<mlir::AffineExpr> extents, mlir::Type element_type);
+mlir::RankedTensorType tensor_type(llvm::ArrayRef<int64_t> extents, mlir::Type element_type);
+
+// The same extents with another element type.
+mlir::RankedTensorType with_element_type(mlir::RankedTensorType type, mlir::Type element_type);
+
+// Product of the extents.
+mlir::AffineExpr element_count(mlir::RankedTensorType type);
+
+// True for ops whose result at an index depends only on the operands' elements at the same index.
+bool is_elementwise(mlir::Operation* op);
+
+// True for reshape, transpose, broadcast, slice, pad and concat: ops that only move elements.
+bool is_data_movement(mlir::Operation* op);
+
+}  // namespace heddle::tx

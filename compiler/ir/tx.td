@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The tx dialect: a model as one graph of named tensor ops. Importers write it, passes rewrite it, targets read what is inside
+// tx.dispatch. It knows no layout of memory: a tensor is a value; results of a dispatch are dense and row-major.
+//
+// Conventions
+//  * Element-wise ops take operands of one shape; broadcasting is explicit (tx.broadcast).
+//  * Image ops are channels-last: input [N, spatial..., C], filter [spatial..., C / groups, F]. An importer of a channels-first
+//    format transposes around them; the passes move and cancel the transposes.
+//  * A dynamic extent is an affine expression over the function's symbols, kept in the type's encoding:
+//      tensor<?x8xf32, #tx.dims<affine_map<()[s0] -> (s0, 8)>>>, where s0 is the first of the function's `tx.symbols`.
+
+#ifndef HEDDLE_COMPILER_IR_TX_TD
+#define HEDDLE_COMPILER_IR_TX_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+
+def Tx_Dialect : Dialect {
+  let name = "tx";
+  let cppNamespace = "::heddle::tx";
+  let summary = "named tensor operations of a model";
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Tx_Attr<string name, string mnem, list<Trait> traits = []> : AttrDef<Tx_Dialect, name, traits> {
+  let mnemonic = mnem;
+}
+
+def Tx_DimsAttr : Tx_Attr<"Dims", "dims"> {
+  let summary = "extents of a tensor as affine expressions over the function's symbols";
+  let parameters = (ins "::mlir::AffineMap":$map);
+  let assemblyFormat = "`<` $map `>`";
+}
+
+def Tx_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
+
+class Tx_Op<string mnem, list<Trait> traits = []> : Op<Tx_Dialect, mnem, traits>;
+class Tx_PureOp<string mnem, list<Trait> traits = []> : Tx_Op<mnem, !listconcat(traits, [Pure])>;
+
+//===-------------------------------------------------------------------------------------------------- constants
+
+def Tx_ParameterOp : Tx_PureOp<"parameter"> {
+  let summary = "a named constant whose bytes live outside the IR";
+  let description = [{The name is unique in the module; bytes come from the importer's parameter store, or at load from a parameter file.}];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
+}
+
+def Tx_ConstantOp : Tx_PureOp<"constant", [ConstantLike, AllTypesMatch<["value", "result"]>]> {
+  let summary = "a small constant, or a splat of any size";
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "attr-dict $value";
+  let hasFolder = 1;
+}
+
+//===---------------------------------------------------------------------------------------------- element-wise ops
+
+class Tx_Unary<string mnem> : Tx_PureOp<mnem, [AllTypesMatch<["input", "result"]>]> {
+  let arguments = (ins Tx_Tensor:$input);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+class Tx_Binary<string mnem> : Tx_PureOp<mnem, [AllTypesMatch<["lhs", "rhs", "result"]>]> {
+  let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+def Tx_NegOp : Tx_Unary<"neg">;
+def Tx_AbsOp : Tx_Unary<"abs">;
+def Tx_ExpOp : Tx_Unary<"exp">;
+def Tx_LogOp : Tx_Unary<"log">;
+def Tx_SqrtOp : Tx_Unary<"sqrt">;
+def Tx_RsqrtOp : Tx_Unary<"rsqrt">;
+def Tx_ReciprocalOp : Tx_Unary<"reciprocal">;
+def Tx_TanhOp : Tx_Unary<"tanh">;
+def Tx_SigmoidOp : Tx_Unary<"sigmoid">;
+def Tx_ErfOp : Tx_Unary<"erf">;
+def Tx_ReluOp : Tx_Unary<"relu">;
+def Tx_FloorOp : Tx_Unary<"floor">;
+def Tx_CeilOp : Tx_Unary<"ceil">;
+
+def Tx_AddOp : Tx_Binary<"add">;
+def Tx_SubOp : Tx_Binary<"sub">;
+def Tx_MulOp : Tx_Binary<"mul">;
+def Tx_DivOp : Tx_Binary<"div">;
+def Tx_MaxOp : Tx_Binary<"max">;
+def Tx_MinOp : Tx_Binary<"min">;
+def Tx_PowOp : Tx_Binary<"pow">;
+
+def Tx_CompareKind : I32EnumAttr<"CompareKind", "comparison", [
+    I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
+    I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]> {
+  let cppNamespace = "::heddle::tx";
+}
+def Tx_CompareOp : Tx_PureOp<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
+  let summary = "i1 tensor of lhs <kind> rhs";
+  let arguments = (ins Tx_CompareKind:$kind, Tx_Tensor:$lhs, Tx_Tensor:$rhs);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$kind $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
+}
+def Tx_SelectOp : Tx_PureOp<"select", [AllTypesMatch<["on_true", "on_false", "result"]>]> {
+  let arguments = (ins Tx_Tensor:$condition, Tx_Tensor:$on_true, Tx_Tensor:$on_false);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($result)";
+}
+def Tx_CastOp : Tx_PureOp<"cast"> {
+  let summary = "element type conversion; float to integer truncates toward zero and saturates";
+  let arguments = (ins Tx_Tensor:$input);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+}
+
+//===--------------------------------------------------------------------------------------------------- data movement
+
+class Tx_Move<string mnem> : Tx_PureOp<mnem> {
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+def Tx_ReshapeOp : Tx_Move<"reshape"> {
+  let summary = "the same elements in row-major order with other extents";
+  let arguments = (ins Tx_Tensor:$input);
+  let hasFolder = 1;
+}
+def Tx_TransposeOp : Tx_Move<"transpose"> {
+  let summary = "result dimension i is input dimension permutation[i]";
+  let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$permutation);
+  let hasFolder = 1;
+}
+def Tx_BroadcastOp : Tx_Move<"broadcast"> {
+  let summary = "input dimension i becomes result dimension dimensions[i]; extents of 1 are repeated";
+  let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$dimensions);
+  let hasFolder = 1;
+}
+def Tx_SliceOp : Tx_Move<"slice"> {
+  let summary = "elements starts[i] + j * strides[i] along each dimension; extents by the result type";
+  let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$strides);
+  let hasFolder = 1;
+}
+def Tx_PadOp : Tx_Move<"pad"> {
+  let summary = "low[i] and high[i] elements of `value` around each dimension; not negative";
+  let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, F64Attr:$value);
+}
+def Tx_ConcatOp : Tx_PureOp<"concat"> {
+  let arguments = (ins Variadic<Tx_Tensor>:$inputs, I64Attr:$axis);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$inputs attr-dict `:` type($inputs) `->` type($result)";
+  let hasVerifier = 1;
+}
+def Tx_GatherOp : Tx_PureOp<"gather"> {
+  let summary = "slices of input along axis, chosen by integer indices (negative ones count from the end)";
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
+}
+
+//===--------------------------------------------------------------------------------------- contractions and reductions
+
+def Tx_MatmulOp : Tx_PureOp<"matmul"> {
+  let summary = "[batch..., M, K] x [batch..., K, N] or [K, N] -> [batch..., M, N]; batch extents are equal";
+  let description = [{With transpose_lhs / transpose_rhs the last two extents of that operand are swapped. A packed rhs (after
+    heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`.}];
+  let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs, UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
+                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tx_ConvOp : Tx_PureOp<"conv"> {
+  let summary = "convolution, channels-last: [N, spatial..., C] * [spatial..., C / groups, F] -> [N, spatial..., F]";
+  let description = [{Attributes have one value a spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
+    [spatial..., C / groups, F] in `packed_shape`.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$filter, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_low,
+                       DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
+                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $filter attr-dict `:` type($input) `,` type($filter) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tx_PackOp : Tx_PureOp<"pack"> {
+  let summary = "reorders a filter [spatial..., C / groups, F] or a matrix [K, N] into the target's own panels";
+  let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. What is in it
+    is the target's business; F / groups is filled up with zeros to a multiple of 16.}];
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$groups);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+}
+
+def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"average", 1>]> {
+  let cppNamespace = "::heddle::tx";
+}
+def Tx_PoolOp : Tx_PureOp<"pool"> {
+  let summary = "pooling over windows, channels-last: [N, spatial..., C] -> [N, spatial..., C]";
+  let description = [{Padding counts as minus infinity (max) or zero (average). Averages divide by the number of elements inside the input, or, with
+    include_pad, inside the input and its pads. Windows that reach beyond input and pads are cut there.}];
+  let arguments = (ins Tx_PoolKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, UnitAttr:$include_pad);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
+}
+
+def Tx_ReduceKind : I32EnumAttr<"ReduceKind", "reduction", [
+    I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"mean", 1>, I32EnumAttrCase<"max", 2>, I32EnumAttrCase<"min", 3>,
+    I32EnumAttrCase<"prod", 4>]> {
+  let cppNamespace = "::heddle::tx";
+}
+def Tx_ReduceOp : Tx_PureOp<"reduce"> {
+  let summary = "reduces the given axes away";
+  let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$axes);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
+}
+def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+def Tx_LrnOp : Tx_PureOp<"lrn", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "local response normalization over the last axis, as ONNX defines LRN";
+  let description = [{x / (bias + alpha / size * sum of x^2 over the window of `size` channels around each)^beta}];
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$size, F64Attr:$alpha, F64Attr:$beta, F64Attr:$bias);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+def Tx_BatchNormOp : Tx_PureOp<"batch_norm", [AllTypesMatch<["input", "result"]>, AllTypesMatch<["scale", "bias", "mean", "variance"]>]> {
+  let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, inference form";
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$scale, Tx_Tensor:$bias, Tx_Tensor:$mean, Tx_Tensor:$variance, F64Attr:$epsilon);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $scale `,` $bias `,` $mean `,` $variance attr-dict `:` type($input) `,` type($scale)";
+}
+
+//===----------------------------------------------------------------------------------------------------- dispatches
+
+def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryEffect]> {
+  let summary = "a region that becomes one kernel";
+  let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
+    row-major and do not overlap operands unless `tied` names the operand that result i may overwrite in place (-1: none).}];
+  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied);
+  let results = (outs Variadic<Tx_Tensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body";
+  let hasVerifier = 1;
+}
+def Tx_YieldOp : Tx_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["DispatchOp"]>]> {
+  let arguments = (ins Variadic<Tx_Tensor>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
+}
+
+#endif // HEDDLE_COMPILER_IR_TX_TD
