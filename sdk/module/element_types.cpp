@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The table of element types. Knows types.h only.
+#include "sdk/module/element_types.h"
+
+namespace heddle::module {
+namespace {
+
+struct Named {
+  heddle_element_type_t type;
+  std::string_view name;
+};
+
+constexpr Named kTypes[] = {
+    {HEDDLE_TYPE_BOOL, "bool"}, {HEDDLE_TYPE_I4, "i4"},     {HEDDLE_TYPE_U4, "u4"},         {HEDDLE_TYPE_I8, "i8"},
+    {HEDDLE_TYPE_U8, "u8"},     {HEDDLE_TYPE_I16, "i16"},   {HEDDLE_TYPE_U16, "u16"},       {HEDDLE_TYPE_I32, "i32"},
+    {HEDDLE_TYPE_U32, "u32"},   {HEDDLE_TYPE_I64, "i64"},   {HEDDLE_TYPE_U64, "u64"},       {HEDDLE_TYPE_F16, "f16"},
+    {HEDDLE_TYPE_BF16, "bf16"}, {HEDDLE_TYPE_F32, "f32"},   {HEDDLE_TYPE_F64, "f64"},       {HEDDLE_TYPE_F8E4M3, "f8e4m3"},
+    {HEDDLE_TYPE_F8E5M2, "f8e5m2"},
+};
+
+}  // namespace
+
+bool element_type_exists(heddle_element_type_t type) {
+  for (const Named& named : kTypes) {
+    if (named.type == type) return true;
+  }
+  return false;
+}
+
+std::string_view element_type_name(heddle_element_type_t type) {
+  for (const Named& named : kTypes) {
+    if (named.type == type) return named.name;
+  }
+  return "undefined";
+}
+
+heddle_element_type_t element_type_from_name(std::string_view name) {
+  for (const Named& named : kTypes) {
+    if (named.name == name) return named.type;
+  }
+  return HEDDLE_TYPE_UNDEFINED;
+}
+
+std::optional<uint64_t> tensor_bytes(uint32_t bits_per_element, std::span<const int64_t> dims) {
+  bool empty = false;
+  for (int64_t dim : dims) {
+    if (dim < 0) return std::nullopt;
+    if (dim == 0) empty = true;
+  }
+  if (empty) return 0;  // before multiplying: 0 x 2^40 x 2^40 is a valid, empty tensor
+  int64_t bits = bits_per_element;
+  for (int64_t dim : dims) {
+    if (__builtin_mul_overflow(bits, dim, &bits)) return std::nullopt;
+  }
+  return (static_cast<uint64_t>(bits) + 7) / 8;
+}
+
+std::string shape_text(heddle_element_type_t type, std::span<const int64_t> dims) {
+  std::string out;
+  for (int64_t dim : dims) {
+    out += dim < 0 ? "?" : std::to_string(dim);
+    out += 'x';
+  }
+  out += element_type_name(type);
+  return out;
+}
+
+}  // namespace heddle::module

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Temporary file, fsync, rename. O_TMPFILE first: nothing to clean up whatever happens to the process.
+#include "sdk/module/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "sdk/module/layout.h"
+
+namespace heddle::module {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+heddle_status_code_t code_of(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+      return HEDDLE_STATUS_NOT_FOUND;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return HEDDLE_STATUS_PERMISSION_DENIED;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return HEDDLE_STATUS_RESOURCE_EXHAUSTED;
+    default:
+      return HEDDLE_STATUS_UNKNOWN;
+  }
+}
+
+}  // namespace
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+Error OutputFile::failure(std::string_view what, int error_number) const {
+  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), " at byte ", size_bytes_, " failed: ", std::strerror(error_number),
+                                        "; check the folder and its free space")};
+}
+
+Status OutputFile::open() {
+  struct stat facts;
+  if (stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
+    return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                 concat("module: writing ", in_quotes(path_), " failed: something that is not a regular file has this name; choose another")};
+  }
+  const std::string folder = folder_of(path_);
+  descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (descriptor_ >= 0) return std::nullopt;
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return failure("creating", errno);
+
+  std::string name = path_ + ".XXXXXX";
+  descriptor_ = mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor_ < 0) return failure("creating", errno);
+  temporary_ = name;
+  const mode_t mask = umask(0);  // mkostemp ignores it and gives 0600
+  umask(mask);
+  if (fchmod(descriptor_, 0666 & ~mask) != 0) return failure("creating", errno);
+  return std::nullopt;
+}
+
+Status OutputFile::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failure("writing", errno);
+    size_bytes_ += static_cast<uint64_t>(written);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return std::nullopt;
+}
+
+Status OutputFile::pad_to(uint64_t alignment) {
+  static constexpr std::byte kZeros[kPageAlignment] = {};
+  return append({kZeros, align_up(size_bytes_, alignment) - size_bytes_});
+}
+
+Status OutputFile::commit() {
+  if (fsync(descriptor_) != 0) return failure("writing", errno);
+  if (temporary_.empty()) {
+    // linkat replaces nothing: take a free name beside the target first, then rename over it.
+    const std::string source = concat("/proc/self/fd/", descriptor_);
+    for (uint32_t attempt = 0;; ++attempt) {
+      const std::string name = concat(path_, ".", getpid(), "-", attempt);
+      if (linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+        temporary_ = name;
+        break;
+      }
+      if (errno != EEXIST || attempt == 100) return failure("naming", errno);
+    }
+  }
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure("naming", errno);
+  temporary_.clear();
+  // The name reaches the disk with its folder; a file system that cannot sync folders keeps the file all the same.
+  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    (void)fsync(folder);
+    close(folder);
+  }
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (close(descriptor) != 0) return failure("closing", errno);
+  return std::nullopt;
+}
+
+}  // namespace heddle::module

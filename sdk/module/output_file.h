@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A file that appears under its name only when it is complete. Used by the writers of this room; knows nothing of formats.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "sdk/module/error.h"
+
+namespace heddle::module {
+
+// Written without a name where the file system can do that (O_TMPFILE), so that even a killed process leaves nothing; else under a
+// temporary name in the same folder, removed by the destructor.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path) : path_(std::move(path)) {}
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  Status open();
+  Status append(std::span<const std::byte> bytes);
+  // Zeros up to the next multiple of alignment.
+  Status pad_to(uint64_t alignment);
+  uint64_t size_bytes() const { return size_bytes_; }
+  // Flushes to the disk and gives the file its name, replacing what was there.
+  Status commit();
+
+ private:
+  Error failure(std::string_view what, int error_number) const;
+
+  std::string path_;
+  std::string temporary_;  // empty while the file has no name
+  int descriptor_ = -1;
+  uint64_t size_bytes_ = 0;
+};
+
+}  // namespace heddle::module

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens a .heddle file: copies all but the parameters into memory, checks hash and structure, and keeps the descriptor for parameter
+// reads. Used by core/open and by tools of this room; knows nothing of devices.
+#pragma once
+
+#include <heddle_module/module_generated.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "sdk/module/error.h"
+
+namespace heddle::module {
+
+// Bytes of an open file. The descriptor is borrowed from the module.
+struct FileExtent {
+  int descriptor = -1;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
+constexpr uint32_t kOpenNoHash = 1;  // skip the content hash; structure is always verified
+
+// An opened and verified file; immutable, so that any thread may read it. What verifier.h promises holds for metadata().
+class Module {
+ public:
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const module_format::Module& metadata() const { return *metadata_; }
+  const std::string& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+  // XXH3-128 as the file states it, canonical form: an identity for caches. Checked unless kOpenNoHash was given.
+  const std::array<uint8_t, 16>& content_hash() const { return content_hash_; }
+
+  // Starts on a page. Empty if the range is not one of the file's (for Variant.code it always is).
+  std::span<const std::byte> code(const module_format::Range& range) const;
+  std::span<const std::byte> constants(const module_format::Range& range) const;
+  // Where a stored parameter's bytes are. The file may have been cut since: a short read is DATA_LOSS.
+  FileExtent parameter_extent(const module_format::Parameter& parameter) const;
+
+ private:
+  friend Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags);
+  Module() = default;
+
+  std::string path_;
+  int descriptor_ = -1;
+  std::byte* head_ = nullptr;  // the file up to the parameters, aligned to a page
+  uint64_t head_bytes_ = 0;
+  std::span<const std::byte> constants_;
+  std::span<const std::byte> code_;
+  uint64_t parameters_offset_ = 0;
+  std::array<uint8_t, 16> content_hash_{};
+  const module_format::Module* metadata_ = nullptr;
+};
+
+// NOT_FOUND or PERMISSION_DENIED as the system says; INVALID_ARGUMENT for another kind of file; UNIMPLEMENTED for a newer format;
+// DATA_LOSS for a damaged one. Reads no parameter.
+Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags = 0);
+
+// Reads every stored parameter and compares its hash. DATA_LOSS names the first that differs.
+Status verify_parameters(const Module& module);
+
+}  // namespace heddle::module

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The safetensors format (huggingface/safetensors, README "Format"): u64 little-endian header size N, N bytes of JSON, data. The index
+// reader serves core/open (`--params FILE`), the writer compiler/emit (`--params-out`). Reads no tensor data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sdk/module/error.h"
+#include "sdk/module/parameter_source.h"
+
+namespace heddle::module {
+
+constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;                                              // as the file says, e.g. "F8_E8M0"
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;     // undefined for a dtype that Heddle has no type for
+  std::vector<int64_t> dims;
+  uint64_t offset = 0;  // from the start of the file, bytes
+  uint64_t length = 0;  // bytes
+};
+
+// Sorted by name.
+class SafetensorsIndex {
+ public:
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const SafetensorsEntry* find(std::string_view name) const;
+
+ private:
+  friend Result<SafetensorsIndex> read_safetensors_index(int, uint64_t, const std::string&);
+  std::vector<SafetensorsEntry> entries_;
+};
+
+// Reads and checks the header through the descriptor, which stays the caller's; `path` is for error texts. DATA_LOSS for a file
+// that breaks a rule of the format: header beyond the file or 100,000,000 bytes, bad UTF-8 or JSON, duplicate names, sizes
+// that do not fit their shapes, holes, overlaps, bytes after the last tensor.
+Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path);
+
+struct SafetensorsTensor {
+  std::string name;
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
+  std::vector<int64_t> dims;
+  ParameterSource source;
+};
+
+// Writes tensors in the order given, behind a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, which the
+// format has no name for; INVALID_ARGUMENT for a source whose size does not fit its shape, or a name given twice.
+Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path);
+
+}  // namespace heddle::module

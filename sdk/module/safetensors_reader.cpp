@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads and checks the header of a safetensors file. The file is hostile until proven otherwise; simdjson checks JSON and UTF-8.
+#include <simdjson.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "sdk/module/element_types.h"
+#include "sdk/module/safetensors.h"
+#include "sdk/module/safetensors_types.h"
+
+namespace heddle::module {
+namespace {
+
+namespace dom = simdjson::dom;
+
+Error broken(const std::string& path, std::string_view cause) {
+  return {HEDDLE_STATUS_DATA_LOSS, concat("module: reading the index of ", in_quotes(path), " failed: ", cause, "; write or copy the file again")};
+}
+
+Status read_exactly(int descriptor, const std::string& path, uint64_t offset, char* out, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(descriptor, out + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return broken(path, std::strerror(errno));
+    if (got == 0) return broken(path, concat("the file ends at byte ", offset + done, ", its header at ", offset + bytes));
+    done += static_cast<uint64_t>(got);
+  }
+  return std::nullopt;
+}
+
+// `__metadata__`: an object of strings; its contents are nothing to us.
+bool is_string_map(const dom::element& value) {
+  dom::object object;
+  if (value.get(object)) return false;
+  for (const dom::key_value_pair field : object) {
+    if (!field.value.is_string()) return false;
+  }
+  return true;
+}
+
+// Fills dtype, dims, offset and length (still relative to the data); empty on success, else what is wrong.
+std::string read_entry(const dom::element& value, SafetensorsEntry& entry) {
+  dom::object object;
+  if (value.get(object)) return "it is not an object";
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+  uint64_t begin = 0, end = 0;
+  for (const dom::key_value_pair field : object) {
+    if (field.key == "dtype") {
+      std::string_view text;
+      if (has_dtype || field.value.get(text)) return "dtype is not one string";
+      entry.dtype = text;
+      has_dtype = true;
+    } else if (field.key == "shape") {
+      dom::array shape;
+      if (has_shape || field.value.get(shape)) return "shape is not one array";
+      for (const dom::element extent : shape) {
+        uint64_t number;
+        if (extent.get(number) || number > static_cast<uint64_t>(INT64_MAX)) return "shape holds something that is not a size";
+        entry.dims.push_back(static_cast<int64_t>(number));
+      }
+      has_shape = true;
+    } else if (field.key == "data_offsets") {
+      dom::array offsets;
+      if (has_offsets || field.value.get(offsets) || offsets.size() != 2 || offsets.at(0).get(begin) || offsets.at(1).get(end)) {
+        return "data_offsets is not one array of two offsets";
+      }
+      has_offsets = true;
+    } else {
+      return concat("key ", in_quotes(field.key), " is not known");
+    }
+  }
+  if (!has_dtype || !has_shape || !has_offsets) return "dtype, shape or data_offsets is missing";
+  const SafetensorsType* type = safetensors_type(entry.dtype);
+  if (type == nullptr) return concat("dtype ", in_quotes(entry.dtype), " is not known");
+  entry.element_type = type->type;
+  // The format counts in bits and wants whole bytes: 3 values of 4 bits are refused, not rounded.
+  uint64_t elements = 1, bits = 0;
+  const bool empty = std::find(entry.dims.begin(), entry.dims.end(), 0) != entry.dims.end();
+  for (int64_t extent : entry.dims) {
+    if (!empty && __builtin_mul_overflow(elements, static_cast<uint64_t>(extent), &elements)) return "its shape overflows";
+  }
+  if (empty) elements = 0;
+  if (__builtin_mul_overflow(elements, uint64_t{type->bits}, &bits)) return "its shape overflows";
+  if (bits % 8 != 0) return concat("its ", bits, " bits are not whole bytes");
+  if (begin > end || end - begin != bits / 8) {
+    return concat("data_offsets [", begin, ", ", end, "] do not fit ", bits / 8, " bytes of its shape and dtype");
+  }
+  entry.offset = begin;
+  entry.length = end - begin;
+  return {};
+}
+
+}  // namespace
+
+const SafetensorsEntry* SafetensorsIndex::find(std::string_view name) const {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  return at != entries_.end() && at->name == name ? &*at : nullptr;
+}
+
+Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
+  if (file_bytes < 8) return broken(path, concat("the file has ", file_bytes, " bytes, its size field alone has 8"));
+  uint8_t prefix[8];
+  if (Status failed = read_exactly(descriptor, path, 0, reinterpret_cast<char*>(prefix), 8)) return *failed;
+  uint64_t header_bytes = 0;
+  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
+  if (header_bytes > kMaxSafetensorsHeaderBytes) {
+    return broken(path, concat("header of ", header_bytes, " bytes is above ", kMaxSafetensorsHeaderBytes));
+  }
+  if (header_bytes > file_bytes - 8) return broken(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
+
+  simdjson::padded_string json(header_bytes);
+  if (json.data() == nullptr) throw std::bad_alloc();
+  if (Status failed = read_exactly(descriptor, path, 8, json.data(), header_bytes)) return *failed;
+  dom::parser parser(kMaxSafetensorsHeaderBytes);
+  dom::element root;
+  // Entries are three levels deep.
+  if (auto error = parser.allocate(header_bytes, 16)) return broken(path, simdjson::error_message(error));
+  if (auto error = parser.parse(json).get(root)) return broken(path, concat("header: ", simdjson::error_message(error)));
+  dom::object object;
+  if (root.get(object)) return broken(path, "header: it is not an object");
+
+  SafetensorsIndex index;
+  bool has_metadata = false;
+  for (const dom::key_value_pair field : object) {
+    if (field.key == "__metadata__") {
+      if (has_metadata) return broken(path, "header: '__metadata__' is there twice");
+      if (!is_string_map(field.value)) return broken(path, "header: '__metadata__' is not an object of strings");
+      has_metadata = true;
+      continue;
+    }
+    SafetensorsEntry entry;
+    entry.name = field.key;
+    if (const std::string wrong = read_entry(field.value, entry); !wrong.empty()) return broken(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
+    index.entries_.push_back(std::move(entry));
+  }
+
+  // No holes, no overlaps, nothing behind the last one.
+  std::sort(index.entries_.begin(), index.entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
+  });
+  uint64_t end = 0;
+  for (const SafetensorsEntry& entry : index.entries_) {
+    if (entry.offset != end) return broken(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
+    end += entry.length;  // at most the last end, which is checked against the file below; lengths come from offsets, so no wrap
+  }
+  const uint64_t data_bytes = file_bytes - 8 - header_bytes;
+  if (end != data_bytes) return broken(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
+  for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
+
+  std::sort(index.entries_.begin(), index.entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
+  for (size_t i = 1; i < index.entries_.size(); ++i) {
+    if (index.entries_[i].name == index.entries_[i - 1].name) return broken(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
+  }
+  return index;
+} catch (const std::bad_alloc&) {
+  return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: reading a safetensors index failed: out of memory; free memory"};
+}
+
+}  // namespace heddle::module

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Checks of host programs: every operand of every instruction, every site, every value.
+#include "sdk/module/verify_program.h"
+
+#include "sdk/module/verifier.h"
+
+namespace heddle::module {
+namespace {
+
+namespace mf = module_format;
+using mf::Op;
+using mf::ValueKind;
+
+constexpr uint32_t kNoRegister = 0xFFFFFFFFu;
+constexpr uint32_t kRead = 1, kWrite = 2;
+
+class ProgramChecker {
+ public:
+  ProgramChecker(const mf::Module& module, const mf::Function* function, const mf::Program& program, const std::string& name)
+      : module_(module), function_(function), program_(program), name_(name) {}
+
+  bool run(WorkBudget& budget) {
+    return present() && affordable(budget) && families() && values() && transients() && texts() && sites() && code();
+  }
+  Status error() const { return error_; }
+
+ private:
+  template <typename... Parts>
+  bool fail(const Parts&... parts) {
+    error_ = Error{HEDDLE_STATUS_DATA_LOSS, concat(name_, ": ", parts...)};
+    return false;
+  }
+  // index < count, or an error that names place, thing, value and limit.
+  template <typename... Where>
+  bool below(uint64_t index, uint64_t count, std::string_view what, const Where&... where) {
+    if (index < count) return true;
+    if (count == 0) return fail(where..., what, " ", index, " does not exist, there is none");
+    return fail(where..., what, " ", index, " is outside 0..", count - 1);
+  }
+  template <typename... Where>
+  bool reg(uint32_t index, const Where&... where) {
+    return below(index, program_.register_count(), "register", where...);
+  }
+
+  bool present() {
+    if (!program_.families() || !program_.literals() || !program_.messages() || !program_.code() || !program_.values() ||
+        !program_.transients() || !program_.dispatches() || !program_.copies() || !program_.fills()) {
+      return fail("a vector is missing");
+    }
+    if (program_.register_count() > kMaxRegisters) return fail("register count ", program_.register_count(), " is above ", kMaxRegisters);
+    return true;
+  }
+
+  bool affordable(WorkBudget& budget) {
+    const uint64_t bytes = uint64_t{8} * program_.literals()->size() + sizeof(mf::Instruction) * uint64_t{program_.code()->size()} +
+                           sizeof(mf::Value) * uint64_t{program_.values()->size()} + sizeof(mf::Transient) * uint64_t{program_.transients()->size()} +
+                           uint64_t{4} * program_.dispatches()->size() + sizeof(mf::CopySite) * uint64_t{program_.copies()->size()} +
+                           sizeof(mf::FillSite) * uint64_t{program_.fills()->size()} + uint64_t{4} * program_.messages()->size();
+    if (!budget.take(bytes)) return fail("its vectors are shared with others");
+    for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
+      const mf::DispatchSite* site = program_.dispatches()->Get(i);
+      if (!site->candidates() || !site->bindings() || !site->constants()) return fail("dispatch site ", i, ": a vector is missing");
+      if (!budget.take(uint64_t{4} * site->candidates()->size() + sizeof(mf::BindingRef) * uint64_t{site->bindings()->size()} +
+                       uint64_t{4} * site->constants()->size())) {
+        return fail("dispatch site ", i, ": its vectors are shared with others");
+      }
+    }
+    return true;
+  }
+
+  bool families() {
+    const uint32_t slots = module_.slots()->size();
+    if (program_.families()->size() != slots) return fail("it names ", program_.families()->size(), " families for ", slots, " slots");
+    for (const flatbuffers::String* family : *program_.families()) {
+      if (Status bad = verify_name(family, false, "family")) return fail(bad->message);
+    }
+    return true;
+  }
+
+  bool values() {
+    for (uint32_t i = 0; i < program_.values()->size(); ++i) {
+      const mf::Value* value = program_.values()->Get(i);
+      const uint32_t arguments = function_ ? function_->arguments()->size() : 0;
+      const uint32_t results = function_ ? function_->results()->size() : 0;
+      bool good = false;
+      switch (value->kind()) {
+        case ValueKind::Argument:
+          good = below(value->index(), arguments, "argument", "value ", i, ": ");
+          break;
+        case ValueKind::Result:
+          good = below(value->index(), results, "result", "value ", i, ": ");
+          break;
+        case ValueKind::Transient:
+          good = below(value->index(), program_.transients()->size(), "transient", "value ", i, ": ");
+          break;
+        case ValueKind::Global:
+          good = below(value->index(), module_.globals()->size(), "global", "value ", i, ": ");
+          if (good && function_ && module_.globals()->Get(value->index())->initializer_only()) {
+            return fail("value ", i, ": global ", value->index(), " is for the initializer only");
+          }
+          break;
+        default:
+          return fail("value ", i, ": kind ", static_cast<uint32_t>(value->kind()), " is not known");
+      }
+      if (!good) return false;
+    }
+    return true;
+  }
+
+  bool transients() {
+    const uint32_t size = program_.code()->size();
+    for (uint32_t i = 0; i < program_.transients()->size(); ++i) {
+      const mf::Transient* transient = program_.transients()->Get(i);
+      if (!reg(transient->size_register(), "transient ", i, ": ")) return false;
+      const uint32_t alignment = transient->alignment();
+      if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
+        return fail("transient ", i, ": alignment ", alignment, " is not a power of two up to ", kMaxAlignment);
+      }
+      if (transient->first() > transient->last() || transient->last() >= size) {
+        return fail("transient ", i, ": it lives from instruction ", transient->first(), " to ", transient->last(), " of ", size);
+      }
+    }
+    return true;
+  }
+
+  bool texts() {
+    for (uint32_t i = 0; i < program_.messages()->size(); ++i) {
+      if (Status bad = verify_name(program_.messages()->Get(i), true, "message")) return fail(bad->message);
+    }
+    return true;
+  }
+
+  // A range of a value that a command reads or writes; `required` is what the command does with it for sure.
+  template <typename... Where>
+  bool binding(const mf::BindingRef& ref, uint32_t required, const Where&... where) {
+    if (!below(ref.value(), program_.values()->size(), "value", where...)) return false;
+    if (ref.offset_register() != kNoRegister && !reg(ref.offset_register(), where..., "offset ")) return false;
+    if (ref.length_register() != kNoRegister && !reg(ref.length_register(), where..., "length ")) return false;
+    if (ref.access() < kRead || ref.access() > (kRead | kWrite)) return fail(where..., "access ", ref.access(), " is outside 1..3");
+    if ((ref.access() & required) != required) return fail(where..., "access ", ref.access(), " lacks ", required, " (1 read, 2 write)");
+    if ((ref.access() & kWrite) == 0) return true;
+    const mf::Value* value = program_.values()->Get(ref.value());
+    if (value->kind() == ValueKind::Argument) return fail(where..., "argument ", value->index(), " is written");
+    if (value->kind() == ValueKind::Global) {
+      const mf::GlobalKind kind = module_.globals()->Get(value->index())->kind();
+      const bool allowed = kind == mf::GlobalKind::State || (kind == mf::GlobalKind::Derived && function_ == nullptr);
+      if (!allowed) return fail(where..., "global ", value->index(), " of kind ", static_cast<uint32_t>(kind), " is written");
+    }
+    return true;
+  }
+
+  bool sites() {
+    for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
+      if (!dispatch_site(i)) return false;
+    }
+    for (uint32_t i = 0; i < program_.copies()->size(); ++i) {
+      const mf::CopySite* site = program_.copies()->Get(i);
+      if (!binding(site->source(), kRead, "copy site ", i, ": source: ")) return false;
+      if (!binding(site->target(), kWrite, "copy site ", i, ": target: ")) return false;
+    }
+    for (uint32_t i = 0; i < program_.fills()->size(); ++i) {
+      const mf::FillSite* site = program_.fills()->Get(i);
+      if (!binding(site->target(), kWrite, "fill site ", i, ": target: ")) return false;
+      const uint32_t bytes = site->pattern_bytes();
+      if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return fail("fill site ", i, ": pattern of ", bytes, " bytes is not 1, 2, 4 or 8");
+    }
+    return true;
+  }
+
+  bool dispatch_site(uint32_t i) {
+    const mf::DispatchSite* site = program_.dispatches()->Get(i);
+    if (Status bad = verify_name(site->name(), true, "name")) return fail("dispatch site ", i, ": ", bad->message);
+    if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
+    if (!below(site->slot(), module_.slots()->size(), "slot", "dispatch site ", i, ": ")) return false;
+    if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");
+    for (uint32_t b = 0; b < site->bindings()->size(); ++b) {
+      if (!binding(*site->bindings()->Get(b), 0, "dispatch site ", i, ": binding ", b, ": ")) return false;
+    }
+    for (uint32_t register_index : *site->constants()) {
+      if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
+    }
+    const auto& entries = *module_.executables()->Get(site->executable())->entries();
+    for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
+      const mf::Candidate* candidate = site->candidates()->Get(c);
+      if (!candidate->guards() || !candidate->grid()) return fail("dispatch site ", i, ": candidate ", c, ": a vector is missing");
+      if (!below(candidate->entry(), entries.size(), "entry", "dispatch site ", i, ": candidate ", c, ": ")) return false;
+      const mf::Entry* entry = entries.Get(candidate->entry());
+      if (site->bindings()->size() != entry->binding_count()) {
+        return fail("dispatch site ", i, ": ", site->bindings()->size(), " bindings, entry ", candidate->entry(), " takes ", entry->binding_count());
+      }
+      if (uint64_t{8} * site->constants()->size() != entry->constants_bytes()) {
+        return fail("dispatch site ", i, ": ", uint64_t{8} * site->constants()->size(), " bytes of constants, entry ", candidate->entry(), " takes ",
+                    entry->constants_bytes());
+      }
+      if (candidate->grid()->size() != 3) return fail("dispatch site ", i, ": candidate ", c, ": grid of ", candidate->grid()->size(), " registers, not 3");
+      for (uint32_t register_index : *candidate->grid()) {
+        if (!reg(register_index, "dispatch site ", i, ": candidate ", c, ": grid ")) return false;
+      }
+      for (uint32_t g = 0; g < candidate->guards()->size(); ++g) {
+        const mf::Guard* guard = candidate->guards()->Get(g);
+        if (!reg(guard->register_(), "dispatch site ", i, ": candidate ", c, ": guard ")) return false;
+        if (guard->divisor() <= 0) return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": divisor ", guard->divisor(), " is not positive");
+        if (guard->min() > guard->max()) return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
+      }
+    }
+    return true;
+  }
+
+  // A command at `pc` names the value: a transient must be alive there.
+  bool alive(uint32_t value_index, uint32_t pc) {
+    const mf::Value* value = program_.values()->Get(value_index);
+    if (value->kind() != ValueKind::Transient) return true;
+    const mf::Transient* transient = program_.transients()->Get(value->index());
+    if (transient->first() <= pc && pc <= transient->last()) return true;
+    return fail("instruction ", pc, ": transient ", value->index(), " is used outside its life, ", transient->first(), "..", transient->last());
+  }
+
+  bool code() {
+    const uint32_t size = program_.code()->size();
+    if (size == 0) return fail("it has no instruction");
+    for (uint32_t pc = 0; pc < size; ++pc) {
+      if (!instruction(pc, *program_.code()->Get(pc))) return false;
+    }
+    const Op last = static_cast<Op>(program_.code()->Get(size - 1)->op());
+    if (last != Op::Return && last != Op::Branch) return fail("instruction ", size - 1, ": the last one is neither Return nor Branch");
+    return true;
+  }
+
+  bool dimension(uint32_t tensor, uint32_t dim, bool of_argument, uint32_t pc) {
+    const auto* tensors = function_ ? (of_argument ? function_->arguments() : function_->results()) : nullptr;
+    const std::string_view what = of_argument ? "argument" : "result";
+    if (!below(tensor, tensors ? tensors->size() : 0, what, "instruction ", pc, ": ")) return false;
+    return below(dim, tensors->Get(tensor)->dims()->size(), "dimension", "instruction ", pc, ": ", what, " ", tensor, ": ");
+  }
+
+  bool instruction(uint32_t pc, const mf::Instruction& at) {
+    const uint32_t a = at.a(), b = at.b(), c = at.c();
+    auto r = [&](uint32_t index) { return reg(index, "instruction ", pc, ": "); };
+    auto in = [&](uint32_t index, uint64_t count, std::string_view what) { return below(index, count, what, "instruction ", pc, ": "); };
+    if (at.reserved() != 0) return fail("instruction ", pc, ": reserved bits ", at.reserved(), " are not zero");
+    switch (static_cast<Op>(at.op())) {
+      case Op::Return:
+      case Op::Barrier:
+        return true;
+      case Op::Literal:
+        return r(a) && in(b, program_.literals()->size(), "literal");
+      case Op::Move:
+        return r(a) && r(b);
+      case Op::Add:
+      case Op::Sub:
+      case Op::Mul:
+      case Op::FloorDiv:
+      case Op::CeilDiv:
+      case Op::Mod:
+      case Op::Min:
+      case Op::Max:
+      case Op::Equal:
+      case Op::Less:
+      case Op::LessEqual:
+        return r(a) && r(b) && r(c);
+      case Op::Branch:
+        return in(a, program_.code()->size(), "branch target");
+      case Op::BranchIf:
+        return in(a, program_.code()->size(), "branch target") && r(b);
+      case Op::ArgumentDim:
+        return r(a) && dimension(b, c, true, pc);
+      case Op::ResultDim:
+        return dimension(a, b, false, pc) && r(c);
+      case Op::Check:
+        return in(a, program_.messages()->size(), "message") && r(b);
+      case Op::Dispatch: {
+        if (!in(a, program_.dispatches()->size(), "dispatch site")) return false;
+        for (const mf::BindingRef* ref : *program_.dispatches()->Get(a)->bindings()) {
+          if (!alive(ref->value(), pc)) return false;
+        }
+        return true;
+      }
+      case Op::Copy: {
+        if (!in(a, program_.copies()->size(), "copy site")) return false;
+        const mf::CopySite* site = program_.copies()->Get(a);
+        return alive(site->source().value(), pc) && alive(site->target().value(), pc);
+      }
+      case Op::Fill:
+        return in(a, program_.fills()->size(), "fill site") && alive(program_.fills()->Get(a)->target().value(), pc);
+      case Op::ReadScalar:
+        return r(a) && in(b, program_.values()->size(), "value") && r(c) && alive(b, pc);
+    }
+    return fail("instruction ", pc, ": operation ", at.op(), " is not known");
+  }
+
+  const mf::Module& module_;
+  const mf::Function* function_;
+  const mf::Program& program_;
+  const std::string& name_;
+  Status error_;
+};
+
+}  // namespace
+
+Status verify_program(const mf::Module& module, const mf::Function* function, const mf::Program& program, const std::string& name,
+                      WorkBudget& budget) {
+  ProgramChecker checker(module, function, program, name);
+  return checker.run(budget) ? Status() : checker.error();
+}
+
+}  // namespace heddle::module

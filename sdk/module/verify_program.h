@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of the verifier that checks one host program. Private to this room: verifier.cpp calls it for each program of a file whose
+// slots, executables, parameters and globals have passed already.
+#pragma once
+
+#include <heddle_module/module_generated.h>
+
+#include <string>
+
+#include "sdk/module/error.h"
+
+namespace heddle::module {
+
+// Counts the bytes of vectors that were looked at. A writer never shares a vector, so an honest file has fewer than its metadata has;
+// a hostile one that shares them to multiply the work is stopped.
+class WorkBudget {
+ public:
+  explicit WorkBudget(uint64_t bytes) : left_(bytes) {}
+  bool take(uint64_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+ private:
+  uint64_t left_;
+};
+
+// `function` is null for an initializer; `name` says which program it is, for messages.
+Status verify_program(const module_format::Module& module, const module_format::Function* function, const module_format::Program& program,
+                      const std::string& name, WorkBudget& budget);
+
+// Whether a string is present, UTF-8 without NUL, and not longer than kMaxNameBytes; the error says which one it is.
+Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::string_view what);
+
+}  // namespace heddle::module

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writing: parameters are hashed first, since their hashes stand in the metadata before them, then everything goes out in file order.
+#include "sdk/module/writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "sdk/module/layout.h"
+#include "sdk/module/output_file.h"
+#include "sdk/module/verifier.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace heddle::module {
+namespace {
+
+module_format::Range append_aligned(std::vector<std::byte>& section, std::span<const std::byte> bytes, uint64_t alignment) {
+  section.resize(align_up(section.size(), alignment));
+  const module_format::Range range(section.size(), bytes.size());
+  section.insert(section.end(), bytes.begin(), bytes.end());
+  return range;
+}
+
+Error invalid(std::string_view cause) {
+  return {HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing a file failed: ", cause, "; this is a mistake of the compiler")};
+}
+
+}  // namespace
+
+Status for_each_piece(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
+  constexpr uint64_t kPiece = uint64_t{4} << 20;
+  std::unique_ptr<std::byte[]> buffer;
+  if (source.read) buffer.reset(new std::byte[std::min(kPiece, std::max<uint64_t>(source.size_bytes, 1))]);
+  for (uint64_t done = 0; done < source.size_bytes;) {
+    const uint64_t count = std::min(kPiece, source.size_bytes - done);
+    std::span<const std::byte> piece;
+    if (source.read) {
+      if (Status failed = source.read(done, {buffer.get(), count})) return failed;
+      piece = {buffer.get(), count};
+    } else {
+      piece = source.bytes.subspan(done, count);
+    }
+    if (Status failed = take(piece)) return failed;
+    done += count;
+  }
+  return std::nullopt;
+}
+
+module_format::Range ModuleWriter::add_code(std::span<const std::byte> image) {
+  for (const module_format::Range& known : images_) {
+    if (known.length() == image.size() && std::equal(image.begin(), image.end(), code_.begin() + static_cast<ptrdiff_t>(known.offset()))) {
+      return known;
+    }
+  }
+  images_.push_back(append_aligned(code_, image, kPageAlignment));
+  return images_.back();
+}
+
+module_format::Range ModuleWriter::add_constant(std::span<const std::byte> data) {
+  std::string key(reinterpret_cast<const char*>(data.data()), data.size());
+  if (auto known = known_constants_.find(key); known != known_constants_.end()) return known->second;
+  const module_format::Range range = append_aligned(constants_, data, kSectionAlignment);
+  known_constants_.emplace(std::move(key), range);
+  return range;
+}
+
+void ModuleWriter::set_parameter(uint32_t index, ParameterSource source) { sources_[index] = std::move(source); }
+
+Status ModuleWriter::write(module_format::ModuleT& module, const std::string& path) try {
+  using module_format::GlobalKind;
+  uint64_t parameters_bytes = 0;
+  for (auto& [index, source] : sources_) {
+    if (index >= module.parameters.size()) {
+      return invalid(concat("there are bytes for parameter ", index, " of ", module.parameters.size()));
+    }
+    if (!source.read && source.bytes.size() != source.size_bytes) {
+      return invalid(concat("parameter ", index, " has a source of ", source.bytes.size(), " bytes, stated are ", source.size_bytes));
+    }
+  }
+  for (uint32_t index = 0; index < module.parameters.size(); ++index) {
+    module_format::ParameterT& parameter = *module.parameters[index];
+    const auto found = sources_.find(index);
+    parameter.stored = found != sources_.end();
+    parameter.data.reset();
+    parameter.hash = 0;
+    if (!parameter.stored) continue;
+    XXH3_state_t* raw = XXH3_createState();
+    if (raw == nullptr) throw std::bad_alloc();
+    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(raw, &XXH3_freeState);
+    XXH3_64bits_reset(state.get());
+    Status failed = for_each_piece(found->second, [&](std::span<const std::byte> piece) -> Status {
+      XXH3_64bits_update(state.get(), piece.data(), piece.size());
+      return std::nullopt;
+    });
+    if (failed) return failed;
+    parameter.hash = XXH3_64bits_digest(state.get());
+    parameters_bytes = align_up(parameters_bytes, kSectionAlignment);
+    parameter.data = std::make_unique<module_format::Range>(parameters_bytes, found->second.size_bytes);
+    if (__builtin_add_overflow(parameters_bytes, found->second.size_bytes, &parameters_bytes) || parameters_bytes > kMaxSizeBytes) {
+      return invalid(concat("parameters of ", parameters_bytes, " bytes in all; the limit is ", kMaxSizeBytes));
+    }
+  }
+  for (auto& global : module.globals) {
+    if (global->kind == GlobalKind::Parameter && global->index < module.parameters.size()) {
+      global->size_bytes = module.parameters[global->index]->size_bytes;
+    }
+    if (global->kind == GlobalKind::Constant && global->data) global->size_bytes = global->data->length();
+  }
+
+  flatbuffers::FlatBufferBuilder builder(1 << 16);
+  builder.ForceDefaults(true);
+  module_format::FinishModuleBuffer(builder, module_format::Module::Pack(builder, &module));
+  const std::span<const std::byte> metadata(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
+  if (Status failed = verify_metadata(metadata, {constants_.size(), code_.size(), parameters_bytes})) return invalid(failed->message);
+
+  FileHeader header{};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.format_major = kFormatMajor;
+  header.format_minor = kFormatMinor;
+  header.section_count = kSectionCount;
+  const uint64_t sizes[kSectionCount] = {metadata.size(), constants_.size(), code_.size(), parameters_bytes};
+  uint64_t end = sizeof(header);
+  for (uint32_t i = 0; i < kSectionCount; ++i) {
+    header.sections[i] = {i, 0, align_up(end, kSectionAlignments[i]), sizes[i]};
+    end = header.sections[i].offset + sizes[i];
+  }
+  header.file_bytes = end;
+
+  // The part before the parameters is small: build it whole, hash it, write it.
+  std::vector<std::byte> head(header.sections[3].offset);
+  std::memcpy(head.data(), &header, sizeof(header));
+  auto place = [&](uint32_t section, std::span<const std::byte> bytes) {
+    if (!bytes.empty()) std::memcpy(head.data() + header.sections[section].offset, bytes.data(), bytes.size());
+  };
+  place(0, metadata);
+  place(1, constants_);
+  place(2, code_);
+  XXH128_canonical_t hash;
+  XXH128_canonicalFromHash(&hash, XXH3_128bits(head.data(), head.size()));
+  std::memcpy(head.data() + offsetof(FileHeader, content_hash), hash.digest, 16);
+
+  OutputFile file(path);
+  if (Status failed = file.open()) return failed;
+  if (Status failed = file.append(head)) return failed;
+  for (const auto& [index, source] : sources_) {
+    if (Status failed = file.pad_to(kSectionAlignment)) return failed;
+    Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
+    if (failed) return failed;
+  }
+  if (file.size_bytes() != header.file_bytes) {
+    return invalid(concat("parameter sources gave ", file.size_bytes(), " bytes of file, planned were ", header.file_bytes));
+  }
+  return file.commit();
+} catch (const std::bad_alloc&) {
+  return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: writing a file failed: out of memory; free memory"};
+}
+
+}  // namespace heddle::module
