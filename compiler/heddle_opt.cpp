@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-opt: runs any pass on text, for tests and for those who work on the compiler.
+#include "compiler/ir/tx.h"
+#include "compiler/passes/passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char** argv) {
+  mlir::DialectRegistry registry;
+  registry.insert<heddle::tx::TxDialect, mlir::func::FuncDialect>();
+  heddle::passes::register_passes();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Heddle pass driver\n", registry));
+}

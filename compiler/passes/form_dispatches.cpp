@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling,
+// reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. Every refusal to fuse is recorded.
+#include "compiler/passes/passes.h"
+
+#include "compiler/ir/tx.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+bool is_root(Operation* op) {
+  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp, tx::GatherOp>(op);
+}
+
+// Roots whose kernels take an element-wise chain behind them.
+bool takes_epilogue(Operation* root) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp, tx::ReduceOp>(root); }
+
+bool is_contraction(Operation* op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); }
+
+// Constants, parameters, reshapes (views of the same bytes) and broadcasts (repeated inside the regions that read them).
+bool stays_outside(Operation* op) { return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::DispatchOp>(op); }
+
+bool is_splat(Value value) {
+  auto constant = value.getDefiningOp<tx::ConstantOp>();
+  return constant && llvm::isa<SplatElementsAttr>(constant.getValue());
+}
+
+// A broadcast that an epilogue can read: one vector along the last dimension, or one element.
+bool is_epilogue_broadcast(tx::BroadcastOp broadcast) {
+  auto from = llvm::cast<RankedTensorType>(broadcast.getInput().getType());
+  auto to = llvm::cast<RankedTensorType>(broadcast.getType());
+  if (from.hasStaticShape() && from.getNumElements() == 1) return true;
+  return from.getRank() == 1 && broadcast.getDimensions()[0] == to.getRank() - 1;
+}
+
+struct Group {
+  Operation* root;                     // its first op
+  llvm::SetVector<Operation*> ops;     // in program order once sorted
+  Operation* output;                   // its last op; the only one whose result leaves the group
+};
+
+class Former {
+ public:
+  explicit Former(func::FuncOp function) : function_(function) {}
+
+  void run(SmallVectorImpl<Attribute>& log) {
+    log_ = &log;
+    unsigned position = 0;
+    for (Operation& op : function_.getBody().front()) position_[&op] = position++;
+    for (Operation& op : function_.getBody().front()) {
+      if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op)) place(&op);
+    }
+    materialize_broadcasts();
+    SmallVector<Group*> order;
+    for (auto& group : groups_) {
+      if (group) order.push_back(group.get());
+    }
+    llvm::sort(order, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
+    for (auto [i, group] : llvm::enumerate(order)) outline(*group, i);
+    for (Operation& op : llvm::make_early_inc_range(llvm::reverse(function_.getBody().front()))) {
+      if (isOpTriviallyDead(&op)) op.erase();
+    }
+  }
+
+ private:
+  Group& open(Operation* op) {
+    groups_.push_back(std::make_unique<Group>(Group{op, {}, op}));
+    groups_.back()->ops.insert(op);
+    group_of_[op] = groups_.back().get();
+    return *groups_.back();
+  }
+
+  // Puts an op into the group of one of its producers, or into a group of its own.
+  void place(Operation* op) {
+    if (is_root(op)) {
+      for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "RootAfterProducer");
+      open(op);
+      return;
+    }
+    if (!tx::is_elementwise(op)) {  // transposes, slices, pads and concats have kernels of their own
+      for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "DataMovement");
+      open(op);
+      return;
+    }
+    Group* best = nullptr;
+    for (Value operand : op->getOperands()) {
+      Group* candidate = producer(operand);
+      if (!candidate || !can_join(*candidate, operand, op)) continue;
+      bool better = !best || std::make_pair(is_contraction(candidate->root), position_[candidate->output]) >
+                                 std::make_pair(is_contraction(best->root), position_[best->output]);
+      if (better) best = candidate;
+    }
+    if (!best) {
+      open(op);
+      return;
+    }
+    best->ops.insert(op);
+    best->output = op;
+    group_of_[op] = best;
+    merge_other_producers(*best, op);
+  }
+
+  // Element-wise groups that only this op reads become part of an element-wise group.
+  void merge_other_producers(Group& group, Operation* op) {
+    if (!tx::is_elementwise(group.root)) return;
+    for (Value operand : op->getOperands()) {
+      Group* other = producer(operand);
+      if (!other || other == &group || !tx::is_elementwise(other->root) || !operand.hasOneUse()) continue;
+      for (Operation* member : other->ops) {
+        group.ops.insert(member);
+        group_of_[member] = &group;
+      }
+      for (auto& owned : groups_) {
+        if (owned.get() == other) owned.reset();
+      }
+    }
+  }
+
+  Group* producer(Value value) const {
+    Operation* op = value.getDefiningOp();
+    auto it = op ? group_of_.find(op) : group_of_.end();
+    return it == group_of_.end() ? nullptr : it->second;
+  }
+
+  bool can_join(Group& group, Value value, Operation* op) {
+    if (group.output != value.getDefiningOp()) return false;
+    if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
+    if (is_root(group.root)) {
+      if (!takes_epilogue(group.root)) return refuse("NoEpilogue", group, op);
+      if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
+      for (Value other : op->getOperands()) {
+        if (other.getType() != value.getType()) return refuse("IterationDomainMismatch", group, op);
+      }
+    } else if (!tx::is_elementwise(group.root)) {
+      return refuse("DataMovement", group, op);
+    }
+    return true;
+  }
+
+  bool refuse(StringRef kind, Group& group, Operation* op) {
+    Builder builder(op->getContext());
+    log_->push_back(builder.getDictionaryAttr({
+        builder.getNamedAttr("kind", builder.getStringAttr(kind)),
+        builder.getNamedAttr("producer", builder.getStringAttr(describe(group.output))),
+        builder.getNamedAttr("consumer", builder.getStringAttr(describe(op))),
+    }));
+    return false;
+  }
+
+  void refuse_if_produced(Value value, Operation* op, StringRef kind) {
+    if (Group* group = producer(value)) refuse(kind, *group, op);
+  }
+
+  static std::string describe(Operation* op) {
+    std::string text = op->getName().getStringRef().str();
+    if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
+    return text;
+  }
+
+  // May this group read the broadcast by repeating it inside?
+  static bool reads_inside(const Group& group, tx::BroadcastOp broadcast) {
+    return tx::is_elementwise(group.root) || (is_root(group.root) && is_epilogue_broadcast(broadcast));
+  }
+
+  // Broadcasts that somebody needs as a tensor get kernels of their own.
+  void materialize_broadcasts() {
+    for (Operation& op : llvm::make_early_inc_range(function_.getBody().front())) {
+      auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
+      if (!broadcast) continue;
+      bool needed = llvm::any_of(broadcast->getUses(), [&](OpOperand& use) {
+        auto it = group_of_.find(use.getOwner());
+        if (it == group_of_.end()) return true;
+        const Group& group = *it->second;
+        return !reads_inside(group, broadcast) || (is_root(group.root) && group.root == use.getOwner());
+      });
+      if (needed) open(&op);
+    }
+  }
+
+  bool clones(const Group& group, Operation* reader, Value operand) const {
+    Operation* op = operand.getDefiningOp();
+    if (!op || group.ops.contains(op)) return false;
+    bool root_operand = reader == group.root && is_root(reader);
+    if (root_operand) return false;
+    if (is_splat(operand)) return true;
+    auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
+    return broadcast && reads_inside(group, broadcast);
+  }
+
+  void outline(Group& group, unsigned index) {
+    SmallVector<Operation*> ops(group.ops.begin(), group.ops.end());
+    llvm::sort(ops, [&](Operation* a, Operation* b) { return position_[a] < position_[b]; });
+
+    llvm::SetVector<Value> inputs;
+    auto note = [&](Value value) {
+      Operation* op = value.getDefiningOp();
+      if (!op || !group.ops.contains(op)) inputs.insert(value);
+    };
+    for (Operation* op : ops) {
+      for (Value operand : op->getOperands()) {
+        if (!clones(group, op, operand)) {
+          note(operand);
+        } else if (auto broadcast = operand.getDefiningOp<tx::BroadcastOp>(); broadcast && !is_splat(broadcast.getInput())) {
+          note(broadcast.getInput());
+        }
+      }
+    }
+    Operation* output = group.output;
+    OpBuilder builder(output);
+    std::string name = function_.getName().str() + "." + std::to_string(index) + "." + group.root->getName().stripDialect().str();
+    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(), name, nullptr);
+    Block* block = builder.createBlock(&dispatch.getBody());
+    IRMapping inside;
+    for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
+    for (Operation* op : ops) {
+      for (Value operand : op->getOperands()) {
+        if (inside.contains(operand)) continue;
+        Operation* source = operand.getDefiningOp();
+        if (auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(source)) {
+          if (!inside.contains(broadcast.getInput())) builder.clone(*broadcast.getInput().getDefiningOp(), inside);
+        }
+        builder.clone(*source, inside);
+      }
+      builder.clone(*op, inside);
+    }
+    builder.create<tx::YieldOp>(output->getLoc(), inside.lookup(output->getResult(0)));
+    output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
+  }
+
+  func::FuncOp function_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  llvm::DenseMap<Operation*, Group*> group_of_;
+  llvm::DenseMap<Operation*, unsigned> position_;
+  SmallVectorImpl<Attribute>* log_ = nullptr;
+};
+
+struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormDispatches)
+  StringRef getArgument() const final { return "heddle-form-dispatches"; }
+  StringRef getDescription() const final {
+    return "relu(add(conv(x, w), broadcast b))  ->  dispatch(x, w, b) { the same }";
+  }
+  void runOnOperation() override {
+    SmallVector<Attribute> log;
+    for (auto function : getOperation().getOps<func::FuncOp>()) Former(function).run(log);
+    getOperation()->setAttr(fusion_log_attr, ArrayAttr::get(&getContext(), log));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> form_dispatches() { return std::make_unique<FormDispatches>(); }
+
+}  // namespace heddle::passes

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-pack-weights: constant filters and matrices are reordered ahead of the call, into the panels of the target.
+#include "compiler/passes/passes.h"
+
+#include "compiler/ir/tx.h"
+#include "compiler/passes/constant_expression.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+constexpr int64_t panel_granularity = 16;  // see tx.pack
+
+// tx.pack of a [K..., F] tensor cut into groups along F.
+Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups) {
+  auto type = llvm::cast<RankedTensorType>(weights.getType());
+  int64_t columns = type.getShape().back() / groups;
+  int64_t rows = type.getNumElements() / type.getShape().back();
+  int64_t padded = (columns + panel_granularity - 1) / panel_granularity * panel_granularity;
+  auto packed = RankedTensorType::get({groups * rows * padded}, type.getElementType());
+  return builder.create<tx::PackOp>(loc, packed, weights, groups);
+}
+
+bool can_pack(Value weights) {
+  auto type = llvm::cast<RankedTensorType>(weights.getType());
+  return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
+}
+
+void pack_filter(tx::ConvOp conv) {
+  auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
+  int64_t groups = conv.getGroups();
+  if (conv.getPackedShape() || !can_pack(conv.getFilter())) return;
+  // depthwise kernels read the filter along the channels as it is
+  if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
+  OpBuilder builder(conv);
+  SmallVector<int64_t> shape(type.getShape());
+  conv.getFilterMutable().assign(pack(builder, conv.getLoc(), conv.getFilter(), groups));
+  conv.setPackedShape(shape);
+}
+
+void pack_rhs(tx::MatmulOp matmul) {
+  auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
+  if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getRhs())) return;
+  OpBuilder builder(matmul);
+  Value rhs = matmul.getRhs();
+  if (matmul.getTransposeRhs()) {
+    type = RankedTensorType::get({type.getDimSize(1), type.getDimSize(0)}, type.getElementType());
+    rhs = builder.create<tx::TransposeOp>(matmul.getLoc(), type, rhs, SmallVector<int64_t>{1, 0});
+    matmul.setTransposeRhs(false);
+  }
+  matmul.getRhsMutable().assign(pack(builder, matmul.getLoc(), rhs, 1));
+  matmul.setPackedShape(SmallVector<int64_t>(type.getShape()));
+}
+
+struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PackWeights)
+  StringRef getArgument() const final { return "heddle-pack-weights"; }
+  StringRef getDescription() const final {
+    return "conv(x, w) with constant w [R, S, C, F]  ->  conv(x, pack(w)) {packed_shape = [R, S, C, F]}; the same for matmul";
+  }
+  void runOnOperation() override {
+    getOperation().walk([](Operation* op) {
+      if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv);
+      if (auto matmul = llvm::dyn_cast<tx::MatmulOp>(op)) pack_rhs(matmul);
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> pack_weights() { return std::make_unique<PackWeights>(); }
+
+}  // namespace heddle::passes

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The named rewrites of the compiler, in the order in which pipeline.cpp runs them. One file each; each pass's description holds the
+// IR before and after. They know the tx dialect and no target.
+#pragma once
+
+#include <memory>
+
+#include "mlir/Pass/Pass.h"
+
+namespace heddle::passes {
+
+std::unique_ptr<mlir::Pass> decompose_batch_norm();
+std::unique_ptr<mlir::Pass> propagate_transposes();
+std::unique_ptr<mlir::Pass> fold_scales();
+std::unique_ptr<mlir::Pass> pack_weights();
+std::unique_ptr<mlir::Pass> hoist_constants();
+std::unique_ptr<mlir::Pass> form_dispatches();
+
+// Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
+void register_passes();
+
+// Name of the function that hoist_constants fills.
+inline constexpr llvm::StringLiteral initializer_name = "$init";
+// Name of the attribute that holds the name of an argument, a result or a derived constant.
+inline constexpr llvm::StringLiteral name_attr = "tx.name";
+// Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
+inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
+
+}  // namespace heddle::passes

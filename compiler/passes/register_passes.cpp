@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the passes known by name, for heddle-opt.
+#include "compiler/passes/passes.h"
+
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+namespace heddle::passes {
+
+void register_passes() {
+  mlir::registerPass(decompose_batch_norm);
+  mlir::registerPass(propagate_transposes);
+  mlir::registerPass(fold_scales);
+  mlir::registerPass(pack_weights);
+  mlir::registerPass(hoist_constants);
+  mlir::registerPass(form_dispatches);
+  mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
+  mlir::registerPass([] { return mlir::createCSEPass(); });
+}
+
+}  // namespace heddle::passes
