@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks, loads and unloads code of the format "x86_64-elf/1".
+#include "cpu/code.h"
+
+#include <algorithm>
+
+namespace heddle::cpu {
+
+using sdk::guarded;
+using sdk::status;
+
+namespace {
+
+constexpr uint32_t kMaxEntries = 1 << 20;
+constexpr uint64_t kMaxWorkspace = uint64_t{1} << 40;
+
+int shown(std::string_view text) { return static_cast<int>(std::min<size_t>(text.size(), 120)); }
+
+uint32_t rank_of(const Device* device, std::string_view format, std::string_view target) {
+  if (format != HEDDLE_CODE_X86_64_ELF) return 0;
+  const uint32_t level = device->instance->options.level;
+  if (target == "x86-64-v3") return level >= 3 ? 30 : 0;
+  if (target == "x86-64-v4") return level >= 4 ? 40 : 0;
+  return 0;
+}
+
+heddle_status_t* check_entry(Device* device, std::string_view executable, uint32_t index, const heddle_entry_params_t& entry) {
+  const std::string_view name = sdk::view_of(entry.name);
+  auto too_large = [&](const char* what, uint64_t value, uint64_t most) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: %s %llu is more than this driver's %llu", index,
+                  shown(name), name.data(), shown(executable), executable.data(), what, number(value), number(most));
+  };
+  if (entry.binding_count > kMaxBindings) return too_large("its number of bindings", entry.binding_count, kMaxBindings);
+  if (entry.constants_bytes > kMaxConstantsBytes) return too_large("its bytes of constants", entry.constants_bytes, kMaxConstantsBytes);
+  if (entry.workspace_bytes > kMaxWorkspace) return too_large("its workspace of bytes", entry.workspace_bytes, kMaxWorkspace);
+  if (entry.constants_bytes % 8 != 0) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: %u bytes of constants are not whole 64-bit values "
+                  "[HD-C-01]",
+                  index, shown(name), name.data(), shown(executable), executable.data(), entry.constants_bytes);
+  }
+  if (entry.argument_count != 0) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: x86_64-elf/1 has one order of arguments, and it "
+                  "lists %u [HD-C-01]",
+                  index, shown(name), name.data(), shown(executable), executable.data(), entry.argument_count);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+heddle_status_t* variant_rank(heddle_device_t* handle, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept {
+  *out = rank_of(Device::from(handle), sdk::view_of(format), sdk::view_of(target));
+  return nullptr;
+}
+
+heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executable_params_t* in,
+                                 heddle_executable_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "loading an executable", [&]() -> heddle_status_t* {
+    heddle_executable_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_executable_params_t", bad_byte);
+    const std::string_view name = sdk::view_of(params.name), format = sdk::view_of(params.format),
+                           target = sdk::view_of(params.target);
+    if (rank_of(device, format, target) == 0) {
+      return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                    "cpu: loading executable '%.*s' failed: code '%.*s' for '%.*s' does not run on this device (x86_64-elf/1 up to "
+                    "x86-64-v%u); choose a variant by its rank [HD-C-01]",
+                    shown(name), name.data(), shown(format), format.data(), shown(target), target.data(),
+                    device->instance->options.level);
+    }
+    if (params.entry_count > kMaxEntries || (params.entry_count != 0 && params.entry_stride < sizeof(uint32_t))) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cpu: loading executable '%.*s' failed: %u entries at a stride of %llu bytes", shown(name), name.data(),
+                    params.entry_count, number(params.entry_stride));
+    }
+    Image image;
+    ImageError error;
+    if (!Image::load(params.code, params.code_bytes, &image, &error)) {
+      return status(device->host, error.code, "cpu: loading executable '%.*s' (%llu bytes for %.*s) failed: %s", shown(name),
+                    name.data(), number(params.code_bytes), shown(target), target.data(), error.text);
+    }
+    std::vector<Entry> entries;
+    entries.reserve(params.entry_count);
+    for (uint32_t i = 0; i < params.entry_count; ++i) {
+      const auto* at = reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) +
+                                                                      uint64_t{i} * params.entry_stride);
+      heddle_entry_params_t entry;
+      if (!sdk::read_struct(at, &entry, &bad_byte)) return sdk::tail_status(device->host, "heddle_entry_params_t", bad_byte);
+      if (heddle_status_t* bad = check_entry(device, name, i, entry)) return bad;
+      const std::string_view symbol = sdk::view_of(entry.name);
+      heddle_x86_64_kernel_t kernel = image.find_kernel(symbol);
+      if (!kernel) {
+        return status(device->host, HEDDLE_STATUS_NOT_FOUND,
+                      "cpu: loading entry %u of executable '%.*s' failed: its code has no function '%.*s' among %llu symbols", i,
+                      shown(name), name.data(), shown(symbol), symbol.data(), number(image.symbol_count()));
+      }
+      entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes,
+                         entry.cost, std::string(symbol)});
+    }
+    auto* executable = sdk::make<Executable>(device->host, Executable{device->api, device, std::move(image), std::move(entries)});
+    device->live.executables.fetch_add(1);
+    *out = executable->handle();
+    return nullptr;
+  });
+}
+
+void executable_unload(heddle_executable_t* handle) noexcept {
+  if (!handle) return;
+  Executable* executable = Executable::from(handle);
+  Device* device = executable->device;
+  sdk::guarded_release(device->host, [&] {
+    sdk::unmake(device->host, executable);
+    device->live.executables.fetch_sub(1);
+  });
+}
+
+heddle_status_t* executable_entry(heddle_executable_t* handle, uint32_t index, heddle_entry_t** out) noexcept {
+  *out = nullptr;
+  Executable* executable = Executable::from(handle);
+  const heddle_host_t* host = executable->device->host;
+  if (index >= executable->entries.size()) {
+    return guarded(host, "looking up an entry", [&] {
+      return status(host, HEDDLE_STATUS_NOT_FOUND, "cpu: looking up entry %u failed: the executable has %zu", index,
+                    executable->entries.size());
+    });
+  }
+  *out = executable->entries[index].handle();
+  return nullptr;
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loaded executables of the CPU driver. Commands read an Entry on the hot path.
+#ifndef HEDDLE_CPU_CODE_H_
+#define HEDDLE_CPU_CODE_H_
+
+#include <string>
+#include <vector>
+
+#include "cpu/device.h"
+#include "cpu/image.h"
+
+namespace heddle::cpu {
+
+struct Entry {
+  const heddle_driver_api_t* api; // HD-H-01: the first word
+  Device* device;
+  heddle_x86_64_kernel_t kernel;
+  uint32_t binding_count;
+  uint32_t constants_bytes;
+  uint64_t workspace_bytes;
+  uint64_t cost_ns; // of one workgroup; 0: unknown
+  std::string name;
+
+  static Entry* from(heddle_entry_t* handle) noexcept { return reinterpret_cast<Entry*>(handle); }
+  heddle_entry_t* handle() noexcept { return reinterpret_cast<heddle_entry_t*>(this); }
+};
+
+struct Executable {
+  const heddle_driver_api_t* api;
+  Device* device;
+  Image image;
+  std::vector<Entry> entries;
+
+  static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
+  heddle_executable_t* handle() noexcept { return reinterpret_cast<heddle_executable_t*>(this); }
+};
+
+heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept;
+heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params,
+                                 heddle_executable_t** out) noexcept;
+void executable_unload(heddle_executable_t* executable) noexcept;
+heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
+
+}  // namespace heddle::cpu
+#endif  // HEDDLE_CPU_CODE_H_

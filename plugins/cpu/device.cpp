@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.device/1: enumerating, opening and closing logical CPU devices.
+#include "cpu/device.h"
+
+#include <cpuid.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cpu/topology.h"
+
+namespace heddle::cpu {
+
+using sdk::guarded;
+using sdk::status;
+
+uint32_t x86_64_level() noexcept {
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+  constexpr unsigned kFma = 1u << 12, kMovbe = 1u << 22, kOsxsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
+  constexpr unsigned kV3Leaf1 = kFma | kMovbe | kOsxsave | kAvx | kF16c;
+  if ((c & kV3Leaf1) != kV3Leaf1) return 0;
+  unsigned low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & 0x6) != 0x6) return 0; // the system does not save SSE and AVX state
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+  constexpr unsigned kBmi1 = 1u << 3, kAvx2 = 1u << 5, kBmi2 = 1u << 8;
+  constexpr unsigned kV3Leaf7 = kBmi1 | kAvx2 | kBmi2;
+  if ((b & kV3Leaf7) != kV3Leaf7) return 0;
+  unsigned ea, eb, ec, ed;
+  if (!__get_cpuid(0x80000001u, &ea, &eb, &ec, &ed) || !(ec & (1u << 5))) return 0; // LZCNT
+  constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kCd = 1u << 28, kBw = 1u << 30, kVl = 1u << 31;
+  constexpr unsigned kV4 = kF | kDq | kCd | kBw | kVl;
+  return (b & kV4) == kV4 && (low & 0xe6) == 0xe6 ? 4 : 3;
+}
+
+Workspace::~Workspace() { std::free(data_); }
+
+bool Workspace::reserve(uint64_t bytes) noexcept {
+  if (bytes <= bytes_) [[likely]] return true;
+  if (bytes > UINT64_MAX / 2) return false;
+  const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, rounded);
+  if (!data) return false;
+  std::free(data_);
+  data_ = data;
+  bytes_ = rounded;
+  return true;
+}
+
+Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus)
+    : sdk::DeviceRoot{},
+      instance(instance_),
+      ordinal(ordinal_),
+      memory_bytes(physical_memory_bytes()),
+      workers(std::move(cpus), instance_->options.pin, instance_->options.spin_ns),
+      workspaces(new Workspace[workers.count()]) {
+  api = api_;
+  host = instance_->host;
+  who = "cpu";
+  spin_ns = allowed_cpus().size() > 1 ? 20000 : 0;
+}
+
+Device::~Device() { delete spare_workspace.load(); }
+
+namespace {
+
+heddle_status_t* check_ordinal(Instance* instance, const char* what, uint32_t ordinal) {
+  if (ordinal < instance->device_cpus.size()) return nullptr;
+  return status(instance->host, HEDDLE_STATUS_OUT_OF_RANGE,
+                "cpu: %s device %u failed: there are %zu (0 to %zu); raise device_count of heddle.cpu", what, ordinal,
+                instance->device_cpus.size(), instance->device_cpus.size() - 1);
+}
+
+heddle_status_t* device_count(heddle_plugin_instance_t* handle, uint32_t* out_count) noexcept {
+  Instance* instance = Instance::from(handle);
+  *out_count = static_cast<uint32_t>(instance->device_cpus.size());
+  return nullptr;
+}
+
+heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordinal,
+                                 heddle_device_description_t* out) noexcept {
+  Instance* instance = Instance::from(handle);
+  return guarded(instance->host, "describing a device", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_ordinal(instance, "describing", ordinal)) return bad;
+    static const heddle_string_t formats[] = {sdk::string_of(HEDDLE_CODE_X86_64_ELF)};
+    heddle_device_description_t description = {};
+    description.ordinal = ordinal;
+    description.name = sdk::string_of(instance->name);
+    description.family = sdk::string_of("cpu");
+    description.numa_node = -1;
+    description.features = HEDDLE_DEVICE_UNIFIED_MEMORY;
+    description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
+    description.compute_units = static_cast<uint32_t>(instance->device_cpus[ordinal].size());
+    description.memory_bytes = description.max_allocation_bytes = physical_memory_bytes();
+    description.min_alignment_bytes = kAlignment;
+    description.max_workgroup_size = 1;
+    description.subgroup_size = 1;
+    for (uint32_t& most : description.max_workgroup_count) most = kMaxGrid;
+    description.max_bindings = kMaxBindings;
+    description.max_constants_bytes = kMaxConstantsBytes;
+    description.code_format_count = 1;
+    description.code_formats = formats;
+    sdk::write_struct(description, out);
+    return nullptr;
+  });
+}
+
+heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint32_t b,
+                             heddle_device_link_t* out) noexcept {
+  Instance* instance = Instance::from(handle);
+  return guarded(instance->host, "describing a link", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_ordinal(instance, "describing a link of", a)) return bad;
+    if (heddle_status_t* bad = check_ordinal(instance, "describing a link of", b)) return bad;
+    heddle_device_link_t link = {};
+    link.kind = HEDDLE_LINK_SAME_MEMORY;
+    link.peer_access = 1;
+    sdk::write_struct(link, out);
+    return nullptr;
+  });
+}
+
+// The cores that open's params leave of the ordinal's own.
+heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_device_open_params_t& params,
+                             std::vector<uint32_t>* out) {
+  const std::vector<uint32_t> allowed = allowed_cpus();
+  auto keep_allowed = [&](const std::vector<uint32_t>& wanted) {
+    out->clear();
+    std::set_intersection(wanted.begin(), wanted.end(), allowed.begin(), allowed.end(), std::back_inserter(*out));
+  };
+  *out = instance->device_cpus[ordinal];
+  const std::string_view cpus = sdk::view_of(params.cpus);
+  std::vector<uint32_t> wanted;
+  if (params.numa_node >= 0) {
+    std::string reason;
+    if (!cpus_of_numa_node(params.numa_node, &wanted, &reason)) {
+      return status(instance->host, HEDDLE_STATUS_NOT_FOUND, "cpu: opening device %u on NUMA node %d failed: %s", ordinal,
+                    params.numa_node, reason.c_str());
+    }
+    keep_allowed(one_per_core(wanted));
+  }
+  if (!cpus.empty()) {
+    if (!parse_cpu_list(cpus, &wanted)) {
+      return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cpu: opening device %u with cpus \"%.*s\" failed: not a list of processors; write e.g. \"0-3,8\"",
+                    ordinal, static_cast<int>(std::min<size_t>(cpus.size(), 200)), cpus.data());
+    }
+    if (params.numa_node >= 0) {
+      std::vector<uint32_t> both;
+      std::set_intersection(wanted.begin(), wanted.end(), out->begin(), out->end(), std::back_inserter(both));
+      wanted = both;
+    }
+    keep_allowed(wanted);
+  }
+  if (out->empty()) {
+    return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cpu: opening device %u with cpus \"%.*s\" failed: this process may run on none of them; see taskset or "
+                  "the container's cpuset",
+                  ordinal, static_cast<int>(std::min<size_t>(cpus.size(), 200)), cpus.data());
+  }
+  const uint32_t threads = instance->options.threads;
+  if (threads != 0 && threads < out->size()) out->resize(threads);
+  return nullptr;
+}
+
+heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
+                             const heddle_device_open_params_t* in, heddle_device_t** out) noexcept {
+  *out = nullptr;
+  Instance* instance = Instance::from(handle);
+  return guarded(instance->host, "opening a device", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_ordinal(instance, "opening", ordinal)) return bad;
+    heddle_device_open_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) {
+      return sdk::tail_status(instance->host, "heddle_device_open_params_t", bad_byte);
+    }
+    if (!params.api) {
+      return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cpu: opening device %u failed: there is no table to put into handles [HD-H-01]", ordinal);
+    }
+    std::vector<uint32_t> cpus;
+    if (heddle_status_t* bad = choose_cpus(instance, ordinal, params, &cpus)) return bad;
+    *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus))->handle();
+    instance->open_devices.fetch_add(1);
+    return nullptr;
+  });
+}
+
+heddle_status_t* device_close(heddle_device_t* handle) noexcept {
+  Device* device = Device::from(handle);
+  Instance* instance = device->instance;
+  return guarded(instance->host, "closing a device", [&]() -> heddle_status_t* {
+    if (device->live.any()) {
+      char living[160];
+      device->live.describe(living, sizeof living);
+      return status(instance->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                    "cpu: closing device %u failed: %s still live; free them first [HD-L-01]", device->ordinal, living);
+    }
+    sdk::unmake(instance->host, device);
+    instance->open_devices.fetch_sub(1);
+    return nullptr;
+  });
+}
+
+heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statistics_t* out) noexcept {
+  Device* device = Device::from(handle);
+  heddle_device_statistics_t statistics = {};
+  statistics.submissions = device->counters.submissions.load();
+  statistics.dispatches = device->counters.dispatches.load();
+  statistics.copies = device->counters.copies.load();
+  statistics.bytes_allocated = device->counters.bytes_allocated.load();
+  statistics.bytes_reserved = device->counters.bytes_reserved.load();
+  sdk::write_struct(statistics, out);
+  return nullptr;
+}
+
+}  // namespace
+
+const heddle_device_interface_t* device_interface() noexcept {
+  static const heddle_device_interface_t table = {
+      sizeof(heddle_device_interface_t), 0, device_count, device_describe, device_link, device_open, device_close,
+      queue_create, queue_destroy, device_statistics};
+  return &table;
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The checking loader of "x86_64-elf/1" images (HD-C-01, HD-C-02). Called by code.cpp and by the fuzz target; knows no device, no
+// host and no thread, and runs nothing of the image.
+#ifndef HEDDLE_CPU_IMAGE_H_
+#define HEDDLE_CPU_IMAGE_H_
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "heddle/code.h"
+#include "heddle/status.h"
+
+namespace heddle::cpu {
+
+struct ImageError {
+  heddle_status_code_t code = HEDDLE_STATUS_OK; // DATA_LOSS: damaged; INVALID_ARGUMENT: whole, but not allowed
+  char text[224] = {};
+};
+
+// One loaded image: private memory, each page writable or executable, never both. Unmapped with the object.
+class Image {
+ public:
+  static constexpr uint64_t kMaxSpanBytes = uint64_t{1} << 30;
+
+  Image() noexcept = default;
+  ~Image();
+  Image(Image&& other) noexcept { *this = std::move(other); }
+  Image& operator=(Image&& other) noexcept;
+
+  // Checks and maps `size` bytes. False with the error filled and *out untouched if anything is wrong with them.
+  static bool load(const void* bytes, uint64_t size, Image* out, ImageError* error) noexcept;
+
+  // A global function inside an executable segment; NULL if there is none of that name.
+  heddle_x86_64_kernel_t find_kernel(std::string_view name) const noexcept;
+
+  uint64_t span_bytes() const noexcept { return span_; }
+  uint64_t symbol_count() const noexcept { return symbol_count_; }
+
+ private:
+  friend class ImageLoader;
+  char* base_ = nullptr;
+  uint64_t span_ = 0;
+  uint64_t first_address_ = 0; // the image's own address of base_
+  // Offsets from base_, all checked.
+  uint64_t symbols_ = 0, symbol_count_ = 0, strings_ = 0, strings_bytes_ = 0;
+};
+
+}  // namespace heddle::cpu
+#endif  // HEDDLE_CPU_IMAGE_H_

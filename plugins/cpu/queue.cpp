@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.dispatch/1 and the queues: the hot path.
+#include "cpu/queue.h"
+
+#include <system_error>
+
+#include "heddle/sdk/futex.h"
+#include "heddle/sdk/host_timeline.h"
+
+namespace heddle::cpu {
+
+using sdk::guarded;
+using sdk::HostTimeline;
+using sdk::status;
+
+namespace {
+
+constexpr uint64_t kInlineNs = 50000; // dearer lists go to the queue's thread
+
+bool all_reached(const heddle_point_t* points, uint32_t count) noexcept {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (HostTimeline::from(points[i].timeline)->state(points[i].value) != HostTimeline::State::kReached) return false;
+  }
+  return true;
+}
+
+heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept {
+  if ((sync.wait_count && !sync.waits) || (sync.signal_count && !sync.signals)) [[unlikely]] {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: %u waits%s and %u signals%s", sync.wait_count,
+                  sync.waits ? "" : " (null)", sync.signal_count, sync.signals ? "" : " (null)");
+  }
+  for (uint32_t i = 0; i < sync.wait_count; ++i) {
+    if (!sync.waits[i].timeline) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: wait %u has no timeline", i);
+    }
+  }
+  for (uint32_t i = 0; i < sync.signal_count; ++i) {
+    const heddle_point_t& point = sync.signals[i];
+    if (!point.timeline) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: signal %u has no timeline", i);
+    }
+    const uint64_t reached = HostTimeline::from(point.timeline)->reached();
+    if (point.value <= reached || point.value > HostTimeline::kMaxValue) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cpu: submitting failed: signal %u is to value %llu and its timeline has reached %llu; values only grow, up to "
+                    "2^62-1",
+                    i, number(point.value), number(reached));
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Queue::Queue(Device* device) noexcept : api_(device->api), device_(device) {}
+
+Queue::~Queue() {
+  if (thread_.joinable()) {
+    stop_.store(true);
+    news_.fetch_add(1);
+    sdk::futex_wake(news_);
+    thread_.join();
+  }
+  if (pinned_) device_->pinned_queues.store(0);
+  Arena::free_blocks(spare_.load());
+}
+
+Queue::Draft::Draft(Queue* queue) noexcept : arena(queue->spare_.exchange(nullptr, std::memory_order_acquire)), queue_(queue) {
+  void* memory = arena.take(sizeof(Work));
+  work = memory ? new (memory) Work : nullptr;
+}
+
+Queue::Draft::~Draft() {
+  if (Arena::Block* blocks = arena.release()) queue_->give_back(blocks);
+}
+
+void Queue::give_back(Arena::Block* blocks) noexcept {
+  if (!blocks) return;
+  if (blocks->next) [[unlikely]] {
+    Arena::free_blocks(blocks->next);
+    blocks->next = nullptr;
+  }
+  if (Arena::Block* before = spare_.exchange(blocks, std::memory_order_acq_rel)) [[unlikely]] Arena::free_blocks(before);
+}
+
+heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept {
+  const heddle_host_t* host = device_->host;
+  Work* work = draft->work;
+  if (heddle_status_t* bad = check_sync(host, sync)) [[unlikely]] return bad;
+  if (work->cost_ns < kInlineNs && pending_.load(std::memory_order_acquire) == 0 && all_reached(sync.waits, sync.wait_count)) {
+    work->signals = const_cast<heddle_point_t*>(sync.signals); // read before this returns
+    work->signal_count = sync.signal_count;
+    heddle_status_t* failure = run_inline(device_, *work);
+    // The block goes back first: what a signal wakes may submit here.
+    const Work done = *work;
+    give_back(draft->arena.release());
+    retire(done, failure);
+    return nullptr;
+  }
+  const uint64_t points = uint64_t{sync.wait_count} + sync.signal_count;
+  if (points) {
+    auto* kept = static_cast<heddle_point_t*>(draft->arena.take(points * sizeof(heddle_point_t)));
+    if (!kept) return sdk::exhausted_status(host, "cpu: submitting");
+    if (sync.wait_count) std::memcpy(kept, sync.waits, sync.wait_count * sizeof *kept);
+    if (sync.signal_count) std::memcpy(kept + sync.wait_count, sync.signals, sync.signal_count * sizeof *kept);
+    work->waits = kept;
+    work->signals = kept + sync.wait_count;
+    work->wait_count = sync.wait_count;
+    work->signal_count = sync.signal_count;
+  }
+  Arena::Block* blocks = work->blocks = draft->arena.release();
+  heddle_status_t* bad = hand_over(work); // the work may be gone now
+  if (bad) give_back(blocks);
+  return bad;
+}
+
+heddle_status_t* Queue::hand_over(Work* work) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!started_) {
+    SignalsBlocked blocked;
+    try {
+      uint32_t none = 0;
+      pinned_ = device_->pinned_queues.compare_exchange_strong(none, 1);
+      thread_ = std::thread([this] { loop(); });
+    } catch (const std::system_error& error) {
+      return status(device_->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "cpu: starting a queue's thread failed: %s", error.what());
+    }
+    started_ = true;
+  }
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  *end_ = work;
+  end_ = &work->next;
+  news_.fetch_add(1);
+  if (sleeping_.load() != 0) sdk::futex_wake(news_);
+  return nullptr;
+}
+
+void Queue::loop() noexcept {
+  name_thread("heddle-cpu-q");
+  if (device_->instance->options.pin) {
+    // The first queue is worker 0 of the device; others share the device's cores.
+    pin_thread(pinned_ ? std::vector<uint32_t>{device_->workers.cpus()[0]} : device_->workers.cpus());
+  }
+  const uint64_t spin_ns = device_->instance->options.spin_ns;
+  for (;;) {
+    const uint32_t seen = news_.load(std::memory_order_acquire);
+    Work* work;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      work = first_;
+      first_ = nullptr;
+      end_ = &first_;
+    }
+    while (work) {
+      Work* next = work->next;
+      execute(work);
+      work = next;
+    }
+    if (news_.load(std::memory_order_acquire) != seen) continue;
+    if (stop_.load()) return;
+    const uint64_t spin_end = sdk::monotonic_ns() + spin_ns;
+    uint32_t turn = 0;
+    while (news_.load(std::memory_order_acquire) == seen) {
+      sdk::cpu_pause();
+      if ((++turn & 63) != 0 || sdk::monotonic_ns() < spin_end) continue;
+      sleeping_.store(1); // ordered before the look at news_
+      if (news_.load() == seen) sdk::futex_wait(news_, seen, UINT64_MAX);
+      sleeping_.store(0);
+    }
+  }
+}
+
+void Queue::execute(Work* work) noexcept {
+  heddle_status_t* failure = nullptr;
+  if (work->wait_count) {
+    try {
+      failure = HostTimeline::wait(work->waits, work->wait_count, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
+    } catch (...) {
+      failure = sdk::exhausted_status(device_->host, "cpu: waiting for a submission's points");
+    }
+  }
+  if (!failure) failure = run_on_workers(device_, *work);
+  for (Op* op = work->first; op; op = op->next) {
+    if (op->kind == Op::Kind::kIo) free_io(device_, op->io);
+  }
+  // Signals are in the work's own memory, so that goes back last; but pending_ first: who is woken finds the queue idle.
+  pending_.fetch_sub(1, std::memory_order_release);
+  retire(*work, failure);
+  give_back(work->blocks);
+}
+
+void Queue::retire(const Work& work, heddle_status_t* failure) noexcept {
+  const heddle_host_t* host = device_->host;
+  Counters& counters = device_->counters;
+  counters.submissions.fetch_add(1, std::memory_order_relaxed);
+  if (work.dispatches) counters.dispatches.fetch_add(work.dispatches, std::memory_order_relaxed);
+  if (work.copies) counters.copies.fetch_add(work.copies, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < work.signal_count; ++i) {
+    const heddle_point_t point = work.signals[i];
+    if (!failure) [[likely]] {
+      HostTimeline::from(point.timeline)->advance(point.value); // refused only where it is poisoned already
+    } else {
+      HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
+    }
+  }
+  if (failure) host->status_free(host->self, failure);
+}
+
+heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params_t* in, heddle_queue_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "creating a queue", [&]() -> heddle_status_t* {
+    heddle_queue_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
+    if (params.priority > 1) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: creating a queue failed: priority %u is neither 0 nor 1",
+                    params.priority);
+    }
+    *out = sdk::make<Queue>(device->host, device)->handle();
+    device->live.queues.fetch_add(1);
+    return nullptr;
+  });
+}
+
+heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
+  if (!handle) return nullptr;
+  Queue* queue = Queue::from(handle);
+  Device* device = queue->device();
+  return guarded(device->host, "destroying a queue", [&]() -> heddle_status_t* {
+    sdk::unmake(device->host, queue);
+    device->live.queues.fetch_sub(1);
+    return nullptr;
+  });
+}
+
+namespace {
+
+heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission) noexcept {
+  const heddle_host_t* host = queue->device()->host;
+  if (host->is_forked_child(host->self)) [[unlikely]] return sdk::forked_status(host);
+  if (submission.command_count && !submission.commands) [[unlikely]] {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting %u commands failed: the list is null",
+                  submission.command_count);
+  }
+  Queue::Draft draft(queue);
+  if (!draft.work) [[unlikely]] return sdk::exhausted_status(host, "cpu: submitting");
+  if (heddle_status_t* bad = lower_commands(queue->device(), submission.commands, submission.command_count, &draft.arena, draft.work))
+      [[unlikely]] {
+    return bad;
+  }
+  return queue->submit(&draft, submission.sync);
+}
+
+heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+  sdk::ErrnoKeeper keep;
+  Queue* queue = Queue::from(handle);
+  if (in->struct_size == sizeof(heddle_submission_t)) [[likely]] return submit_sized(queue, *in);
+  heddle_submission_t submission;
+  uint64_t bad_byte;
+  if (!sdk::read_struct(in, &submission, &bad_byte)) {
+    return sdk::tail_status(queue->device()->host, "heddle_submission_t", bad_byte);
+  }
+  return submit_sized(queue, submission);
+}
+
+}  // namespace
+
+const heddle_dispatch_interface_t* dispatch_interface() noexcept {
+  static const heddle_dispatch_interface_t table = {
+      sizeof(heddle_dispatch_interface_t), 0, variant_rank, executable_load, executable_unload, executable_entry, submit,
+      nullptr, nullptr, nullptr}; // recording: the host fills the holes with UNIMPLEMENTED
+  return &table;
+}
+
+}  // namespace heddle::cpu

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A queue of a CPU device: cheap lists run in the caller's thread, the others in the queue's own, in the order they came.
+#ifndef HEDDLE_CPU_QUEUE_H_
+#define HEDDLE_CPU_QUEUE_H_
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "cpu/commands.h"
+
+namespace heddle::cpu {
+
+class Queue {
+ public:
+  explicit Queue(Device* device) noexcept;
+  // Waits for what is enqueued.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
+  heddle_queue_t* handle() noexcept { return reinterpret_cast<heddle_queue_t*>(this); }
+  Device* device() const noexcept { return device_; }
+
+  // Makes an empty work in a block of this queue; NULL when exhausted. Then lower into it, and submit or abandon it.
+  class Draft {
+   public:
+    explicit Draft(Queue* queue) noexcept;
+    ~Draft(); // abandons what was not submitted
+    Draft(const Draft&) = delete;
+    Draft& operator=(const Draft&) = delete;
+    Arena arena;
+    Work* work;
+
+   private:
+    Queue* queue_;
+  };
+
+  // Checks the waits and signals, runs the work or hands it over. The draft is used up, unless this fails.
+  heddle_status_t* submit(Draft* draft, const heddle_sync_t& sync) noexcept;
+
+ private:
+  void loop() noexcept;
+  void execute(Work* work) noexcept;
+  void retire(const Work& work, heddle_status_t* failure) noexcept;
+  void give_back(Arena::Block* blocks) noexcept;
+  heddle_status_t* hand_over(Work* work) noexcept;
+
+  const heddle_driver_api_t* api_; // HD-H-01: the first word
+  Device* device_;
+  std::atomic<Arena::Block*> spare_{nullptr};
+  std::atomic<uint64_t> pending_{0}; // handed over and not yet run
+  std::mutex mutex_;
+  Work* first_ = nullptr;   // under mutex_, as is all up to here
+  Work** end_ = &first_;
+  bool started_ = false;
+  bool pinned_ = false;
+  std::atomic<uint32_t> news_{0}; // grows with every work; the thread sleeps on it
+  std::atomic<uint32_t> sleeping_{0};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace heddle::cpu
+#endif  // HEDDLE_CPU_QUEUE_H_

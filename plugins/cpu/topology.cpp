@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads sched_getaffinity, CPUID and, where threads share cores, sysfs; hwloc late and through dlopen.
+#include "cpu/topology.h"
+
+#include <cpuid.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <hwloc.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+namespace heddle::cpu {
+namespace {
+
+// Contents of a small file, without the newline; empty if it cannot be read.
+std::string_view read_small(const char* path, char (&text)[256]) noexcept {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  const ssize_t size = read(file, text, sizeof text);
+  close(file);
+  if (size <= 0) return {};
+  std::string_view view(text, static_cast<size_t>(size));
+  while (!view.empty() && (view.back() == '\n' || view.back() == ' ')) view.remove_suffix(1);
+  return view;
+}
+
+}  // namespace
+
+std::vector<uint32_t> allowed_cpus() {
+  std::vector<uint32_t> cpus;
+  for (int room = 1024; room <= 1 << 20; room *= 2) {
+    cpu_set_t* set = CPU_ALLOC(room);
+    if (!set) break;
+    const size_t bytes = CPU_ALLOC_SIZE(room);
+    CPU_ZERO_S(bytes, set);
+    const int failed = sched_getaffinity(0, bytes, set);
+    const int error = errno;
+    if (!failed) {
+      for (int cpu = 0; cpu < room; ++cpu) {
+        if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<uint32_t>(cpu));
+      }
+    }
+    CPU_FREE(set);
+    if (!failed || error != EINVAL) break; // EINVAL: more processors than there was room for
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+std::vector<uint32_t> one_per_core(const std::vector<uint32_t>& cpus) {
+  char text[256];
+  if (cpus.size() < 2 || read_small("/sys/devices/system/cpu/smt/active", text) != "1") return cpus;
+  std::vector<uint32_t> firsts, taken;
+  for (uint32_t cpu : cpus) {
+    if (std::find(taken.begin(), taken.end(), cpu) != taken.end()) continue;
+    firsts.push_back(cpu);
+    char path[96];
+    std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+    std::vector<uint32_t> siblings;
+    if (parse_cpu_list(read_small(path, text), &siblings)) taken.insert(taken.end(), siblings.begin(), siblings.end());
+  }
+  return firsts;
+}
+
+bool parse_cpu_list(std::string_view text, std::vector<uint32_t>* out) {
+  constexpr uint32_t kMost = 1 << 20;
+  out->clear();
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at != end) {
+    uint32_t first = 0;
+    auto parsed = std::from_chars(at, end, first);
+    if (parsed.ec != std::errc()) return false;
+    at = parsed.ptr;
+    uint32_t last = first;
+    if (at != end && *at == '-') {
+      parsed = std::from_chars(at + 1, end, last);
+      if (parsed.ec != std::errc()) return false;
+      at = parsed.ptr;
+    }
+    if (last < first || last >= kMost) return false;
+    for (uint32_t cpu = first; cpu <= last; ++cpu) out->push_back(cpu);
+    if (at == end) break;
+    if (*at != ',' || at + 1 == end) return false;
+    ++at;
+  }
+  std::sort(out->begin(), out->end());
+  out->erase(std::unique(out->begin(), out->end()), out->end());
+  return !out->empty();
+}
+
+bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* reason) {
+  out->clear();
+  void* library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    *reason = "libhwloc.so.15 cannot be opened; install the package libhwloc15";
+    return false;
+  }
+  bool found = false;
+#define HEDDLE_HWLOC(name) auto* name##_at = reinterpret_cast<decltype(&name)>(dlsym(library, #name))
+  HEDDLE_HWLOC(hwloc_topology_init);
+  HEDDLE_HWLOC(hwloc_topology_load);
+  HEDDLE_HWLOC(hwloc_topology_destroy);
+  HEDDLE_HWLOC(hwloc_get_type_depth);
+  HEDDLE_HWLOC(hwloc_get_obj_by_depth);
+  HEDDLE_HWLOC(hwloc_bitmap_next);
+#undef HEDDLE_HWLOC
+  hwloc_topology_t topology = nullptr;
+  if (!hwloc_topology_init_at || !hwloc_topology_load_at || !hwloc_topology_destroy_at || !hwloc_get_type_depth_at ||
+      !hwloc_get_obj_by_depth_at || !hwloc_bitmap_next_at) {
+    *reason = "libhwloc.so.15 lacks a function; install hwloc 2";
+  } else if (hwloc_topology_init_at(&topology) != 0 || hwloc_topology_load_at(topology) != 0) {
+    *reason = "hwloc could not read this machine's topology";
+  } else {
+    const int depth = hwloc_get_type_depth_at(topology, HWLOC_OBJ_NUMANODE);
+    for (unsigned i = 0;; ++i) {
+      hwloc_obj_t object = hwloc_get_obj_by_depth_at(topology, depth, i);
+      if (!object) break;
+      if (object->os_index != static_cast<unsigned>(node) || !object->cpuset) continue;
+      for (int cpu = hwloc_bitmap_next_at(object->cpuset, -1); cpu >= 0; cpu = hwloc_bitmap_next_at(object->cpuset, cpu)) {
+        out->push_back(static_cast<uint32_t>(cpu));
+      }
+      found = !out->empty();
+    }
+    if (!found) *reason = "there is no NUMA node of that number with processors";
+  }
+  if (topology) hwloc_topology_destroy_at(topology);
+  dlclose(library);
+  return found;
+}
+
+uint64_t physical_memory_bytes() noexcept {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+}
+
+std::string cpu_name() {
+  unsigned words[12] = {};
+  if (__get_cpuid_max(0x80000000u, nullptr) < 0x80000004u) return "x86-64";
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    __get_cpuid(0x80000002u + leaf, &words[leaf * 4], &words[leaf * 4 + 1], &words[leaf * 4 + 2], &words[leaf * 4 + 3]);
+  }
+  char text[sizeof words + 1] = {};
+  std::memcpy(text, words, sizeof words);
+  std::string name(text);
+  while (!name.empty() && name.back() == ' ') name.pop_back();
+  while (!name.empty() && name.front() == ' ') name.erase(name.begin());
+  return name.empty() ? "x86-64" : name;
+}
+
+}  // namespace heddle::cpu
