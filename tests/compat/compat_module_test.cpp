@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens the frozen .heddle files. sample-0.1.heddle was written by the writer of format 0.1 from module_sample.h; set
+// HEDDLE_FREEZE=FILE to write one of the present version.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "module_sample.h"
+#include "sdk/module/layout.h"
+#include "sdk/module/reader.h"
+#include "temporary_folder.h"
+
+namespace heddle::module {
+namespace {
+
+const std::string kFolder = HEDDLE_COMPAT_FOLDER;
+
+TEST(FrozenModule, EveryVersionOpens) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kFolder)) {
+    if (file.path().extension() != ".heddle") continue;
+    auto opened = open_module(file.path().string());
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_FALSE(verify_parameters(*opened.value())) << file.path();
+    ++count;
+  }
+  EXPECT_GE(count, 1);
+}
+
+TEST(FrozenModule, Sample01MeansWhatItMeant) {
+  auto opened = open_module(kFolder + "/sample-0.1.heddle");
+  ASSERT_TRUE(opened) << opened.error().message;
+  const Module& module = *opened.value();
+  const auto& metadata = module.metadata();
+  const auto& function = *metadata.functions()->Get(0);
+  EXPECT_EQ(function.name()->str(), "main");
+  EXPECT_EQ(function.symbols()->Get(0)->max(), 64);
+  const auto& program = *function.programs()->Get(0);
+  EXPECT_EQ(program.code()->Get(3)->op(), 5);  // Mul
+  EXPECT_EQ(program.code()->Get(14)->op(), 0);  // Return
+  EXPECT_EQ(program.transients()->Get(0)->alignment(), 64u);
+  EXPECT_EQ(program.dispatches()->Get(0)->candidates()->Get(0)->guards()->Get(0)->max(), 1);
+  const auto code = module.code(*metadata.executables()->Get(0)->variants()->Get(0)->code());
+  EXPECT_TRUE(std::equal(code.begin(), code.end(), sample::code_v3().begin(), sample::code_v3().end()));
+  EXPECT_EQ(metadata.parameters()->Get(0)->name()->str(), "dense.weight");
+  EXPECT_EQ(metadata.parameters()->Get(0)->hash(), 0xc4399c7829d0628fu);
+  EXPECT_EQ(static_cast<uint32_t>(metadata.globals()->Get(4)->kind()), 3u);
+}
+
+TEST(FrozenModule, TheWriterStillWritesFormat01) {
+  if (kFormatMajor != 0 || kFormatMinor != 1) GTEST_SKIP() << "SKIP: the writer writes a newer format";
+  heddle::testing::TemporaryFolder folder;
+  const char* freeze = std::getenv("HEDDLE_FREEZE");
+  const std::string path = freeze ? freeze : folder.path("m.heddle");
+  ModuleWriter writer;
+  auto module = sample::make(writer);
+  ASSERT_FALSE(writer.write(module, path));
+  EXPECT_EQ(heddle::testing::read_file(path), heddle::testing::read_file(kFolder + "/sample-0.1.heddle"));
+}
+
+}  // namespace
+}  // namespace heddle::module

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Harnesses of sdk/module.
+heddle_add_fuzzer(NAME module_fuzz SOURCES module_fuzz.cpp LIBS heddle_module CORPUS corpus/module)
+heddle_add_fuzzer(NAME safetensors_fuzz SOURCES safetensors_fuzz.cpp LIBS heddle_module CORPUS corpus/safetensors)
