@@ -22,8 +22,10 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
   return copies.lookup(value);
 }
 
-// A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger.
-bool stays(Operation* op) { return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::BroadcastOp>(op); }
+// A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger, and reshapes, which
+// cost nothing.
+bool passes_on(Operation* op) { return llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op); }
+bool stays(Operation* op) { return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op); }
 
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
@@ -68,10 +70,10 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     for (func::FuncOp function : functions) erase_dead(function);
   }
 
-  // Broadcasts count as part of the user behind them.
+  // Broadcasts and reshapes count as part of the user behind them.
   static bool all_users_constant(Operation* op) {
     return llvm::all_of(op->getUsers(), [](Operation* user) {
-      if (llvm::isa<tx::BroadcastOp>(user)) return is_constant_expression(user->getResult(0)) && all_users_constant(user);
+      if (passes_on(user)) return is_constant_expression(user->getResult(0)) && all_users_constant(user);
       return user->getNumResults() == 1 && is_constant_expression(user->getResult(0));
     });
   }

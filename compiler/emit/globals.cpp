@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/globals.h"
+
+#include "heddle/types.h"
+
+using namespace mlir;
+
+namespace heddle::emit {
+namespace {
+
+// A splat below this size is stored; above it, the initializer fills it in.
+constexpr uint64_t largest_stored_splat_bytes = 4096;
+
+// The bits of one element, in the low bytes.
+uint64_t element_bits(Attribute element) {
+  if (auto value = llvm::dyn_cast<FloatAttr>(element)) return value.getValue().bitcastToAPInt().getZExtValue();
+  return llvm::cast<IntegerAttr>(element).getValue().getZExtValue();
+}
+
+uint32_t element_bytes(Type type) { return (type.getIntOrFloatBitWidth() + 7) / 8; }
+
+}  // namespace
+
+uint32_t element_type_code(Type type) {
+  if (type.isF32()) return HEDDLE_TYPE_F32;
+  if (type.isF64()) return HEDDLE_TYPE_F64;
+  if (type.isF16()) return HEDDLE_TYPE_F16;
+  if (type.isBF16()) return HEDDLE_TYPE_BF16;
+  if (type.isInteger(1)) return HEDDLE_TYPE_BOOL;
+  bool is_unsigned = type.isUnsignedInteger();
+  if (type.isInteger(8)) return is_unsigned ? HEDDLE_TYPE_U8 : HEDDLE_TYPE_I8;
+  if (type.isInteger(16)) return is_unsigned ? HEDDLE_TYPE_U16 : HEDDLE_TYPE_I16;
+  if (type.isInteger(32)) return is_unsigned ? HEDDLE_TYPE_U32 : HEDDLE_TYPE_I32;
+  if (type.isInteger(64)) return is_unsigned ? HEDDLE_TYPE_U64 : HEDDLE_TYPE_I64;
+  return HEDDLE_TYPE_UNDEFINED;
+}
+
+std::vector<char> constant_bytes(ElementsAttr value) {
+  uint32_t size = element_bytes(value.getElementType());
+  std::vector<char> bytes;
+  bytes.reserve(value.getNumElements() * size);
+  for (Attribute element : value.getValues<Attribute>()) {
+    uint64_t bits = element_bits(element);
+    for (uint32_t i = 0; i < size; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i)));
+  }
+  return bytes;
+}
+
+uint32_t Globals::add(std::unique_ptr<module_format::GlobalT> global) {
+  global->initializer_only = true;  // until the main program is seen to use it
+  module_.globals.push_back(std::move(global));
+  return module_.globals.size() - 1;
+}
+
+void Globals::note_use(uint32_t index, bool in_initializer) {
+  if (!in_initializer) module_.globals[index]->initializer_only = false;
+}
+
+uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
+  auto [it, is_new] = by_name_.try_emplace(name, 0);
+  if (is_new) {
+    auto global = std::make_unique<module_format::GlobalT>();
+    global->name = name.str();
+    global->kind = module_format::GlobalKind::Derived;
+    global->size_bytes = size_bytes;
+    it->second = add(std::move(global));
+  }
+  return it->second;
+}
+
+uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
+  auto type = llvm::cast<RankedTensorType>(op.getType());
+  StringRef name = op.getName();
+  if (name.starts_with("derived.")) {
+    uint32_t index = derived(name, tx::byte_size(type));
+    note_use(index, in_initializer);
+    return index;
+  }
+  auto [it, is_new] = by_name_.try_emplace(name, 0);
+  if (is_new) {
+    auto parameter = std::make_unique<module_format::ParameterT>();
+    parameter->name = name.str();
+    parameter->element_type = element_type_code(type.getElementType());
+    parameter->dims.assign(type.getShape().begin(), type.getShape().end());
+    parameter->size_bytes = tx::byte_size(type);
+    auto global = std::make_unique<module_format::GlobalT>();
+    global->name = name.str();
+    global->kind = module_format::GlobalKind::Parameter;
+    global->index = module_.parameters.size();
+    global->size_bytes = parameter->size_bytes;
+    module_.parameters.push_back(std::move(parameter));
+    it->second = add(std::move(global));
+  }
+  note_use(it->second, in_initializer);
+  return it->second;
+}
+
+uint32_t Globals::constant(tx::ConstantOp op, bool in_initializer) {
+  ElementsAttr value = op.getValue();
+  auto [it, is_new] = by_value_.try_emplace(value, 0);
+  if (is_new) {
+    auto global = std::make_unique<module_format::GlobalT>();
+    global->name = "constant." + std::to_string(by_value_.size() - 1);
+    global->size_bytes = tx::byte_size(llvm::cast<RankedTensorType>(op.getType()));
+    auto splat = llvm::dyn_cast<SplatElementsAttr>(value);
+    if (splat && global->size_bytes > largest_stored_splat_bytes) {
+      global->kind = module_format::GlobalKind::Derived;
+      fills_.push_back({static_cast<uint32_t>(module_.globals.size()), element_bits(splat.getSplatValue<Attribute>()),
+                        element_bytes(splat.getElementType())});
+    } else {
+      global->kind = module_format::GlobalKind::Constant;
+      std::vector<char> bytes = constant_bytes(value);
+      global->data = std::make_unique<module_format::Range>(writer_.add_constant(std::as_bytes(std::span(bytes))));
+    }
+    it->second = add(std::move(global));
+  }
+  note_use(it->second, in_initializer);
+  return it->second;
+}
+
+}  // namespace heddle::emit

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The module's memory that outlives a call: parameters, small constants, what the initializer derives. Filled while the host programs
+// are scheduled.
+#pragma once
+
+#include <heddle_module/module_generated.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/parameter_store.h"
+#include "llvm/ADT/StringMap.h"
+#include "sdk/module/writer.h"
+
+namespace heddle::emit {
+
+// Element type code of types.h for an MLIR type; 0 if there is none.
+uint32_t element_type_code(mlir::Type type);
+
+// Bytes of a constant's data as a kernel expects them: little-endian, row-major, one byte a bool.
+std::vector<char> constant_bytes(mlir::ElementsAttr value);
+
+class Globals {
+ public:
+  Globals(module_format::ModuleT& module, module::ModuleWriter& writer) : module_(module), writer_(writer) {}
+
+  // Index of the global behind a tx.parameter; one whose name begins with "derived." is written by the initializer.
+  uint32_t parameter(tx::ParameterOp op, bool in_initializer);
+  // Index of the global behind a tx.constant that a kernel reads from memory.
+  uint32_t constant(tx::ConstantOp op, bool in_initializer);
+  // Index of a derived global of that name.
+  uint32_t derived(llvm::StringRef name, uint64_t size_bytes);
+
+  // Large splats, which the initializer fills in.
+  struct Fill {
+    uint32_t global;
+    uint64_t pattern;
+    uint32_t pattern_bytes;
+  };
+  const std::vector<Fill>& fills() const { return fills_; }
+
+ private:
+  uint32_t add(std::unique_ptr<module_format::GlobalT> global);
+  void note_use(uint32_t index, bool in_initializer);
+
+  module_format::ModuleT& module_;
+  module::ModuleWriter& writer_;
+  llvm::StringMap<uint32_t> by_name_;
+  llvm::DenseMap<mlir::Attribute, uint32_t> by_value_;
+  std::vector<Fill> fills_;
+};
+
+}  // namespace heddle::emit

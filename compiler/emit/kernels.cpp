@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Two regions are alike when their text without names and locations is the same.
+#include "compiler/emit/kernels.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace heddle::emit {
+namespace {
+
+std::string text_of(tx::DispatchOp region) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags;
+  flags.useLocalScope().elideLargeElementsAttrs(-1);
+  stream << symbol_count(region) << '\n';
+  if (auto tied = region.getTied()) llvm::interleaveComma(*tied, stream);
+  // values are numbered from the region's start on, whatever the function around it holds
+  llvm::DenseMap<Value, unsigned> number;
+  auto name = [&](Value value) -> unsigned { return number.try_emplace(value, number.size()).first->second; };
+  for (Value argument : region.getBody().getArguments()) stream << '%' << name(argument) << ": " << argument.getType() << '\n';
+  for (Operation& op : region.getBody().front()) {
+    for (Value result : op.getResults()) stream << '%' << name(result) << ": " << result.getType() << ' ';
+    stream << op.getName() << ' ' << op.getAttrDictionary();
+    for (Value operand : op.getOperands()) stream << " %" << name(operand);
+    stream << '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+uint32_t symbol_count(Operation* op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
+  return symbols ? symbols.size() : 0;
+}
+
+Kernels Kernels::collect(ModuleOp module) {
+  Kernels result;
+  llvm::StringMap<uint32_t> known;
+  module.walk([&](tx::DispatchOp region) {
+    auto [it, is_new] = known.try_emplace(text_of(region), result.kernels_.size());
+    if (is_new) {
+      Operation& first = region.getBody().front().front();
+      Kernel kernel;
+      kernel.region = region;
+      kernel.symbol = "k" + std::to_string(it->second) + "_" + first.getName().stripDialect().str();
+      kernel.binding_count = region.getInputs().size() + region.getOutputs().size();
+      kernel.symbol_count = symbol_count(region);
+      result.kernels_.push_back(std::move(kernel));
+    }
+    result.index_[region] = it->second;
+  });
+  return result;
+}
+
+}  // namespace heddle::emit

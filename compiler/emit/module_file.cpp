@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/module_file.h"
+
+#include <heddle_module/module_generated.h>
+
+#include <cstdio>
+
+#include "compiler/emit/globals.h"
+#include "compiler/emit/schedule.h"
+#include "compiler/passes/passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sdk/module/safetensors.h"
+#include "sdk/module/writer.h"
+
+using namespace mlir;
+namespace mf = heddle::module_format;
+
+namespace heddle::emit {
+namespace {
+
+std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, ArrayAttr symbols) {
+  auto ranked = llvm::cast<RankedTensorType>(type);
+  auto result = std::make_unique<mf::TensorTypeT>();
+  result->name = name.str();
+  result->element_type = element_type_code(ranked.getElementType());
+  for (AffineExpr extent : tx::extents(ranked)) {
+    if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
+      result->dims.emplace_back(constant.getValue(), -1, 0);
+    } else if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent); symbol && symbols) {
+      result->dims.emplace_back(-1, static_cast<int32_t>(symbol.getPosition()), 0);
+    } else {
+      result->dims.emplace_back(-1, -1, 0);  // the program sets it
+    }
+  }
+  return result;
+}
+
+std::string name_of(DictionaryAttr attributes, const std::string& otherwise) {
+  auto name = attributes ? attributes.getAs<StringAttr>(passes::name_attr) : StringAttr();
+  return name ? name.str() : otherwise;
+}
+
+std::unique_ptr<mf::FunctionT> describe(func::FuncOp function) {
+  auto result = std::make_unique<mf::FunctionT>();
+  result->name = function.getName().str();
+  auto symbols = function->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    result->arguments.push_back(
+        tensor_type(function.getArgument(i).getType(), name_of(function.getArgAttrDict(i), "input" + std::to_string(i)), symbols));
+  }
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    result->results.push_back(
+        tensor_type(function.getResultTypes()[i], name_of(function.getResultAttrDict(i), "output" + std::to_string(i)), symbols));
+  }
+  for (Attribute name : symbols ? symbols.getValue() : ArrayRef<Attribute>()) {
+    auto symbol = std::make_unique<mf::SymbolT>();
+    symbol->name = llvm::cast<StringAttr>(name).str();
+    result->symbols.push_back(std::move(symbol));
+  }
+  return result;
+}
+
+std::unique_ptr<mf::ExecutableT> describe(const Kernels& kernels, const std::vector<Image>& images, module::ModuleWriter& writer) {
+  auto result = std::make_unique<mf::ExecutableT>();
+  result->name = "kernels";
+  for (const Kernel& kernel : kernels.all()) {
+    auto entry = std::make_unique<mf::EntryT>();
+    entry->name = kernel.symbol;
+    entry->binding_count = kernel.binding_count;
+    entry->constants_bytes = kernel.symbol_count * sizeof(int64_t);
+    result->entries.push_back(std::move(entry));
+  }
+  for (const Image& image : images) {
+    auto variant = std::make_unique<mf::VariantT>();
+    variant->format = image.format;
+    variant->target = image.target;
+    variant->family = image.family;
+    variant->code = std::make_unique<mf::Range>(writer.add_code(std::as_bytes(std::span(image.code))));
+    for (auto [kernel, resources] : llvm::zip(kernels.all(), image.resources)) {
+      auto needs = std::make_unique<mf::EntryResourcesT>();
+      needs->workspace_bytes = resources.workspace_bytes;
+      needs->cost = kernel.plan.cost_ns;
+      needs->rung = resources.rung;
+      variant->resources.push_back(std::move(needs));
+    }
+    result->variants.push_back(std::move(variant));
+  }
+  return result;
+}
+
+module::ParameterSource source_of(const tx::ParameterSource& parameter) {
+  module::ParameterSource source;
+  source.size_bytes = tx::byte_size(parameter.type);
+  source.read = [&parameter](uint64_t offset, std::span<std::byte> out) -> module::Status {
+    std::string error = parameter.read(offset, out.size(), reinterpret_cast<char*>(out.data()));
+    if (error.empty()) return std::nullopt;
+    return module::Error{HEDDLE_STATUS_DATA_LOSS, error};
+  };
+  return source;
+}
+
+}  // namespace
+
+std::string write_module_file(ModuleOp module, const Kernels& kernels, const std::vector<Image>& images,
+                              const tx::ParameterStore& parameters, const FileOptions& options) {
+  mf::ModuleT file;
+  module::ModuleWriter writer;
+  file.producer = "heddle 0.1.0";
+  file.name = options.name;
+  file.slots.push_back(std::make_unique<mf::SlotT>());
+  file.report = options.report;
+  Globals globals(file, writer);
+  func::FuncOp initializer;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.getName() == passes::initializer_name) {
+      initializer = function;
+      continue;
+    }
+    auto program = schedule(function, kernels, globals, /*initializer=*/false);
+    if (failed(program)) return "scheduling @" + function.getName().str() + " failed";
+    file.functions.push_back(describe(function));
+    file.functions.back()->programs.push_back(std::move(*program));
+  }
+  // last, since it fills in what the functions asked for
+  if (!initializer && !globals.fills().empty()) {
+    OpBuilder builder(module.getBodyRegion());
+    builder.setInsertionPointToEnd(module.getBody());
+    initializer = builder.create<func::FuncOp>(module.getLoc(), passes::initializer_name, builder.getFunctionType({}, {}));
+    builder.setInsertionPointToStart(initializer.addEntryBlock());
+    builder.create<func::ReturnOp>(module.getLoc());
+  }
+  if (initializer) {
+    auto program = schedule(initializer, kernels, globals, /*initializer=*/true);
+    if (failed(program)) return "scheduling the initializer failed";
+    file.initializer.push_back(std::move(*program));
+  }
+  if (!kernels.all().empty()) file.executables.push_back(describe(kernels, images, writer));
+
+  bool outside = !options.parameters_path.empty();
+  std::vector<module::SafetensorsTensor> tensors;
+  for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
+    auto it = parameters.find(parameter->name);
+    if (it == parameters.end() || !it->second.read) continue;  // found in a file of its scope when the module is loaded
+    if (outside) {
+      tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
+    } else {
+      writer.set_parameter(index, source_of(it->second));
+    }
+  }
+  if (outside) {
+    if (auto error = module::write_safetensors(tensors, options.parameters_path)) return error->message;
+  }
+  if (auto error = writer.write(file, options.output_path)) {
+    if (outside) std::remove(options.parameters_path.c_str());
+    return error->message;
+  }
+  return "";
+}
+
+}  // namespace heddle::emit

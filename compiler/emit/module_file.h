@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finished pieces to a .heddle file: programs, images, parameters, report. The last step of the pipeline.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/emit/kernels.h"
+#include "compiler/ir/parameter_store.h"
+
+namespace heddle::emit {
+
+// Code of one target for all kernels.
+struct Image {
+  std::string format, target, family;
+  std::vector<char> code;
+  std::vector<targets::KernelResources> resources;  // one per kernel
+};
+
+struct FileOptions {
+  std::string output_path;
+  std::string parameters_path;  // .safetensors to hold the parameters; empty: the module itself
+  std::string name;             // of the module
+  std::string report;           // JSON
+};
+
+// Schedules the functions of `module` and writes the file; an error text, empty when all is well. On failure no file is left.
+std::string write_module_file(mlir::ModuleOp module, const Kernels& kernels, const std::vector<Image>& images,
+                              const tx::ParameterStore& parameters, const FileOptions& options);
+
+}  // namespace heddle::emit

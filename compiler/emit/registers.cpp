@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/registers.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+using namespace mlir;
+
+
+namespace heddle::emit {
+
+uint32_t Registers::emit(module_format::Op op, uint32_t b, uint32_t c) {
+  uint32_t target = program_.register_count++;
+  code_.emplace_back(static_cast<uint16_t>(op), 0, target, b, c);
+  return target;
+}
+
+void Registers::bind_symbol(unsigned position, uint32_t argument, uint32_t dim) {
+  if (!symbols_.contains(position)) symbols_[position] = emit(module_format::Op::ArgumentDim, argument, dim);
+}
+
+uint32_t Registers::literal(int64_t value) {
+  auto [it, is_new] = literals_.try_emplace(value, 0);
+  if (is_new) {
+    program_.literals.push_back(value);
+    it->second = emit(module_format::Op::Literal, program_.literals.size() - 1, 0);
+  }
+  return it->second;
+}
+
+uint32_t Registers::value_of(AffineExpr expression) {
+  if (auto it = known_.find(expression); it != known_.end()) return it->second;
+  uint32_t result = 0;
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(expression)) {
+    result = literal(constant.getValue());
+  } else if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression)) {
+    result = symbols_.lookup(symbol.getPosition());
+  } else {
+    auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
+    uint32_t left = value_of(binary.getLHS()), right = value_of(binary.getRHS());
+    switch (expression.getKind()) {
+      case AffineExprKind::Add: result = emit(module_format::Op::Add, left, right); break;
+      case AffineExprKind::Mul: result = emit(module_format::Op::Mul, left, right); break;
+      case AffineExprKind::FloorDiv: result = emit(module_format::Op::FloorDiv, left, right); break;
+      case AffineExprKind::CeilDiv: result = emit(module_format::Op::CeilDiv, left, right); break;
+      case AffineExprKind::Mod: result = emit(module_format::Op::Mod, left, right); break;
+      default: llvm_unreachable("a binary expression has no other kind");
+    }
+  }
+  known_[expression] = result;
+  return result;
+}
+
+}  // namespace heddle::emit

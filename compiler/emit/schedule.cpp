@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One pass over the function in program order. Commands between two barriers may overlap in time, so a slice of the arena is
+// held from the barrier before its first use to the barrier after its last.
+#include "compiler/emit/schedule.h"
+
+#include "compiler/emit/registers.h"
+#include "compiler/passes/passes.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+namespace mf = heddle::module_format;
+
+
+namespace heddle::emit {
+namespace {
+
+constexpr uint32_t whole = 0xFFFFFFFF;  // BindingRef: from 0, or up to the end
+constexpr uint32_t slice_alignment = 64;
+enum Access : uint32_t { read = 1, write = 2 };
+
+class Scheduler {
+ public:
+  Scheduler(func::FuncOp function, const Kernels& kernels, Globals& globals, bool initializer)
+      : function_(function), kernels_(kernels), globals_(globals), initializer_(initializer) {}
+
+  FailureOr<std::unique_ptr<mf::ProgramT>> run() {
+    program_->families.push_back("cpu");
+    if (failed(bind_symbols())) return failure();
+    Block& block = function_.getBody().front();
+    auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
+    result_dims();
+    if (initializer_) {
+      for (const Globals::Fill& fill : globals_.fills()) add_fill(fill);
+    }
+    assign_results(return_op);
+    for (Operation& op : block) {
+      if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
+        if (failed(add_dispatch(dispatch))) return failure();
+      } else if (!llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, func::ReturnOp>(op)) {
+        return op.emitError("is in no dispatch");
+      }
+    }
+    if (failed(copy_results(return_op))) return failure();
+    finish();
+    return std::move(program_);
+  }
+
+ private:
+  // Reshapes are views: their value lives where their input does.
+  static Value storage_of(Value value) {
+    while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
+    return value;
+  }
+
+  LogicalResult bind_symbols() {
+    uint32_t count = symbol_count(&function_.getBody().front().front());
+    llvm::SmallSet<unsigned, 4> bound;
+    for (BlockArgument argument : function_.getArguments()) {
+      for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(argument.getType())))) {
+        auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
+        if (!symbol) continue;
+        registers_.bind_symbol(symbol.getPosition(), argument.getArgNumber(), dim);
+        bound.insert(symbol.getPosition());
+      }
+    }
+    if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
+    return success();
+  }
+
+  void result_dims() {
+    if (initializer_) return;
+    for (auto [index, type] : llvm::enumerate(function_.getFunctionType().getResults())) {
+      for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(type)))) {
+        if (llvm::isa<AffineConstantExpr, AffineSymbolExpr>(extent)) continue;  // the signature says it
+        command(mf::Op::ResultDim, index, dim, registers_.value_of(extent));
+      }
+    }
+  }
+
+  void command(mf::Op op, uint32_t a, uint32_t b = 0, uint32_t c = 0) { commands_.emplace_back(static_cast<uint16_t>(op), 0, a, b, c); }
+
+  uint32_t add_value(mf::ValueKind kind, uint32_t index) {
+    auto [it, is_new] = values_.try_emplace({static_cast<uint32_t>(kind), index}, program_->values.size());
+    if (is_new) program_->values.emplace_back(kind, index);
+    return it->second;
+  }
+
+  // The value that a function result is written to: its own result, or the derived global of its name.
+  uint32_t result_value(unsigned index) {
+    if (!initializer_) return add_value(mf::ValueKind::Result, index);
+    auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, passes::name_attr));
+    auto type = llvm::cast<RankedTensorType>(function_.getFunctionType().getResult(index));
+    return add_value(mf::ValueKind::Global, globals_.derived(name, tx::byte_size(type)));
+  }
+
+  // A dispatch writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
+  void assign_results(func::ReturnOp return_op) {
+    for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
+      Value storage = storage_of(operand);
+      if (storage.getDefiningOp<tx::DispatchOp>() && !location_.contains(storage)) location_[storage] = result_value(index);
+    }
+  }
+
+  LogicalResult copy_results(func::ReturnOp return_op) {
+    for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
+      uint32_t target = result_value(index);
+      uint32_t source = locate(storage_of(operand));
+      if (source == target) continue;
+      synchronize(source);
+      program_->copies.emplace_back(mf::BindingRef(source, whole, whole, read), mf::BindingRef(target, whole, whole, write));
+      note_use(source);
+      command(mf::Op::Copy, program_->copies.size() - 1);
+    }
+    return success();
+  }
+
+  void add_fill(const Globals::Fill& fill) {
+    uint32_t target = add_value(mf::ValueKind::Global, fill.global);
+    program_->fills.emplace_back(mf::BindingRef(target, whole, whole, write), fill.pattern, fill.pattern_bytes, 0);
+    written_.insert(target);
+    command(mf::Op::Fill, program_->fills.size() - 1);
+  }
+
+  // The program value that a tensor lives in.
+  uint32_t locate(Value storage) {
+    if (auto it = location_.find(storage); it != location_.end()) return it->second;
+    uint32_t value = 0;
+    if (auto argument = llvm::dyn_cast<BlockArgument>(storage)) {
+      value = add_value(mf::ValueKind::Argument, argument.getArgNumber());
+    } else if (auto parameter = storage.getDefiningOp<tx::ParameterOp>()) {
+      value = add_value(mf::ValueKind::Global, globals_.parameter(parameter, initializer_));
+    } else if (auto constant = storage.getDefiningOp<tx::ConstantOp>()) {
+      value = add_value(mf::ValueKind::Global, globals_.constant(constant, initializer_));
+    } else {
+      auto type = llvm::cast<RankedTensorType>(storage.getType());
+      unsigned bits = type.getElementTypeBitWidth();
+      AffineExpr size = tx::element_count(type) * (bits == 1 ? 1 : (bits + 7) / 8);
+      uint32_t index = program_->transients.size();
+      program_->transients.emplace_back(registers_.value_of(size), slice_alignment, 0, 0);
+      uses_.emplace_back(commands_.size(), commands_.size());
+      value = add_value(mf::ValueKind::Transient, index);
+    }
+    location_[storage] = value;
+    return value;
+  }
+
+  void note_use(uint32_t value) {
+    const mf::Value& described = program_->values[value];
+    if (described.kind() == mf::ValueKind::Transient) uses_[described.index()].second = commands_.size();
+  }
+
+  // A barrier, if the value was written since the last one.
+  void synchronize(uint32_t value) {
+    if (!written_.contains(value)) return;
+    command(mf::Op::Barrier, 0);
+    barriers_.push_back(commands_.size() - 1);
+    written_.clear();
+  }
+
+  LogicalResult add_dispatch(tx::DispatchOp dispatch) {
+    const Kernel& kernel = kernels_.all()[kernels_.index_of(dispatch)];
+    auto site = std::make_unique<mf::DispatchSiteT>();
+    site->name = dispatch.getName().str();
+    if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
+    for (Value input : dispatch.getInputs()) {
+      uint32_t value = locate(storage_of(input));
+      synchronize(value);
+      site->bindings.emplace_back(value, whole, whole, read);
+    }
+    for (Value output : dispatch.getOutputs()) site->bindings.emplace_back(locate(output), whole, whole, write);
+    for (const mf::BindingRef& binding : site->bindings) {
+      note_use(binding.value());
+      if (binding.access() == write) written_.insert(binding.value());
+    }
+    for (uint32_t symbol = 0; symbol < kernel.symbol_count; ++symbol) {
+      site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
+    }
+    auto candidate = std::make_unique<mf::CandidateT>();
+    candidate->entry = kernels_.index_of(dispatch);
+    candidate->grid = {registers_.value_of(kernel.plan.workgroups), registers_.literal(1), registers_.literal(1)};
+    site->candidates.push_back(std::move(candidate));
+    program_->dispatches.push_back(std::move(site));
+    command(mf::Op::Dispatch, program_->dispatches.size() - 1);
+    return success();
+  }
+
+  // Puts the register code in front, and turns uses into lives at the grain of barriers.
+  void finish() {
+    uint32_t shift = registers_.code().size();
+    for (auto [transient, use] : llvm::zip(program_->transients, uses_)) {
+      uint32_t first = 0, last = commands_.size();
+      for (uint32_t barrier : barriers_) {
+        if (barrier < use.first) first = barrier + 1;
+        if (barrier > use.second) {
+          last = barrier;
+          break;
+        }
+      }
+      transient = mf::Transient(transient.size_register(), transient.alignment(), shift + first, shift + last);
+    }
+    program_->code = registers_.code();
+    program_->code.insert(program_->code.end(), commands_.begin(), commands_.end());
+    program_->code.emplace_back(static_cast<uint16_t>(mf::Op::Return), 0, 0, 0, 0);
+  }
+
+  func::FuncOp function_;
+  const Kernels& kernels_;
+  Globals& globals_;
+  bool initializer_;
+  std::unique_ptr<mf::ProgramT> program_ = std::make_unique<mf::ProgramT>();
+  Registers registers_{*program_};
+  std::vector<mf::Instruction> commands_;
+  std::vector<uint32_t> barriers_;                      // positions in commands_
+  std::vector<std::pair<uint32_t, uint32_t>> uses_;     // of each transient: first and last command
+  llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
+  llvm::DenseMap<Value, uint32_t> location_;
+  llvm::SmallSet<uint32_t, 16> written_;                // values written since the last barrier
+};
+
+}  // namespace
+
+FailureOr<std::unique_ptr<mf::ProgramT>> schedule(func::FuncOp function, const Kernels& kernels, Globals& globals, bool initializer) {
+  return Scheduler(function, kernels, globals, initializer).run();
+}
+
+}  // namespace heddle::emit

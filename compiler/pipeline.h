@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The whole compiler as one call. Used by api.cpp; everything it does is in pipeline.cpp, on one page.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "heddle/status.h"
+
+namespace heddle::compiler {
+
+struct Options {
+  std::string input_path;
+  std::string output_path;
+  std::vector<std::string> levels;  // x86-64 levels, e.g. x86-64-v3
+  std::string parameters_path;
+  std::string dump_after, dump_path;
+  std::string report_path;
+  std::string reproducer_path;
+  unsigned threads = 0;
+  // Told the stage; false cancels.
+  std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;
+};
+
+struct Failure {
+  heddle_status_code_t code = HEDDLE_STATUS_OK;
+  std::string message;
+  explicit operator bool() const { return code != HEDDLE_STATUS_OK; }
+};
+
+Failure compile(const Options& options);
+
+}  // namespace heddle::compiler
