@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See kernel_run.h. Images are loaded with dlopen here: the driver's own loader has its own tests.
+#include "tests/compiler/kernel_run.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "compiler/targets/x86_64/x86_64.h"
+#include "heddle/code.h"
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+
+namespace heddle::tests {
+
+namespace {
+
+// Memory of a binding that ends right before, or starts right behind, a page that cannot be touched.
+class GuardedBytes {
+ public:
+  GuardedBytes(size_t bytes, bool at_end) {
+    size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_t body = (bytes + page - 1) / page * page;
+    total_ = body + 2 * page;
+    mapping_ = static_cast<char*>(mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (mapping_ == MAP_FAILED) abort();
+    mprotect(mapping_, page, PROT_NONE);
+    mprotect(mapping_ + page + body, page, PROT_NONE);
+    start_ = at_end ? mapping_ + page + body - bytes : mapping_ + page;
+    memset(mapping_ + page, 0xa5, body);
+  }
+  ~GuardedBytes() { munmap(mapping_, total_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+  char* data() const { return start_; }
+
+ private:
+  char* mapping_;
+  char* start_;
+  size_t total_;
+};
+
+template <typename T>
+void put(std::vector<char>& bytes, size_t i, T value) {
+  memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+}
+template <typename T>
+T take(const char* bytes, size_t i) {
+  T value;
+  memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+size_t element_bytes(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
+
+uint64_t float_bits(double value, FloatType type) {
+  APFloat rounded(value);
+  bool lost;
+  rounded.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+  return rounded.bitcastToAPInt().getZExtValue();
+}
+
+}  // namespace
+
+std::vector<std::string> runnable_levels() {
+  std::vector<std::string> levels;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) levels.push_back("x86-64-v3");
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd")) {
+    levels.push_back("x86-64-v4");
+  }
+  return levels;
+}
+
+std::string region_text(const std::vector<std::string>& operands, const std::vector<std::string>& results, const std::string& body,
+                        const std::string& attributes, const std::vector<std::string>& symbols) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  auto list = [&](size_t count, const std::function<void(size_t)>& item) {
+    for (size_t i = 0; i < count; ++i) {
+      if (i) out << ", ";
+      item(i);
+    }
+  };
+  auto types = [&](const std::vector<std::string>& of) {
+    list(of.size(), [&](size_t i) { out << "tensor<" << of[i] << ">"; });
+  };
+  // The function's values have names, so that the region's numbers are free.
+  out << "func.func @main(";
+  list(operands.size(), [&](size_t i) { out << "%a" << i << ": tensor<" << operands[i] << ">"; });
+  out << ") attributes {tx.symbols = [";
+  list(symbols.size(), [&](size_t i) { out << '"' << symbols[i] << '"'; });
+  out << "]} {\n  %r:" << results.size() << " = tx.dispatch \"kernel\"(";
+  list(operands.size(), [&](size_t i) { out << "%a" << i; });
+  out << ") " << attributes << " : (";
+  types(operands);
+  out << ") -> (";
+  types(results);
+  out << ") {\n  ^bb0(";
+  list(operands.size(), [&](size_t i) { out << "%" << i << ": tensor<" << operands[i] << ">"; });
+  out << "):\n" << body << "\n  }\n  return\n}\n";
+  return text;
+}
+
+ParsedRegion::ParsedRegion(const std::string& text) {
+  DialectRegistry registry;
+  registry.insert<tx::TxDialect, func::FuncDialect>();
+  targets::register_x86_64_dialects(registry);
+  context_ = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context_->loadAllAvailableDialects();
+  module_ = parseSourceString<ModuleOp>(text, context_.get());
+  if (!module_) {
+    ADD_FAILURE() << "the test's text does not parse:\n" << text;
+    abort();
+  }
+  module_->walk([&](tx::DispatchOp op) { region_ = op; });
+}
+
+ParsedRegion::~ParsedRegion() = default;
+
+LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level) {
+  auto target = targets::make_x86_64_target(level);
+  auto plan = target->plan(region);
+  if (failed(plan)) {
+    ADD_FAILURE() << level << ": no plan";
+    return;
+  }
+  plan_ = *plan;
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(region.getContext()));
+  auto resources = target->emit(region, plan_, "kernel", *kernels);
+  if (failed(resources)) {
+    ADD_FAILURE() << level << ": not emitted";
+    return;
+  }
+  resources_ = *resources;
+  if (getenv("HEDDLE_TEST_PRINT")) kernels->dump();
+  auto image = target->assemble(*kernels);
+  if (failed(image)) {
+    ADD_FAILURE() << level << ": not assembled";
+    return;
+  }
+  image_ = std::move(*image);
+  char path[] = "/tmp/heddle-kernel-XXXXXX";
+  int file = mkstemp(path);
+  if (file < 0 || write(file, image_.data(), image_.size()) != static_cast<ssize_t>(image_.size())) {
+    ADD_FAILURE() << "writing " << path << " failed";
+  }
+  if (file >= 0) close(file);
+  library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (const char* kept = getenv("HEDDLE_TEST_KEEP")) {
+    if (rename(path, (std::string(kept) + "." + level).c_str()) != 0) unlink(path);
+  } else {
+    unlink(path);
+  }
+  if (!library_) {
+    ADD_FAILURE() << dlerror();
+    return;
+  }
+  entry_ = dlsym(library_, "kernel");
+  EXPECT_NE(entry_, nullptr);
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (library_) dlclose(library_);
+}
+
+uint64_t LoadedKernel::workgroups(const std::vector<int64_t>& symbols) const {
+  auto type = tx::tensor_type({plan_.workgroups}, IntegerType::get(plan_.workgroups.getContext(), 32));
+  return static_cast<uint64_t>(shape_of(type, symbols)[0]);
+}
+
+int32_t LoadedKernel::call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols,
+                           uint64_t first, uint64_t last) const {
+  heddle_x86_64_dispatch_t dispatch{};
+  dispatch.bindings = bindings.data();
+  dispatch.binding_lengths = lengths.data();
+  dispatch.constants = symbols.data();
+  dispatch.grid[0] = static_cast<uint32_t>(workgroups(symbols));
+  dispatch.grid[1] = dispatch.grid[2] = 1;
+  dispatch.binding_count = static_cast<uint32_t>(bindings.size());
+  void* workspace = nullptr;
+  if (resources_.workspace_bytes > 0) {
+    workspace = aligned_alloc(64, (resources_.workspace_bytes + 63) / 64 * 64);
+    memset(workspace, 0xa5, resources_.workspace_bytes);
+  }
+  int32_t status = reinterpret_cast<heddle_x86_64_kernel_t>(entry_)(&dispatch, first, last, workspace);
+  free(workspace);
+  return status;
+}
+
+std::vector<char> to_bytes(const Tensor& tensor, Type element) {
+  std::vector<char> bytes(tensor.data.size() * element_bytes(element));
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    double value = tensor.data[i];
+    if (element.isF32()) {
+      put(bytes, i, static_cast<float>(value));
+    } else if (element.isF64()) {
+      put(bytes, i, value);
+    } else if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
+      put(bytes, i, static_cast<uint16_t>(float_bits(value, float_type)));
+    } else {
+      int64_t integer = static_cast<int64_t>(value);
+      memcpy(bytes.data() + i * element_bytes(element), &integer, element_bytes(element));
+    }
+  }
+  return bytes;
+}
+
+Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, Type element) {
+  Tensor tensor;
+  tensor.shape = std::move(shape);
+  tensor.data.resize(element_count(tensor.shape));
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    if (element.isF32()) {
+      tensor.data[i] = take<float>(bytes, i);
+    } else if (element.isF64()) {
+      tensor.data[i] = take<double>(bytes, i);
+    } else if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
+      APFloat value(float_type.getFloatSemantics(), APInt(16, take<uint16_t>(bytes, i)));
+      bool lost;
+      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      tensor.data[i] = value.convertToDouble();
+    } else {
+      uint64_t raw = 0;
+      memcpy(&raw, bytes + i * element_bytes(element), element_bytes(element));
+      unsigned width = static_cast<unsigned>(element_bytes(element)) * 8;
+      bool is_unsigned = element.isUnsignedInteger() || element.isInteger(1);
+      int64_t value = static_cast<int64_t>(raw << (64 - width));
+      tensor.data[i] = is_unsigned ? static_cast<double>(raw) : static_cast<double>(value >> (64 - width));
+    }
+  }
+  return tensor;
+}
+
+Tensor random_tensor(RankedTensorType type, const std::vector<int64_t>& symbols, std::pair<double, double> range, uint32_t seed) {
+  Tensor tensor;
+  tensor.shape = shape_of(type, symbols);
+  tensor.data.resize(element_count(tensor.shape));
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> distribution(range.first, range.second);
+  Type element = type.getElementType();
+  for (double& value : tensor.data) {
+    value = distribution(random);
+    if (element.isInteger(1)) {
+      value = value > (range.first + range.second) / 2;
+    } else if (llvm::isa<IntegerType>(element)) {
+      value = std::round(value);
+    }
+    value = stored(value, element);
+  }
+  return tensor;
+}
+
+std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
+                               const std::vector<int64_t>& symbols, bool single) {
+  std::vector<std::unique_ptr<GuardedBytes>> memory;
+  std::vector<void*> bindings;
+  std::vector<uint64_t> lengths;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Type element = llvm::cast<RankedTensorType>(region.getInputs()[i].getType()).getElementType();
+    std::vector<char> bytes = to_bytes(operands[i], element);
+    memory.push_back(std::make_unique<GuardedBytes>(bytes.size(), /*at_end=*/!single));
+    if (!bytes.empty()) memcpy(memory.back()->data(), bytes.data(), bytes.size());
+    bindings.push_back(memory.back()->data());
+    lengths.push_back(bytes.size());
+  }
+  std::vector<std::vector<int64_t>> shapes;
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    auto type = llvm::cast<RankedTensorType>(output.getType());
+    shapes.push_back(shape_of(type, symbols));
+    size_t bytes = static_cast<size_t>(element_count(shapes.back())) * element_bytes(type.getElementType());
+    int64_t tied = region.getTied() ? (*region.getTied())[i] : -1;
+    if (tied >= 0) {
+      bindings.push_back(bindings[static_cast<size_t>(tied)]);
+    } else {
+      memory.push_back(std::make_unique<GuardedBytes>(bytes, /*at_end=*/!single));
+      bindings.push_back(memory.back()->data());
+    }
+    lengths.push_back(bytes);
+  }
+  uint64_t count = kernel.workgroups(symbols);
+  if (single) {
+    for (uint64_t i = count; i-- > 0;) EXPECT_EQ(kernel.call(bindings, lengths, symbols, i, i + 1), 0);
+  } else {
+    EXPECT_EQ(kernel.call(bindings, lengths, symbols, 0, count), 0);
+  }
+  std::vector<Tensor> results;
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    Type element = llvm::cast<RankedTensorType>(output.getType()).getElementType();
+    results.push_back(from_bytes(static_cast<char*>(bindings[operands.size() + i]), shapes[i], element));
+  }
+  return results;
+}
+
+void expect_close(const Tensor& got, const Tensor& wanted, const CheckOptions& options, const std::string& what) {
+  ASSERT_EQ(got.data.size(), wanted.data.size()) << what;
+  size_t wrong = 0;
+  for (size_t i = 0; i < got.data.size(); ++i) {
+    double a = got.data[i], b = wanted.data[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (std::fabs(a - b) <= options.absolute + options.relative * std::fabs(b)) continue;
+    if (++wrong <= 3) ADD_FAILURE() << what << ": element " << i << " is " << a << ", not " << b;
+  }
+  EXPECT_EQ(wrong, 0u) << what << ": wrong elements of " << got.data.size();
+}
+
+void check_region(const std::string& text, const CheckOptions& options) {
+  ParsedRegion parsed(text);
+  std::vector<Tensor> operands;
+  for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
+    auto range = options.ranges[std::min(i, options.ranges.size() - 1)];
+    operands.push_back(random_tensor(llvm::cast<RankedTensorType>(input.getType()), options.symbols, range, options.seed + static_cast<uint32_t>(i)));
+  }
+  std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(parsed.region(), level);
+    if (!kernel.usable()) continue;
+    for (bool single : {false, true}) {
+      std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
+      for (size_t i = 0; i < got.size(); ++i) {
+        expect_close(got[i], wanted[i], options, level + (single ? ", one workgroup a call" : ", one call") + ", result " + std::to_string(i));
+      }
+    }
+  }
+}
+
+}  // namespace heddle::tests

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compiles one tx.dispatch for the x86-64 levels that this CPU has, runs it on real data between guard pages and compares it
+// with the reference. Used by tests of the x86-64 target.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/targets/target.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "tests/compiler/reference.h"
+
+namespace heddle::tests {
+
+// "x86-64-v3", "x86-64-v4": those that this CPU executes.
+std::vector<std::string> runnable_levels();
+
+// A module with one function and one dispatch. `body` uses %0, %1 ... for the operands and ends with tx.yield.
+// A type is as in `tensor<...>`, e.g. "4x8xf32"; attributes go behind the operands, e.g. "attributes {tied = array<i64: 0>}".
+std::string region_text(const std::vector<std::string>& operands, const std::vector<std::string>& results, const std::string& body,
+                        const std::string& attributes = "", const std::vector<std::string>& symbols = {});
+
+// A parsed module; the process aborts the test with the diagnostics if the text is wrong.
+class ParsedRegion {
+ public:
+  explicit ParsedRegion(const std::string& text);
+  ~ParsedRegion();
+  tx::DispatchOp region() const { return region_; }
+  mlir::MLIRContext* context() const { return context_.get(); }
+  mlir::ModuleOp module() const { return *module_; }
+
+ private:
+  std::unique_ptr<mlir::MLIRContext> context_;
+  mlir::OwningOpRef<mlir::ModuleOp> module_;
+  tx::DispatchOp region_;
+};
+
+// A compiled and loaded kernel.
+class LoadedKernel {
+ public:
+  // Fails the current test and is not usable when planning, emitting, assembling or loading fails.
+  LoadedKernel(tx::DispatchOp region, const std::string& level);
+  ~LoadedKernel();
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+
+  bool usable() const { return entry_ != nullptr; }
+  uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const;
+  uint64_t cost_ns() const { return plan_.cost_ns; }
+  size_t image_bytes() const { return image_.size(); }
+  const std::vector<char>& image() const { return image_; }
+
+  // One call for [first, last).
+  int32_t call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols, uint64_t first,
+               uint64_t last) const;
+
+ private:
+  targets::KernelPlan plan_;
+  targets::KernelResources resources_;
+  std::vector<char> image_;
+  void* library_ = nullptr;
+  void* entry_ = nullptr;
+};
+
+struct CheckOptions {
+  double relative = 1.3e-6;
+  double absolute = 1e-5;
+  // Range of the operands' random values; one for all, or one an operand.
+  std::vector<std::pair<double, double>> ranges{{-2, 2}};
+  std::vector<int64_t> symbols;
+  uint32_t seed = 1;
+};
+
+// Random operands as the kernel's memory holds them, already rounded to their types.
+Tensor random_tensor(mlir::RankedTensorType type, const std::vector<int64_t>& symbols, std::pair<double, double> range, uint32_t seed);
+
+// Bytes of a tensor in memory, and back.
+std::vector<char> to_bytes(const Tensor& tensor, mlir::Type element);
+Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type element);
+
+// Runs the kernel on these operands, the results in fresh memory. With `single` each workgroup is a call of its own.
+std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
+                               const std::vector<int64_t>& symbols, bool single);
+
+// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup.
+void check_region(const std::string& text, const CheckOptions& options = {});
+
+// EXPECTs that the two agree within the options' tolerances.
+void expect_close(const Tensor& got, const Tensor& wanted, const CheckOptions& options, const std::string& what);
+
+}  // namespace heddle::tests

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Every tx op, written out from its definition. See reference.h.
+#include "tests/compiler/reference.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace heddle;
+
+namespace heddle::tests {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (int64_t i = static_cast<int64_t>(shape.size()) - 2; i >= 0; --i) strides[i] = strides[i + 1] * shape[i + 1];
+  return strides;
+}
+
+using Index = std::vector<int64_t>;
+
+int64_t offset(const Index& index, const std::vector<int64_t>& strides) {
+  int64_t result = 0;
+  for (size_t i = 0; i < index.size(); ++i) result += index[i] * strides[i];
+  return result;
+}
+
+// Calls body(index, position) for every element in row-major order.
+template <typename Body>
+void for_each(const std::vector<int64_t>& shape, Body body) {
+  int64_t count = element_count(shape);
+  Index index(shape.size(), 0);
+  for (int64_t position = 0; position < count; ++position) {
+    body(index, position);
+    for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
+      if (++index[d] < shape[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+bool is_unsigned(Type element) {
+  auto integer = llvm::dyn_cast<IntegerType>(element);
+  return integer && (integer.isUnsigned() || integer.getWidth() == 1);
+}
+
+double saturate(double value, Type element) {
+  if (element.isInteger(1)) return value != 0;
+  unsigned width = element.getIntOrFloatBitWidth();
+  double low = is_unsigned(element) ? 0 : -std::ldexp(1.0, static_cast<int>(width) - 1);
+  double high = is_unsigned(element) ? std::ldexp(1.0, static_cast<int>(width)) : std::ldexp(1.0, static_cast<int>(width) - 1);
+  if (std::isnan(value)) return 0;
+  value = std::trunc(value);
+  if (value < low) return low;
+  if (value >= high) return high - 1;
+  return value;
+}
+
+double compute_unary(Operation* op, double x) {
+  return llvm::TypeSwitch<Operation*, double>(op)
+      .Case([&](tx::NegOp) { return -x; })
+      .Case([&](tx::AbsOp) { return std::fabs(x); })
+      .Case([&](tx::ExpOp) { return std::exp(x); })
+      .Case([&](tx::LogOp) { return std::log(x); })
+      .Case([&](tx::SqrtOp) { return std::sqrt(x); })
+      .Case([&](tx::RsqrtOp) { return 1 / std::sqrt(x); })
+      .Case([&](tx::ReciprocalOp) { return 1 / x; })
+      .Case([&](tx::TanhOp) { return std::tanh(x); })
+      .Case([&](tx::SigmoidOp) { return 1 / (1 + std::exp(-x)); })
+      .Case([&](tx::ErfOp) { return std::erf(x); })
+      .Case([&](tx::ReluOp) { return std::isnan(x) ? x : std::max(x, 0.0); })
+      .Case([&](tx::FloorOp) { return std::floor(x); })
+      .Case([&](tx::CeilOp) { return std::ceil(x); })
+      .Default([](Operation*) -> double { throw std::logic_error("no unary op"); });
+}
+
+double compute_binary(Operation* op, double a, double b, bool integer) {
+  return llvm::TypeSwitch<Operation*, double>(op)
+      .Case([&](tx::AddOp) { return a + b; })
+      .Case([&](tx::SubOp) { return a - b; })
+      .Case([&](tx::MulOp) { return a * b; })
+      .Case([&](tx::DivOp) { return integer ? std::trunc(a / b) : a / b; })
+      .Case([&](tx::MaxOp) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); })
+      .Case([&](tx::MinOp) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); })
+      .Case([&](tx::PowOp) { return std::pow(a, b); })
+      .Default([](Operation*) -> double { throw std::logic_error("no binary op"); });
+}
+
+double compute_compare(tx::CompareKind kind, double a, double b) {
+  switch (kind) {
+    case tx::CompareKind::eq: return a == b;
+    case tx::CompareKind::ne: return a != b;
+    case tx::CompareKind::lt: return a < b;
+    case tx::CompareKind::le: return a <= b;
+    case tx::CompareKind::gt: return a > b;
+    case tx::CompareKind::ge: return a >= b;
+  }
+  return 0;
+}
+
+class Evaluator {
+ public:
+  explicit Evaluator(ArrayRef<int64_t> symbols) : symbols_(symbols) {}
+
+  const Tensor& get(Value value) { return values_.find(value)->second; }
+  void set(Value value, Tensor tensor) { values_.insert_or_assign(value, std::move(tensor)); }
+
+  void run(Operation* op) {
+    auto type = llvm::cast<RankedTensorType>(op->getResult(0).getType());
+    Tensor result;
+    result.shape = shape_of(type, symbols_);
+    result.data.resize(element_count(result.shape));
+    if (tx::is_elementwise(op)) {
+      elementwise(op, result, type);
+    } else {
+      llvm::TypeSwitch<Operation*>(op)
+          .Case([&](tx::ConstantOp constant) { fill(constant, result); })
+          .Case([&](tx::ReshapeOp move) { result.data = get(move.getInput()).data; })
+          .Case([&](tx::TransposeOp move) { transpose(move, result); })
+          .Case([&](tx::BroadcastOp move) { broadcast(move, result); })
+          .Case([&](tx::SliceOp move) { slice(move, result); })
+          .Case([&](tx::PadOp move) { pad(move, result); })
+          .Case([&](tx::ConcatOp move) { concat(move, result); })
+          .Case([&](tx::GatherOp move) { gather(move, result); })
+          .Case([&](tx::MatmulOp matmul_op) { matmul(matmul_op, result); })
+          .Case([&](tx::ConvOp conv_op) { conv(conv_op, result); })
+          .Case([&](tx::PackOp pack) { result = get(pack.getInput()); })
+          .Case([&](tx::PoolOp pool_op) { pool(pool_op, result); })
+          .Case([&](tx::ReduceOp reduce_op) { reduce(reduce_op, result); })
+          .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
+          .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
+          .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
+          .Default([](Operation* other) { throw std::logic_error("reference: no evaluation of " + other->getName().getStringRef().str()); });
+    }
+    set(op->getResult(0), std::move(result));
+  }
+
+ private:
+  void elementwise(Operation* op, Tensor& result, RankedTensorType type) {
+    Type element = type.getElementType();
+    bool integer = llvm::isa<IntegerType>(element);
+    for (size_t i = 0; i < result.data.size(); ++i) {
+      double value;
+      if (auto compare = llvm::dyn_cast<tx::CompareOp>(op)) {
+        value = compute_compare(compare.getKind(), get(compare.getLhs()).data[i], get(compare.getRhs()).data[i]);
+      } else if (auto select = llvm::dyn_cast<tx::SelectOp>(op)) {
+        value = get(select.getCondition()).data[i] != 0 ? get(select.getOnTrue()).data[i] : get(select.getOnFalse()).data[i];
+      } else if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) {
+        value = get(cast.getInput()).data[i];
+        bool from_float = llvm::isa<FloatType>(llvm::cast<RankedTensorType>(cast.getInput().getType()).getElementType());
+        if (integer) value = element.isInteger(1) ? value != 0 : from_float ? saturate(value, element) : stored(value, element);
+      } else if (op->getNumOperands() == 2) {
+        value = compute_binary(op, get(op->getOperand(0)).data[i], get(op->getOperand(1)).data[i], integer);
+      } else {
+        value = compute_unary(op, get(op->getOperand(0)).data[i]);
+      }
+      result.data[i] = integer ? stored(value, element) : value;
+    }
+  }
+
+  void fill(tx::ConstantOp op, Tensor& result) {
+    auto dense = llvm::cast<DenseElementsAttr>(op.getValue());
+    Type element = dense.getElementType();
+    for (size_t i = 0; i < result.data.size(); ++i) {
+      size_t at = dense.isSplat() ? 0 : i;
+      if (llvm::isa<FloatType>(element)) {
+        APFloat value = *(dense.value_begin<APFloat>() + at);
+        bool lost;
+        value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+        result.data[i] = value.convertToDouble();
+      } else {
+        APInt value = *(dense.value_begin<APInt>() + at);
+        result.data[i] = is_unsigned(element) ? static_cast<double>(value.getZExtValue()) : static_cast<double>(value.getSExtValue());
+      }
+    }
+  }
+
+  void transpose(tx::TransposeOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    auto strides = strides_of(input.shape);
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(index.size());
+      for (size_t i = 0; i < index.size(); ++i) source[op.getPermutation()[i]] = index[i];
+      result.data[position] = input.data[offset(source, strides)];
+    });
+  }
+
+  void broadcast(tx::BroadcastOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    auto strides = strides_of(input.shape);
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(input.shape.size());
+      for (size_t i = 0; i < source.size(); ++i) source[i] = input.shape[i] == 1 ? 0 : index[op.getDimensions()[i]];
+      result.data[position] = input.data[offset(source, strides)];
+    });
+  }
+
+  void slice(tx::SliceOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    auto strides = strides_of(input.shape);
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(index.size());
+      for (size_t i = 0; i < index.size(); ++i) source[i] = op.getStarts()[i] + index[i] * op.getStrides()[i];
+      result.data[position] = input.data[offset(source, strides)];
+    });
+  }
+
+  void pad(tx::PadOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    auto strides = strides_of(input.shape);
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(index.size());
+      bool inside = true;
+      for (size_t i = 0; i < index.size(); ++i) {
+        source[i] = index[i] - op.getLow()[i];
+        inside &= source[i] >= 0 && source[i] < input.shape[i];
+      }
+      result.data[position] = inside ? input.data[offset(source, strides)] : op.getValue().convertToDouble();
+    });
+  }
+
+  void concat(tx::ConcatOp op, Tensor& result) {
+    int64_t axis = static_cast<int64_t>(op.getAxis());
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source = index;
+      for (Value value : op.getInputs()) {
+        const Tensor& input = get(value);
+        if (source[axis] < input.shape[axis]) {
+          result.data[position] = input.data[offset(source, strides_of(input.shape))];
+          return;
+        }
+        source[axis] -= input.shape[axis];
+      }
+    });
+  }
+
+  void gather(tx::GatherOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    const Tensor& indices = get(op.getIndices());
+    size_t axis = static_cast<size_t>(op.getAxis()), rank = indices.shape.size();
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index which(index.begin() + axis, index.begin() + axis + rank);
+      int64_t chosen = static_cast<int64_t>(indices.data[offset(which, strides_of(indices.shape))]);
+      if (chosen < 0) chosen += input.shape[axis];
+      Index source(index.begin(), index.begin() + axis);
+      source.push_back(chosen);
+      source.insert(source.end(), index.begin() + axis + rank, index.end());
+      result.data[position] = input.data[offset(source, strides_of(input.shape))];
+    });
+  }
+
+  void matmul(tx::MatmulOp op, Tensor& result) {
+    const Tensor& lhs = get(op.getLhs());
+    const Tensor& rhs = get(op.getRhs());
+    size_t rank = lhs.shape.size(), rhs_rank = rhs.shape.size();
+    int64_t depth = lhs.shape[rank - (op.getTransposeLhs() ? 2 : 1)];
+    auto lhs_strides = strides_of(lhs.shape), rhs_strides = strides_of(rhs.shape);
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      int64_t m = index[rank - 2], n = index[rank - 1];
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        Index a(index), b(index);
+        a[rank - 2] = op.getTransposeLhs() ? k : m;
+        a[rank - 1] = op.getTransposeLhs() ? m : k;
+        b[rank - 2] = op.getTransposeRhs() ? n : k;
+        b[rank - 1] = op.getTransposeRhs() ? k : n;
+        if (rhs_rank == 2) b.erase(b.begin(), b.end() - 2);
+        sum += lhs.data[offset(a, lhs_strides)] * rhs.data[offset(b, rhs_strides)];
+      }
+      result.data[position] = sum;
+    });
+  }
+
+  void conv(tx::ConvOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    const Tensor& filter = get(op.getFilter());
+    size_t spatial = input.shape.size() - 2;
+    int64_t groups = static_cast<int64_t>(op.getGroups());
+    int64_t group_channels = filter.shape[spatial], group_filters = filter.shape[spatial + 1] / groups;
+    auto input_strides = strides_of(input.shape), filter_strides = strides_of(filter.shape);
+    std::vector<int64_t> window(filter.shape.begin(), filter.shape.begin() + spatial + 1);  // with the channels
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      int64_t group = index[spatial + 1] / group_filters;
+      double sum = 0;
+      for_each(window, [&](const Index& tap, int64_t) {
+        Index source(index);
+        for (size_t d = 0; d < spatial; ++d) {
+          source[d + 1] = index[d + 1] * op.getStrides()[d] + tap[d] * op.getDilations()[d] - op.getPadsLow()[d];
+          if (source[d + 1] < 0 || source[d + 1] >= input.shape[d + 1]) return;
+        }
+        source[spatial + 1] = group * group_channels + tap[spatial];
+        Index weight(tap);
+        weight.push_back(index[spatial + 1]);
+        sum += input.data[offset(source, input_strides)] * filter.data[offset(weight, filter_strides)];
+      });
+      result.data[position] = sum;
+    });
+  }
+
+  void pool(tx::PoolOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    size_t spatial = input.shape.size() - 2;
+    auto strides = strides_of(input.shape);
+    std::vector<int64_t> window(op.getKernel().begin(), op.getKernel().end());
+    bool is_max = op.getKind() == tx::PoolKind::max;
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      double value = is_max ? -infinity : 0;
+      int64_t inside = 0, with_pad = 0;
+      for_each(window, [&](const Index& tap, int64_t) {
+        Index source(index);
+        bool in_input = true, in_pad = true;
+        for (size_t d = 0; d < spatial; ++d) {
+          int64_t at = index[d + 1] * op.getStrides()[d] + tap[d] * op.getDilations()[d] - op.getPadsLow()[d];
+          in_input &= at >= 0 && at < input.shape[d + 1];
+          in_pad &= at < input.shape[d + 1] + op.getPadsHigh()[d];
+          source[d + 1] = at;
+        }
+        with_pad += in_pad;
+        if (!in_input) return;
+        ++inside;
+        double x = input.data[offset(source, strides)];
+        value = is_max ? std::max(value, x) : value + x;
+      });
+      if (!is_max) value /= static_cast<double>(op.getIncludePad() ? with_pad : inside);
+      result.data[position] = value;
+    });
+  }
+
+  void reduce(tx::ReduceOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    std::vector<bool> reduced(input.shape.size(), false);
+    int64_t count = 1;
+    for (int64_t axis : op.getAxes()) {
+      reduced[axis] = true;
+      count *= input.shape[axis];
+    }
+    double initial = 0;
+    if (op.getKind() == tx::ReduceKind::max) initial = -infinity;
+    if (op.getKind() == tx::ReduceKind::min) initial = infinity;
+    if (op.getKind() == tx::ReduceKind::prod) initial = 1;
+    for (double& value : result.data) value = initial;
+    // The kept dimensions in order, whether or not the result has extents of 1 for the reduced ones.
+    std::vector<int64_t> kept;
+    for (size_t i = 0; i < input.shape.size(); ++i) kept.push_back(reduced[i] ? 1 : input.shape[i]);
+    auto strides = strides_of(kept);
+    for_each(input.shape, [&](const Index& index, int64_t position) {
+      Index target(index);
+      for (size_t i = 0; i < index.size(); ++i) {
+        if (reduced[i]) target[i] = 0;
+      }
+      double& value = result.data[offset(target, strides)];
+      double x = input.data[position];
+      switch (op.getKind()) {
+        case tx::ReduceKind::sum:
+        case tx::ReduceKind::mean: value += x; break;
+        case tx::ReduceKind::max: value = std::max(value, x); break;
+        case tx::ReduceKind::min: value = std::min(value, x); break;
+        case tx::ReduceKind::prod: value *= x; break;
+      }
+    });
+    if (op.getKind() == tx::ReduceKind::mean) {
+      for (double& value : result.data) value /= static_cast<double>(count);
+    }
+  }
+
+  void softmax(tx::SoftmaxOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    int64_t axis = static_cast<int64_t>(op.getAxis());
+    int64_t extent = input.shape[axis], stride = strides_of(input.shape)[axis];
+    for_each(input.shape, [&](const Index& index, int64_t position) {
+      if (index[axis] != 0) return;
+      double largest = -infinity, sum = 0;
+      for (int64_t i = 0; i < extent; ++i) largest = std::max(largest, input.data[position + i * stride]);
+      for (int64_t i = 0; i < extent; ++i) sum += std::exp(input.data[position + i * stride] - largest);
+      for (int64_t i = 0; i < extent; ++i) {
+        double x = input.data[position + i * stride] - largest;
+        result.data[position + i * stride] = op.getLog() ? x - std::log(sum) : std::exp(x) / sum;
+      }
+    });
+  }
+
+  void lrn(tx::LrnOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    int64_t channels = input.shape.back(), size = static_cast<int64_t>(op.getSize());
+    for (int64_t position = 0; position < static_cast<int64_t>(input.data.size()); ++position) {
+      int64_t c = position % channels;
+      double sum = 0;
+      for (int64_t i = std::max<int64_t>(0, c - (size - 1) / 2); i <= std::min(channels - 1, c + size / 2); ++i) {
+        double x = input.data[position - c + i];
+        sum += x * x;
+      }
+      double base = op.getBias().convertToDouble() + op.getAlpha().convertToDouble() / static_cast<double>(size) * sum;
+      result.data[position] = input.data[position] / std::pow(base, op.getBeta().convertToDouble());
+    }
+  }
+
+  void batch_norm(tx::BatchNormOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    int64_t channels = input.shape.back();
+    for (int64_t i = 0; i < static_cast<int64_t>(input.data.size()); ++i) {
+      int64_t c = i % channels;
+      double deviation = std::sqrt(get(op.getVariance()).data[c] + op.getEpsilon().convertToDouble());
+      result.data[i] = (input.data[i] - get(op.getMean()).data[c]) / deviation * get(op.getScale()).data[c] + get(op.getBias()).data[c];
+    }
+  }
+
+  llvm::DenseMap<Value, Tensor> values_;
+  ArrayRef<int64_t> symbols_;
+};
+
+}  // namespace
+
+int64_t element_count(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::vector<int64_t> shape_of(RankedTensorType type, ArrayRef<int64_t> symbols) {
+  std::vector<int64_t> shape;
+  SmallVector<Attribute> values;
+  for (int64_t symbol : symbols) values.push_back(IntegerAttr::get(IntegerType::get(type.getContext(), 64), symbol));
+  for (AffineExpr extent : tx::extents(type)) {
+    auto map = AffineMap::get(0, static_cast<unsigned>(symbols.size()), extent);
+    auto replaced = map;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      replaced = AffineMap::get(0, static_cast<unsigned>(symbols.size()),
+                                replaced.getResult(0).replace(getAffineSymbolExpr(static_cast<unsigned>(i), type.getContext()),
+                                                              getAffineConstantExpr(symbols[i], type.getContext())));
+    }
+    shape.push_back(llvm::cast<AffineConstantExpr>(simplifyAffineExpr(replaced.getResult(0), 0, 0)).getValue());
+  }
+  return shape;
+}
+
+double stored(double value, Type element) {
+  if (element.isF64()) return value;
+  if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
+    APFloat rounded(value);
+    bool lost;
+    rounded.convert(float_type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+    rounded.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    return rounded.convertToDouble();
+  }
+  if (element.isInteger(1)) return value != 0;
+  unsigned width = element.getIntOrFloatBitWidth();
+  if (width == 64) return value;
+  double modulus = std::ldexp(1.0, static_cast<int>(width));
+  double wrapped = value - std::floor(value / modulus) * modulus;
+  if (!is_unsigned(element) && wrapped >= modulus / 2) wrapped -= modulus;
+  return wrapped;
+}
+
+std::vector<Tensor> evaluate(tx::DispatchOp region, ArrayRef<Tensor> inputs, ArrayRef<int64_t> symbols) {
+  Evaluator evaluator(symbols);
+  Block& block = region.getBody().front();
+  for (auto [argument, input] : llvm::zip_equal(block.getArguments(), inputs)) evaluator.set(argument, input);
+  for (Operation& op : block.without_terminator()) evaluator.run(&op);
+  std::vector<Tensor> results;
+  for (Value value : block.getTerminator()->getOperands()) results.push_back(evaluator.get(value));
+  return results;
+}
+
+}  // namespace heddle::tests
