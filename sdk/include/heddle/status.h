@@ -47,6 +47,9 @@ HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
+/* A new status with the text copied; never NULL for a code other than OK: when memory is exhausted it is one static
+ * RESOURCE_EXHAUSTED. For libraries beside the runtime, such as the compiler; plugins use heddle_host_t. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_status_create(heddle_status_code_t code, heddle_string_t message);
 /* Frees a status that the caller owns; NULL is allowed. [any] [no-block] */
 HEDDLE_EXPORT void heddle_status_free(heddle_status_t* status);
 

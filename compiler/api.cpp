@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The extern "C" side of the compiler: compiler.h over pipeline.h. Exceptions stop here.
+#include "heddle/compiler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "compiler/pipeline.h"
+
+namespace {
+
+using heddle::compiler::Failure;
+using heddle::compiler::Options;
+
+heddle_status_t* make_status(heddle_status_code_t code, std::string_view message) {
+  return heddle_status_create(code, {message.data(), message.size()});
+}
+
+std::string text(heddle_string_t value) { return value.size ? std::string(value.data, value.size) : std::string(); }
+
+// "cpu", "cpu:x86-64-v3", separated by commas.
+Failure parse_targets(std::string_view targets, std::vector<std::string>& levels) {
+  if (targets.empty()) targets = "cpu";
+  while (!targets.empty()) {
+    size_t comma = std::min(targets.find(','), targets.size());
+    std::string_view target = targets.substr(0, comma);
+    targets.remove_prefix(std::min(comma + 1, targets.size()));
+    if (target == "cpu") {
+      levels.insert(levels.end(), {"x86-64-v3", "x86-64-v4"});
+    } else if (target.starts_with("cpu:")) {
+      levels.emplace_back(target.substr(4));
+    } else if (target == "cuda" || target == "hip" || target == "level_zero") {
+      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + std::string(target) + "' is not implemented yet; use cpu"};
+    } else {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) + "' is not known; use cpu, cpu:x86-64-v3 or cpu:x86-64-v4"};
+    }
+  }
+  std::sort(levels.begin(), levels.end());
+  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  return {};
+}
+
+Failure compile(const heddle_compile_params_t& params) {
+  Options options;
+  options.input_path = text(params.input_path);
+  options.output_path = text(params.output_path);
+  options.parameters_path = text(params.parameters_path);
+  options.dump_after = text(params.dump_after);
+  options.dump_path = text(params.dump_path);
+  options.report_path = text(params.report_path);
+  options.reproducer_path = text(params.reproducer_path);
+  options.threads = params.threads;
+  if (Failure failure = parse_targets(text(params.targets), options.levels)) return failure;
+  if (params.progress) {
+    options.progress = [&params](std::string_view stage, unsigned done, unsigned total) {
+      return params.progress(params.context, {stage.data(), stage.size()}, done, total) == 0;
+    };
+  }
+  return heddle::compiler::compile(options);
+}
+
+}  // namespace
+
+heddle_status_t* heddle_compile(const heddle_compile_params_t* params) {
+  if (!params || params->struct_size < sizeof(uint32_t)) {
+    return make_status(HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: params has no struct_size");
+  }
+  heddle_compile_params_t known{};
+  if (params->struct_size > sizeof known) {
+    const char* tail = reinterpret_cast<const char*>(params) + sizeof known;
+    if (std::any_of(tail, tail + (params->struct_size - sizeof known), [](char c) { return c != 0; })) {
+      return make_status(HEDDLE_STATUS_INVALID_ARGUMENT,
+                                           "compiler: heddle_compile failed: params has fields of a newer version [HD-E-04]");
+    }
+  }
+  std::memcpy(&known, params, std::min<size_t>(params->struct_size, sizeof known));
+  try {
+    Failure failure = compile(known);
+    return failure ? make_status(failure.code, failure.message) : nullptr;
+  } catch (const std::bad_alloc&) {
+    return make_status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "compiler: heddle_compile failed: out of memory");
+  } catch (const std::exception& error) {
+    return make_status(HEDDLE_STATUS_INTERNAL, std::string("compiler: heddle_compile failed: ") + error.what());
+  }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
+#include "compiler/pipeline.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "compiler/emit/module_file.h"
+#include "compiler/import/onnx_importer.h"
+#include "compiler/passes/passes.h"
+#include "compiler/report.h"
+#include "compiler/targets/x86_64/x86_64.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace heddle::compiler {
+namespace {
+
+void add_passes(PassManager& passes) {
+  // Factors a channel are easier to move than a normalization.
+  passes.addNestedPass<func::FuncOp>(passes::decompose_batch_norm());
+  // Channels-last throughout: afterwards a convolution, its bias and its activation stand together.
+  passes.addNestedPass<func::FuncOp>(passes::propagate_transposes());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  // Factors go into the filters while these are still in their plain layout.
+  passes.addNestedPass<func::FuncOp>(passes::fold_scales());
+  passes.addPass(createCanonicalizerPass());
+  // Filters in the target's panels; every family that is not the CPU would fork off before this.
+  passes.addNestedPass<func::FuncOp>(passes::pack_weights());
+  passes.addPass(createCSEPass());
+  // What is known at load is computed at load, packing included.
+  passes.addPass(passes::hoist_constants());
+  passes.addPass(createCSEPass());
+  // One kernel each from here on.
+  passes.addPass(passes::form_dispatches());
+}
+
+// Collects diagnostics, so that a failure's text names what MLIR said first.
+class Diagnostics {
+ public:
+  explicit Diagnostics(MLIRContext& context)
+      : handler_(&context, [this](Diagnostic& diagnostic) {
+          if (diagnostic.getSeverity() != DiagnosticSeverity::Error || !text_.empty()) return;
+          llvm::raw_string_ostream stream(text_);
+          if (auto name = llvm::dyn_cast<NameLoc>(diagnostic.getLocation())) stream << "node '" << name.getName().str() << "': ";
+          stream << diagnostic.str();
+        }) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  ScopedDiagnosticHandler handler_;
+};
+
+void register_dialects(MLIRContext& context) {
+  DialectRegistry registry;
+  registry.insert<tx::TxDialect, func::FuncDialect>();
+  targets::register_x86_64_dialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadDialect<tx::TxDialect, func::FuncDialect>();
+}
+
+std::string print(ModuleOp module, bool with_locations) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags;
+  if (with_locations) flags.enableDebugInfo(true, false);
+  module.print(stream, flags);
+  return text;
+}
+
+Failure write_text(const std::string& path, const std::string& text) {
+  std::error_code error;
+  llvm::raw_fd_ostream stream(path, error);
+  if (!error) {
+    stream << text;
+    stream.close();
+    error = stream.error();
+    stream.clear_error();
+  }
+  if (!error) return {};
+  return {HEDDLE_STATUS_UNAVAILABLE, "compiler: writing '" + path + "' failed: " + error.message() + "; check the path and the free space"};
+}
+
+// The IR after one pass, for --dump-after.
+struct DumpAfter : PassInstrumentation {
+  DumpAfter(std::string pass, std::string* text) : pass_(std::move(pass)), text_(text) {}
+  void runAfterPass(Pass* pass, Operation* op) override {
+    if (pass->getArgument() != pass_) return;
+    auto module = llvm::dyn_cast<ModuleOp>(op);
+    if (!module) module = op->getParentOfType<ModuleOp>();
+    *text_ = print(module, false);
+  }
+  std::string pass_;
+  std::string* text_;
+};
+
+bool ends_with_mlir(const std::string& path) { return llvm::StringRef(path).ends_with(".mlir"); }
+
+// Model file to tx.
+Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
+  if (ends_with_mlir(options.input_path)) {
+    module = parseSourceFile<ModuleOp>(options.input_path, &context);
+    if (!module) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' failed"};
+    return {};
+  }
+  import::ImportError error;
+  module = import::import_onnx(options.input_path, context, parameters, error);
+  if (!module) return {error.code, error.message};
+  return {};
+}
+
+// One image a level: plan once, since the grid is the host program's, then a kernel for each region.
+Failure generate(const Options& options, emit::Kernels& kernels, MLIRContext& context, std::vector<emit::Image>& images) {
+  bool planned = false;
+  for (const std::string& level : options.levels) {
+    auto target = targets::make_x86_64_target(level);
+    if (!target) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target 'cpu:" + level + "' is not known; use x86-64-v3 or x86-64-v4"};
+    emit::Image image{target->format(), target->name(), target->family(), {}, {}};
+    OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context));
+    for (emit::Kernel& kernel : kernels.all()) {
+      if (!planned) {
+        auto plan = target->plan(kernel.region);
+        if (failed(plan)) return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + kernel.region.getName().str() + "' failed"};
+        kernel.plan = *plan;
+      }
+      auto resources = target->emit(kernel.region, kernel.plan, kernel.symbol, *code);
+      if (failed(resources)) {
+        return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: generating region '" + kernel.region.getName().str() + "' for " + level + " failed"};
+      }
+      image.resources.push_back(std::move(*resources));
+    }
+    planned = true;
+    auto bytes = target->assemble(*code);
+    if (failed(bytes)) return {HEDDLE_STATUS_INTERNAL, "compiler: assembling " + level + " failed"};
+    image.code = std::move(*bytes);
+    images.push_back(std::move(image));
+    if (options.progress && !options.progress("code", images.size(), options.levels.size())) {
+      return {HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
+    }
+  }
+  return {};
+}
+
+Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>& module, std::string& reproducer) {
+  StageTimes times;
+  auto going_on = [&](std::string_view stage, unsigned done) { return !options.progress || options.progress(stage, done, 4); };
+  const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
+
+  if (!going_on("import", 0)) return cancelled;
+  tx::ParameterStore parameters;
+  if (Failure failure = import_model(options, context, parameters, module)) return failure;
+  if (failed(verify(*module))) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: the imported model is not valid"};
+  times.done("import");
+
+  if (!going_on("passes", 1)) return cancelled;
+  if (!options.reproducer_path.empty()) reproducer = print(*module, true);
+  std::string dump;
+  PassManager passes(&context);
+  if (!options.dump_after.empty()) passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump));
+  add_passes(passes);
+  if (failed(passes.run(*module))) return {HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
+  if (!options.dump_after.empty()) {
+    if (dump.empty()) {
+      return {HEDDLE_STATUS_NOT_FOUND, "compiler: no pass '" + options.dump_after + "' was run; see docs/compiler.md for their names"};
+    }
+    if (Failure failure = write_text(options.dump_path, dump)) return failure;
+  }
+  times.done("passes");
+
+  if (!going_on("code", 2)) return cancelled;
+  emit::Kernels kernels = emit::Kernels::collect(*module);
+  std::vector<emit::Image> images;
+  if (Failure failure = generate(options, kernels, context, images)) return failure;
+  times.done("code");
+
+  if (!going_on("write", 3)) return cancelled;
+  emit::FileOptions file;
+  file.output_path = options.output_path;
+  file.parameters_path = options.parameters_path;
+  file.name = llvm::sys::path::stem(options.input_path).str();
+  file.report = report(*module, kernels, images);
+  std::string error = emit::write_module_file(*module, kernels, images, parameters, file);
+  if (!error.empty()) return {HEDDLE_STATUS_UNAVAILABLE, error};
+  times.done("write");
+  if (!options.report_path.empty()) {
+    // times are in this report only: the module's own must not differ from run to run
+    if (Failure failure = write_text(options.report_path, times.add_to(file.report))) return failure;
+  }
+  return {};
+}
+
+}  // namespace
+
+Failure compile(const Options& options) {
+  MLIRContext context(options.threads == 1 ? MLIRContext::Threading::DISABLED : MLIRContext::Threading::ENABLED);
+  register_dialects(context);
+  Diagnostics diagnostics(context);
+  OwningOpRef<ModuleOp> module;
+  std::string reproducer;
+  Failure failure = run(options, context, module, reproducer);
+  if (!failure) return failure;
+  if (!diagnostics.text().empty()) failure.message += ": " + diagnostics.text();
+  if (!reproducer.empty() && !write_text(options.reproducer_path, reproducer)) {
+    failure.message += "; a reproducer is in '" + options.reproducer_path + "'";
+  }
+  return failure;
+}
+
+}  // namespace heddle::compiler

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/report.h"
+
+#include "compiler/passes/passes.h"
+#include "llvm/Support/JSON.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+namespace json = llvm::json;
+
+namespace heddle::compiler {
+namespace {
+
+std::string location_text(Location location) {
+  if (auto name = llvm::dyn_cast<NameLoc>(location)) return name.getName().str();
+  return "";
+}
+
+json::Array refusals(ModuleOp module) {
+  json::Array result;
+  auto log = module->getAttrOfType<ArrayAttr>(passes::fusion_log_attr);
+  for (Attribute entry : log ? log.getValue() : ArrayRef<Attribute>()) {
+    json::Object object;
+    for (NamedAttribute field : llvm::cast<DictionaryAttr>(entry)) {
+      object[field.getName().str()] = llvm::cast<StringAttr>(field.getValue()).str();
+    }
+    result.push_back(std::move(object));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string report(ModuleOp module, const emit::Kernels& kernels, const std::vector<emit::Image>& images) {
+  json::Array regions;
+  module.walk([&](tx::DispatchOp region) {
+    json::Array ops;
+    for (Operation& op : region.getBody().front().without_terminator()) {
+      json::Object described{{"op", op.getName().getStringRef().str()}};
+      if (std::string node = location_text(op.getLoc()); !node.empty()) described["node"] = node;
+      ops.push_back(std::move(described));
+    }
+    regions.push_back(json::Object{{"region", region.getName().str()},
+                                   {"node", location_text(region.getLoc())},
+                                   {"kernel", kernels.all()[kernels.index_of(region)].symbol},
+                                   {"ops", std::move(ops)}});
+  });
+  json::Array described;
+  for (auto [index, kernel] : llvm::enumerate(kernels.all())) {
+    json::Array variants;
+    for (const emit::Image& image : images) {
+      json::Object needs{{"target", image.target}, {"workspace_bytes", static_cast<int64_t>(image.resources[index].workspace_bytes)}};
+      if (!image.resources[index].rung.empty()) needs["rung"] = image.resources[index].rung;
+      variants.push_back(std::move(needs));
+    }
+    std::string workgroups;
+    llvm::raw_string_ostream(workgroups) << kernel.plan.workgroups;
+    described.push_back(json::Object{{"kernel", kernel.symbol},
+                                     {"workgroups", workgroups},
+                                     {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
+                                     {"variants", std::move(variants)}});
+  }
+  json::Object result{{"regions", std::move(regions)}, {"kernels", std::move(described)}, {"not_fused", refusals(module)}};
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(std::move(result));
+  return text;
+}
+
+void StageTimes::done(const char* stage) {
+  auto now = std::chrono::steady_clock::now();
+  seconds_.emplace_back(stage, std::chrono::duration<double>(now - last_).count());
+  last_ = now;
+}
+
+std::string StageTimes::add_to(const std::string& report) const {
+  auto parsed = json::parse(report);
+  if (!parsed) {
+    llvm::consumeError(parsed.takeError());
+    return report;
+  }
+  json::Object times;
+  for (const auto& [stage, seconds] : seconds_) times[stage] = seconds;
+  (*parsed->getAsObject())["seconds"] = std::move(times);
+  std::string text;
+  llvm::raw_string_ostream(text) << *parsed;
+  return text;
+}
+
+}  // namespace heddle::compiler

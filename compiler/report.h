@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the compiler says of its choices, as JSON: kernels, regions, refusals to fuse. Stored in the module for `heddle explain`.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/emit/module_file.h"
+
+namespace heddle::compiler {
+
+// The report; the same for the same input.
+std::string report(mlir::ModuleOp module, const emit::Kernels& kernels, const std::vector<emit::Image>& images);
+
+// Wall time of each stage.
+class StageTimes {
+ public:
+  void done(const char* stage);
+  // The report with the times in it.
+  std::string add_to(const std::string& report) const;
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::vector<std::pair<std::string, double>> seconds_;
+};
+
+}  // namespace heddle::compiler
