@@ -43,9 +43,9 @@ class ModuleChecker {
       : module_(module), sizes_(sizes), budget_(metadata_bytes) {}
 
   Status run() {
-    if (!module_.slots() || !module_.functions() || !module_.initializer() || !module_.executables() || !module_.parameters() ||
-        !module_.globals() || !module_.report()) {
-      return broken("module: a vector is missing");
+    if (!all_usable(module_.slots(), module_.functions(), module_.initializer(), module_.executables(), module_.parameters(), module_.globals()) ||
+        !module_.report()) {
+      return broken("module: a vector is missing or misaligned");
     }
     if (Status bad = verify_name(module_.producer(), true, "producer")) return bad;
     if (Status bad = verify_name(module_.name(), true, "module name")) return bad;
@@ -86,7 +86,7 @@ class ModuleChecker {
   }
 
   Status entry(const mf::Entry& entry) {
-    if (!entry.arguments()) return broken("a vector is missing");
+    if (!all_usable(entry.arguments())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{4} * entry.arguments()->size())) return broken("its vectors are shared with others");
     if (Status bad = verify_name(entry.name(), false, "name")) return bad;
     if (entry.binding_count() > kMaxBindings) return broken("binding count ", entry.binding_count(), " is above ", kMaxBindings);
@@ -118,7 +118,7 @@ class ModuleChecker {
   }
 
   Status variant(const mf::Variant& variant, uint32_t entry_count) {
-    if (!variant.resources()) return broken("a vector is missing");
+    if (!all_usable(variant.resources())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{4} * variant.resources()->size())) return broken("its vectors are shared with others");
     if (Status bad = verify_name(variant.format(), false, "format")) return bad;
     if (Status bad = verify_name(variant.target(), false, "target")) return bad;
@@ -129,7 +129,7 @@ class ModuleChecker {
     for (uint32_t i = 0; i < entry_count; ++i) {
       const mf::EntryResources* need = variant.resources()->Get(i);
       const std::string where = concat("resources of entry ", i);
-      if (!need->workgroup_size()) return in(where, broken("a vector is missing"));
+      if (!all_usable(need->workgroup_size())) return in(where, broken("a vector is missing or misaligned"));
       if (Status bad = verify_name(need->rung(), true, "rung")) return in(where, bad);
       const uint32_t axes = need->workgroup_size()->size();
       if (axes != 0 && axes != 3) return in(where, broken("workgroup size of ", axes, " numbers, not 0 or 3"));
@@ -149,7 +149,7 @@ class ModuleChecker {
   }
 
   Status executable(const mf::Executable& executable) {
-    if (!executable.entries() || !executable.variants()) return broken("a vector is missing");
+    if (!all_usable(executable.entries(), executable.variants())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{4} * (uint64_t{executable.entries()->size()} + executable.variants()->size()))) {
       return broken("its vectors are shared with others");
     }
@@ -166,7 +166,7 @@ class ModuleChecker {
   }
 
   Status parameter(const mf::Parameter& parameter) {
-    if (!parameter.dims()) return broken("a vector is missing");
+    if (!all_usable(parameter.dims())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{8} * parameter.dims()->size())) return broken("its vectors are shared with others");
     if (Status bad = verify_name(parameter.scope(), true, "scope")) return bad;
     if (Status bad = verify_name(parameter.name(), false, "name")) return bad;
@@ -223,7 +223,7 @@ class ModuleChecker {
   }
 
   Status tensor(const mf::TensorType& type, uint32_t symbols, bool is_result) {
-    if (!type.dims()) return broken("a vector is missing");
+    if (!all_usable(type.dims())) return broken("a vector is missing or misaligned");
     if (!budget_.take(sizeof(mf::Dim) * uint64_t{type.dims()->size()})) return broken("its vectors are shared with others");
     if (Status bad = verify_name(type.name(), true, "name")) return bad;
     if (!element_type_exists(type.element_type())) return broken("element type ", type.element_type(), " is not known");
@@ -248,7 +248,7 @@ class ModuleChecker {
   }
 
   Status function(const mf::Function& function) {
-    if (!function.arguments() || !function.results() || !function.symbols() || !function.programs()) return broken("a vector is missing");
+    if (!all_usable(function.arguments(), function.results(), function.symbols(), function.programs())) return broken("a vector is missing or misaligned");
     const uint32_t arguments = function.arguments()->size(), results = function.results()->size(), symbols = function.symbols()->size();
     const uint32_t programs = function.programs()->size();
     if (!budget_.take(uint64_t{4} * (uint64_t{arguments} + results + symbols + programs))) return broken("its vectors are shared with others");

@@ -43,9 +43,9 @@ class ProgramChecker {
   }
 
   bool present() {
-    if (!program_.families() || !program_.literals() || !program_.messages() || !program_.code() || !program_.values() ||
-        !program_.transients() || !program_.dispatches() || !program_.copies() || !program_.fills()) {
-      return fail("a vector is missing");
+    if (!all_usable(program_.families(), program_.literals(), program_.messages(), program_.code(), program_.values(), program_.transients(),
+                    program_.dispatches(), program_.copies(), program_.fills())) {
+      return fail("a vector is missing or misaligned");
     }
     if (program_.register_count() > kMaxRegisters) return fail("register count ", program_.register_count(), " is above ", kMaxRegisters);
     return true;
@@ -59,7 +59,7 @@ class ProgramChecker {
     if (!budget.take(bytes)) return fail("its vectors are shared with others");
     for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
       const mf::DispatchSite* site = program_.dispatches()->Get(i);
-      if (!site->candidates() || !site->bindings() || !site->constants()) return fail("dispatch site ", i, ": a vector is missing");
+      if (!all_usable(site->candidates(), site->bindings(), site->constants())) return fail("dispatch site ", i, ": a vector is missing or misaligned");
       if (!budget.take(uint64_t{4} * site->candidates()->size() + sizeof(mf::BindingRef) * uint64_t{site->bindings()->size()} +
                        uint64_t{4} * site->constants()->size())) {
         return fail("dispatch site ", i, ": its vectors are shared with others");
@@ -182,7 +182,7 @@ class ProgramChecker {
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
       const mf::Candidate* candidate = site->candidates()->Get(c);
-      if (!candidate->guards() || !candidate->grid()) return fail("dispatch site ", i, ": candidate ", c, ": a vector is missing");
+      if (!all_usable(candidate->guards(), candidate->grid())) return fail("dispatch site ", i, ": candidate ", c, ": a vector is missing or misaligned");
       if (!below(candidate->entry(), entries.size(), "entry", "dispatch site ", i, ": candidate ", c, ": ")) return false;
       const mf::Entry* entry = entries.Get(candidate->entry());
       if (site->bindings()->size() != entry->binding_count()) {

@@ -5,7 +5,9 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "sdk/module/error.h"
 
@@ -25,6 +27,21 @@ class WorkBudget {
  private:
   uint64_t left_;
 };
+
+// Whether a vector is present and its elements are aligned. FlatBuffers' own verifier looks at the alignment of a vector's length only.
+template <typename T>
+bool usable(const flatbuffers::Vector<T>* vector) {
+  constexpr size_t kAlignment = alignof(std::remove_cv_t<std::remove_pointer_t<T>>);
+  return vector != nullptr && (vector->size() == 0 || reinterpret_cast<uintptr_t>(vector->Data()) % kAlignment == 0);
+}
+template <typename T>
+bool usable(const flatbuffers::Vector<flatbuffers::Offset<T>>* vector) {
+  return vector != nullptr;
+}
+template <typename... Vectors>
+bool all_usable(const Vectors*... vectors) {
+  return (usable(vectors) && ...);
+}
 
 // `function` is null for an initializer; `name` says which program it is, for messages.
 Status verify_program(const module_format::Module& module, const module_format::Function* function, const module_format::Program& program,
