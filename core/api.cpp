@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The C functions of runtime.h. Arguments are checked for NULL and turned into the core's own words here, and no exception passes.
+// Nothing else of the core knows heddle_*_t handles of the runtime.
+#include <new>
+#include <string>
+
+#include "core/host/host.h"
+#include "core/memory/tensor.h"
+#include "core/open/module.h"
+#include "core/submit/call.h"
+#include "core/submit/function.h"
+#include "core/submit/instance.h"
+#include "core/submit/runtime.h"
+#include "heddle/runtime.h"
+#include "sdk/module/element_types.h"
+
+using heddle::Result;
+using heddle::Status;
+using heddle::to_c;
+using heddle::view;
+using heddle::memory::Ref;
+using heddle::memory::Tensor;
+using heddle::submit::Call;
+using heddle::submit::Function;
+using heddle::submit::Instance;
+
+struct heddle_text {
+  std::string text;
+};
+struct heddle_runtime {
+  std::shared_ptr<heddle::submit::Runtime> runtime;
+};
+struct heddle_module {
+  std::shared_ptr<heddle::submit::Runtime> runtime;
+  std::shared_ptr<const heddle::open::OpenModule> module;
+};
+
+namespace {
+
+Instance* of(heddle_instance_t* instance) { return reinterpret_cast<Instance*>(instance); }
+Function* of(heddle_function_t* function) { return reinterpret_cast<Function*>(function); }
+const Function* of(const heddle_function_t* function) { return reinterpret_cast<const Function*>(function); }
+Tensor* of(heddle_tensor_t* tensor) { return reinterpret_cast<Tensor*>(tensor); }
+const Tensor* of(const heddle_tensor_t* tensor) { return reinterpret_cast<const Tensor*>(tensor); }
+Call* of(heddle_call_t* call) { return reinterpret_cast<Call*>(call); }
+// Arrays of handles are arrays of the objects' addresses.
+std::span<Tensor* const> tensors(heddle_tensor_t* const* list, uint32_t count) { return {reinterpret_cast<Tensor* const*>(list), count}; }
+std::span<Tensor*> tensors(heddle_tensor_t** list, uint32_t count) { return {reinterpret_cast<Tensor**>(list), count}; }
+
+// What a function's try block catches.
+heddle_status_t* caught() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return heddle::status_create(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "heddle: the host is out of memory");
+  } catch (const std::exception& failure) {
+    return heddle::status_create(HEDDLE_STATUS_INTERNAL, failure.what());
+  } catch (...) {
+    return heddle::status_create(HEDDLE_STATUS_INTERNAL, "heddle: an unknown exception");
+  }
+}
+
+heddle_status_t* missing(const char* function, const char* argument) {
+  return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {} failed: {} is NULL", function, argument).release();
+}
+
+heddle_status_t* give_text(Result<std::string>&& text, heddle_text_t** out_json) {
+  if (!text.ok()) return text.take_status().release();
+  *out_json = new heddle_text{std::move(*text)};
+  return nullptr;
+}
+
+// A struct of the caller's, perhaps older and shorter, or newer with a tail that must be zero (HD-E-04).
+template <typename T>
+Status read_params(const T* given, T* out, const char* name) {
+  *out = T{};
+  if (!given) return Status();
+  if (given->struct_size < sizeof(uint32_t)) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {}.struct_size is {}; set it to sizeof(the struct) [HD-E-04]", name,
+                         given->struct_size);
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(T); i < given->struct_size; ++i) {
+    if (bytes[i] != 0) {
+      return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {} has a value at byte {}, which this library (0.{}) does not know [HD-E-04]",
+                           name, i, HEDDLE_ABI_MINOR);
+    }
+  }
+  std::memcpy(static_cast<void*>(out), given, std::min<size_t>(given->struct_size, sizeof(T)));
+  return Status();
+}
+
+heddle_status_t* give_type(const heddle::open::TensorSignature& type, heddle_tensor_type_t* out_type) {
+  heddle_tensor_type_t full{};
+  full.element_type = type.element_type;
+  full.name = to_c(type.name);
+  full.rank = static_cast<uint32_t>(type.extents.size());
+  for (size_t i = 0; i < type.extents.size(); ++i) full.dims[i] = type.extents[i].symbol >= 0 ? -1 : type.extents[i].value;
+  uint32_t size = out_type->struct_size;
+  if (size < sizeof(uint32_t)) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: out_type.struct_size is {}; set it to sizeof(heddle_tensor_type_t) [HD-E-04]",
+                         size)
+        .release();
+  }
+  full.struct_size = size;
+  std::memcpy(static_cast<void*>(out_type), &full, std::min<size_t>(size, sizeof(full)));
+  return nullptr;
+}
+
+heddle_status_t* out_of_range(const Function* function, const char* what, uint32_t index, size_t count) {
+  return heddle::error(HEDDLE_STATUS_OUT_OF_RANGE, "heddle: asking for {} {} of '{}' failed: it has {}", what, index,
+                       function->signature().name, count)
+      .release();
+}
+
+}  // namespace
+
+extern "C" {
+
+heddle_string_t heddle_text_view(const heddle_text_t* text) { return text ? to_c(text->text) : heddle_string_t{"", 0}; }
+void heddle_text_free(heddle_text_t* text) { delete text; }
+
+// ------------------------------------------------------------------------------------------------------------ runtime
+
+heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* given, heddle_runtime_t** out_runtime) try {
+  if (!out_runtime) return missing("heddle_runtime_create", "out_runtime");
+  *out_runtime = nullptr;
+  heddle_runtime_params_t params;
+  if (Status status = read_params(given, &params, "heddle_runtime_params_t"); !status.ok()) return status.release();
+  heddle::host::HostOptions options;
+  options.no_config = (params.flags & HEDDLE_RUNTIME_NO_CONFIG) != 0;
+  options.config_path = view(params.config_path);
+  options.config_text = view(params.config_text);
+  for (uint32_t i = 0; i < params.plugin_path_count; ++i) options.plugin_paths.emplace_back(view(params.plugin_paths[i]));
+  Result<std::unique_ptr<heddle::host::Host>> host = heddle::host::Host::open(options);
+  if (!host.ok()) return host.take_status().release();
+  auto runtime = std::make_shared<heddle::submit::Runtime>(std::shared_ptr<heddle::host::Host>(std::move(*host)));
+  *out_runtime = new heddle_runtime{std::move(runtime)};
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+void heddle_runtime_release(heddle_runtime_t* runtime) { delete runtime; }
+
+heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json) try {
+  if (!runtime || !out_json) return missing("heddle_runtime_report", runtime ? "out_json" : "runtime");
+  *out_json = nullptr;
+  return give_text(runtime->runtime->host->report(view(topic)), out_json);
+} catch (...) {
+  return caught();
+}
+
+// ------------------------------------------------------------------------------------------------------------- module
+
+heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path, const heddle_module_params_t* given,
+                                    heddle_module_t** out_module) try {
+  if (!runtime || !out_module) return missing("heddle_module_open", runtime ? "out_module" : "runtime");
+  *out_module = nullptr;
+  heddle_module_params_t params;
+  if (Status status = read_params(given, &params, "heddle_module_params_t"); !status.ok()) return status.release();
+  Result<std::shared_ptr<const heddle::open::OpenModule>> module = heddle::open::OpenModule::open(std::string(view(path)), params.flags);
+  if (!module.ok()) return module.take_status().release();
+  *out_module = new heddle_module{runtime->runtime, std::move(*module)};
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+void heddle_module_release(heddle_module_t* module) { delete module; }
+
+heddle_status_t* heddle_module_report(heddle_module_t* module, heddle_text_t** out_json) try {
+  if (!module || !out_json) return missing("heddle_module_report", module ? "out_json" : "module");
+  *out_json = nullptr;
+  return give_text(module->module->report(), out_json);
+} catch (...) {
+  return caught();
+}
+
+// ----------------------------------------------------------------------------------------------------------- instance
+
+heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* given,
+                                        heddle_instance_t** out_instance) try {
+  if (!module || !out_instance) return missing("heddle_instance_create", module ? "out_instance" : "module");
+  *out_instance = nullptr;
+  heddle_instance_params_t params;
+  if (Status status = read_params(given, &params, "heddle_instance_params_t"); !status.ok()) return status.release();
+  heddle::submit::InstanceRequest request;
+  for (uint32_t i = 0; i < params.slot_count; ++i) {
+    request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
+  }
+  for (uint32_t i = 0; i < params.parameter_file_count; ++i) {
+    request.parameter_files.push_back(
+        {std::string(view(params.parameter_files[i].scope)), std::string(view(params.parameter_files[i].path))});
+  }
+  Result<Ref<Instance>> instance = Instance::create(module->runtime, module->module, request);
+  if (!instance.ok()) return instance.take_status().release();
+  *out_instance = reinterpret_cast<heddle_instance_t*>(instance->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+void heddle_instance_release(heddle_instance_t* instance) {
+  if (instance) of(instance)->release();
+}
+
+heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json) try {
+  if (!instance || !out_json) return missing("heddle_instance_report", instance ? "out_json" : "instance");
+  *out_json = nullptr;
+  return give_text(of(instance)->report(view(topic)), out_json);
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name, heddle_function_t** out_function) try {
+  if (!instance || !out_function) return missing("heddle_instance_function", instance ? "out_function" : "instance");
+  *out_function = nullptr;
+  Result<uint32_t> index = of(instance)->module().find_function(view(name));
+  if (!index.ok()) return index.take_status().release();
+  *out_function = reinterpret_cast<heddle_function_t*>(&of(instance)->function(*index));
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+uint32_t heddle_function_argument_count(const heddle_function_t* function) {
+  return function ? static_cast<uint32_t>(of(function)->signature().arguments.size()) : 0;
+}
+
+uint32_t heddle_function_result_count(const heddle_function_t* function) {
+  return function ? static_cast<uint32_t>(of(function)->signature().results.size()) : 0;
+}
+
+heddle_status_t* heddle_function_argument(const heddle_function_t* function, uint32_t index, heddle_tensor_type_t* out_type) try {
+  if (!function || !out_type) return missing("heddle_function_argument", function ? "out_type" : "function");
+  const auto& types = of(function)->signature().arguments;
+  if (index >= types.size()) return out_of_range(of(function), "argument", index, types.size());
+  return give_type(types[index], out_type);
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_function_result(const heddle_function_t* function, uint32_t index, heddle_tensor_type_t* out_type) try {
+  if (!function || !out_type) return missing("heddle_function_result", function ? "out_type" : "function");
+  const auto& types = of(function)->signature().results;
+  if (index >= types.size()) return out_of_range(of(function), "result", index, types.size());
+  return give_type(types[index], out_type);
+} catch (...) {
+  return caught();
+}
+
+// ------------------------------------------------------------------------------------------------------------- tensor
+
+heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t argument, heddle_element_type_t type, const int64_t* dims,
+                                         uint32_t rank, const void* bytes, uint64_t size_bytes, heddle_tensor_t** out_tensor) try {
+  if (!function || !out_tensor) return missing("heddle_tensor_from_host", function ? "out_tensor" : "function");
+  *out_tensor = nullptr;
+  if (!dims && rank != 0) return missing("heddle_tensor_from_host", "dims");
+  if (!bytes && size_bytes != 0) return missing("heddle_tensor_from_host", "bytes");
+  size_t arguments = of(function)->signature().arguments.size();
+  if (argument >= arguments) return out_of_range(of(function), "argument", argument, arguments);
+  if (rank > HEDDLE_MAX_RANK || !heddle::module::element_type_exists(type)) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of rank {} and element type {:#x} failed: ranks are up to {}, "
+                         "types are HEDDLE_TYPE_*", rank, type, HEDDLE_MAX_RANK).release();
+  }
+  std::optional<uint64_t> expected = heddle::module::tensor_bytes(HEDDLE_TYPE_BITS(type), {dims, rank});
+  if (!expected || *expected != size_bytes) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of {} failed: it has {} bytes, got {}",
+                         heddle::module::shape_text(type, {dims, rank}), expected ? std::to_string(*expected) : std::string("too many"),
+                         size_bytes).release();
+  }
+  Result<Ref<Tensor>> tensor = Tensor::create(of(function)->argument_device(argument), type, {dims, rank}, size_bytes);
+  if (!tensor.ok()) return tensor.take_status().release();
+  if (Status written = (*tensor)->write(bytes, size_bytes); !written.ok()) return written.release();
+  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor) {
+  if (tensor) of(tensor)->retain();
+  return tensor;
+}
+
+void heddle_tensor_release(heddle_tensor_t* tensor) {
+  if (tensor) of(tensor)->release();
+}
+
+heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor) {
+  return tensor ? of(tensor)->element_type() : HEDDLE_TYPE_UNDEFINED;
+}
+uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->rank() : 0; }
+const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->dims() : nullptr; }
+uint64_t heddle_tensor_size(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->size_bytes() : 0; }
+
+heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes) try {
+  if (!tensor) return missing("heddle_tensor_read", "tensor");
+  if (!bytes && size_bytes != 0) return missing("heddle_tensor_read", "bytes");
+  return of(tensor)->read(bytes, size_bytes).release();
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes) try {
+  if (!tensor) return missing("heddle_tensor_write", "tensor");
+  if (!bytes && size_bytes != 0) return missing("heddle_tensor_write", "bytes");
+  return of(tensor)->write(bytes, size_bytes).release();
+} catch (...) {
+  return caught();
+}
+
+// --------------------------------------------------------------------------------------------------------------- call
+
+heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
+                             heddle_tensor_t** results, uint32_t result_count) try {
+  if (!function) return missing("heddle_call", "function");
+  if ((!arguments && argument_count != 0) || (!results && result_count != 0)) {
+    return missing("heddle_call", results || result_count == 0 ? "arguments" : "results");
+  }
+  return of(function)->call(tensors(arguments, argument_count), tensors(results, result_count)).release();
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
+                                   heddle_tensor_t** results, uint32_t result_count, heddle_call_t** out_call) try {
+  if (!function || !out_call) return missing("heddle_call_start", function ? "out_call" : "function");
+  *out_call = nullptr;
+  if ((!arguments && argument_count != 0) || (!results && result_count != 0)) {
+    return missing("heddle_call_start", results || result_count == 0 ? "arguments" : "results");
+  }
+  Result<Ref<Call>> call = of(function)->start(tensors(arguments, argument_count), tensors(results, result_count));
+  if (!call.ok()) return call.take_status().release();
+  *out_call = reinterpret_cast<heddle_call_t*>(call->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns) try {
+  if (!call) return missing("heddle_call_wait", "call");
+  return of(call)->wait(timeout_ns).release();
+} catch (...) {
+  return caught();
+}
+
+void heddle_call_cancel(heddle_call_t* call) {
+  if (call) of(call)->cancel();
+}
+
+void heddle_call_release(heddle_call_t* call) {
+  if (call) Call::release_handle(of(call));
+}
+
+}  // extern "C"

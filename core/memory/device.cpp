@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opening and closing devices, choosing their pool, and moving bytes between host and device.
+// Called through device.h; knows nothing of tensors or programs.
+#include "core/memory/device.h"
+
+#include <cstring>
+
+namespace heddle::memory {
+
+namespace {
+
+constexpr std::string_view kDefaultAllocator = "heddle.pool";
+
+}  // namespace
+
+Timeline::~Timeline() {
+  if (timeline_) device_->api().timeline->destroy(timeline_);
+}
+
+Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::DeviceInfo& info) {
+  Ref<Device> device = Ref<Device>::adopt(new Device());
+  device->host_ = std::move(host);
+  device->alias_ = info.alias;
+  device->driver_id_ = info.driver->id;
+  device->cpus_ = info.cpus;
+  device->description_ = info.description;
+  device->api_ = &info.driver->api;
+  const heddle_driver_api_t& api = info.driver->api;
+
+  heddle_device_open_params_t params{};
+  params.struct_size = sizeof(params);
+  params.api = &api;
+  params.cpus = to_c(device->cpus_);
+  params.numa_node = info.numa;
+  Status opened(api.device->open(api.instance, info.ordinal, &params, &device->device_));
+  if (!opened.ok()) return wrap(std::move(opened), "opening device '" + info.alias + "'");
+  heddle_queue_params_t queue{sizeof(queue), 0};
+  HEDDLE_RETURN_IF_ERROR(Status(api.device->queue_create(device->device_, &queue, &device->queue_)));
+
+  // The configuration names an allocator, or the default pool is taken if it is there.
+  std::string allocator_id = info.config ? info.config->allocator.plugin : std::string();
+  bool asked_for = !allocator_id.empty();
+  if (!asked_for) allocator_id = kDefaultAllocator;
+  host::LoadedAllocator* allocator = nullptr;
+  std::vector<host::OptionValue> options;
+  Result<host::LoadedAllocator*> loaded = device->host_->allocator(allocator_id);
+  if (loaded.ok()) {
+    allocator = *loaded;
+    Result<std::vector<host::OptionValue>> values = device->host_->allocator_options(allocator_id, info);
+    if (!values.ok()) return values.take_status();
+    options = std::move(*values);
+  } else if (asked_for) {
+    return wrap(loaded.take_status(), "opening device '" + info.alias + "'");
+  }
+  Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, &api, info.alias, allocator, options);
+  if (!pool.ok()) return wrap(pool.take_status(), "making the pool of device '" + info.alias + "'");
+  device->pool_ = std::move(*pool);
+  return device;
+}
+
+Device::~Device() {
+  if (!device_) return;
+  for (heddle_timeline_t* timeline : idle_timelines_) api_->timeline->destroy(timeline);
+  if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
+  pool_.reset();
+  Status closed(api_->device->close(device_));
+  if (!closed.ok()) host_->log(HEDDLE_LOG_ERROR, "memory", closed.message());
+}
+
+Result<Ref<Timeline>> Device::create_timeline() {
+  heddle_timeline_t* timeline = nullptr;
+  HEDDLE_RETURN_IF_ERROR(Status(api_->timeline->create(device_, 0, &timeline)));
+  return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline));
+}
+
+Status Device::wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns) {
+  heddle_point_t point{timeline, value};
+  return Status(api_->timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
+}
+
+Status Device::upload(const void* source, const heddle_binding_t& target) {
+  if (target.length == 0) return Status();
+  uploads_.fetch_add(1, std::memory_order_relaxed);
+  upload_bytes_.fetch_add(target.length, std::memory_order_relaxed);
+  if (unified()) {
+    void* mapped = nullptr;
+    HEDDLE_RETURN_IF_ERROR(
+        Status(api_->buffer->map(target.buffer, target.offset, target.length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD, &mapped)));
+    std::memcpy(mapped, source, target.length);
+    Status flushed(api_->buffer->flush(target.buffer, target.offset, target.length));
+    Status unmapped(api_->buffer->unmap(target.buffer));
+    return flushed.ok() ? std::move(unmapped) : std::move(flushed);
+  }
+  return signalled([&](const heddle_sync_t* sync) { return api_->transfer->upload(queue_, sync, source, &target); });
+}
+
+Status Device::download(const heddle_binding_t& source, void* target) {
+  if (source.length == 0) return Status();
+  downloads_.fetch_add(1, std::memory_order_relaxed);
+  download_bytes_.fetch_add(source.length, std::memory_order_relaxed);
+  if (unified()) {
+    void* mapped = nullptr;
+    HEDDLE_RETURN_IF_ERROR(Status(api_->buffer->map(source.buffer, source.offset, source.length, HEDDLE_MAP_READ, &mapped)));
+    Status invalidated(api_->buffer->invalidate(source.buffer, source.offset, source.length));
+    if (invalidated.ok()) std::memcpy(target, mapped, source.length);
+    Status unmapped(api_->buffer->unmap(source.buffer));
+    return invalidated.ok() ? std::move(unmapped) : std::move(invalidated);
+  }
+  return signalled([&](const heddle_sync_t* sync) { return api_->transfer->download(queue_, sync, &source, target); });
+}
+
+Status Device::submit_and_wait(const heddle_command_t* commands, uint32_t count) {
+  return signalled([&](const heddle_sync_t* sync) {
+    heddle_submission_t submission{sizeof(submission), count, commands, *sync};
+    return api_->dispatch->submit(queue_, &submission);
+  });
+}
+
+TransferCounts Device::transfer_counts() const {
+  return {uploads_.load(std::memory_order_relaxed), downloads_.load(std::memory_order_relaxed),
+          upload_bytes_.load(std::memory_order_relaxed), download_bytes_.load(std::memory_order_relaxed)};
+}
+
+// Idle timelines are kept as raw handles: a Ref here would keep the device alive through itself.
+Result<Ref<Timeline>> Device::borrow_timeline() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_timelines_.empty()) {
+      heddle_timeline_t* timeline = idle_timelines_.back();
+      uint64_t value = idle_values_.back();
+      idle_timelines_.pop_back();
+      idle_values_.pop_back();
+      return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, value));
+    }
+  }
+  return create_timeline();
+}
+
+void Device::return_timeline(Ref<Timeline> timeline) {
+  std::lock_guard lock(mutex_);
+  idle_values_.push_back(timeline->last());
+  idle_timelines_.push_back(timeline->take());
+}
+
+Result<Ref<Device>> DeviceTable::open(const host::DeviceInfo& info) {
+  std::lock_guard lock(mutex_);
+  for (const Ref<Device>& device : devices_) {
+    if (&device->api() == &info.driver->api && device->description().ordinal == info.ordinal && device->alias() == info.alias) {
+      return device;
+    }
+  }
+  Result<Ref<Device>> device = Device::open(host_, info);
+  if (device.ok()) devices_.push_back(*device);
+  return device;
+}
+
+}  // namespace heddle::memory

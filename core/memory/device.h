@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An opened device: its queue, its pool, timelines to borrow, and moving bytes between host and device.
+// Made by DeviceTable for core/submit; knows nothing of modules or programs.
+//
+// Every function is [any] unless it says otherwise. A device lives as long as a tensor, a timeline or an instance refers to it, and
+// keeps the host alive.
+#ifndef HEDDLE_CORE_MEMORY_DEVICE_H_
+#define HEDDLE_CORE_MEMORY_DEVICE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/host/host.h"
+#include "core/memory/pool.h"
+#include "core/memory/ref.h"
+
+namespace heddle::memory {
+
+class Device;
+
+// A driver's timeline and the last value given to work on it. One user at a time hands out values.
+class Timeline final : public Counted {
+ public:
+  Timeline(Ref<Device> device, heddle_timeline_t* timeline, uint64_t last = 0)
+      : device_(std::move(device)), timeline_(timeline), last_(last) {}
+  ~Timeline() override;
+  heddle_timeline_t* get() const { return timeline_; }
+  Device& device() const { return *device_; }
+  // The next value to signal. [serial:timeline]
+  uint64_t next() { return ++last_; }
+  uint64_t last() const { return last_; }
+  // Gives the driver's timeline away: this one destroys nothing.
+  heddle_timeline_t* take() { return std::exchange(timeline_, nullptr); }
+
+ private:
+  Ref<Device> device_;
+  heddle_timeline_t* timeline_;
+  uint64_t last_;
+};
+
+// A read-only snapshot of what went through a device on behalf of core, beside what the driver itself counts.
+struct TransferCounts {
+  uint64_t uploads = 0, downloads = 0, upload_bytes = 0, download_bytes = 0;
+};
+
+class Device final : public Counted {
+ public:
+  // Opens the device and its pool: the configuration's allocator, else heddle.pool if available, else the driver's buffers.
+  static Result<Ref<Device>> open(std::shared_ptr<host::Host> host, const host::DeviceInfo& info);
+  ~Device() override;
+
+  const std::string& alias() const { return alias_; }
+  const std::string& driver_id() const { return driver_id_; }
+  const heddle_device_description_t& description() const { return description_; }
+  const heddle_driver_api_t& api() const { return *api_; }
+  heddle_device_t* get() const { return device_; }
+  heddle_queue_t* queue() const { return queue_; }
+  Pool& pool() { return *pool_; }
+  host::Host& host() const { return *host_; }
+  bool unified() const { return (description_.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0; }
+
+  Result<Ref<Timeline>> create_timeline();
+  // Host bytes to device memory; done when it returns. [may-block]
+  Status upload(const void* source, const heddle_binding_t& target);
+  // Device memory to host bytes; earlier work on it is over. [may-block]
+  Status download(const heddle_binding_t& source, void* target);
+  // Runs commands and waits. [may-block]
+  Status submit_and_wait(const heddle_command_t* commands, uint32_t count);
+  // Waits for one point; a poisoned one gives its failure. [may-block]
+  Status wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE);
+  // Calls function with a point to signal, taken from a free list, and waits for it. [may-block]
+  template <typename Function>
+  Status signalled(Function function) {
+    Result<Ref<Timeline>> timeline = borrow_timeline();
+    if (!timeline.ok()) return timeline.take_status();
+    heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
+    heddle_sync_t sync{sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point};
+    // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
+    HEDDLE_RETURN_IF_ERROR(Status(function(&sync)));
+    HEDDLE_RETURN_IF_ERROR(wait(point.timeline, point.value));
+    return_timeline(std::move(*timeline));
+    return Status();
+  }
+  TransferCounts transfer_counts() const;
+
+ private:
+  Device() = default;
+  Result<Ref<Timeline>> borrow_timeline();
+  void return_timeline(Ref<Timeline> timeline);
+
+  std::shared_ptr<host::Host> host_;
+  std::string alias_;
+  std::string driver_id_;
+  std::string cpus_;
+  heddle_device_description_t description_{};
+  const heddle_driver_api_t* api_ = nullptr;
+  heddle_device_t* device_ = nullptr;
+  heddle_queue_t* queue_ = nullptr;
+  std::unique_ptr<Pool> pool_;
+  std::mutex mutex_;
+  std::vector<heddle_timeline_t*> idle_timelines_;
+  std::vector<uint64_t> idle_values_;
+  std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
+};
+
+// The opened devices of a runtime: one Device per driver and ordinal, opened on first use.
+class DeviceTable {
+ public:
+  explicit DeviceTable(std::shared_ptr<host::Host> host) : host_(std::move(host)) {}
+  Result<Ref<Device>> open(const host::DeviceInfo& info);
+
+ private:
+  std::shared_ptr<host::Host> host_;
+  std::mutex mutex_;
+  std::vector<Ref<Device>> devices_;
+};
+
+}  // namespace heddle::memory
+
+#endif  // HEDDLE_CORE_MEMORY_DEVICE_H_

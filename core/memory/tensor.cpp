@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensors: memory, producers, and copies to and from the host.
+// Called through tensor.h; sizes were checked by whoever made the tensor.
+#include "core/memory/tensor.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace heddle::memory {
+
+Result<Ref<Tensor>> Tensor::create(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes) {
+  Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
+  HEDDLE_RETURN_IF_ERROR(tensor->allocate(dims, size_bytes));
+  return tensor;
+}
+
+Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uint32_t rank) {
+  Ref<Tensor> tensor = Ref<Tensor>::adopt(new Tensor(device));
+  tensor->type_ = type;
+  tensor->rank_ = rank;
+  std::fill(tensor->dims_, tensor->dims_ + rank, 0);
+  return tensor;
+}
+
+Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
+  HEDDLE_RETURN_IF_ERROR(device_->pool().allocate(size_bytes, 64, &block_));
+  std::copy(dims.begin(), dims.end(), dims_);
+  size_bytes_ = size_bytes;
+  return Status();
+}
+
+Tensor::~Tensor() {
+  // Calls hold their arguments and results until their work is over, so nothing uses the block any more.
+  device_->pool().free(block_);
+}
+
+void Tensor::set_producer(Ref<Timeline> timeline, uint64_t value, bool host_signalled) {
+  timeline_ = std::move(timeline);
+  value_ = value;
+  host_signalled_ = host_signalled;
+  pending_.store(true, std::memory_order_release);
+}
+
+Status Tensor::wait() {
+  if (!pending()) return Status();
+  HEDDLE_RETURN_IF_ERROR(timeline_->device().wait(timeline_->get(), value_));
+  set_ready();
+  return Status();
+}
+
+Status Tensor::read(void* bytes, uint64_t size_bytes) {
+  HEDDLE_RETURN_IF_ERROR(wait());
+  if (size_bytes != size_bytes_) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: reading a tensor of {} bytes into {} bytes failed: the sizes differ", size_bytes_,
+                 size_bytes);
+  }
+  return device_->download({block_.buffer, block_.offset, size_bytes_}, bytes);
+}
+
+Status Tensor::write(const void* bytes, uint64_t size_bytes) {
+  HEDDLE_RETURN_IF_ERROR(wait());
+  if (size_bytes != size_bytes_) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: writing {} bytes to a tensor of {} bytes failed: the sizes differ", size_bytes,
+                 size_bytes_);
+  }
+  return device_->upload(bytes, {block_.buffer, block_.offset, size_bytes_});
+}
+
+Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device) {
+  HEDDLE_RETURN_IF_ERROR(tensor.wait());
+  Result<Ref<Tensor>> copy =
+      Tensor::create(device, tensor.element_type(), {tensor.dims(), tensor.rank()}, tensor.size_bytes());
+  if (!copy.ok()) return copy;
+  std::unique_ptr<char[]> staging(new char[tensor.size_bytes()]);
+  HEDDLE_RETURN_IF_ERROR(tensor.read(staging.get(), tensor.size_bytes()));
+  HEDDLE_RETURN_IF_ERROR((*copy)->write(staging.get(), tensor.size_bytes()));
+  return copy;
+}
+
+}  // namespace heddle::memory

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensors: element type, extents and a block of a device's memory, with the work that still has to fill it.
+// Handed to applications as heddle_tensor_t; made by core/submit; knows nothing of functions.
+#ifndef HEDDLE_CORE_MEMORY_TENSOR_H_
+#define HEDDLE_CORE_MEMORY_TENSOR_H_
+
+#include <atomic>
+#include <span>
+
+#include "core/memory/device.h"
+#include "core/memory/ref.h"
+
+namespace heddle::memory {
+
+class Tensor final : public Counted {
+ public:
+  // With memory of its own, contents undefined. dims must be consistent with size_bytes.
+  static Result<Ref<Tensor>> create(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes);
+  // Without memory yet: a result whose extents a call finds out. It gets both from adopt_memory.
+  static Ref<Tensor> create_empty(Device& device, heddle_element_type_t type, uint32_t rank);
+  ~Tensor() override;
+
+  Device& device() const { return *device_; }
+  heddle_element_type_t element_type() const { return type_; }
+  uint32_t rank() const { return rank_; }
+  const int64_t* dims() const { return dims_; }
+  uint64_t size_bytes() const { return size_bytes_; }
+  const heddle_block_t& block() const { return block_; }
+  bool has_memory() const { return block_.buffer != nullptr; }
+
+  // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host
+  // may wait for it (HD-Q-01). [serial:tensor], by the call that owns the result.
+  void set_producer(Ref<Timeline> timeline, uint64_t value, bool host_signalled);
+  // The producer is done and went well.
+  void set_ready() { pending_.store(false, std::memory_order_release); }
+  bool pending() const { return pending_.load(std::memory_order_acquire); }
+  bool host_signalled() const { return host_signalled_; }
+  heddle_point_t producer() const { return {timeline_->get(), value_}; }
+  // Gives its memory and extents to a tensor made empty. [serial:tensor]
+  Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
+
+  // Waits for the producer; its failure comes back every time. [any] [may-block]
+  Status wait();
+  // wait, then bytes out. [any] [may-block]
+  Status read(void* bytes, uint64_t size_bytes);
+  // wait, then bytes in. [serial:tensor] [may-block]
+  Status write(const void* bytes, uint64_t size_bytes);
+
+ private:
+  explicit Tensor(Device& device) : device_(&device) {}
+
+  Ref<Device> device_;
+  heddle_block_t block_{};
+  uint64_t size_bytes_ = 0;
+  heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
+  uint32_t rank_ = 0;
+  std::atomic<bool> pending_{false};
+  bool host_signalled_ = false;
+  uint64_t value_ = 0;
+  Ref<Timeline> timeline_;
+  int64_t dims_[HEDDLE_MAX_RANK];
+};
+
+// The tensor's contents on another device, copied through host memory. [any] [may-block]
+Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device);
+
+}  // namespace heddle::memory
+
+#endif  // HEDDLE_CORE_MEMORY_TENSOR_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Read-only weights on devices, shared between instances of a runtime that name the same bytes of the same file.
+// Used by core/submit when an instance is made. A weight lives as long as an instance uses it.
+#ifndef HEDDLE_CORE_MEMORY_WEIGHTS_H_
+#define HEDDLE_CORE_MEMORY_WEIGHTS_H_
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/memory/device.h"
+
+namespace heddle::memory {
+
+// Bytes of an open file; `file` tells files and their versions apart. The descriptor is borrowed for the call.
+struct WeightExtent {
+  int descriptor = -1;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  std::array<uint64_t, 5> file{};
+  std::string path;
+};
+
+class Weight {
+ public:
+  Weight(Ref<Device> device, const heddle_block_t& block) : device_(std::move(device)), block_(block) {}
+  ~Weight() { device_->pool().free(block_); }
+  Weight(const Weight&) = delete;
+  Weight& operator=(const Weight&) = delete;
+  const heddle_block_t& block() const { return block_; }
+
+ private:
+  Ref<Device> device_;
+  heddle_block_t block_;
+};
+
+class Weights {
+ public:
+  // The weights at these extents on that device, in order: those already there, the rest read through the driver's param_io. On
+  // failure nothing half-read is kept. [any] [may-block]
+  Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
+                                                    const host::ParamIoConfig& config);
+  uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+  uint64_t shared() const { return shared_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Key {
+    Device* device;
+    std::array<uint64_t, 5> file;
+    uint64_t offset, length;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::mutex mutex_;  // held while reading: a second instance waits for the first one's weights instead of reading them again
+  std::map<Key, std::weak_ptr<Weight>> known_;
+  std::atomic<uint64_t> bytes_read_{0}, shared_{0};
+};
+
+}  // namespace heddle::memory
+
+#endif  // HEDDLE_CORE_MEMORY_WEIGHTS_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opening modules and finding their functions.
+// Called through module.h; the file itself is read and verified by sdk/module.
+#include "core/open/module.h"
+
+#include "heddle/runtime.h"
+
+namespace heddle::open {
+
+Status to_status(const module::Error& failure, std::string_view context) {
+  return error(failure.code, "{}{}", context, failure.message);
+}
+
+Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& path, uint32_t flags) {
+  module::Result<std::unique_ptr<module::Module>> file =
+      module::open_module(path, flags & HEDDLE_MODULE_NO_HASH ? module::kOpenNoHash : 0);
+  if (!file.ok()) return to_status(file.error(), "");
+  std::shared_ptr<OpenModule> opened(new OpenModule());
+  opened->file_ = std::move(file.value());
+  for (const module_format::Function* function : *opened->metadata().functions()) {
+    Result<Signature> signature = make_signature(*function);
+    if (!signature.ok()) return signature.take_status();
+    opened->signatures_.push_back(std::move(*signature));
+  }
+  return std::shared_ptr<const OpenModule>(std::move(opened));
+}
+
+Result<uint32_t> OpenModule::find_function(std::string_view name) const {
+  if (name.empty() && signatures_.size() == 1) return 0u;
+  std::string_view wanted = name.empty() ? std::string_view("main") : name;
+  std::string names;
+  for (uint32_t i = 0; i < signatures_.size(); ++i) {
+    if (signatures_[i].name == wanted) return i;
+    if (names.size() < 400) names += (i ? ", '" : "'") + signatures_[i].name + "'";
+  }
+  return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding function '{}' of {} failed: there is none of that name; it has {}", wanted,
+               path(), names.empty() ? std::string("no functions") : names);
+}
+
+}  // namespace heddle::open

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Signatures: built from a module's metadata, checked against arguments, and explained when they do not fit.
+// fits() is on the path of every call; explain_argument() only on that of a failing one.
+#include "core/open/signature.h"
+
+#include "sdk/module/element_types.h"
+
+namespace heddle::open {
+
+namespace {
+
+Result<std::vector<TensorSignature>> make_types(const flatbuffers::Vector<flatbuffers::Offset<module_format::TensorType>>& types,
+                                                std::string_view function) {
+  std::vector<TensorSignature> made;
+  made.reserve(types.size());
+  for (const module_format::TensorType* type : types) {
+    TensorSignature one;
+    one.name = type->name()->str();
+    one.element_type = type->element_type();
+    one.slot = type->slot();
+    if (type->dims()->size() > HEDDLE_MAX_RANK) {
+      return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: opening function '{}' failed: '{}' has rank {}; this runtime knows up to {}",
+                   function, one.name, type->dims()->size(), HEDDLE_MAX_RANK);
+    }
+    for (const module_format::Dim* dim : *type->dims()) one.extents.push_back({dim->symbol() >= 0 ? -1 : dim->value(), dim->symbol()});
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<Signature> make_signature(const module_format::Function& function) {
+  Signature signature;
+  signature.name = function.name()->str();
+  Result<std::vector<TensorSignature>> arguments = make_types(*function.arguments(), signature.name);
+  if (!arguments.ok()) return arguments.take_status();
+  signature.arguments = std::move(*arguments);
+  Result<std::vector<TensorSignature>> results = make_types(*function.results(), signature.name);
+  if (!results.ok()) return results.take_status();
+  signature.results = std::move(*results);
+  for (const module_format::Symbol* symbol : *function.symbols()) {
+    signature.symbols.push_back({symbol->name()->str(), symbol->min(), symbol->max(), symbol->divisor() > 0 ? symbol->divisor() : 1});
+  }
+  return signature;
+}
+
+bool fits(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<int64_t> symbols) {
+  const TensorSignature& expected = signature.arguments[argument];
+  if (actual.element_type != expected.element_type || actual.rank != expected.extents.size()) return false;
+  for (uint32_t i = 0; i < actual.rank; ++i) {
+    const Extent& extent = expected.extents[i];
+    int64_t dim = actual.dims[i];
+    if (extent.symbol >= 0) {
+      int64_t& known = symbols[static_cast<size_t>(extent.symbol)];
+      if (known < 0) {
+        const SymbolRange& range = signature.symbols[static_cast<size_t>(extent.symbol)];
+        if (dim < range.min || dim > range.max || (range.divisor > 1 && dim % range.divisor != 0)) return false;
+        known = dim;
+      } else if (known != dim) {
+        return false;
+      }
+    } else if (extent.value >= 0 && extent.value != dim) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual,
+                             std::span<const int64_t> symbols) {
+  const TensorSignature& expected = signature.arguments[argument];
+  std::string text = "input '" + expected.name + "' expects " + type_text(signature, expected) + ", got " +
+                     module::shape_text(actual.element_type, {actual.dims, actual.rank});
+  if (actual.element_type != expected.element_type || actual.rank != expected.extents.size()) return text;
+  for (uint32_t i = 0; i < actual.rank; ++i) {
+    const Extent& extent = expected.extents[i];
+    std::string dim = std::to_string(actual.dims[i]);
+    if (extent.symbol < 0) {
+      if (extent.value >= 0 && extent.value != actual.dims[i]) {
+        return text + ": extent " + std::to_string(i) + " is " + dim + " and must be " + std::to_string(extent.value);
+      }
+      continue;
+    }
+    const SymbolRange& range = signature.symbols[static_cast<size_t>(extent.symbol)];
+    int64_t known = symbols[static_cast<size_t>(extent.symbol)];
+    if (known >= 0 && known != actual.dims[i]) {
+      return text + ": " + range.name + " is " + dim + " here and " + std::to_string(known) + " before";
+    }
+    if (actual.dims[i] < range.min) return text + ": " + range.name + " is " + dim + " and must be at least " + std::to_string(range.min);
+    if (actual.dims[i] > range.max) return text + ": " + range.name + " is " + dim + " and must be at most " + std::to_string(range.max);
+    if (range.divisor > 1 && actual.dims[i] % range.divisor != 0) {
+      return text + ": " + range.name + " is " + dim + " and must be a multiple of " + std::to_string(range.divisor);
+    }
+  }
+  return text;
+}
+
+std::string type_text(const Signature& signature, const TensorSignature& type) {
+  std::string text;
+  for (const Extent& extent : type.extents) {
+    if (extent.symbol >= 0) {
+      text += signature.symbols[static_cast<size_t>(extent.symbol)].name;
+    } else {
+      text += extent.value >= 0 ? std::to_string(extent.value) : "?";
+    }
+    text += 'x';
+  }
+  return text.append(module::element_type_name(type.element_type));
+}
+
+}  // namespace heddle::open

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a function takes and gives, made ready for quick checks: element types, extents, and the symbols that extents share.
+// Made once per function by core/open, used by core/submit on every call; knows nothing of devices or memory.
+#ifndef HEDDLE_CORE_OPEN_SIGNATURE_H_
+#define HEDDLE_CORE_OPEN_SIGNATURE_H_
+
+#include <heddle_module/module_generated.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace heddle::open {
+
+// An extent: a static value, or a symbol's index, or neither (symbol -1, value -1) when the program sets it.
+struct Extent {
+  int64_t value = -1;
+  int32_t symbol = -1;
+};
+
+struct TensorSignature {
+  std::string name;
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
+  uint32_t slot = 0;
+  std::vector<Extent> extents;
+};
+
+struct SymbolRange {
+  std::string name;
+  int64_t min = 1, max = INT64_MAX, divisor = 1;
+};
+
+struct Signature {
+  std::string name;
+  std::vector<TensorSignature> arguments;
+  std::vector<TensorSignature> results;
+  std::vector<SymbolRange> symbols;
+};
+
+// UNIMPLEMENTED for a rank above HEDDLE_MAX_RANK.
+Result<Signature> make_signature(const module_format::Function& function);
+
+// One argument as it came.
+struct ActualShape {
+  heddle_element_type_t element_type;
+  uint32_t rank;
+  const int64_t* dims;
+};
+
+// Checks one argument and gives each symbol the value it takes at its first use. symbols holds one value per symbol, -1 for one not yet known.
+// Returns false when it does not fit; explain_argument then says why.
+bool fits(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<int64_t> symbols);
+// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: extent 3 is 9 and must be 8"; symbols as fits left them.
+std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols);
+// "batchx1x8x8xf32"; "?" for an extent that the program sets.
+std::string type_text(const Signature& signature, const TensorSignature& type);
+
+}  // namespace heddle::open
+
+#endif  // HEDDLE_CORE_OPEN_SIGNATURE_H_

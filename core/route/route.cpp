@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Choosing devices, programs and variants, and saying why.
+// Slots are bound in order, each to the first device of its wish that leaves a way to bind the rest.
+#include "core/route/route.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace heddle::route {
+
+namespace {
+
+namespace mf = module_format;
+using Json = nlohmann::ordered_json;
+
+constexpr uint32_t kMaxBindings = 4096;  // combinations of devices tried before giving up
+constexpr size_t kMaxReasons = 64;
+
+struct Refusal {
+  std::string slot, device, reason;
+};
+
+struct RankedVariant {
+  uint32_t variant = 0;
+  uint32_t rank = 0;
+};
+
+class Search {
+ public:
+  Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank)
+      : module_(module), facts_(facts), wishes_(wishes), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {}
+
+  Result<Route> run() {
+    if (bind(0)) return make_route();
+    return refused();
+  }
+
+ private:
+  std::string slot_name(uint32_t slot) const {
+    std::string name = module_.slots()->Get(slot)->name()->str();
+    return name.empty() ? "default" : name;
+  }
+
+  void refuse(uint32_t slot, uint32_t device, std::string reason) {
+    for (const Refusal& old : refusals_) {
+      if (old.device == facts_[device].alias && old.reason == reason && old.slot == slot_name(slot)) return;
+    }
+    if (refusals_.size() < kMaxReasons) refusals_.push_back({slot_name(slot), facts_[device].alias, std::move(reason)});
+  }
+
+  // Families bound to slots [0, count) are a start of the program's own.
+  bool starts_with(const mf::Program* program, uint32_t count) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (program->families()->Get(i)->string_view() != facts_[bound_[i]].family) return false;
+    }
+    return true;
+  }
+
+  bool has_program(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs, uint32_t count) const {
+    return std::any_of(programs.begin(), programs.end(), [&](const mf::Program* program) { return starts_with(program, count); });
+  }
+
+  bool bind(uint32_t slot) {
+    if (slot == slots_) return complete();
+    for (uint32_t device : wishes_[slot].devices) {
+      if (++tried_ > kMaxBindings) return false;
+      bound_[slot] = device;
+      if (std::string missing = missing_program(slot + 1); !missing.empty()) {
+        refuse(slot, device, missing);
+        continue;
+      }
+      if (bind(slot + 1)) return true;
+    }
+    return false;
+  }
+
+  // Why no set of programs starts with the families bound so far; empty if one does.
+  std::string missing_program(uint32_t count) const {
+    std::string families;
+    for (uint32_t i = 0; i < count; ++i) families += (i ? "," : "") + facts_[bound_[i]].family;
+    for (const mf::Function* function : *module_.functions()) {
+      if (!has_program(*function->programs(), count)) {
+        return "function '" + function->name()->str() + "' has no program for '" + families + "'";
+      }
+    }
+    if (module_.initializer()->size() != 0 && !has_program(*module_.initializer(), count)) {
+      return "the initializer has no program for '" + families + "'";
+    }
+    return "";
+  }
+
+  // Every slot is bound: every executable that the programs use needs a variant.
+  bool complete() {
+    std::set<std::pair<uint32_t, uint32_t>> needed;  // executable, slot
+    for (const mf::Function* function : *module_.functions()) collect(*function->programs(), needed);
+    collect(*module_.initializer(), needed);
+    chosen_.clear();
+    for (const auto& [executable, slot] : needed) {
+      uint32_t device = bound_[slot];
+      if (chosen_.count({executable, device})) continue;
+      std::optional<RankedVariant> best = best_variant(executable, device);
+      if (!best) {
+        std::string offered;
+        for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
+          if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + variant->format()->str() + " " + variant->target()->str();
+        }
+        refuse(slot, device,
+               "executable '" + module_.executables()->Get(executable)->name()->str() + "' has no variant that it runs (it has " +
+                   (offered.empty() ? "none" : offered) + ")");
+        return false;
+      }
+      chosen_[{executable, device}] = *best;
+    }
+    return true;
+  }
+
+  void collect(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs, std::set<std::pair<uint32_t, uint32_t>>& needed) const {
+    for (const mf::Program* program : programs) {
+      if (!starts_with(program, slots_)) continue;
+      for (const mf::DispatchSite* site : *program->dispatches()) needed.insert({site->executable(), site->slot()});
+      return;
+    }
+  }
+
+  std::optional<RankedVariant> best_variant(uint32_t executable, uint32_t device) {
+    std::optional<RankedVariant> best;
+    const auto& variants = *module_.executables()->Get(executable)->variants();
+    for (uint32_t i = 0; i < variants.size(); ++i) {
+      const mf::Variant* variant = variants.Get(i);
+      if (variant->family()->string_view() != facts_[device].family) continue;
+      auto key = std::make_pair(device, variant->format()->str() + " " + variant->target()->str());
+      auto known = ranks_.find(key);
+      if (known == ranks_.end()) {
+        Result<uint32_t> rank = rank_(device, variant->format()->string_view(), variant->target()->string_view());
+        uint32_t value = 0;
+        if (rank.ok()) {
+          value = *rank;
+        } else {  // the device cannot even be opened: a reason, not the end
+          refuse(slot_of(device), device, std::string(rank.status().message()));
+        }
+        known = ranks_.emplace(key, value).first;
+      }
+      if (known->second > 0 && (!best || known->second > best->rank)) best = RankedVariant{i, known->second};
+    }
+    return best;
+  }
+
+  uint32_t slot_of(uint32_t device) const {
+    for (uint32_t i = 0; i < slots_; ++i) {
+      if (bound_[i] == device) return i;
+    }
+    return 0;
+  }
+
+  Route make_route() {
+    Route route;
+    std::map<uint32_t, uint32_t> index_of;
+    for (uint32_t device : bound_) {
+      if (index_of.emplace(device, static_cast<uint32_t>(route.devices.size())).second) route.devices.push_back(device);
+      route.device_of_slot.push_back(index_of[device]);
+    }
+    for (const mf::Function* function : *module_.functions()) {
+      route.program_of_function.push_back(static_cast<uint32_t>(program_index(*function->programs())));
+    }
+    if (module_.initializer()->size() != 0) route.initializer = program_index(*module_.initializer());
+    for (const auto& [key, ranked] : chosen_) route.code.push_back({key.first, index_of[key.second], ranked.variant});
+    route.explanation = explain(route).dump(2, ' ', false, Json::error_handler_t::replace);
+    return route;
+  }
+
+  int64_t program_index(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs) const {
+    for (uint32_t i = 0; i < programs.size(); ++i) {
+      if (starts_with(programs.Get(i), slots_)) return i;
+    }
+    return -1;
+  }
+
+  Json explain(const Route& route) const {
+    Json out;
+    out["slots"] = Json::array();
+    for (uint32_t i = 0; i < slots_; ++i) {
+      Json refused = Json::array();
+      for (const Refusal& refusal : refusals_) {
+        if (refusal.slot == slot_name(i)) refused.push_back({{"device", refusal.device}, {"reason", refusal.reason}});
+      }
+      const DeviceFacts& device = facts_[bound_[i]];
+      out["slots"].push_back({{"slot", module_.slots()->Get(i)->name()->str()},
+                              {"device", device.alias},
+                              {"driver", device.driver},
+                              {"family", device.family},
+                              {"reason", wishes_[i].reason},
+                              {"absent", wishes_[i].absent},
+                              {"refused", std::move(refused)}});
+    }
+    out["functions"] = Json::array();
+    for (uint32_t i = 0; i < module_.functions()->size(); ++i) {
+      const mf::Function* function = module_.functions()->Get(i);
+      Json families = Json::array();
+      for (const auto* family : *function->programs()->Get(route.program_of_function[i])->families()) families.push_back(family->str());
+      out["functions"].push_back(
+          {{"name", function->name()->str()}, {"program", route.program_of_function[i]}, {"families", std::move(families)}});
+    }
+    out["executables"] = Json::array();
+    for (const auto& [key, ranked] : chosen_) {
+      const mf::Executable* executable = module_.executables()->Get(key.first);
+      Json others = Json::array();
+      for (uint32_t i = 0; i < executable->variants()->size(); ++i) {
+        const mf::Variant* variant = executable->variants()->Get(i);
+        if (i == ranked.variant) continue;
+        auto rank = ranks_.find({key.second, variant->format()->str() + " " + variant->target()->str()});
+        others.push_back({{"format", variant->format()->str()},
+                          {"target", variant->target()->str()},
+                          {"rank", rank == ranks_.end() ? Json(nullptr) : Json(rank->second)}});
+      }
+      const mf::Variant* variant = executable->variants()->Get(ranked.variant);
+      out["executables"].push_back({{"name", executable->name()->str()},
+                                    {"device", facts_[key.second].alias},
+                                    {"format", variant->format()->str()},
+                                    {"target", variant->target()->str()},
+                                    {"rank", ranked.rank},
+                                    {"others", std::move(others)}});
+    }
+    return out;
+  }
+
+  Status refused() const {
+    bool nothing = std::any_of(wishes_.begin(), wishes_.end(), [](const SlotWish& wish) { return wish.devices.empty(); });
+    std::string reasons;
+    for (uint32_t i = 0; i < slots_; ++i) {
+      std::string of_slot;
+      for (const Refusal& refusal : refusals_) {
+        if (refusal.slot == slot_name(i)) of_slot += (of_slot.empty() ? "" : "; ") + refusal.device + ": " + refusal.reason;
+      }
+      for (const std::string& absent : wishes_[i].absent) of_slot += (of_slot.empty() ? "" : "; ") + absent;
+      if (of_slot.empty() && wishes_[i].devices.empty()) of_slot = "no device is there";
+      if (!of_slot.empty()) reasons += (reasons.empty() ? "" : "; ") + ("slot " + slot_name(i) + " (" + wishes_[i].reason + "): ") + of_slot;
+    }
+    std::string families;
+    for (const std::string& family : families_of(module_)) families += (families.empty() ? "" : ", ") + family;
+    return error(nothing ? HEDDLE_STATUS_NOT_FOUND : HEDDLE_STATUS_UNAVAILABLE,
+                 "route: binding the module's slots to devices failed: {}; the module is compiled for: {}; see 'heddle devices' and "
+                 "'heddle plugins --why'",
+                 reasons.empty() ? std::string("no combination fits") : reasons, families.empty() ? std::string("nothing") : families);
+  }
+
+  const mf::Module& module_;
+  const std::vector<DeviceFacts>& facts_;
+  const std::vector<SlotWish>& wishes_;
+  const Rank& rank_;
+  uint32_t slots_;
+  std::vector<uint32_t> bound_;
+  uint32_t tried_ = 0;
+  std::vector<Refusal> refusals_;
+  std::map<std::pair<uint32_t, uint32_t>, RankedVariant> chosen_;  // executable, device
+  std::map<std::pair<uint32_t, std::string>, uint32_t> ranks_;
+};
+
+}  // namespace
+
+Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes,
+                     const Rank& rank) {
+  return Search(module, facts, wishes, rank).run();
+}
+
+std::vector<std::string> families_of(const mf::Module& module) {
+  std::vector<std::string> families;
+  auto add = [&](const mf::Program* program) {
+    for (const auto* family : *program->families()) {
+      std::string name = family->str();
+      if (std::find(families.begin(), families.end(), name) == families.end()) families.push_back(std::move(name));
+    }
+  };
+  for (const mf::Function* function : *module.functions()) {
+    for (const mf::Program* program : *function->programs()) add(program);
+  }
+  for (const mf::Program* program : *module.initializer()) add(program);
+  return families;
+}
+
+}  // namespace heddle::route

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The router: a module, the devices there are, and what was wished for, become a choice of device for each slot, program for each function
+// and variant for each executable, with the reason of every choice and every refusal.
+// Called by core/submit when an instance is made. Pure: devices are asked only through the function it is given.
+#ifndef HEDDLE_CORE_ROUTE_ROUTE_H_
+#define HEDDLE_CORE_ROUTE_ROUTE_H_
+
+#include <heddle_module/module_generated.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+
+namespace heddle::route {
+
+struct DeviceFacts {
+  std::string alias;
+  std::string driver;
+  std::string family;
+};
+
+// What one slot may be bound to, best first, and why these.
+struct SlotWish {
+  std::vector<uint32_t> devices;  // indexes into the facts
+  std::string reason;             // "--device", "heddle.toml:12:1", "devices in order"
+  std::vector<std::string> absent;  // named, but not there: "gpu0: heddle.cuda is no-device: ..."
+};
+
+struct ChosenCode {
+  uint32_t executable = 0;
+  uint32_t device = 0;  // index into Route.devices
+  uint32_t variant = 0;
+};
+
+struct Route {
+  std::vector<uint32_t> devices;           // indexes into the facts, each once
+  std::vector<uint32_t> device_of_slot;    // index into devices
+  std::vector<uint32_t> program_of_function;
+  int64_t initializer = -1;                // index, or -1: the module has none
+  std::vector<ChosenCode> code;            // what the chosen programs need
+  std::string explanation;                 // JSON
+};
+
+// How well a device runs code of a format and target: 0 not at all. Called only for devices that are tried.
+using Rank = std::function<Result<uint32_t>(uint32_t device, std::string_view format, std::string_view target)>;
+
+// One wish per slot of the module. UNAVAILABLE says for each slot why each device was refused; NOT_FOUND if there was none to try.
+Result<Route> choose(const module_format::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes,
+                     const Rank& rank);
+
+// Families that some program of the module runs on, in order of appearance.
+std::vector<std::string> families_of(const module_format::Module& module);
+
+}  // namespace heddle::route
+
+#endif  // HEDDLE_CORE_ROUTE_ROUTE_H_

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Packs slices with known lives into one block: slices that never live at the same time may share bytes.
+// Used by plans, once per tuple of extents; pure arithmetic.
+#ifndef HEDDLE_CORE_SUBMIT_ARENA_H_
+#define HEDDLE_CORE_SUBMIT_ARENA_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/status.h"
+
+namespace heddle::submit {
+
+struct Slice {
+  uint64_t size_bytes = 0;
+  uint64_t alignment_bytes = 64;  // a power of two
+  uint32_t first = 0, last = 0;   // instructions, both included
+  uint64_t offset = 0;            // out
+};
+
+// Sets the offsets and gives the bytes of the whole. Largest slice first, each into the smallest gap that fits between the slices it lives
+// together with. RESOURCE_EXHAUSTED beyond 2^48 bytes.
+Result<uint64_t> pack(std::vector<Slice>& slices);
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_ARENA_H_

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls in flight: enqueued plans, and threads for what runs in pieces.
+// Called through call.h and by Function::start.
+#include "core/submit/call.h"
+
+#include <system_error>
+
+namespace heddle::submit {
+
+using memory::Ref;
+using memory::Tensor;
+
+Call::Call(Function& function) : function_(function), instance_(&function.instance()) {}
+
+Call::~Call() {
+  if (thread_.joinable()) thread_.join();
+  if (frame_) function_.dispose(std::move(frame_));
+}
+
+void Call::retain_tensors() {
+  for (Tensor* tensor : invocation_.arguments.view()) retained_.emplace_back(tensor);
+  for (Tensor* tensor : invocation_.results.view()) retained_.emplace_back(tensor);
+}
+
+Status Call::start_plan(std::unique_ptr<Frame> frame) {
+  frame_ = std::move(frame);
+  HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
+  retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
+  retain_tensors();
+  if (!frame_->plan().single()) return start_thread();
+  HEDDLE_RETURN_IF_ERROR(function_.submit_single(*frame_, invocation_, &value_));
+  timeline_ = frame_->timeline_ref();
+  for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, false);
+  return Status();
+}
+
+Status Call::start_program() {
+  // Extents are not known yet: results are made empty and filled in by run().
+  for (size_t i = 0; i < invocation_.results.size(); ++i) {
+    if (invocation_.results[i]) continue;
+    const open::TensorSignature& type = function_.signature().results[i];
+    memory::Device& device = *function_.instance().devices()[function_.instance().machine().device_of_slot[type.slot]];
+    invocation_.made[i] = Tensor::create_empty(device, type.element_type, static_cast<uint32_t>(type.extents.size()));
+    invocation_.results[i] = invocation_.made[i].get();
+  }
+  retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
+  retain_tensors();
+  return start_thread();
+}
+
+Status Call::start_thread() {
+  for (Tensor* tensor : invocation_.results.view()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+  Result<Ref<memory::Timeline>> timeline = function_.instance().devices()[0]->create_timeline();
+  if (!timeline.ok()) return timeline.take_status();
+  timeline_ = std::move(*timeline);
+  value_ = timeline_->next();
+  for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, true);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& failure) {
+    Status status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "starting a thread failed: {}", failure.what());
+    timeline_->device().api().timeline->fail(timeline_->get(), value_, status.clone().release());
+    return status;
+  }
+  return Status();
+}
+
+void Call::run() {
+  Status status;
+  try {
+    status = frame_ ? function_.run_several(invocation_, std::move(frame_), &cancelled_)
+                    : function_.run_scalar_program(invocation_, &cancelled_);
+  } catch (const std::exception& failure) {
+    status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "{}", failure.what());
+  }
+  const heddle_timeline_interface_t& timeline = *timeline_->device().api().timeline;
+  if (status.ok()) status = Status(timeline.signal(timeline_->get(), value_));
+  if (!status.ok()) timeline.fail(timeline_->get(), value_, status.release());
+}
+
+Status Call::wait(uint64_t timeout_ns) {
+  {
+    std::lock_guard lock(mutex_);
+    if (finished_) return failure_.clone();
+  }
+  Status outcome = timeline_->device().wait(timeline_->get(), value_, timeout_ns);
+  if (outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
+    // A failure of the work may have that code too: then the timeline is poisoned, which a query shows.
+    uint64_t reached = 0;
+    Status queried(timeline_->device().api().timeline->query(timeline_->get(), &reached));
+    if (queried.ok() && reached < value_) return outcome;
+    if (queried.ok()) outcome = Status();
+  }
+  return finish(std::move(outcome));
+}
+
+Status Call::finish(Status&& outcome) {
+  std::vector<Ref<Tensor>> retained;  // goes outside the lock
+  std::unique_ptr<Frame> frame;
+  {
+    std::lock_guard lock(mutex_);
+    if (finished_) return failure_.clone();
+    finished_ = true;
+    if (thread_.joinable()) thread_.join();
+    if (outcome.ok()) {
+      for (Tensor* tensor : invocation_.results.view()) tensor->set_ready();
+    } else {
+      if (frame_) frame_->drop_timeline();
+      failure_ = function_.fail(std::move(outcome));
+    }
+    retained = std::move(retained_);
+    frame = std::move(frame_);
+    for (Ref<Tensor>& made : invocation_.made.view()) made = {};
+    invocation_.moved.reset();
+  }
+  if (frame) function_.give_frame(std::move(frame));
+  std::lock_guard lock(mutex_);
+  return failure_.clone();
+}
+
+bool Call::finished() {
+  std::lock_guard lock(mutex_);
+  return finished_;
+}
+
+void Call::release_handle(Call* call) {
+  Ref<Call> owned = Ref<Call>::adopt(call);
+  bool threaded = call->thread_.joinable();
+  Status status = call->wait(threaded ? HEDDLE_TIMEOUT_INFINITE : 0);
+  if (call->finished()) return;
+  Instance& instance = *call->instance_;
+  Ref<Instance> keep = std::move(call->instance_);  // until the call is on the instance's list
+  instance.abandon(std::move(owned));
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A call that was started without waiting: keeps its arguments, results and frame until its work is over.
+// Handed to applications as heddle_call_t; made by Function::start.
+//
+// A plan of one submission is enqueued at once and needs no thread. What runs in several pieces (several devices, scalars read
+// back) runs on a thread of its own, and its results are signalled by the host.
+#ifndef HEDDLE_CORE_SUBMIT_CALL_H_
+#define HEDDLE_CORE_SUBMIT_CALL_H_
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "core/submit/function.h"
+#include "core/submit/invocation.h"
+
+namespace heddle::submit {
+
+class Call final : public memory::Counted {
+ public:
+  explicit Call(Function& function);
+  ~Call() override;
+
+  Invocation& invocation() { return invocation_; }
+  // The call's own failure, each time it is asked; DEADLINE_EXCEEDED leaves it running. [any] [may-block]
+  Status wait(uint64_t timeout_ns);
+  // Pieces that are not enqueued yet are dropped. [any] [no-block]
+  void cancel() { cancelled_.store(true, std::memory_order_release); }
+  // wait has seen its end. [any]
+  bool finished();
+  // The application gave its handle back; takes that reference.
+  static void release_handle(Call* call);
+
+ private:
+  friend class Function;
+  friend class Instance;
+  Status start_plan(std::unique_ptr<Frame> frame);
+  Status start_program();
+  Status start_thread();
+  void run();
+  void retain_tensors();
+  // wait, when it is known that the point is reached or failed. [any]
+  Status finish(Status&& outcome);
+
+  Function& function_;
+  memory::Ref<Instance> instance_;  // empty once abandoned: the instance waits for it then
+  Invocation invocation_;
+  std::vector<memory::Ref<memory::Tensor>> retained_;
+  std::unique_ptr<Frame> frame_;
+  memory::Ref<memory::Timeline> timeline_;
+  uint64_t value_ = 0;
+  std::thread thread_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;
+  bool finished_ = false;
+  Status failure_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_CALL_H_

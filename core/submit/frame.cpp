@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Frames: copying a plan's commands, pointing them at memory, and enqueuing them.
+// bind() and submit() are the path of every call; the rest runs once per frame.
+#include "core/submit/frame.h"
+
+namespace heddle::submit {
+
+Result<std::unique_ptr<Frame>> Frame::create(memory::Ref<Plan> plan, std::span<const memory::Ref<memory::Device>> devices) {
+  return create_piece(std::move(plan), devices, {});
+}
+
+Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::span<const memory::Ref<memory::Device>> devices,
+                                                   std::span<const heddle_block_t> earlier_arenas) {
+  std::unique_ptr<Frame> frame(new Frame());
+  frame->plan_ = std::move(plan);
+  frame->devices_ = devices;
+  const Plan& source = *frame->plan_;
+  frame->arenas_.assign(earlier_arenas.begin(), earlier_arenas.end());
+  frame->arena_devices_.resize(earlier_arenas.size(), 0);
+  frame->first_own_arena_ = earlier_arenas.size();
+  frame->arenas_.reserve(earlier_arenas.size() + source.arenas.size());
+  for (const ArenaNeed& need : source.arenas) {
+    heddle_block_t block{};
+    Status allocated = devices[need.device]->pool().allocate(need.size_bytes, need.alignment_bytes, &block);
+    if (!allocated.ok()) {
+      return wrap(std::move(allocated), fmt::format("allocating {} bytes for intermediate values on device '{}'", need.size_bytes,
+                                                    devices[need.device]->alias()));
+    }
+    frame->arenas_.push_back(block);
+    frame->arena_devices_.push_back(need.device);
+  }
+  frame->commands_ = source.commands;
+  frame->bindings_ = source.bindings;
+  for (size_t i = 0; i < frame->commands_.size(); ++i) {
+    heddle_command_t& command = frame->commands_[i];
+    if (command.kind == HEDDLE_COMMAND_DISPATCH) command.as.dispatch.bindings = frame->bindings_.data() + source.first_binding[i];
+  }
+  for (uint32_t i = 0; i < source.arena_patch_count; ++i) {
+    Target target = frame->target_of(source.patches[i]);
+    *target.buffer = frame->arenas_[target.index].buffer;
+    *target.offset = frame->arenas_[target.index].offset + target.added;
+  }
+  frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
+  for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
+  return frame;
+}
+
+Frame::~Frame() {
+  for (size_t i = first_own_arena_; i < arenas_.size(); ++i) devices_[arena_devices_[i]]->pool().free(arenas_[i]);
+}
+
+Frame::Target Frame::target_of(const Patch& patch) {
+  Target target{nullptr, nullptr, patch.offset, patch.index, patch.source};
+  switch (patch.field) {
+    case Field::kBinding:
+      target.buffer = &bindings_[patch.at].buffer;
+      target.offset = &bindings_[patch.at].offset;
+      break;
+    case Field::kCopySource:
+      target.buffer = &commands_[patch.at].as.copy.source;
+      target.offset = &commands_[patch.at].as.copy.source_offset;
+      break;
+    case Field::kCopyTarget:
+      target.buffer = &commands_[patch.at].as.copy.target;
+      target.offset = &commands_[patch.at].as.copy.target_offset;
+      break;
+    case Field::kFillTarget:
+      target.buffer = &commands_[patch.at].as.fill.target;
+      target.offset = &commands_[patch.at].as.fill.offset;
+      break;
+  }
+  return target;
+}
+
+void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) {
+  for (const Target& target : targets_) {
+    const heddle_block_t& block = (target.source == Source::kArgument ? arguments : results)[target.index]->block();
+    *target.buffer = block.buffer;
+    *target.offset = block.offset + target.added;
+  }
+}
+
+heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync) const {
+  heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
+  const memory::Device& device = *devices_[segment.device];
+  return device.api().dispatch->submit(device.queue(), &submission);
+}
+
+heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,
+                               std::span<memory::Tensor* const> results) const {
+  if (place.source == Source::kFixed) return {place.buffer, place.offset, place.length};
+  const heddle_block_t& block = place.source == Source::kArgument ? arguments[place.index]->block()
+                                : place.source == Source::kResult ? results[place.index]->block()
+                                                                  : arenas_[place.index];
+  return {block.buffer, block.offset + place.offset, place.length};
+}
+
+Result<memory::Timeline*> Frame::timeline() {
+  if (!timeline_) {
+    uint32_t device = plan_->segments[0].crossing ? 0 : plan_->segments[0].device;
+    Result<memory::Ref<memory::Timeline>> made = devices_[device]->create_timeline();
+    if (!made.ok()) return made.take_status();
+    timeline_ = std::move(*made);
+  }
+  return timeline_.get();
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A frame: everything one call in flight needs for itself: its arena, a patched copy of the plan's commands, a timeline.
+// Frames are kept with their plan when the call is over, so that a steady caller allocates and patches next to nothing.
+#ifndef HEDDLE_CORE_SUBMIT_FRAME_H_
+#define HEDDLE_CORE_SUBMIT_FRAME_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/memory/device.h"
+#include "core/memory/tensor.h"
+#include "core/submit/plan.h"
+
+namespace heddle::submit {
+
+class Frame {
+ public:
+  // Allocates the plan's arenas and copies its commands. devices: the instance's.
+  static Result<std::unique_ptr<Frame>> create(memory::Ref<Plan> plan, std::span<const memory::Ref<memory::Device>> devices);
+  // The same for a piece of a suspended call: arenas of earlier pieces come first and stay theirs.
+  static Result<std::unique_ptr<Frame>> create_piece(memory::Ref<Plan> plan, std::span<const memory::Ref<memory::Device>> devices,
+                                                     std::span<const heddle_block_t> earlier_arenas);
+  ~Frame();
+
+  const Plan& plan() const { return *plan_; }
+  // Points the commands at a call's arguments and results.
+  void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
+  // Enqueues one segment (not a crossing) on its device.
+  heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync) const;
+  // Where a place is now, after bind.
+  heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
+  std::span<const heddle_block_t> arenas() const { return arenas_; }
+
+  // The timeline of single() plans' device; a failed one is dropped, the next call makes another.
+  Result<memory::Timeline*> timeline();
+  memory::Ref<memory::Timeline> timeline_ref() const { return timeline_; }
+  void drop_timeline() { timeline_ = {}; }
+
+ private:
+  // One place to fill in: where the buffer and the offset go, and what is added to the block's offset.
+  struct Target {
+    heddle_buffer_t** buffer;
+    uint64_t* offset;
+    uint64_t added;
+    uint32_t index;
+    Source source;
+  };
+  Frame() = default;
+  Target target_of(const Patch& patch);
+
+  memory::Ref<Plan> plan_;
+  std::span<const memory::Ref<memory::Device>> devices_;
+  std::vector<heddle_command_t> commands_;
+  std::vector<heddle_binding_t> bindings_;
+  std::vector<Target> targets_;  // of arguments and results
+  std::vector<heddle_block_t> arenas_;
+  std::vector<uint32_t> arena_devices_;
+  size_t first_own_arena_ = 0;
+  memory::Ref<memory::Timeline> timeline_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_FRAME_H_

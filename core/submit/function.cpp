@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls: check, plan, bind, submit, wait. Plans are made once per tuple of extents; a repeated call patches a few words and submits.
+// Called through function.h; what runs in several pieces is left to run.cpp.
+#include "core/submit/function.h"
+
+#include <algorithm>
+
+#include "core/submit/call.h"
+#include "core/submit/run.h"
+#include "sdk/module/element_types.h"
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+using memory::Ref;
+using memory::Tensor;
+
+constexpr size_t kMaxPlans = 32;        // kept per function
+constexpr size_t kMaxIdleFrames = 16;   // kept per plan
+
+}  // namespace
+
+Function::Function(Instance& instance, const open::Signature& signature, const mf::Program& program)
+    : instance_(instance), signature_(signature), program_(program) {
+  for (const mf::Instruction* instruction : *program.code()) {
+    if (static_cast<mf::Op>(instruction->op()) == mf::Op::ReadScalar) reads_scalars_ = true;
+  }
+}
+
+memory::Device& Function::argument_device(size_t i) const {
+  return *instance_.devices()[instance_.machine().device_of_slot[signature_.arguments[i].slot]];
+}
+
+Status Function::fail(Status&& status) const {
+  instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed);
+  return wrap(std::move(status), "heddle: calling '" + signature_.name + "' failed");
+}
+
+// ------------------------------------------------------------------------------------------------------------- checks
+
+Status Function::explain(std::span<Tensor* const> arguments, size_t index, const Invocation& call) const {
+  const Tensor& tensor = *arguments[index];
+  return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{} [HD-F-01]",
+               open::explain_argument(signature_, static_cast<uint32_t>(index), {tensor.element_type(), tensor.rank(), tensor.dims()},
+                                      call.symbols.view()));
+}
+
+Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, Invocation& call) const {
+  if (arguments.size() != signature_.arguments.size() || results.size() != signature_.results.size()) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "it takes {} arguments and gives {} results, got {} and room for {} [HD-F-01]",
+                 signature_.arguments.size(), signature_.results.size(), arguments.size(), results.size());
+  }
+  call.symbols.resize(signature_.symbols.size());
+  std::fill_n(call.symbols.data(), call.symbols.size(), -1);
+  call.arguments.resize(arguments.size());
+  call.waits.resize(arguments.size() + results.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    Tensor* tensor = arguments[i];
+    if (!tensor) {
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is missing [HD-F-01]", signature_.arguments[i].name);
+    }
+    // Its extents may not be known before its call is over.
+    if (tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+    if (!open::fits(signature_, static_cast<uint32_t>(i), {tensor->element_type(), tensor->rank(), tensor->dims()}, call.symbols.view())) {
+      return explain(arguments, i, call);
+    }
+    call.arguments[i] = tensor;
+    memory::Device& device = argument_device(i);
+    if (&tensor->device() != &device) HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
+  }
+  call.results.resize(results.size());
+  call.made.resize(results.size());
+  std::copy(results.begin(), results.end(), call.results.data());
+  for (Tensor* tensor : results) {
+    if (tensor && tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+  }
+  return Status();
+}
+
+Status Function::move_argument(size_t index, memory::Device& device, Invocation& call) const {
+  if (!call.moved) call.moved.reset(new Ref<Tensor>[signature_.arguments.size()]);
+  Result<Ref<Tensor>> copy = memory::copy_to(*call.arguments[index], device);
+  if (!copy.ok()) return wrap(copy.take_status(), "copying input '" + signature_.arguments[index].name + "' to device '" + device.alias() + "'");
+  call.moved[index] = std::move(*copy);
+  call.arguments[index] = call.moved[index].get();
+  return Status();
+}
+
+// ---------------------------------------------------------------------------------------------------- plans and frames
+
+std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call) const {
+  std::vector<std::vector<int64_t>> dims;
+  dims.reserve(call.arguments.size());
+  for (const Tensor* tensor : call.arguments.view()) dims.emplace_back(tensor->dims(), tensor->dims() + tensor->rank());
+  return dims;
+}
+
+Result<Ref<Plan>> Function::make_plan(const Invocation& call) const {
+  std::vector<std::vector<int64_t>> dims = argument_dims(call);
+  Interpreter interpreter(program_, signature_, dims, call.symbols.view());
+  Result<Interpreter::Outcome> outcome = interpreter.run();
+  if (!outcome.ok()) return outcome.take_status();
+  Resolver resolver(program_, signature_, instance_.machine(), dims);
+  Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
+  if (!plan.ok()) return plan.take_status();
+  (*plan)->key.assign(call.symbols.view().begin(), call.symbols.view().end());
+  instance_.counters().plans_made.fetch_add(1, std::memory_order_relaxed);
+  return plan;
+}
+
+Result<std::unique_ptr<Frame>> Function::take_frame(const Invocation& call) {
+  Ref<Plan> plan;
+  {
+    std::lock_guard lock(mutex_);
+    for (CachedPlan& cached : plans_) {
+      if (!std::equal(cached.plan->key.begin(), cached.plan->key.end(), call.symbols.view().begin(), call.symbols.view().end())) continue;
+      cached.last_use = ++uses_;
+      if (!cached.idle.empty()) {
+        std::unique_ptr<Frame> frame = std::move(cached.idle.back());
+        cached.idle.pop_back();
+        return frame;
+      }
+      plan = cached.plan;
+      break;
+    }
+  }
+  if (!plan) {
+    Result<Ref<Plan>> made = make_plan(call);
+    if (!made.ok()) return made.take_status();
+    plan = std::move(*made);
+    keep_plan(plan);
+  }
+  return make_frame(plan);
+}
+
+Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
+  Result<std::unique_ptr<Frame>> frame = Frame::create(plan, instance_.devices());
+  if (!frame.ok() && frame.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
+    instance_.drop_idle_frames();
+    frame = Frame::create(plan, instance_.devices());
+  }
+  if (!frame.ok()) return frame;
+  Counters& counters = instance_.counters();
+  counters.frames_made.fetch_add(1, std::memory_order_relaxed);
+  uint64_t bytes = plan->arena_bytes();
+  uint64_t now = counters.arena_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  uint64_t peak = counters.peak_arena_bytes.load(std::memory_order_relaxed);
+  while (peak < now && !counters.peak_arena_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return frame;
+}
+
+void Function::keep_plan(const Ref<Plan>& plan) {
+  CachedPlan evicted;  // goes outside the lock
+  std::lock_guard lock(mutex_);
+  for (const CachedPlan& cached : plans_) {
+    if (cached.plan->key == plan->key) return;  // another thread was faster
+  }
+  if (plans_.size() >= kMaxPlans) {
+    auto oldest = std::min_element(plans_.begin(), plans_.end(),
+                                   [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
+    evicted = std::move(*oldest);
+    plans_.erase(oldest);
+    for (std::unique_ptr<Frame>& frame : evicted.idle) dispose(std::move(frame));
+  }
+  plans_.push_back({plan, {}, ++uses_});
+  plans_.back().idle.reserve(kMaxIdleFrames);
+}
+
+void Function::give_frame(std::unique_ptr<Frame> frame) {
+  {
+    std::lock_guard lock(mutex_);
+    for (CachedPlan& cached : plans_) {
+      if (cached.plan.get() != &frame->plan()) continue;
+      if (cached.idle.size() < kMaxIdleFrames) {
+        cached.idle.push_back(std::move(frame));
+        return;
+      }
+      break;
+    }
+  }
+  dispose(std::move(frame));
+}
+
+void Function::dispose(std::unique_ptr<Frame> frame) {
+  instance_.counters().arena_bytes.fetch_sub(frame->plan().arena_bytes(), std::memory_order_relaxed);
+}
+
+void Function::drop_idle_frames() {
+  std::vector<std::unique_ptr<Frame>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    for (CachedPlan& cached : plans_) {
+      for (std::unique_ptr<Frame>& frame : cached.idle) dropped.push_back(std::move(frame));
+      cached.idle.clear();
+    }
+  }
+  for (std::unique_ptr<Frame>& frame : dropped) dispose(std::move(frame));
+}
+
+// ------------------------------------------------------------------------------------------------------------ results
+
+Status Function::prepare_result(size_t index, const ResultNeed& need, Invocation& call) const {
+  const open::TensorSignature& expected = signature_.results[index];
+  memory::Device& device = *instance_.devices()[need.device];
+  if (Tensor* given = call.results[index]) {
+    if (!given->has_memory()) return given->allocate(need.dims, need.size_bytes);  // made empty by start()
+    if (given->element_type() != expected.element_type || given->rank() != need.dims.size() ||
+        !std::equal(need.dims.begin(), need.dims.end(), given->dims())) {
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' is {}, got a tensor of {} to write it to [HD-F-01]", expected.name,
+                   module::shape_text(expected.element_type, need.dims),
+                   module::shape_text(given->element_type(), {given->dims(), given->rank()}));
+    }
+    if (&given->device() != &device) {
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' is on device '{}', got a tensor on '{}' to write it to [HD-F-01]",
+                   expected.name, device.alias(), given->device().alias());
+    }
+    return Status();
+  }
+  Result<Ref<Tensor>> made = Tensor::create(device, expected.element_type, need.dims, need.size_bytes);
+  if (!made.ok() && made.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
+    instance_.drop_idle_frames();
+    made = Tensor::create(device, expected.element_type, need.dims, need.size_bytes);
+  }
+  if (!made.ok()) return wrap(made.take_status(), fmt::format("allocating {} bytes for result '{}'", need.size_bytes, expected.name));
+  call.made[index] = std::move(*made);
+  call.results[index] = call.made[index].get();
+  return Status();
+}
+
+Status Function::prepare_results(const Plan& plan, Invocation& call) const {
+  for (size_t i = 0; i < plan.results.size(); ++i) HEDDLE_RETURN_IF_ERROR(prepare_result(i, plan.results[i], call));
+  return Status();
+}
+
+// --------------------------------------------------------------------------------------------------------------- calls
+
+Status Function::collect_waits(const memory::Device& device, Invocation& call) const {
+  call.wait_count = 0;
+  auto add = [&](Tensor* tensor) -> Status {
+    if (!tensor->pending()) return Status();
+    if (tensor->host_signalled() || &tensor->device() != &device) return tensor->wait();
+    call.waits[call.wait_count++] = tensor->producer();
+    return Status();
+  };
+  for (Tensor* tensor : call.arguments.view()) HEDDLE_RETURN_IF_ERROR(add(tensor));
+  for (Tensor* tensor : call.results.view()) HEDDLE_RETURN_IF_ERROR(add(tensor));
+  return Status();
+}
+
+Status Function::wait_for_arguments(Invocation& call) const {
+  for (Tensor* tensor : call.arguments.view()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+  return Status();
+}
+
+// Enqueues the only submission of a plan; *out_value is what the frame's timeline reaches then.
+Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_value) {
+  const Segment& segment = frame.plan().segments[0];
+  HEDDLE_RETURN_IF_ERROR(collect_waits(*instance_.devices()[segment.device], call));
+  Result<memory::Timeline*> timeline = frame.timeline();
+  if (!timeline.ok()) return timeline.take_status();
+  frame.bind(call.arguments.view(), call.results.view());
+  heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
+  heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
+  Status submitted(frame.submit(segment, sync));
+  if (!submitted.ok()) {
+    frame.drop_timeline();  // whether its value will come is not known
+    return submitted;
+  }
+  count(frame.plan(), instance_.counters());
+  *out_value = signal.value;
+  return Status();
+}
+
+Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
+  uint64_t value = 0;
+  Status status = submit_single(*frame, call, &value);
+  if (status.ok()) {
+    const memory::Device& device = *instance_.devices()[frame->plan().segments[0].device];
+    heddle_point_t point{frame->timeline_ref()->get(), value};
+    status = Status(device.api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
+    if (!status.ok()) frame->drop_timeline();
+  }
+  give_frame(std::move(frame));
+  return status;
+}
+
+Status Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled) {
+  Status status = wait_for_arguments(call);
+  if (status.ok()) {
+    frame->bind(call.arguments.view(), call.results.view());
+    status = run_segments(*frame, call.arguments.view(), call.results.view(), instance_.devices(), cancelled, instance_.counters());
+  }
+  give_frame(std::move(frame));
+  return status;
+}
+
+Status Function::run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled) {
+  HEDDLE_RETURN_IF_ERROR(wait_for_arguments(call));
+  std::vector<std::vector<int64_t>> dims = argument_dims(call);
+  ProgramRun run{program_,
+                 signature_,
+                 instance_.machine(),
+                 instance_.devices(),
+                 dims,
+                 call.symbols.view(),
+                 call.arguments.view(),
+                 call.results.view(),
+                 [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); },
+                 cancelled};
+  return run_program(run, instance_.counters());
+}
+
+Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
+  Invocation call;
+  if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked));
+  instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
+  Status status;
+  if (reads_scalars_) {
+    status = run_scalar_program(call, nullptr);
+  } else {
+    Result<std::unique_ptr<Frame>> frame = take_frame(call);
+    if (!frame.ok()) return fail(frame.take_status());
+    status = prepare_results((*frame)->plan(), call);
+    if (!status.ok()) {
+      give_frame(std::move(*frame));
+    } else if ((*frame)->plan().single()) {
+      status = run_single(call, std::move(*frame));
+    } else {
+      status = run_several(call, std::move(*frame), nullptr);
+    }
+  }
+  if (!status.ok()) return fail(std::move(status));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (call.made[i]) {
+      results[i] = call.made[i].detach();
+    } else {
+      results[i]->set_ready();
+    }
+  }
+  return Status();
+}
+
+Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
+  instance_.reap_abandoned();
+  Ref<Call> call = Ref<Call>::adopt(new Call(*this));
+  if (Status checked = check(arguments, results, call->invocation()); !checked.ok()) return fail(std::move(checked));
+  instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
+  Status started;
+  if (reads_scalars_) {
+    started = call->start_program();
+  } else {
+    Result<std::unique_ptr<Frame>> frame = take_frame(call->invocation());
+    if (!frame.ok()) return fail(frame.take_status());
+    started = call->start_plan(std::move(*frame));
+  }
+  if (!started.ok()) return fail(std::move(started));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (call->invocation().made[i]) results[i] = Ref<Tensor>(call->invocation().made[i]).detach();
+  }
+  return call;
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A function of an instance: checks arguments, finds or makes the plan for their extents, and submits it.
+// Handed to applications as heddle_function_t. call() is the hot path of the runtime.
+#ifndef HEDDLE_CORE_SUBMIT_FUNCTION_H_
+#define HEDDLE_CORE_SUBMIT_FUNCTION_H_
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "core/memory/tensor.h"
+#include "core/submit/frame.h"
+#include "core/submit/instance.h"
+#include "core/submit/invocation.h"
+
+namespace heddle::submit {
+
+class Call;
+
+class Function {
+ public:
+  Function(Instance& instance, const open::Signature& signature, const module_format::Program& program);
+
+  const open::Signature& signature() const { return signature_; }
+  Instance& instance() const { return instance_; }
+  // The device that argument i is expected on.
+  memory::Device& argument_device(size_t i) const;
+
+  // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
+  // owns. [any] [may-block]
+  Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
+  // The same without waiting, except for arguments that another call of several submissions still makes, and for
+  // arguments on another device. [any]
+  Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
+
+  // Gives back the arenas that no call uses now.
+  void drop_idle_frames();
+
+ private:
+  friend class Call;
+  // A plan with frames that no call uses now.
+  struct CachedPlan {
+    memory::Ref<Plan> plan;
+    std::vector<std::unique_ptr<Frame>> idle;
+    uint64_t last_use = 0;
+  };
+
+  Status fail(Status&& status) const;  // adds "heddle: calling 'main' failed"
+  Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, Invocation& call) const;
+  Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
+  Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
+  Result<std::unique_ptr<Frame>> take_frame(const Invocation& call);
+  Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
+  Result<memory::Ref<Plan>> make_plan(const Invocation& call) const;
+  void keep_plan(const memory::Ref<Plan>& plan);
+  void give_frame(std::unique_ptr<Frame> frame);
+  void dispose(std::unique_ptr<Frame> frame);
+  Status prepare_result(size_t index, const ResultNeed& need, Invocation& call) const;
+  Status prepare_results(const Plan& plan, Invocation& call) const;
+  // What is still to come before the work may start: points of this device for the driver to wait for; the rest is waited for here.
+  Status collect_waits(const memory::Device& device, Invocation& call) const;
+  Status wait_for_arguments(Invocation& call) const;
+  Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
+  Status run_single(Invocation& call, std::unique_ptr<Frame> frame);
+  Status run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled);
+  Status run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled);
+  std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;
+
+  Instance& instance_;
+  const open::Signature& signature_;
+  const module_format::Program& program_;
+  bool reads_scalars_ = false;
+  std::mutex mutex_;
+  uint64_t uses_ = 0;
+  std::vector<CachedPlan> plans_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_FUNCTION_H_

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The globals of an instance: parameters read from files, constants uploaded, derived values computed once, state zeroed.
+// Part of Instance; runs when an instance is made, never on the path of a call.
+#include <algorithm>
+
+#include "core/submit/instance.h"
+#include "core/submit/run.h"
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+
+}  // namespace
+
+Status Instance::load_globals(const InstanceRequest& request) {
+  const mf::Module& meta = module_->metadata();
+  const auto& globals = *meta.globals();
+  globals_.resize(globals.size());
+  machine_.globals.resize(globals.size());
+  for (uint32_t i = 0; i < globals.size(); ++i) machine_.globals[i].device = machine_.device_of_slot[globals.Get(i)->slot()];
+  HEDDLE_RETURN_IF_ERROR(load_parameters(request));
+
+  std::vector<std::vector<heddle_command_t>> fills(devices_.size());
+  for (uint32_t i = 0; i < globals.size(); ++i) {
+    const mf::Global* global = globals.Get(i);
+    if (global->kind() == mf::GlobalKind::Parameter) continue;
+    memory::Device& device = *devices_[machine_.globals[i].device];
+    heddle_block_t block{};
+    Status allocated = device.pool().allocate(global->size_bytes(), 64, &block);
+    if (!allocated.ok()) {
+      return wrap(std::move(allocated), fmt::format("heddle: allocating {} bytes for '{}' on device '{}' failed", global->size_bytes(),
+                                                    global->name()->string_view(), device.alias()));
+    }
+    globals_[i] = std::make_shared<memory::Weight>(memory::Ref<memory::Device>(&device), block);
+    machine_.globals[i].memory = {block.buffer, block.offset, global->size_bytes()};
+    if (global->size_bytes() == 0) continue;
+    if (global->kind() == mf::GlobalKind::Constant) {
+      std::span<const std::byte> bytes = module_->file().constants(*global->data());
+      if (bytes.size() != global->size_bytes()) {
+        return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading constant '{}' of {} failed: it has {} bytes of {}",
+                     global->name()->string_view(), module_->path(), bytes.size(), global->size_bytes());
+      }
+      HEDDLE_RETURN_IF_ERROR(device.upload(bytes.data(), machine_.globals[i].memory));
+    } else if (global->kind() == mf::GlobalKind::State) {
+      heddle_command_t fill{};
+      fill.kind = HEDDLE_COMMAND_FILL;
+      fill.as.fill = {block.buffer, block.offset, global->size_bytes(), 0, 1, 0};
+      fills[machine_.globals[i].device].push_back(fill);
+    }
+  }
+  for (size_t i = 0; i < fills.size(); ++i) {
+    if (!fills[i].empty()) HEDDLE_RETURN_IF_ERROR(devices_[i]->submit_and_wait(fills[i].data(), static_cast<uint32_t>(fills[i].size())));
+  }
+  return Status();
+}
+
+Status Instance::load_parameters(const InstanceRequest& request) {
+  const mf::Module& meta = module_->metadata();
+  open::ParameterFiles files;
+  HEDDLE_RETURN_IF_ERROR(files.open(request.parameter_files));
+  std::vector<std::vector<memory::WeightExtent>> extents(devices_.size());
+  std::vector<std::vector<uint32_t>> owners(devices_.size());
+  for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
+    const mf::Global* global = meta.globals()->Get(i);
+    if (global->kind() != mf::GlobalKind::Parameter) continue;
+    Result<open::ParameterExtent> extent = files.find(*module_, *meta.parameters()->Get(global->index()));
+    if (!extent.ok()) return extent.take_status();
+    uint32_t device = machine_.globals[i].device;
+    extents[device].push_back({extent->descriptor, extent->offset, extent->length, extent->file, extent->path});
+    owners[device].push_back(i);
+  }
+  for (uint32_t device = 0; device < devices_.size(); ++device) {
+    if (extents[device].empty()) continue;
+    Result<std::vector<std::shared_ptr<memory::Weight>>> weights =
+        runtime_->weights.load(*devices_[device], extents[device], runtime_->host->config().param_io);
+    if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
+    for (size_t i = 0; i < weights->size(); ++i) {
+      uint32_t global = owners[device][i];
+      const heddle_block_t& block = (*weights)[i]->block();
+      machine_.globals[global].memory = {block.buffer, block.offset, extents[device][i].length};
+      globals_[global] = std::move((*weights)[i]);
+    }
+  }
+  return Status();
+}
+
+Status Instance::run_initializer() {
+  const mf::Module& meta = module_->metadata();
+  if (route_.initializer >= 0) {
+    const open::Signature signature{"initializer", {}, {}, {}};
+    const std::vector<std::vector<int64_t>> no_dims;
+    ProgramRun run{*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)),
+                   signature,
+                   machine_,
+                   devices_,
+                   no_dims,
+                   {},
+                   {},
+                   {},
+                   [](uint32_t, const ResultNeed&) { return Status(); },
+                   nullptr};
+    Status status = run_program(run, counters_);
+    if (!status.ok()) return wrap(std::move(status), "heddle: running the initializer of " + module_->path() + " failed");
+  }
+  // What only the initializer reads goes now; a function that names it anyway is refused when it is planned.
+  for (uint32_t i = 0; i < globals_.size(); ++i) {
+    if (!meta.globals()->Get(i)->initializer_only()) continue;
+    globals_[i].reset();
+    machine_.globals[i].memory = {};
+  }
+  return Status();
+}
+
+}  // namespace heddle::submit

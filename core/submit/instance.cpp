@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Making instances: routing, opening devices, loading code; and taking them apart again.
+// Called through instance.h; globals are filled in globals.cpp.
+#include "core/submit/instance.h"
+
+#include <algorithm>
+
+#include "core/submit/call.h"
+#include "core/submit/function.h"
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+using memory::Device;
+using memory::Ref;
+
+std::string shown(const std::string& slot) { return slot.empty() ? "default" : slot; }
+
+// The devices a slot may be bound to. Everything that is asked of the host for it ends in facts and infos, in step.
+class Wishes {
+ public:
+  Wishes(host::Host& host, const InstanceRequest& request, std::vector<std::string> families)
+      : host_(host), request_(request), families_(std::move(families)) {}
+
+  Result<route::SlotWish> of(const std::string& slot) {
+    for (const auto& [name, device] : request_.slots) {
+      if (name != slot) continue;
+      Result<host::DeviceInfo> info = host_.device(device);
+      if (!info.ok()) return wrap(info.take_status(), "route: binding slot " + shown(slot) + " to '" + device + "' failed");
+      return route::SlotWish{{add(*info)}, "asked for", {}};
+    }
+    for (const host::RouteConfig& rule : host_.config().routes) {
+      bool is_default = slot.empty() && (rule.slot.empty() || rule.slot == "default");
+      if (!is_default && rule.slot != slot) continue;
+      route::SlotWish wish{{}, "[[route]] at " + rule.place, {}};
+      for (const std::string& alias : rule.to) {
+        Result<host::DeviceInfo> info = host_.device(alias);
+        if (info.ok()) {
+          wish.devices.push_back(add(*info));
+        } else {
+          wish.absent.push_back(alias + ": " + std::string(info.status().message()));
+        }
+      }
+      if (rule.fallback_next) {
+        for (uint32_t device : all()) {
+          if (std::find(wish.devices.begin(), wish.devices.end(), device) == wish.devices.end()) wish.devices.push_back(device);
+        }
+        wish.reason += ", then devices in order";
+      }
+      return wish;
+    }
+    return route::SlotWish{all(), "devices in order", host_.skipped()};
+  }
+
+  const std::vector<route::DeviceFacts>& facts() const { return facts_; }
+  const std::vector<host::DeviceInfo>& infos() const { return infos_; }
+
+ private:
+  uint32_t add(const host::DeviceInfo& info) {
+    for (uint32_t i = 0; i < infos_.size(); ++i) {
+      if (infos_[i].driver == info.driver && infos_[i].ordinal == info.ordinal && infos_[i].alias == info.alias) return i;
+    }
+    facts_.push_back({info.alias, info.driver->id, std::string(view(info.description.family))});
+    infos_.push_back(info);
+    return static_cast<uint32_t>(infos_.size() - 1);
+  }
+  std::vector<uint32_t> all() {
+    if (!listed_) {
+      for (const host::DeviceInfo& info : host_.devices(families_)) all_.push_back(add(info));
+      listed_ = true;
+    }
+    return all_;
+  }
+
+  host::Host& host_;
+  const InstanceRequest& request_;
+  std::vector<std::string> families_;
+  std::vector<route::DeviceFacts> facts_;
+  std::vector<host::DeviceInfo> infos_;
+  std::vector<uint32_t> all_;
+  bool listed_ = false;
+};
+
+}  // namespace
+
+Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::shared_ptr<const open::OpenModule> module,
+                                       const InstanceRequest& request) {
+  Ref<Instance> instance = Ref<Instance>::adopt(new Instance());
+  instance->runtime_ = std::move(runtime);
+  instance->module_ = std::move(module);
+  HEDDLE_RETURN_IF_ERROR(instance->bind(request));
+  HEDDLE_RETURN_IF_ERROR(instance->load_code());
+  HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
+  HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
+  const mf::Module& meta = instance->module_->metadata();
+  for (uint32_t i = 0; i < meta.functions()->size(); ++i) {
+    const mf::Program* program = meta.functions()->Get(i)->programs()->Get(instance->route_.program_of_function[i]);
+    instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], *program));
+  }
+  return instance;
+}
+
+Status Instance::bind(const InstanceRequest& request) {
+  const mf::Module& meta = module_->metadata();
+  for (const auto& [slot, device] : request.slots) {
+    bool known = false;
+    std::string names;
+    for (const mf::Slot* one : *meta.slots()) {
+      known |= one->name()->string_view() == slot;
+      names += (names.empty() ? "" : ", ") + shown(one->name()->str());
+    }
+    if (!known) {
+      return error(HEDDLE_STATUS_NOT_FOUND, "route: binding slot {} to '{}' failed: {} has no such slot; it has {}", shown(slot), device,
+                   module_->path(), names);
+    }
+  }
+  Wishes wishes(*runtime_->host, request, route::families_of(meta));
+  std::vector<route::SlotWish> of_slots;
+  for (const mf::Slot* slot : *meta.slots()) {
+    Result<route::SlotWish> wish = wishes.of(slot->name()->str());
+    if (!wish.ok()) return wish.take_status();
+    of_slots.push_back(std::move(*wish));
+  }
+  auto rank = [&](uint32_t device, std::string_view format, std::string_view target) -> Result<uint32_t> {
+    Result<Ref<Device>> opened = runtime_->devices.open(wishes.infos()[device]);
+    if (!opened.ok()) return opened.take_status();
+    uint32_t value = 0;
+    HEDDLE_RETURN_IF_ERROR(Status((*opened)->api().dispatch->variant_rank((*opened)->get(), to_c(format), to_c(target), &value)));
+    return value;
+  };
+  Result<route::Route> route = route::choose(meta, wishes.facts(), of_slots, rank);
+  if (!route.ok()) return route.take_status();
+  route_ = std::move(*route);
+  for (uint32_t device : route_.devices) {
+    Result<Ref<Device>> opened = runtime_->devices.open(wishes.infos()[device]);
+    if (!opened.ok()) return opened.take_status();
+    devices_.push_back(std::move(*opened));
+    machine_.device_names.push_back(devices_.back()->alias());
+  }
+  machine_.device_of_slot = route_.device_of_slot;
+  return Status();
+}
+
+Status Instance::load_code() {
+  const mf::Module& meta = module_->metadata();
+  machine_.entries.assign(meta.executables()->size(), std::vector<std::vector<heddle_entry_t*>>(devices_.size()));
+  for (const route::ChosenCode& chosen : route_.code) {
+    const mf::Executable* executable = meta.executables()->Get(chosen.executable);
+    const mf::Variant* variant = executable->variants()->Get(chosen.variant);
+    const Device& device = *devices_[chosen.device];
+    std::span<const std::byte> code = module_->file().code(*variant->code());
+
+    std::vector<heddle_entry_params_t> entries(executable->entries()->size());
+    std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
+    for (uint32_t i = 0; i < entries.size(); ++i) {
+      const mf::Entry* entry = executable->entries()->Get(i);
+      const mf::EntryResources* resources = variant->resources()->Get(i);
+      for (const mf::Argument* argument : *entry->arguments()) {
+        arguments[i].push_back(
+            {argument->kind(), argument->index(), argument->size_bytes(), argument->payload()->size(), argument->payload()->data()});
+      }
+      heddle_entry_params_t& params = entries[i];
+      params.struct_size = sizeof(params);
+      params.binding_count = entry->binding_count();
+      params.name = to_c(entry->name()->string_view());
+      params.constants_bytes = entry->constants_bytes();
+      params.argument_count = static_cast<uint32_t>(arguments[i].size());
+      params.arguments = arguments[i].data();
+      for (uint32_t j = 0; j < 3; ++j) {
+        params.workgroup_size[j] = j < resources->workgroup_size()->size() ? resources->workgroup_size()->Get(j) : 1;
+      }
+      params.subgroup_size = resources->subgroup_size();
+      params.shared_memory_bytes = resources->shared_memory_bytes();
+      params.workspace_bytes = resources->workspace_bytes();
+      params.cost = resources->cost();
+    }
+    heddle_executable_params_t params{};
+    params.struct_size = sizeof(params);
+    params.entry_count = static_cast<uint32_t>(entries.size());
+    params.format = to_c(variant->format()->string_view());
+    params.target = to_c(variant->target()->string_view());
+    params.code = code.data();
+    params.code_bytes = code.size();
+    params.entries = entries.data();
+    params.entry_stride = sizeof(heddle_entry_params_t);
+    params.name = to_c(executable->name()->string_view());
+    const heddle_dispatch_interface_t& dispatch = *device.api().dispatch;
+    loaded_.push_back({nullptr, chosen.device});
+    Status status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable));
+    std::vector<heddle_entry_t*>& handles = machine_.entries[chosen.executable][chosen.device];
+    handles.resize(entries.size(), nullptr);
+    for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {
+      status = Status(dispatch.entry(loaded_.back().executable, i, &handles[i]));
+    }
+    if (!status.ok()) {
+      return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed", executable->name()->string_view(),
+                                                 module_->path(), device.alias()));
+    }
+  }
+  return Status();
+}
+
+Instance::~Instance() {
+  std::vector<Ref<Call>> abandoned;
+  {
+    std::lock_guard lock(abandoned_mutex_);
+    abandoned.swap(abandoned_);
+  }
+  for (Ref<Call>& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
+  abandoned.clear();
+  functions_.clear();
+  for (const Loaded& loaded : loaded_) {
+    if (loaded.executable) devices_[loaded.device]->api().dispatch->executable_unload(loaded.executable);
+  }
+}
+
+void Instance::drop_idle_frames() {
+  for (const std::unique_ptr<Function>& function : functions_) function->drop_idle_frames();
+}
+
+void Instance::abandon(Ref<Call> call) {
+  std::lock_guard lock(abandoned_mutex_);
+  abandoned_.push_back(std::move(call));
+  abandoned_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Instance::reap_abandoned() {
+  if (abandoned_count_.load(std::memory_order_relaxed) == 0) return;
+  std::vector<Ref<Call>> over;
+  std::lock_guard lock(abandoned_mutex_);
+  for (Ref<Call>& call : abandoned_) {
+    static_cast<void>(call->wait(0));
+    if (call->finished()) over.push_back(std::move(call));
+  }
+  std::erase_if(abandoned_, [](const Ref<Call>& call) { return !call; });
+  abandoned_count_.store(static_cast<uint32_t>(abandoned_.size()), std::memory_order_relaxed);
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An instance: a module bound to devices, its code loaded, its globals in device memory, its functions ready to be called.
+// Made and owned by core/api.cpp; calls in flight keep it alive.
+#ifndef HEDDLE_CORE_SUBMIT_INSTANCE_H_
+#define HEDDLE_CORE_SUBMIT_INSTANCE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/memory/tensor.h"
+#include "core/open/module.h"
+#include "core/open/parameter_files.h"
+#include "core/route/route.h"
+#include "core/submit/plan.h"
+#include "core/submit/runtime.h"
+
+namespace heddle::submit {
+
+class Function;
+class Call;
+
+struct InstanceRequest {
+  std::vector<std::pair<std::string, std::string>> slots;  // slot, device
+  std::vector<open::ParameterFiles::Named> parameter_files;
+};
+
+// Counted since the instance was made; exact whenever no call is in flight.
+struct Counters {
+  std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0};
+  std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0};
+};
+
+class Instance final : public memory::Counted {
+ public:
+  static Result<memory::Ref<Instance>> create(std::shared_ptr<Runtime> runtime, std::shared_ptr<const open::OpenModule> module,
+                                              const InstanceRequest& request);
+  ~Instance() override;
+
+  const open::OpenModule& module() const { return *module_; }
+  const Machine& machine() const { return machine_; }
+  std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
+  Function& function(uint32_t index) { return *functions_[index]; }
+  Counters& counters() { return counters_; }
+  // "route" or "statistics"; NOT_FOUND for another topic.
+  Result<std::string> report(std::string_view topic) const;
+
+  // Gives back the arenas that no call uses now, to make room.
+  void drop_idle_frames();
+  // A released call whose work is still under way. The instance waits for it before it goes.
+  void abandon(memory::Ref<Call> call);
+  void reap_abandoned();
+
+ private:
+  struct Loaded {
+    heddle_executable_t* executable = nullptr;
+    uint32_t device = 0;
+  };
+  Instance() = default;
+  Status bind(const InstanceRequest& request);
+  Status load_code();
+  Status load_globals(const InstanceRequest& request);
+  Status load_parameters(const InstanceRequest& request);
+  Status run_initializer();
+
+  std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<const open::OpenModule> module_;
+  route::Route route_;
+  std::vector<memory::Ref<memory::Device>> devices_;
+  std::vector<Loaded> loaded_;
+  std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
+  Machine machine_;
+  std::vector<std::unique_ptr<Function>> functions_;
+  Counters counters_;
+  std::mutex abandoned_mutex_;
+  std::atomic<uint32_t> abandoned_count_{0};
+  std::vector<memory::Ref<Call>> abandoned_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_INSTANCE_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The reports of an instance, as JSON: where it runs and why, and what it did and holds.
+// Part of Instance; the field names are part of the runtime's promise.
+#include <nlohmann/json.hpp>
+
+#include "core/submit/instance.h"
+
+namespace heddle::submit {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+uint64_t value(const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); }
+
+Json device_json(memory::Device& device) {
+  Json out{{"device", device.alias()}, {"driver", device.driver_id()}};
+  heddle_device_statistics_t driver{};
+  driver.struct_size = sizeof(driver);
+  if (Status(device.api().device->statistics(device.get(), &driver)).ok()) {
+    out["driver_counts"] = {{"submissions", driver.submissions},
+                            {"dispatches", driver.dispatches},
+                            {"copies", driver.copies},
+                            {"bytes_allocated", driver.bytes_allocated},
+                            {"bytes_reserved", driver.bytes_reserved}};
+  }
+  heddle_allocator_statistics_t pool = device.pool().statistics();
+  out["pool"] = {{"allocator", device.pool().allocator_id()}, {"requested", pool.requested},
+                 {"allocated", pool.allocated},               {"bytes_reserved", pool.bytes_reserved},
+                 {"inactive_split", pool.inactive_split},     {"peak_allocated", pool.peak_allocated},
+                 {"peak_reserved", pool.peak_reserved},       {"allocations", pool.allocations},
+                 {"frees", pool.frees},                       {"retries", pool.retries},
+                 {"exhaustions", pool.exhaustions}};
+  memory::TransferCounts transfers = device.transfer_counts();
+  out["host_transfers"] = {{"uploads", transfers.uploads},
+                           {"downloads", transfers.downloads},
+                           {"upload_bytes", transfers.upload_bytes},
+                           {"download_bytes", transfers.download_bytes}};
+  return out;
+}
+
+}  // namespace
+
+Result<std::string> Instance::report(std::string_view topic) const {
+  if (topic == "route") return route_.explanation;
+  if (topic != "statistics") {
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reporting '{}' of an instance failed: there are 'route' and 'statistics'", topic);
+  }
+  Json out{{"calls", value(counters_.calls)},
+           {"failed_calls", value(counters_.failed_calls)},
+           {"submissions", value(counters_.submissions)},
+           {"dispatches", value(counters_.dispatches)},
+           {"copies", value(counters_.copies)},
+           {"copied_bytes", value(counters_.copied_bytes)},
+           {"device_crossings", value(counters_.crossings)},
+           {"scalars_read", value(counters_.scalars_read)},
+           {"plans_made", value(counters_.plans_made)},
+           {"frames_made", value(counters_.frames_made)},
+           {"arena_bytes", value(counters_.arena_bytes)},
+           {"peak_arena_bytes", value(counters_.peak_arena_bytes)}};
+  uint64_t global_bytes = 0;
+  for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
+  out["global_bytes"] = global_bytes;
+  out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()}, {"shared", runtime_->weights.shared()}};
+  out["devices"] = Json::array();
+  for (const memory::Ref<memory::Device>& device : devices_) out["devices"].push_back(device_json(*device));
+  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace heddle::submit

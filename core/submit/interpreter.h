@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs a host program for given extents and records what it asks for: commands with registers read, memory not yet resolved.
+// Used by core/submit to make plans; knows nothing of devices, buffers or drivers, so that it can be fuzzed alone.
+//
+// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar, the caller runs what is recorded, reads the
+// value and calls run() again.
+#ifndef HEDDLE_CORE_SUBMIT_INTERPRETER_H_
+#define HEDDLE_CORE_SUBMIT_INTERPRETER_H_
+
+#include <heddle_module/module_generated.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/open/signature.h"
+#include "core/status.h"
+
+namespace heddle::submit {
+
+constexpr uint64_t kToEnd = UINT64_MAX;  // a length: up to the end of the value
+
+struct RecordedBinding {
+  uint32_t value = 0;
+  uint32_t access = 0;
+  uint64_t offset = 0;
+  uint64_t length = kToEnd;
+};
+
+enum class RecordedKind : uint32_t { kBarrier, kDispatch, kCopy, kFill };
+
+struct RecordedCommand {
+  RecordedKind kind = RecordedKind::kBarrier;
+  uint32_t site = 0;   // index among the program's sites of that kind
+  uint32_t entry = 0;  // dispatches: index into Executable.entries
+  uint32_t grid[3] = {0, 0, 0};
+  uint32_t first_binding = 0;  // copies: source, then target; fills: target
+  uint32_t binding_count = 0;
+  uint32_t first_constant = 0;
+  uint32_t constant_count = 0;
+};
+
+struct Recording {
+  std::vector<RecordedCommand> commands;
+  std::vector<RecordedBinding> bindings;
+  std::vector<int64_t> constants;
+};
+
+// Hostile loops end in RESOURCE_EXHAUSTED.
+struct InterpreterLimits {
+  uint64_t steps = uint64_t{1} << 26;
+  uint64_t commands = uint64_t{1} << 22;  // and, times four, bindings and constants
+};
+
+class Interpreter {
+ public:
+  enum class Outcome { kFinished, kNeedsScalar };
+
+  // argument_dims: per argument, its extents. Static and symbolic extents of results are filled in from symbols (-1: not known). All
+  // references are kept and outlive the interpreter.
+  Interpreter(const module_format::Program& program, const open::Signature& signature,
+              const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits = {});
+
+  // Runs until the program returns or needs a scalar. A failure's text is the cause alone: callers add who and what.
+  Result<Outcome> run();
+  // After kNeedsScalar: which int64 it is, and the answer before run() is called again.
+  RecordedBinding scalar() const { return scalar_; }
+  void answer(int64_t value) { registers_[scalar_register_] = value; }
+
+  const Recording& recording() const { return recording_; }
+  Recording take_recording() { return std::move(recording_); }
+  int64_t register_value(uint32_t index) const { return registers_[index]; }
+  // Per result, its extents; -1 where the program has not set one.
+  const std::vector<std::vector<int64_t>>& result_dims() const { return result_dims_; }
+
+ private:
+  Status arithmetic(module_format::Op op, const module_format::Instruction& instruction);
+  Status dispatch(uint32_t site);
+  Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
+  Status set_result_dim(uint32_t result, uint32_t dim, int64_t value);
+  Status room() const;
+
+  const module_format::Program& program_;
+  const open::Signature& signature_;
+  const std::vector<std::vector<int64_t>>& argument_dims_;
+  InterpreterLimits limits_;
+  std::vector<int64_t> registers_;
+  std::vector<std::vector<int64_t>> result_dims_;
+  Recording recording_;
+  RecordedBinding scalar_;
+  uint32_t scalar_register_ = 0;
+  uint64_t steps_ = 0;
+  uint32_t next_ = 0;  // instruction
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_INTERPRETER_H_

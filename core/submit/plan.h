@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A plan: what one call of a function submits, for one tuple of extents, with everything resolved that does not change between calls.
+// Made from a recording of the interpreter, cached by Function, run through Frame. Knows drivers' tables only as data.
+//
+// Glossary
+//   arena    one block per device that holds the call's intermediate values
+//   patch    a place in the command list that names an argument, a result or the arena: filled in per frame or per call
+//   segment  a run of commands for one device, or one copy between two devices
+#ifndef HEDDLE_CORE_SUBMIT_PLAN_H_
+#define HEDDLE_CORE_SUBMIT_PLAN_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/memory/ref.h"
+#include "core/submit/interpreter.h"
+#include "heddle/allocator.h"
+#include "heddle/driver.h"
+
+namespace heddle::submit {
+
+// Where a value is, before its block is known.
+enum class Source : uint32_t { kFixed, kArgument, kResult, kArena };
+
+struct Place {
+  Source source = Source::kFixed;
+  uint32_t index = 0;               // of the argument, result or arena
+  heddle_buffer_t* buffer = nullptr;  // kFixed
+  uint64_t offset = 0;              // from the start of the source's block, or of the buffer
+  uint64_t length = 0;
+  uint32_t device = 0;
+};
+
+enum class Field : uint32_t { kBinding, kCopySource, kCopyTarget, kFillTarget };
+
+struct Patch {
+  Source source;
+  Field field;
+  uint32_t index;  // of the argument, result or arena
+  uint32_t at;     // binding or command
+  uint64_t offset;
+};
+
+struct Segment {
+  uint32_t device = 0;
+  uint32_t first = 0, count = 0;  // commands
+  bool crossing = false;          // then: a copy from `from` to `to`, on two devices
+  Place from, to;
+};
+
+struct ArenaNeed {
+  uint32_t device = 0;
+  uint64_t size_bytes = 0;
+  uint64_t alignment_bytes = 64;
+};
+
+struct ResultNeed {
+  std::vector<int64_t> dims;
+  uint64_t size_bytes = 0;
+  uint32_t device = 0;
+};
+
+// What programs are resolved against: the instance's devices, globals and loaded code. Borrowed, immutable while plans live.
+struct GlobalMemory {
+  heddle_binding_t memory{};
+  uint32_t device = 0;
+};
+struct Machine {
+  std::vector<std::string> device_names;
+  std::vector<uint32_t> device_of_slot;
+  std::vector<GlobalMemory> globals;
+  // [executable][device] -> entries; empty where not loaded.
+  std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
+};
+
+class Plan final : public memory::Counted {
+ public:
+  std::vector<int64_t> key;
+  std::vector<heddle_command_t> commands;   // .dispatch.bindings is filled in by frames
+  std::vector<uint32_t> first_binding;      // per command, for dispatches
+  std::vector<heddle_binding_t> bindings;
+  std::vector<int64_t> constants;           // commands point into it
+  std::vector<Patch> patches;               // arena first, then arguments and results
+  uint32_t arena_patch_count = 0;
+  std::vector<Segment> segments;
+  std::vector<ArenaNeed> arenas;
+  std::vector<ResultNeed> results;
+  std::vector<bool> result_known;  // false: a later piece of the program sets its extents
+  uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
+  uint64_t copied_bytes = 0;
+
+  // One submission on one device is all there is to it.
+  bool single() const { return segments.size() == 1 && !segments[0].crossing; }
+  uint64_t arena_bytes() const;
+};
+
+// Resolves recordings of one run of a program. A static program is resolved once; one that reads scalars, piece by piece,
+// with arenas of earlier pieces kept.
+class Resolver {
+ public:
+  Resolver(const module_format::Program& program, const open::Signature& signature, const Machine& machine,
+           const std::vector<std::vector<int64_t>>& argument_dims);
+
+  // The commands from first_command on as a plan. arena indexes go on from earlier pieces; plan.arenas holds only the new ones.
+  // A failure's text is the cause alone.
+  Result<memory::Ref<Plan>> resolve(const Interpreter& interpreter, size_t first_command);
+  // Where a value read by the program is; only values that earlier pieces named have a place.
+  Result<Place> place(const Interpreter& interpreter, const RecordedBinding& binding);
+
+ private:
+  struct TransientPlace {
+    bool placed = false;
+    bool device_known = false;
+    uint32_t device = 0;
+    uint32_t arena = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  Status size_results(const Interpreter& interpreter, bool all);
+  Status place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan);
+  Status find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used);
+  Result<Place> place_of(const RecordedBinding& binding) const;
+  Status add_dispatch(const Recording& recording, const RecordedCommand& command, Plan& plan);
+  Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
+  Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
+  void open_segment(Plan& plan, uint32_t device);
+  std::string region(const RecordedCommand& command) const;
+
+  const module_format::Program& program_;
+  const open::Signature& signature_;
+  const Machine& machine_;
+  std::vector<uint64_t> argument_bytes_;
+  std::vector<ResultNeed> results_;
+  std::vector<bool> result_known_;
+  std::vector<TransientPlace> transients_;
+  std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, moved on to the next barrier
+  uint32_t arena_count_ = 0;
+  bool barrier_pending_ = false;  // wanted before the next command of the segment; between segments the core waits anyway
+  Status failure_;  // of the constructor
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_PLAN_H_

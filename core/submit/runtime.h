@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the instances of one runtime share: host, opened devices, weights.
+// Made by core/api.cpp, kept alive by modules and instances.
+#ifndef HEDDLE_CORE_SUBMIT_RUNTIME_H_
+#define HEDDLE_CORE_SUBMIT_RUNTIME_H_
+
+#include <memory>
+
+#include "core/host/host.h"
+#include "core/memory/device.h"
+#include "core/memory/weights.h"
+
+namespace heddle::submit {
+
+struct Runtime {
+  explicit Runtime(std::shared_ptr<host::Host> of) : host(std::move(of)), devices(host) {}
+  std::shared_ptr<host::Host> host;
+  memory::DeviceTable devices;
+  memory::Weights weights;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_RUNTIME_H_
