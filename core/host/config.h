@@ -48,6 +48,7 @@ struct DeviceConfig {
   std::string alias;
   std::string driver;  // plugin id
   DeviceSelector select;
+  bool has_select = false;
   AllocatorConfig allocator;
   int32_t numa = -1;
   std::string cpus;   // "0-15", empty: all

@@ -18,23 +18,15 @@
 #include <vector>
 
 #include "core/host/config.h"
+#include "core/host/load.h"
+#include "core/host/log.h"
+#include "core/host/plugin_state.h"
+#include "core/host/process.h"
 #include "core/status.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 
 namespace heddle::host {
-
-enum class PluginState {
-  kDisabled,           // by the configuration
-  kUntrusted,          // strict mode refused its owner, mode or digest
-  kIncompatible,       // manifest, architecture, ISA, ABI range, tables
-  kMissingDependency,  // a needed library is absent
-  kNoDevice,           // no device of its kind here
-  kProbeFailed,        // the look at it crashed, hung or was cut short
-  kAvailable,          // looked at, works; not loaded into this process
-  kLoaded,             // in this process, with an instance
-};
-const char* name_of(PluginState state);  // "disabled", "missing-dependency", ...
 
 // What `heddle plugins --why` prints.
 struct PluginInfo {
@@ -52,27 +44,6 @@ struct PluginInfo {
   std::vector<std::string> shadowed;    // manifests of the same id in later folders
 };
 
-// A driver in this process. Address and tables are stable until the Host goes away; &api is what device.open wants.
-struct LoadedDriver {
-  heddle_driver_api_t api;  // .host, .instance and the tables below
-  heddle_device_interface_t device;
-  heddle_buffer_interface_t buffer;
-  heddle_transfer_interface_t transfer;
-  heddle_param_io_interface_t param_io;
-  heddle_dispatch_interface_t dispatch;
-  heddle_timeline_interface_t timeline;
-  std::string id;
-  uint32_t abi_minor = 0;
-};
-
-// An allocator plugin in this process: create(instance, params) makes one pool.
-struct LoadedAllocator {
-  heddle_allocator_interface_t allocator;
-  heddle_plugin_instance_t* instance = nullptr;
-  std::string id;
-  uint32_t abi_minor = 0;
-};
-
 // A device that could be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with
 // &driver->api, cpus and numa of here.
 struct DeviceInfo {
@@ -83,12 +54,6 @@ struct DeviceInfo {
   std::string cpus;
   int32_t numa = -1;
   const DeviceConfig* config = nullptr;  // NULL when the configuration does not name it
-};
-
-// Gets every log line of host and plugins; called from any thread.
-struct LogSink {
-  void (*write)(void* context, uint32_t level, std::string_view component, std::string_view message) = nullptr;
-  void* context = nullptr;
 };
 
 struct HostOptions {
@@ -141,6 +106,9 @@ class Host {
   void log(uint32_t level, std::string_view component, std::string_view message);
   uint32_t log_level(std::string_view component) const;
 
+  // True in a process forked since open: every function that would touch a plugin answers FAILED_PRECONDITION there (HD-T-01).
+  bool in_forked_child() const;
+
   // Report topics of runtime.h as JSON: "devices", "plugins", "config".
   Result<std::string> report(std::string_view topic);
 
@@ -149,11 +117,6 @@ class Host {
   explicit Host(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// 1 in a process forked from the one that first opened a host (HD-T-01).
-bool is_forked_child();
-// Monotonic clock in nanoseconds.
-uint64_t clock_ns();
 
 }  // namespace heddle::host
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Configuration against manifests.
+#include "core/host/config_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heddle::host {
+namespace {
+
+const FoundPlugin* find_plugin(const std::vector<FoundPlugin>& plugins, const std::string& id) {
+  for (const FoundPlugin& plugin : plugins) {
+    if (plugin.manifest.id == id) return &plugin;
+  }
+  return nullptr;
+}
+
+// known: keys of the table that are no options, for the hint.
+void check_option(const RawOption& raw, const std::string& title, const Manifest& manifest, const std::vector<std::string>& known,
+                  Diagnostics& diagnostics, std::vector<OptionValue>* out_values) {
+  const OptionSpec* spec = manifest.option(raw.node.key);
+  if (!spec) {
+    std::vector<std::string> candidates = known;
+    for (const OptionSpec& option : manifest.options) candidates.push_back(option.name);
+    std::string key = raw.node.key.substr(0, 80);
+    std::replace_if(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    diagnostics.error(raw.key_place, "E102", fmt::format("unknown key '{}' in [{}]", key, title), did_you_mean(raw.node.key, candidates),
+                      raw.node.key.size());
+    return;
+  }
+  OptionValue value;
+  if (read_option_value(*spec, raw.node, raw.place, diagnostics.name_of(raw.key_place), diagnostics, &value)) out_values->push_back(std::move(value));
+}
+
+}  // namespace
+
+CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins) {
+  CheckedOptions checked;
+  Diagnostics& diagnostics = read->diagnostics;
+  std::vector<std::string> ids;
+  for (const FoundPlugin& plugin : plugins) ids.push_back(plugin.manifest.id);
+
+  std::vector<std::string> told;
+  auto tell_unknown = [&](const std::string& id, Place place) {
+    if (std::find(ids.begin(), ids.end(), id) != ids.end() || std::find(told.begin(), told.end(), id) != told.end()) return;
+    told.push_back(id);
+    diagnostics.warning(place, "E201", fmt::format("no plugin '{}' is installed; found {}", id, ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", "))),
+                        did_you_mean(id, ids), id.size() + 2);
+  };
+  for (const auto& [id, place] : read->plugin_ids) tell_unknown(id, place);
+  for (const auto& [id, place] : read->driver_tables) tell_unknown(id, place);
+
+  for (const RawOption& raw : read->driver_options) {
+    const FoundPlugin* plugin = find_plugin(plugins, raw.owner);
+    // A manifest with errors declares nothing that can be relied on.
+    if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
+    check_option(raw, fmt::format("driver.\"{}\"", raw.owner), plugin->manifest, {}, diagnostics, &checked.by_driver[raw.owner]);
+  }
+  for (const RawOption& raw : read->allocator_options) {
+    std::string id = kDefaultAllocator;
+    for (const DeviceConfig& device : read->config.devices) {
+      if (device.alias == raw.owner && !device.allocator.plugin.empty()) id = device.allocator.plugin;
+    }
+    const FoundPlugin* plugin = find_plugin(plugins, id);
+    if (plugin && plugin->verdict.state == PluginState::kIncompatible) continue;
+    // Without the allocator's manifest only the keys that every device knows are right.
+    static const Manifest kNoManifest;
+    check_option(raw, fmt::format("device.{}.allocator", raw.owner), plugin ? plugin->manifest : kNoManifest,
+                 {"plugin", "pool_initial", "pool_limit", "on_limit"}, diagnostics, &checked.by_device[raw.owner]);
+  }
+  return checked;
+}
+
+std::vector<OptionValue> with_defaults(const Manifest& manifest, const std::vector<OptionValue>& values) {
+  std::vector<OptionValue> merged;
+  for (const OptionSpec& spec : manifest.options) {
+    auto set = std::find_if(values.begin(), values.end(), [&](const OptionValue& v) { return v.name == spec.name; });
+    merged.push_back(set == values.end() ? spec.fallback : *set);
+  }
+  return merged;
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Checks a configuration against the manifests that were found: ids that exist, options typed as declared. Nothing is loaded.
+// Used by host.cpp.
+#ifndef HEDDLE_CORE_HOST_CONFIG_CHECK_H_
+#define HEDDLE_CORE_HOST_CONFIG_CHECK_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/host/config_read.h"
+#include "core/host/discovery.h"
+
+namespace heddle::host {
+
+// Values that the configuration sets, typed.
+struct CheckedOptions {
+  std::map<std::string, std::vector<OptionValue>> by_driver;  // plugin id
+  std::map<std::string, std::vector<OptionValue>> by_device;  // alias, for its allocator
+};
+
+constexpr char kDefaultAllocator[] = "heddle.pool";
+
+// Adds what it finds to the diagnostics of `read`. A plugin that is not installed is a warning: one configuration may serve many machines.
+CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins);
+
+// The manifest's defaults with `values` laid over them. Every declared option once.
+std::vector<OptionValue> with_defaults(const Manifest& manifest, const std::vector<OptionValue>& values);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_CONFIG_CHECK_H_

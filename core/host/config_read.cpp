@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The schema of heddle.toml. Files are laid over each other value by value: imports first, in order, then the file that imports them,
+// then the environment, then the text given through the API. Each value keeps the place that won.
+#include "core/host/config_read.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/host/log.h"
+#include "core/host/manifest.h"
+#include "core/host/table_reader.h"
+#include "core/host/text_file.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxFiles = 64;
+constexpr size_t kMaxDevices = 1024;
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
+
+  // importer: where the import stands; a file that nobody imports has none.
+  void file(const std::string& path, const Place* importer);
+  void text(const std::string& name, const std::string& text);
+
+ private:
+  void root(const TomlNode& node, uint32_t file);
+  void imports(TableReader& table);
+  void plugins(TableReader table);
+  void driver(TableReader table, const std::string& id);
+  void device(TableReader table, const std::string& alias);
+  void select(TableReader table, DeviceConfig& device);
+  void allocator(TableReader table, DeviceConfig& device);
+  void affinity(TableReader table, DeviceConfig& device);
+  void param_io(TableReader table);
+  void links(TableReader& table);
+  void routes(TableReader& table);
+  void prefers(TableReader& table);
+  void log(TableReader table);
+  void trace(TableReader table);
+
+  // Records a value for `heddle config effective`, replacing an earlier one of the same key.
+  void effective(TableReader& table, const std::string& key);
+  void effective_value(const std::string& path, const std::string& text, const std::string& origin);
+  void not_yet(Place place, const std::string& what, const std::string& instead, size_t width = 1);
+  DeviceConfig& device_named(const std::string& alias);
+  void ids(TableReader& table, const char* key, std::vector<std::string>* out);
+
+  ConfigRead& read_;
+  Config& config_;
+  Diagnostics& diagnostics_;
+  std::string folder_;              // of that file
+  std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
+};
+
+void ConfigReader::effective_value(const std::string& path, const std::string& text, const std::string& origin) {
+  for (ConfigValue& value : config_.effective) {
+    if (value.key == path) {
+      value.text = text;
+      value.origin = origin;
+      return;
+    }
+  }
+  config_.effective.push_back({path, text, origin});
+}
+
+void ConfigReader::not_yet(Place place, const std::string& what, const std::string& instead, size_t width) {
+  diagnostics_.error(place, "E301", what + " is not implemented yet", instead, width);
+}
+
+DeviceConfig& ConfigReader::device_named(const std::string& alias) {
+  for (DeviceConfig& device : config_.devices) {
+    if (device.alias == alias) return device;
+  }
+  config_.devices.emplace_back().alias = alias;
+  return config_.devices.back();
+}
+
+void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::string>* out) {
+  std::vector<std::string> names;
+  const TomlNode* array = table.value(key, {TomlNode::kArray});
+  if (!array || !table.strings(key, &names)) return;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Place place = table.place(array->children[i]);
+    if (!is_plugin_id(names[i])) {
+      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is no plugin id", key, names[i].substr(0, 64)), {}, names[i].size() + 2);
+    } else {
+      read_.plugin_ids.emplace_back(names[i], place);
+    }
+  }
+  *out = std::move(names);
+}
+
+void ConfigReader::file(const std::string& path, const Place* importer) {
+  auto fail = [&](const std::string& message) {
+    Place place = importer ? *importer : Place{diagnostics_.add_file(path, ""), {}};
+    diagnostics_.error(place, "E106", message);
+  };
+  char* resolved = realpath(path.c_str(), nullptr);
+  if (!resolved) return fail(fmt::format("reading {} failed: {}", path, std::strerror(errno)));
+  const std::string real(resolved);
+  std::free(resolved);
+  if (std::find(open_files_.begin(), open_files_.end(), real) != open_files_.end()) {
+    std::string chain;
+    for (const std::string& name : open_files_) chain += name + " -> ";
+    return fail(fmt::format("imports go in a circle: {}{}", chain, real));
+  }
+  if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {} files are imported", kMaxFiles));
+  std::string content;
+  if (std::string wrong = read_text_file(real, kMaxFileBytes, &content); !wrong.empty()) {
+    return fail(fmt::format("reading {} failed: {}", path, wrong));
+  }
+  open_files_.push_back(real);
+  config_.files.push_back(path);
+  text(path, content);
+  open_files_.pop_back();
+}
+
+void ConfigReader::text(const std::string& name, const std::string& content) {
+  const uint32_t file = diagnostics_.add_file(name, content);
+  std::string outer = std::exchange(folder_, std::filesystem::path(name).parent_path().string());
+  TomlTree tree = parse_toml(content);
+  for (const TomlError& failed : tree.errors) diagnostics_.error({file, failed.place}, "E101", failed.message);
+  root(tree.root, file);
+  folder_ = std::move(outer);
+}
+
+void ConfigReader::root(const TomlNode& node, uint32_t file) {
+  TableReader table(node, file, "", diagnostics_);
+  imports(table);  // first: what follows wins over it
+  int64_t version = 1;
+  if (table.integer("version", INT64_MIN, INT64_MAX, &version) && version != 1) {
+    diagnostics_.error(table.place(*node.find("version")), "E105", fmt::format("version {} is not known; 1 was expected", version));
+  }
+  if (const TomlNode* child = table.table("plugins")) plugins(TableReader(*child, file, "plugins", diagnostics_));
+  if (const TomlNode* child = table.table("driver")) {
+    TableReader drivers(*child, file, "driver", diagnostics_);
+    for (const TomlNode* entry : drivers.rest()) {
+      if (!is_plugin_id(entry->key)) {
+        diagnostics_.error(drivers.key_place(*entry), "E105", "[driver.*] is not named by a plugin id", {}, entry->key.size());
+      } else {
+        // [driver.heddle.cpu] without quotes is the table `cpu` of the table `heddle`.
+        const bool unquoted = entry->kind == TomlNode::kTable && !entry->children.empty() &&
+                              std::all_of(entry->children.begin(), entry->children.end(), [](const TomlNode& c) { return c.kind == TomlNode::kTable; });
+        if (unquoted) {
+          std::string meant = entry->key + "." + entry->children.front().key;
+          diagnostics_.error(drivers.key_place(*entry), "E102", fmt::format("[driver.{}] holds tables only", entry->key),
+                             fmt::format("quote the id: [driver.\"{}\"]", meant), entry->key.size());
+        } else {
+          driver(TableReader(*entry, file, drivers.path_of(entry->key), diagnostics_), entry->key);
+        }
+      }
+    }
+  }
+  if (const TomlNode* child = table.table("device")) {
+    TableReader devices(*child, file, "device", diagnostics_);
+    for (const TomlNode* entry : devices.rest()) {
+      const bool bare = !entry->key.empty() && entry->key.size() <= 64 &&
+                        entry->key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == std::string::npos;
+      if (!bare) {
+        diagnostics_.error(devices.key_place(*entry), "E105", "a device's alias holds something else than letters, digits, '_' and '-', or is over 64 bytes long", {},
+                           entry->key.size());
+      } else if (config_.devices.size() >= kMaxDevices) {
+        diagnostics_.error(devices.key_place(*entry), "E206", fmt::format("more than {} devices are named", kMaxDevices));
+        break;
+      } else {
+        device(TableReader(*entry, file, devices.path_of(entry->key), diagnostics_), entry->key);
+      }
+    }
+  }
+  if (const TomlNode* child = table.table("param_io")) param_io(TableReader(*child, file, "param_io", diagnostics_));
+  links(table);
+  routes(table);
+  prefers(table);
+  if (const TomlNode* child = table.table("log")) log(TableReader(*child, file, "log", diagnostics_));
+  if (const TomlNode* child = table.table("trace")) trace(TableReader(*child, file, "trace", diagnostics_));
+  if (const TomlNode* child = table.table("validation")) {
+    not_yet(table.key_place(*child), "[validation]", "take it out", std::string_view("validation").size());
+  }
+  table.finish();
+}
+
+void ConfigReader::imports(TableReader& table) {
+  std::vector<std::string> patterns;
+  const TomlNode* array = table.value("imports", {TomlNode::kArray});
+  if (!array || !table.strings("imports", &patterns)) return;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const Place place = table.place(array->children[i]);
+    if (open_files_.empty() && patterns[i].front() != '/') {
+      diagnostics_.error(place, "E106", "a configuration given as text has no folder; its imports have to be absolute");
+      continue;
+    }
+    const std::string pattern = (std::filesystem::path(folder_) / patterns[i]).string();
+    glob_t found{};
+    const int failed = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+    if (failed == 0) {
+      for (size_t j = 0; j < found.gl_pathc; ++j) file(found.gl_pathv[j], &place);
+    } else if (failed != GLOB_NOMATCH) {
+      diagnostics_.error(place, "E106", fmt::format("importing {} failed: the folder cannot be read", pattern), {}, patterns[i].size() + 2);
+    } else if (patterns[i].find_first_of("*?[") == std::string::npos) {  // a pattern may match nothing, a name may not
+      diagnostics_.error(place, "E106", fmt::format("importing {} failed: No such file or directory", pattern), {}, patterns[i].size() + 2);
+    }
+    globfree(&found);
+  }
+}
+
+void ConfigReader::effective(TableReader& table, const std::string& key) {
+  if (const TomlNode* found = table.find(key)) {
+    effective_value(table.path_of(key), to_toml(*found), diagnostics_.name_of(table.key_place(*found)));
+  }
+}
+
+void ConfigReader::plugins(TableReader table) {
+  std::vector<std::string> paths;
+  if (table.strings("paths", &paths)) {
+    for (const std::string& path : paths) {
+      if (path.front() != '/') {
+        diagnostics_.error(table.place(*table.find("paths")), "E105", fmt::format("'paths' holds \"{}\", which is not absolute", path.substr(0, 128)));
+      }
+    }
+    config_.plugin_paths = std::move(paths);
+    effective(table, "paths");
+  }
+  ids(table, "require", &config_.plugin_require);
+  ids(table, "disable", &config_.plugin_disable);
+  effective(table, "require");
+  effective(table, "disable");
+  if (const TomlNode* pins = table.table("pin")) {
+    TableReader pin(*pins, table.file(), "plugins.pin", diagnostics_);
+    for (const TomlNode* entry : pin.rest()) {
+      if (entry->kind != TomlNode::kString || entry->string.size() < 2 || entry->string.front() != '=') {
+        diagnostics_.error(pin.place(*entry), "E205", fmt::format("pin of '{}' is {}; an exact version was expected, e.g. \"=1.4.2\"", entry->key.substr(0, 64),
+                                                                  to_toml(*entry).substr(0, 64)), {}, to_toml(*entry).size());
+        continue;
+      }
+      config_.plugin_pin[entry->key] = entry->string.substr(1);
+      read_.plugin_ids.emplace_back(entry->key, pin.key_place(*entry));
+      effective(pin, entry->key);
+    }
+  }
+  if (const TomlNode* probes = table.table("probe")) {
+    TableReader probe(*probes, table.file(), "plugins.probe", diagnostics_);
+    for (const TomlNode* entry : probe.rest()) {
+      size_t how = 0;
+      if (!probe.choice(entry->key.c_str(), {"child", "in-process"}, &how)) continue;
+      config_.plugin_probe[entry->key] = entry->string;
+      read_.plugin_ids.emplace_back(entry->key, probe.key_place(*entry));
+      effective(probe, entry->key);
+    }
+  }
+  if (const TomlNode* node = table.table("security")) {
+    TableReader security(*node, table.file(), "plugins.security", diagnostics_);
+    size_t mode = 0;
+    if (security.choice("mode", {"normal", "strict"}, &mode)) {
+      config_.strict = mode == 1;
+      effective(security, "mode");
+    }
+    for (const char* key : {"digests", "keys"}) {
+      if (const TomlNode* found = security.value(key, {TomlNode::kTable, TomlNode::kArray})) {
+        not_yet(security.key_place(*found), fmt::format("[plugins.security] {}", key), "take it out", std::strlen(key));
+      }
+    }
+    security.finish();
+  }
+  table.finish();
+}
+
+void ConfigReader::driver(TableReader table, const std::string& id) {
+  read_.driver_tables.emplace_back(id, table.own_place());
+  for (const TomlNode* entry : table.rest()) {
+    auto& options = read_.driver_options;
+    options.erase(std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == id && o.node.key == entry->key; }),
+                  options.end());
+    options.push_back({id, *entry, table.place(*entry), table.key_place(*entry)});
+    effective(table, entry->key);
+  }
+}
+
+void ConfigReader::device(TableReader table, const std::string& alias) {
+  DeviceConfig& device = device_named(alias);
+  read_.device_tables.emplace_back(alias, table.own_place());
+  if (device.place.empty()) device.place = diagnostics_.name_of(table.own_place());
+  if (table.string("driver", &device.driver)) {
+    const Place place = table.place(*table.find("driver"));
+    if (is_plugin_id(device.driver)) {
+      read_.plugin_ids.emplace_back(device.driver, place);
+    } else {
+      diagnostics_.error(place, "E105", "'driver' is no plugin id", {}, device.driver.size() + 2);
+    }
+    effective(table, "driver");
+  }
+  if (const TomlNode* node = table.table("select")) select(TableReader(*node, table.file(), table.path_of("select"), diagnostics_), device);
+  if (const TomlNode* node = table.table("allocator")) allocator(TableReader(*node, table.file(), table.path_of("allocator"), diagnostics_), device);
+  if (const TomlNode* node = table.table("affinity")) affinity(TableReader(*node, table.file(), table.path_of("affinity"), diagnostics_), device);
+  table.finish();
+}
+
+void ConfigReader::select(TableReader table, DeviceConfig& device) {
+  DeviceSelector selector;
+  int count = 0;
+  int64_t ordinal = 0;
+  if (table.string("uuid", &selector.text)) {
+    selector.kind = DeviceSelector::kUuid;
+    ++count;
+  }
+  if (table.string("pci", &selector.text)) {
+    selector.kind = DeviceSelector::kPci;
+    ++count;
+  }
+  if (table.integer("ordinal", 0, UINT32_MAX, &ordinal)) {
+    selector.kind = DeviceSelector::kOrdinal;
+    selector.ordinal = static_cast<uint32_t>(ordinal);
+    ++count;
+  }
+  const bool other_errors = !table.rest().empty();
+  table.finish();
+  if (count > 1 || (count == 0 && !other_errors && !table.find("uuid") && !table.find("pci") && !table.find("ordinal"))) {
+    diagnostics_.error(table.own_place(), "E203", fmt::format("'select' of device '{}' names {} of uuid, pci and ordinal; exactly one was expected", device.alias, count),
+                       {}, std::string_view("select").size());
+  }
+  if (count == 1) {
+    device.select = std::move(selector);
+    device.has_select = true;
+    for (const char* key : {"uuid", "pci", "ordinal"}) effective(table, key);
+  }
+}
+
+void ConfigReader::allocator(TableReader table, DeviceConfig& device) {
+  AllocatorConfig& allocator = device.allocator;
+  if (table.string("plugin", &allocator.plugin)) {
+    const Place place = table.place(*table.find("plugin"));
+    if (is_plugin_id(allocator.plugin)) {
+      read_.plugin_ids.emplace_back(allocator.plugin, place);
+    } else {
+      diagnostics_.error(place, "E105", "'plugin' is no plugin id", {}, allocator.plugin.size() + 2);
+    }
+    effective(table, "plugin");
+  }
+  uint64_t bytes = 0;
+  if (table.bytes("pool_initial", &bytes)) {
+    allocator.pool_initial_bytes = bytes;
+    effective(table, "pool_initial");
+  }
+  if (table.bytes("pool_limit", &bytes)) {
+    allocator.pool_limit_bytes = bytes;
+    effective(table, "pool_limit");
+  }
+  size_t on_limit = 0;
+  if (table.choice("on_limit", {"fail", "trim", "spill"}, &on_limit)) {
+    const TomlNode& node = *table.find("on_limit");
+    if (on_limit == 2) {
+      not_yet(table.place(node), "on_limit = \"spill\"", "write \"trim\" or \"fail\"", to_toml(node).size());
+    } else {
+      allocator.on_limit = on_limit == 0 ? OnLimit::kFail : OnLimit::kTrim;
+      effective(table, "on_limit");
+    }
+  }
+  if (allocator.pool_initial_bytes && allocator.pool_limit_bytes && *allocator.pool_initial_bytes > *allocator.pool_limit_bytes) {
+    const TomlNode* node = table.find("pool_initial") ? table.find("pool_initial") : table.find("pool_limit");
+    diagnostics_.error(table.place(*node), "E203", fmt::format("pool_initial of device '{}' is {} bytes, its pool_limit {}", device.alias,
+                                                               *allocator.pool_initial_bytes, *allocator.pool_limit_bytes), {}, to_toml(*node).size());
+  }
+  // Other keys are options of the allocator's manifest, checked when that is known.
+  for (const TomlNode* entry : table.rest()) {
+    auto& options = read_.allocator_options;
+    options.erase(std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == device.alias && o.node.key == entry->key; }),
+                  options.end());
+    options.push_back({device.alias, *entry, table.place(*entry), table.key_place(*entry)});
+    effective(table, entry->key);
+  }
+}
+
+void ConfigReader::affinity(TableReader table, DeviceConfig& device) {
+  int64_t numa = 0;
+  if (table.integer("numa", 0, 4095, &numa)) {
+    device.numa = static_cast<int32_t>(numa);
+    effective(table, "numa");
+  }
+  std::string cpus;
+  if (table.string("cpus", &cpus)) {
+    if (is_cpu_list(cpus)) {
+      device.cpus = cpus;
+      effective(table, "cpus");
+    } else {
+      const TomlNode& node = *table.find("cpus");
+      diagnostics_.error(table.place(node), "E105", "'cpus' is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", {}, to_toml(node).size());
+    }
+  }
+  table.finish();
+}
+
+void ConfigReader::param_io(TableReader table) {
+  std::vector<std::string> methods;
+  if (table.strings("method", &methods)) {
+    const TomlNode& node = *table.find("method");
+    static const std::vector<std::string> known = {"gds", "direct", "buffered"};
+    for (size_t i = 0; i < methods.size(); ++i) {
+      const Place place = table.place(node.children[i]);
+      if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
+        diagnostics_.error(place, "E105", fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
+                           did_you_mean(methods[i], known), methods[i].size() + 2);
+      } else if (methods[i] == "gds") {
+        not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
+      }
+    }
+    config_.param_io.method = std::move(methods);
+    effective(table, "method");
+  }
+  if (table.bytes("chunk", &config_.param_io.chunk_bytes)) effective(table, "chunk");
+  int64_t depth = 0;
+  if (table.integer("queue_depth", 1, 4096, &depth)) {
+    config_.param_io.queue_depth = static_cast<uint32_t>(depth);
+    effective(table, "queue_depth");
+  }
+  if (table.bytes("pinned_staging", &config_.param_io.pinned_staging_bytes)) effective(table, "pinned_staging");
+  table.finish();
+}
+
+void ConfigReader::links(TableReader& root) {
+  for (const TomlNode* node : root.tables("link")) {
+    TableReader table(*node, root.file(), "link", diagnostics_);
+    LinkConfig link;
+    link.place = diagnostics_.name_of(table.own_place());
+    std::vector<std::string> between;
+    table.require("between");
+    if (table.strings("between", &between)) {
+      const TomlNode& array = *table.find("between");
+      if (between.size() != 2 || between[0] == between[1]) {
+        diagnostics_.error(table.place(array), "E105", "'between' names two different devices");
+      } else {
+        for (size_t i = 0; i < 2; ++i) read_.aliases_used.emplace_back(between[i], table.place(array.children[i]));
+        link.a = between[0];
+        link.b = between[1];
+      }
+    }
+    size_t kind = 0, p2p = 0;
+    static const std::vector<std::string> kinds = {"pci", "nvlink", "xgmi", "same-memory"};
+    static const std::vector<std::string> modes = {"auto", "require", "off"};
+    if (table.choice("kind", kinds, &kind)) link.kind = kinds[kind];
+    if (table.choice("p2p", modes, &p2p)) {
+      link.p2p = modes[p2p];
+      // Copies between devices are staged through host memory today: "off" and "auto" are true, "require" would be broken.
+      if (p2p == 1) {
+        const TomlNode& value = *table.find("p2p");
+        not_yet(table.place(value), "p2p = \"require\"", "write \"auto\"", to_toml(value).size());
+      }
+    }
+    table.finish();
+    config_.links.push_back(std::move(link));
+    effective_value(fmt::format("link[{}]", config_.links.size() - 1), fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}",
+                    config_.links.back().a, config_.links.back().b, config_.links.back().kind, config_.links.back().p2p), config_.links.back().place);
+  }
+}
+
+void ConfigReader::routes(TableReader& root) {
+  std::vector<RouteConfig> read;
+  for (const TomlNode* node : root.tables("route")) {
+    TableReader table(*node, root.file(), "route", diagnostics_);
+    RouteConfig route;
+    route.place = diagnostics_.name_of(table.own_place());
+    table.require("slot");
+    table.require("to");
+    if (table.string("slot", &route.slot) && !route.slot.empty() && route.slot != "default" && route.slot.front() != '@') {
+      const TomlNode& slot = *table.find("slot");
+      diagnostics_.error(table.place(slot), "E105", fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
+                         fmt::format("did you mean '@{}'?", route.slot.substr(0, 64)), to_toml(slot).size());
+    }
+    if (table.strings("to", &route.to)) {
+      const TomlNode& array = *table.find("to");
+      for (size_t i = 0; i < route.to.size(); ++i) read_.aliases_used.emplace_back(route.to[i], table.place(array.children[i]));
+      if (route.to.empty()) diagnostics_.error(table.place(array), "E105", "'to' names no device");
+    }
+    size_t fallback = 0;
+    if (table.choice("fallback", {"error", "next"}, &fallback)) route.fallback_next = fallback == 1;
+    table.finish();
+    read.push_back(std::move(route));
+  }
+  // The first match wins, so the routes of a later file go in front of those it was laid over.
+  config_.routes.insert(config_.routes.begin(), read.begin(), read.end());
+}
+
+void ConfigReader::prefers(TableReader& root) {
+  for (const TomlNode* node : root.tables("prefer")) {
+    TableReader table(*node, root.file(), "prefer", diagnostics_);
+    PreferConfig prefer;
+    prefer.place = diagnostics_.name_of(table.own_place());
+    table.require("op");
+    table.string("op", &prefer.op);
+    table.strings("dtype", &prefer.dtype);
+    table.strings("use", &prefer.use);
+    table.finish();
+    not_yet(table.own_place(), "[[prefer]]", "take it out; the router takes the best variant that fits");
+    config_.prefers.push_back(std::move(prefer));
+  }
+}
+
+void ConfigReader::log(TableReader table) {
+  size_t level = 0;
+  static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
+  if (table.choice("level", levels, &level)) {
+    config_.log.level = static_cast<uint32_t>(level);
+    effective(table, "level");
+  }
+  if (const TomlNode* node = table.table("components")) {
+    TableReader components(*node, table.file(), "log.components", diagnostics_);
+    for (const TomlNode* entry : components.rest()) {
+      if (!components.choice(entry->key.c_str(), levels, &level)) continue;
+      config_.log.components[entry->key] = static_cast<uint32_t>(level);
+      effective(components, entry->key);
+    }
+  }
+  table.finish();
+}
+
+void ConfigReader::trace(TableReader table) {
+  std::string sink;
+  std::vector<std::string> categories;
+  table.string("sink", &sink);
+  table.strings("categories", &categories);
+  table.finish();
+  not_yet(table.own_place(), "[trace]", "take it out", std::string_view("[trace]").size());
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// The file to read when the caller names none; empty if there is none.
+std::string default_path() {
+  std::string folder = environment("XDG_CONFIG_HOME");
+  if (folder.empty() && !environment("HOME").empty()) folder = environment("HOME") + "/.config";
+  for (const std::string& path : {folder.empty() || folder.front() != '/' ? std::string() : folder + "/heddle/heddle.toml",
+                                  std::string("/etc/heddle/heddle.toml")}) {
+    if (!path.empty() && access(path.c_str(), F_OK) == 0) return path;
+  }
+  return {};
+}
+
+// HEDDLE_LOG: "debug", or "info,heddle.cuda=debug".
+void read_log_variable(const std::string& text, ConfigRead* read) {
+  if (text.empty()) return;
+  Config& config = read->config;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(',', start), text.size());
+    const std::string word = text.substr(start, end - start);
+    start = end + 1;
+    const size_t equals = word.find('=');
+    uint32_t level = 0;
+    if (!log_level_from_name(equals == std::string::npos ? word : word.substr(equals + 1), &level)) {
+      Place place{read->diagnostics.add_file("HEDDLE_LOG", text), {}};
+      read->diagnostics.error(place, "E105", fmt::format("'{}' is no log level; trace, debug, info, warn, error or off was expected", word.substr(0, 64)));
+      continue;
+    }
+    if (equals == std::string::npos) {
+      config.log.level = level;
+    } else {
+      config.log.components[word.substr(0, equals)] = level;
+    }
+    const std::string key = equals == std::string::npos ? "log.level" : fmt::format("log.components.\"{}\"", word.substr(0, equals));
+    auto& values = config.effective;
+    values.erase(std::remove_if(values.begin(), values.end(), [&](const ConfigValue& v) { return v.key == key; }), values.end());
+    values.push_back({key, fmt::format("\"{}\"", log_level_name(level)), "HEDDLE_LOG"});
+  }
+}
+
+}  // namespace
+
+bool is_cpu_list(std::string_view text) {
+  // ranges separated by commas: 0-3,8
+  uint32_t count = 0;
+  while (!text.empty()) {
+    uint32_t first = 0, last = 0;
+    auto read = std::from_chars(text.data(), text.data() + text.size(), first);
+    if (read.ec != std::errc()) return false;
+    text.remove_prefix(static_cast<size_t>(read.ptr - text.data()));
+    last = first;
+    if (!text.empty() && text.front() == '-') {
+      text.remove_prefix(1);
+      read = std::from_chars(text.data(), text.data() + text.size(), last);
+      if (read.ec != std::errc()) return false;
+      text.remove_prefix(static_cast<size_t>(read.ptr - text.data()));
+    }
+    if (last < first || last >= 65536) return false;
+    ++count;
+    if (text.empty()) return true;
+    if (text.front() != ',') return false;
+    text.remove_prefix(1);
+  }
+  return false;
+}
+
+void read_config_text(const std::string& name, const std::string& text, ConfigRead* read) { ConfigReader(*read).text(name, text); }
+
+void finish_config(ConfigRead* read) {
+  Diagnostics& diagnostics = read->diagnostics;
+  std::vector<std::string> aliases;
+  for (const DeviceConfig& device : read->config.devices) aliases.push_back(device.alias);
+  // With [device.*] tables those are all there is; without, names such as "cpu" or "cpu:1" are resolved when devices are known.
+  if (!aliases.empty()) {
+    for (const auto& [alias, place] : read->aliases_used) {
+      if (std::find(aliases.begin(), aliases.end(), alias) != aliases.end()) continue;
+      diagnostics.error(place, "E202", fmt::format("no device is named '{}'; there are {}", alias.substr(0, 64), fmt::join(aliases, ", ")),
+                        did_you_mean(alias, aliases), alias.size() + 2);
+    }
+  }
+  for (const DeviceConfig& device : read->config.devices) {
+    const bool lacks_driver = device.driver.empty();
+    if (!lacks_driver && device.has_select) continue;
+    // Places are kept as text in the plain data: find the table's again by its name.
+    Place place{};
+    for (const auto& [alias, at] : read->device_tables) {
+      if (alias == device.alias) place = at;
+    }
+    diagnostics.error(place, "E104", fmt::format("[device.{}] lacks the key '{}'", device.alias, lacks_driver ? "driver" : "select"),
+                      lacks_driver ? "" : "e.g. select = { ordinal = 0 }");
+  }
+  for (size_t i = 0; i < read->config.routes.size(); ++i) {
+    const RouteConfig& route = read->config.routes[i];
+    read->config.effective.push_back({fmt::format("route[{}]", i),
+                                      fmt::format("{{ slot = \"{}\", to = [\"{}\"], fallback = \"{}\" }}", route.slot, fmt::join(route.to, "\", \""),
+                                                  route.fallback_next ? "next" : "error"),
+                                      route.place});
+  }
+}
+
+void read_config(const ConfigSources& sources, ConfigRead* out_read) {
+  ConfigReader reader(*out_read);
+  if (sources.use_files) {
+    std::string path = sources.path;
+    if (path.empty() && sources.use_environment) path = environment("HEDDLE_CONFIG");
+    if (path.empty() && sources.use_environment) path = default_path();
+    if (!path.empty()) reader.file(path, nullptr);
+  }
+  if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
+  if (!sources.text.empty()) reader.text("<text>", sources.text);
+  finish_config(out_read);
+}
+
+}  // namespace heddle::host

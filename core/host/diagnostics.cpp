@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Printing of diagnostics: `file:line:column: error[E102]: text`, the line itself, and a caret line with the hint.
+#include "core/host/diagnostics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace heddle::host {
+namespace {
+
+constexpr size_t kExcerptColumns = 100;
+
+// One character per column: continuation bytes are dropped into the character before, control characters become spaces.
+std::vector<std::string> characters_of(std::string_view line) {
+  std::vector<std::string> characters;
+  for (char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) == 0x80 && !characters.empty() && characters.back().size() < 4 &&
+        static_cast<unsigned char>(characters.back()[0]) >= 0xC0) {
+      characters.back() += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      characters.emplace_back(" ");
+    } else {
+      characters.emplace_back(1, c);
+    }
+  }
+  return characters;
+}
+
+std::string_view line_of(std::string_view text, uint32_t line) {
+  for (uint32_t i = 1; i < line; ++i) {
+    size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  std::string_view found = text.substr(0, text.find('\n'));
+  if (!found.empty() && found.back() == '\r') found.remove_suffix(1);
+  return found;
+}
+
+}  // namespace
+
+uint32_t Diagnostics::add_file(std::string name, std::string text) {
+  files_.push_back({std::move(name), std::move(text)});
+  return static_cast<uint32_t>(files_.size() - 1);
+}
+
+void Diagnostics::error(Place place, const char* code, std::string message, std::string hint, size_t width) {
+  entries_.push_back({place, code, std::move(message), std::move(hint), width, true});
+  ++error_count_;
+}
+
+void Diagnostics::warning(Place place, const char* code, std::string message, std::string hint, size_t width) {
+  entries_.push_back({place, code, std::move(message), std::move(hint), width, false});
+}
+
+std::string Diagnostics::name_of(Place place) const {
+  const std::string& file = files_[place.file].name;
+  return place.at.line == 0 ? file : fmt::format("{}:{}:{}", file, place.at.line, place.at.column);
+}
+
+std::vector<const Diagnostics::Entry*> Diagnostics::sorted() const {
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries_) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return std::tuple(a->place.file, a->place.at.line, a->place.at.column) <
+           std::tuple(b->place.file, b->place.at.line, b->place.at.column);
+  });
+  return order;
+}
+
+std::string Diagnostics::excerpt(const Entry& entry) const {
+  const TomlPlace at = entry.place.at;
+  if (at.line == 0) return entry.hint.empty() ? "" : fmt::format("  = {}\n", entry.hint);
+  std::vector<std::string> characters = characters_of(line_of(files_[entry.place.file].text, at.line));
+  const size_t column = at.column == 0 ? 0 : std::min<size_t>(at.column - 1, characters.size());
+  // A long line is shown around its caret.
+  size_t first = column > kExcerptColumns / 2 && characters.size() > kExcerptColumns ? column - kExcerptColumns / 2 : 0;
+  size_t last = std::min(characters.size(), first + kExcerptColumns);
+  std::string shown = first ? "..." : "";
+  size_t caret = shown.size();
+  for (size_t i = first; i < last; ++i) {
+    if (i < column) ++caret;
+    shown += characters[i];
+  }
+  if (last < characters.size()) shown += "...";
+  const size_t width = std::max<size_t>(1, std::min(entry.width, last > column ? last - column : 1));
+  std::string number = fmt::format("{:>4}", at.line);
+  return fmt::format("{} | {}\n{} | {}^{}{}{}\n", number, shown, std::string(number.size(), ' '), std::string(caret, ' '),
+                     std::string(width - 1, '~'), entry.hint.empty() ? "" : " ", entry.hint);
+}
+
+std::string Diagnostics::render() const {
+  std::string text;
+  for (const Entry* entry : sorted()) {
+    text += fmt::format("{}: {}[{}]: {}\n", name_of(entry->place), entry->is_error ? "error" : "warning", entry->code, entry->message);
+    text += excerpt(*entry);
+  }
+  return text;
+}
+
+std::string Diagnostics::first_line() const {
+  for (const Entry* entry : sorted()) {
+    if (!entry->is_error) continue;
+    return fmt::format("{}: {}[{}]: {}{}{}", name_of(entry->place), "error", entry->code, entry->message,
+                       entry->hint.empty() ? "" : "; ", entry->hint);
+  }
+  return {};
+}
+
+std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
+  // Keys are short; what is longer is no slip of the finger.
+  if (name.size() > 64) return {};
+  std::string best;
+  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > 64) continue;
+    // Edit distance with swaps of neighbours, three rows at a time.
+    const size_t columns = candidate.size() + 1;
+    std::vector<size_t> before(columns), previous(columns), current(columns);
+    for (size_t j = 0; j < columns; ++j) previous[j] = j;
+    for (size_t i = 1; i <= name.size(); ++i) {
+      current[0] = i;
+      for (size_t j = 1; j < columns; ++j) {
+        const bool same = name[i - 1] == candidate[j - 1];
+        current[j] = std::min({previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (same ? 0 : 1)});
+        if (i > 1 && j > 1 && name[i - 1] == candidate[j - 2] && name[i - 2] == candidate[j - 1]) {
+          current[j] = std::min(current[j], before[j - 2] + 1);
+        }
+      }
+      std::swap(before, previous);
+      std::swap(previous, current);
+    }
+    if (previous[candidate.size()] < best_distance) {
+      best_distance = previous[candidate.size()];
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
+  std::string near = nearest(name, candidates);
+  return near.empty() ? "" : fmt::format("did you mean '{}'?", near);
+}
+
+}  // namespace heddle::host

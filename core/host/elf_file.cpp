@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A bounded ELF64 reader: header, program headers, dynamic section, its string table. All reads go through pread, so that a file cut
+// short meanwhile is an error and not a signal.
+#include "core/host/elf_file.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace heddle::host {
+namespace {
+
+constexpr uint32_t kMaxProgramHeaders = 256;
+constexpr uint64_t kMaxDynamicBytes = 64 << 10;
+constexpr uint64_t kMaxStringBytes = 4 << 20;
+constexpr size_t kMaxNeeded = 512;
+
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+};
+
+bool read_at(int descriptor, uint64_t offset, void* out, size_t size) {
+  auto* bytes = static_cast<char*>(out);
+  while (size > 0) {
+    if (offset > INT64_MAX) return false;
+    ssize_t count = pread(descriptor, bytes, size, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes += count;
+    offset += static_cast<uint64_t>(count);
+    size -= static_cast<size_t>(count);
+  }
+  return true;
+}
+
+// Where the file holds `size` bytes of the image at `address`; false if no segment has them.
+bool file_offset(const std::vector<Elf64_Phdr>& headers, uint64_t address, uint64_t size, uint64_t* out_offset) {
+  for (const Elf64_Phdr& header : headers) {
+    if (header.p_type != PT_LOAD || address < header.p_vaddr) continue;
+    uint64_t inside = address - header.p_vaddr;
+    if (inside > header.p_filesz || size > header.p_filesz - inside) continue;
+    return !__builtin_add_overflow(header.p_offset, inside, out_offset);
+  }
+  return false;
+}
+
+// The text at `offset` of the string table; empty if it is not there or not ended.
+std::string string_at(const std::string& table, uint64_t offset) {
+  if (offset >= table.size()) return {};
+  size_t end = table.find('\0', offset);
+  return end == std::string::npos ? std::string() : table.substr(offset, end - offset);
+}
+
+void split_path(const std::string& text, std::vector<std::string>* out) {
+  for (size_t start = 0; start <= text.size();) {
+    size_t end = std::min(text.find(':', start), text.size());
+    if (end > start) out->push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+}
+
+std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers, ElfFile* out_file) {
+  auto found = std::find_if(headers.begin(), headers.end(), [](const Elf64_Phdr& h) { return h.p_type == PT_DYNAMIC; });
+  if (found == headers.end()) return "it has no dynamic section";
+  if (found->p_filesz > kMaxDynamicBytes) return "its dynamic section is too large";
+  std::vector<Elf64_Dyn> dynamic(found->p_filesz / sizeof(Elf64_Dyn));
+  if (!read_at(descriptor, found->p_offset, dynamic.data(), dynamic.size() * sizeof(Elf64_Dyn))) return "its dynamic section is cut short";
+  uint64_t table_address = 0, table_size = 0, run_path = UINT64_MAX, old_path = UINT64_MAX;
+  std::vector<uint64_t> needed;
+  for (const Elf64_Dyn& entry : dynamic) {
+    if (entry.d_tag == DT_NULL) break;
+    if (entry.d_tag == DT_STRTAB) table_address = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_STRSZ) table_size = entry.d_un.d_val;
+    if (entry.d_tag == DT_RUNPATH) run_path = entry.d_un.d_val;
+    if (entry.d_tag == DT_RPATH) old_path = entry.d_un.d_val;
+    if (entry.d_tag == DT_NEEDED && needed.size() < kMaxNeeded) needed.push_back(entry.d_un.d_val);
+  }
+  uint64_t offset = 0;
+  if (table_size == 0 || table_size > kMaxStringBytes || !file_offset(headers, table_address, table_size, &offset)) {
+    return "its string table is outside of the file";
+  }
+  std::string table(table_size, '\0');
+  if (!read_at(descriptor, offset, table.data(), table.size())) return "its string table is cut short";
+  for (uint64_t name : needed) {
+    std::string soname = string_at(table, name);
+    if (soname.empty()) return "the name of a needed library is outside of its string table";
+    out_file->needed.push_back(std::move(soname));
+  }
+  const uint64_t path = run_path != UINT64_MAX ? run_path : old_path;
+  if (path != UINT64_MAX) split_path(string_at(table, path), &out_file->run_path);
+  return {};
+}
+
+}  // namespace
+
+std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file) {
+  *out_file = {};
+  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.number < 0) return fmt::format("it cannot be opened: {}", std::strerror(errno));
+  struct stat facts;
+  if (fstat(file.number, &facts) != 0 || !S_ISREG(facts.st_mode)) return "it is no regular file";
+  Elf64_Ehdr header;
+  if (!read_at(file.number, 0, &header, sizeof(header))) return "it is too short for an ELF header";
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "it is no ELF file";
+  out_file->elf_class = header.e_ident[EI_CLASS];
+  out_file->machine = header.e_machine;  // at the same place in both classes
+  out_file->type = header.e_type;
+  if (header.e_ident[EI_DATA] != ELFDATA2LSB) return "it is of the other byte order";
+  if (headers_only || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > kMaxProgramHeaders) {
+    return "its program headers are of an odd size or number";
+  }
+  std::vector<Elf64_Phdr> headers(header.e_phnum);
+  if (!read_at(file.number, header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are cut short";
+  return read_dynamic(file.number, headers, out_file);
+}
+
+std::string machine_name(uint32_t machine) {
+  switch (machine) {
+    case EM_X86_64: return "x86_64";
+    case EM_AARCH64: return "aarch64";
+    case EM_386: return "i386";
+    case EM_ARM: return "arm";
+    case EM_RISCV: return "riscv";
+    case EM_PPC64: return "ppc64";
+    case EM_S390: return "s390x";
+    default: return fmt::format("machine {}", machine);
+  }
+}
+
+uint32_t own_machine() {
+#if defined(__x86_64__)
+  return EM_X86_64;
+#elif defined(__aarch64__)
+  return EM_AARCH64;
+#elif defined(__riscv)
+  return EM_RISCV;
+#else
+  return EM_NONE;
+#endif
+}
+
+}  // namespace heddle::host

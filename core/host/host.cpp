@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host: what is found, checked, looked at and loaded, in that order and each only when asked for. A plugin that fails any step
+// keeps a state and a reason; no step of one plugin depends on another's.
+#include "core/host/host.h"
+
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+#include <thread>
+
+#include "core/host/config_check.h"
+#include "core/host/config_read.h"
+#include "core/host/discovery.h"
+#include "core/host/host_table.h"
+#include "core/host/preflight.h"
+#include "core/host/probe.h"
+#include "core/host/probe_cache.h"
+#include "core/host/trust.h"
+
+namespace heddle::host {
+namespace {
+
+struct Plugin {
+  Manifest manifest;
+  Verdict verdict;
+  std::vector<std::string> shadowed;
+  std::vector<OptionValue> options;  // resolved
+  bool looked = false;               // preflight and probe are done
+  bool from_cache = false;
+  std::unique_ptr<PluginInstance> instance;
+
+  bool is_driver() const { return (manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
+  // "cpu" of "heddle.cpu".
+  std::string short_name() const { return manifest.id.substr(manifest.id.find_last_of('.') + 1); }
+  std::string why() const { return fmt::format("{} is {}: {}", manifest.id, name_of(verdict.state), verdict.reason); }
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+// "GPU-1b2c..." and the 16 bytes say the same if their hexadecimal digits do.
+std::string uuid_digits(std::string_view text) {
+  std::string digits;
+  if (text.substr(0, 4) == "GPU-") text.remove_prefix(4);
+  for (char c : lower(text)) {
+    if (std::isxdigit(static_cast<unsigned char>(c))) digits += c;
+  }
+  return digits;
+}
+
+std::string uuid_digits(const uint8_t (&bytes)[16]) {
+  std::string digits;
+  for (uint8_t byte : bytes) digits += fmt::format("{:02x}", byte);
+  return digits;
+}
+
+bool matches(const DeviceSelector& selector, const heddle_device_description_t& description) {
+  switch (selector.kind) {
+    case DeviceSelector::kOrdinal: return description.ordinal == selector.ordinal;
+    case DeviceSelector::kPci: return lower(selector.text) == lower(view(description.pci));
+    case DeviceSelector::kUuid: {
+      // A beginning is enough, as vendors' tools allow.
+      const std::string wanted = uuid_digits(selector.text);
+      return wanted.size() >= 4 && uuid_digits(description.uuid).compare(0, wanted.size(), wanted) == 0;
+    }
+  }
+  return false;
+}
+
+std::string to_text(const DeviceSelector& selector) {
+  switch (selector.kind) {
+    case DeviceSelector::kOrdinal: return fmt::format("ordinal {}", selector.ordinal);
+    case DeviceSelector::kPci: return fmt::format("pci \"{}\"", selector.text);
+    case DeviceSelector::kUuid: return fmt::format("uuid \"{}\"", selector.text);
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Host::State {
+  HostOptions options;
+  ConfigRead read;
+  CheckedOptions checked;
+  std::vector<std::string> folders;
+  std::shared_ptr<HostServices> services;
+  ProbeCache cache{""};
+
+  std::mutex mutex;  // everything below
+  std::vector<Plugin> plugins;
+  std::vector<std::string> skipped;
+
+  const Config& config() const { return read.config; }
+  Plugin* find(std::string_view id);
+  Plugin* find_by_name(std::string_view name);
+  std::string known_ids(uint32_t kind) const;
+
+  bool use_verdict_without_probe(Plugin& plugin, const std::string& key);
+  void look(const std::vector<Plugin*>& wanted);
+  Status load(Plugin& plugin);
+  Verdict load_now(Plugin& plugin);
+  Status describe(Plugin& plugin, std::vector<DeviceInfo>* out_devices);
+  Result<DeviceInfo> configured_device(const DeviceConfig& device);
+  Status not_in_child() const;
+  void skip(std::string reason);
+};
+
+Plugin* Host::State::find(std::string_view id) {
+  for (Plugin& plugin : plugins) {
+    if (plugin.manifest.id == id) return &plugin;
+  }
+  return nullptr;
+}
+
+// An id, or the last part of one; ours come first.
+Plugin* Host::State::find_by_name(std::string_view name) {
+  if (Plugin* plugin = find(name)) return plugin;
+  if (Plugin* plugin = find(std::string("heddle.").append(name))) return plugin;
+  for (Plugin& plugin : plugins) {
+    if (plugin.is_driver() && plugin.short_name() == name) return &plugin;
+  }
+  return nullptr;
+}
+
+std::string Host::State::known_ids(uint32_t kind) const {
+  std::string text;
+  for (const Plugin& plugin : plugins) {
+    if ((plugin.manifest.kind & kind) != 0) text.append(text.empty() ? "" : ", ").append(plugin.manifest.id);
+  }
+  return text.empty() ? fmt::format("none in {}", fmt::join(folders, ", ")) : text;
+}
+
+Status Host::State::not_in_child() const {
+  if (!services->fork.in_forked_child()) return {};
+  return Status(HEDDLE_STATUS_FAILED_PRECONDITION,
+                "host: using a runtime failed: it was opened before this process was forked; open a new one in the child [HD-T-01]");
+}
+
+void Host::State::skip(std::string reason) {
+  if (std::find(skipped.begin(), skipped.end(), reason) == skipped.end()) skipped.push_back(std::move(reason));
+}
+
+// True if nothing is left to find out about the plugin; else it passed preflight and waits for its probe.
+bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& key) {
+  if (plugin.verdict.state != PluginState::kAvailable) return true;
+  if (config().strict || is_secure_process()) {
+    std::string path;
+    std::string wrong = why_untrusted(plugin.manifest.path, &path);
+    if (wrong.empty()) wrong = why_untrusted(plugin.manifest.library_path, &path);
+    if (!wrong.empty()) {
+      plugin.verdict = {PluginState::kUntrusted, wrong + "; strict mode asks for root or the user itself as the only writer"};
+      return true;
+    }
+    plugin.manifest.library_path = path;
+  }
+  plugin.verdict = preflight_quick(plugin.manifest);
+  if (plugin.verdict.state != PluginState::kAvailable) return true;
+  if (!options.fresh_probe && cache.find(plugin.manifest.id, key, &plugin.verdict)) {
+    plugin.from_cache = true;
+    return true;
+  }
+  plugin.verdict = preflight(plugin.manifest);
+  if (plugin.verdict.state != PluginState::kAvailable) return true;
+  auto how = config().plugin_probe.find(plugin.manifest.id);
+  if (how == config().plugin_probe.end() || how->second != "in-process") return false;
+  // The operator's choice: a crash is then a crash of this process.
+  if (const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &plugin.verdict)) {
+    PluginHost plugin_host(plugin.manifest.id, library->abi_minor, services, plugin.options);
+    plugin.verdict = run_probe(*library, plugin_host.table);
+  }
+  return true;
+}
+
+void Host::State::look(const std::vector<Plugin*>& wanted) {
+  std::vector<Plugin*> waiting;
+  std::vector<std::string> keys;
+  std::vector<ProbeRequest> requests;
+  for (Plugin* plugin : wanted) {
+    if (plugin->looked) continue;
+    plugin->looked = true;
+    std::string key = ProbeCache::key_of(plugin->manifest, plugin->options);
+    if (use_verdict_without_probe(*plugin, key)) continue;
+    waiting.push_back(plugin);
+    keys.push_back(std::move(key));
+    requests.push_back({plugin->manifest.id, plugin->manifest.library_path, plugin->manifest.timeout_ms, plugin->options});
+  }
+  if (waiting.empty()) return;
+  const std::string program = find_probe_program();
+  if (program.empty()) {
+    for (Plugin* plugin : waiting) {
+      plugin->verdict = {PluginState::kProbeFailed,
+                         fmt::format("heddle-probe is neither in {0} nor in ../libexec or ../bin beside it; install it, or set [plugins.probe] "
+                                     "\"{1}\" = \"in-process\"",
+                                     library_folder(), plugin->manifest.id)};
+    }
+    return;
+  }
+  std::vector<Verdict> verdicts = probe_in_children(program, requests);
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    waiting[i]->verdict = std::move(verdicts[i]);
+    cache.keep(waiting[i]->manifest.id, keys[i], waiting[i]->verdict);
+  }
+}
+
+Verdict Host::State::load_now(Plugin& plugin) {
+  for (const Plugin& other : plugins) {
+    if (!other.instance || &other == &plugin) continue;
+    auto names = [](const Manifest& a, const Manifest& b) { return std::find(a.conflicts.begin(), a.conflicts.end(), b.id) != a.conflicts.end(); };
+    if (names(plugin.manifest, other.manifest) || names(other.manifest, plugin.manifest)) {
+      return {PluginState::kIncompatible, fmt::format("it conflicts with {}, which is loaded; disable one of them", other.manifest.id)};
+    }
+  }
+  Verdict verdict;
+  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &verdict);
+  if (!library) return verdict;
+  if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {
+    return {PluginState::kIncompatible, "its manifest claims a kind that its library does not have [HD-E-03]"};
+  }
+  auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
+  plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);
+  return verdict;
+}
+
+Status Host::State::load(Plugin& plugin) {
+  if (plugin.instance) return {};
+  look({&plugin});
+  if (plugin.verdict.state == PluginState::kAvailable) {
+    Verdict verdict = load_now(plugin);
+    if (plugin.instance) {
+      plugin.verdict.state = PluginState::kLoaded;
+      services->log.write(HEDDLE_LOG_DEBUG, "host", fmt::format("loaded {} {} from {}", plugin.manifest.id, plugin.manifest.version,
+                                                                plugin.manifest.library_path));
+      return {};
+    }
+    plugin.verdict = std::move(verdict);
+  }
+  return error(HEDDLE_STATUS_UNAVAILABLE, "host: loading plugin {} failed: it is {}: {}", plugin.manifest.id, name_of(plugin.verdict.state),
+               plugin.verdict.reason);
+}
+
+// All devices of a loaded driver, as if the configuration named none.
+Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_devices) {
+  LoadedDriver* driver = plugin.instance->driver.get();
+  if (!driver) return error(HEDDLE_STATUS_UNAVAILABLE, "host: listing devices of {} failed: its library is no driver", plugin.manifest.id);
+  uint32_t count = 0;
+  if (Status status(driver->device.count(driver->api.instance, &count)); !status.ok()) return status;
+  count = std::min(count, 4096u);
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    DeviceInfo info;
+    info.alias = fmt::format("{}:{}", plugin.short_name(), ordinal);
+    info.driver = driver;
+    info.ordinal = ordinal;
+    info.description = {};
+    info.description.struct_size = sizeof(info.description);
+    if (Status status(driver->device.describe(driver->api.instance, ordinal, &info.description)); !status.ok()) return status;
+    out_devices->push_back(std::move(info));
+  }
+  return {};
+}
+
+Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
+  Plugin* plugin = find(device.driver);
+  if (!plugin) {
+    return error(HEDDLE_STATUS_UNAVAILABLE, "host: finding device {} ({}) failed: its driver {} is not installed; found {}", device.alias, device.place,
+                 device.driver, known_ids(HEDDLE_PLUGIN_DRIVER));
+  }
+  if (Status status = load(*plugin); !status.ok()) return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
+  std::vector<DeviceInfo> all;
+  if (Status status = describe(*plugin, &all); !status.ok()) return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
+  std::string there;
+  for (DeviceInfo& info : all) {
+    if (!matches(device.select, info.description)) {
+      const std::string_view pci = view(info.description.pci);
+      there += fmt::format("{}{} ({})", there.empty() ? "" : ", ", pci.empty() ? fmt::format("ordinal {}", info.ordinal) : std::string(pci),
+                           view(info.description.name));
+      continue;
+    }
+    info.alias = device.alias;
+    info.cpus = device.cpus;
+    info.numa = device.numa;
+    info.config = &device;
+    return std::move(info);
+  }
+  return error(HEDDLE_STATUS_NOT_FOUND, "{}: error[E207]: no {} device with {}; found {}", device.place, device.driver, to_text(device.select), there);
+}
+
+Host::Host(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Host::~Host() {
+  // A forked child owns none of this: threads are gone, devices belong to the parent (HD-T-01).
+  if (state_ && state_->services && state_->services->fork.in_forked_child()) (void)state_.release();
+}
+
+Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  const bool believe_environment = !options.no_config && !is_secure_process();
+  ConfigSources sources;
+  sources.use_files = !options.no_config;
+  sources.use_environment = believe_environment;
+  sources.path = options.config_path;
+  sources.text = options.config_text;
+  read_config(sources, &state->read);
+  const Config& config = state->config();
+
+  DiscoveryParams params;
+  params.api_folders = options.plugin_paths;
+  params.config_folders = config.plugin_paths;
+  params.use_environment = believe_environment && !config.strict;
+  params.pins = config.plugin_pin;
+  state->folders = search_folders(params);
+  std::vector<FoundPlugin> found = discover(state->folders, params);
+  state->checked = check_options(&state->read, found);
+  if (state->read.diagnostics.has_errors()) {
+    const size_t count = state->read.diagnostics.error_count();
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "config: reading the configuration failed: {} error{}\n{}", count, count == 1 ? "" : "s",
+                 state->read.diagnostics.render());
+  }
+  state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
+                                                   std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
+  state->cache = ProbeCache(believe_environment || options.no_config ? ProbeCache::default_folder() : std::string());
+  for (FoundPlugin& plugin : found) {
+    Plugin& entry = state->plugins.emplace_back();
+    entry.manifest = std::move(plugin.manifest);
+    entry.verdict = std::move(plugin.verdict);
+    entry.shadowed = std::move(plugin.shadowed);
+    entry.options = with_defaults(entry.manifest, state->checked.by_driver[entry.manifest.id]);
+    const auto& disabled = config.plugin_disable;
+    if (std::find(disabled.begin(), disabled.end(), entry.manifest.id) != disabled.end()) {
+      entry.verdict = {PluginState::kDisabled, "the configuration disables it"};
+    }
+  }
+  std::unique_ptr<Host> host(new Host(std::move(state)));
+  for (const std::string& id : config.plugin_require) {
+    Plugin* plugin = host->state_->find(id);
+    if (!plugin) {
+      return error(HEDDLE_STATUS_UNAVAILABLE, "host: starting failed: the configuration requires {}, which is in none of {}", id,
+                   fmt::join(host->state_->folders, ", "));
+    }
+    host->state_->look({plugin});
+    if (plugin->verdict.state != PluginState::kAvailable) {
+      return error(HEDDLE_STATUS_UNAVAILABLE, "host: starting failed: the configuration requires {}", plugin->why());
+    }
+  }
+  return host;
+}
+
+const Config& Host::config() const { return state_->config(); }
+
+std::vector<PluginInfo> Host::plugins(bool look) {
+  std::lock_guard lock(state_->mutex);
+  if (look && !state_->services->fork.in_forked_child()) {
+    std::vector<Plugin*> all;
+    for (Plugin& plugin : state_->plugins) all.push_back(&plugin);
+    state_->look(all);
+  }
+  std::vector<PluginInfo> list;
+  for (const Plugin& plugin : state_->plugins) {
+    const Manifest& manifest = plugin.manifest;
+    list.push_back({manifest.id, manifest.version, manifest.kind, manifest.families, plugin.verdict.state, plugin.verdict.reason, manifest.path,
+                    manifest.library_path, plugin.verdict.vendor_version, plugin.verdict.device_count, plugin.from_cache, plugin.shadowed});
+  }
+  return list;
+}
+
+Result<LoadedDriver*> Host::driver(std::string_view plugin_id) {
+  HEDDLE_RETURN_IF_ERROR(state_->not_in_child());
+  std::lock_guard lock(state_->mutex);
+  Plugin* plugin = state_->find(plugin_id);
+  if (!plugin || !plugin->is_driver()) {
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: loading driver {} failed: no such driver is installed; found {}", plugin_id,
+                 state_->known_ids(HEDDLE_PLUGIN_DRIVER));
+  }
+  HEDDLE_RETURN_IF_ERROR(state_->load(*plugin));
+  return plugin->instance->driver.get();
+}
+
+Result<LoadedAllocator*> Host::allocator(std::string_view plugin_id) {
+  HEDDLE_RETURN_IF_ERROR(state_->not_in_child());
+  std::lock_guard lock(state_->mutex);
+  Plugin* plugin = state_->find(plugin_id);
+  if (!plugin || (plugin->manifest.kind & HEDDLE_PLUGIN_ALLOCATOR) == 0) {
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: loading allocator {} failed: no such allocator is installed; found {}", plugin_id,
+                 state_->known_ids(HEDDLE_PLUGIN_ALLOCATOR));
+  }
+  HEDDLE_RETURN_IF_ERROR(state_->load(*plugin));
+  return plugin->instance->allocator.get();
+}
+
+std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) {
+  std::vector<DeviceInfo> list;
+  if (!state_->not_in_child().ok()) return list;
+  std::lock_guard lock(state_->mutex);
+  auto wanted = [&](const Plugin& plugin) {
+    const auto& offered = plugin.manifest.families;
+    return families.empty() || offered.empty() || std::any_of(offered.begin(), offered.end(), [&](const std::string& family) {
+             return std::find(families.begin(), families.end(), family) != families.end();
+           });
+  };
+  // All children of a probe run at once, whatever is loaded afterwards.
+  std::vector<Plugin*> drivers;
+  const auto& configured = state_->config().devices;
+  for (Plugin& plugin : state_->plugins) {
+    const bool named = configured.empty() || std::any_of(configured.begin(), configured.end(),
+                                                         [&](const DeviceConfig& d) { return d.driver == plugin.manifest.id; });
+    if (plugin.is_driver() && named && wanted(plugin)) drivers.push_back(&plugin);
+  }
+  state_->look(drivers);
+  if (!configured.empty()) {
+    for (const DeviceConfig& device : configured) {
+      Plugin* plugin = state_->find(device.driver);
+      if (plugin && !wanted(*plugin)) continue;
+      Result<DeviceInfo> info = state_->configured_device(device);
+      if (info.ok()) {
+        list.push_back(std::move(*info));
+      } else {
+        state_->skip(std::string(info.status().message()));
+      }
+    }
+    return list;
+  }
+  for (Plugin* plugin : drivers) {
+    Status status = state_->load(*plugin);
+    if (status.ok()) status = state_->describe(*plugin, &list);
+    if (!status.ok()) state_->skip(std::string(status.message()));
+  }
+  return list;
+}
+
+Result<DeviceInfo> Host::device(std::string_view name) {
+  HEDDLE_RETURN_IF_ERROR(state_->not_in_child());
+  std::lock_guard lock(state_->mutex);
+  for (const DeviceConfig& device : state_->config().devices) {
+    if (device.alias == name) return state_->configured_device(device);
+  }
+  const size_t colon = name.find(':');
+  uint32_t ordinal = 0;
+  Plugin* plugin = state_->find_by_name(name.substr(0, colon));
+  bool is_number = true;
+  if (colon != std::string_view::npos) {
+    const char* end = name.data() + name.size();
+    auto read = std::from_chars(name.data() + colon + 1, end, ordinal);
+    is_number = read.ec == std::errc() && read.ptr == end;
+  }
+  if (!plugin || !plugin->is_driver() || !is_number) {
+    std::vector<std::string> names;
+    for (const DeviceConfig& device : state_->config().devices) names.push_back(device.alias);
+    for (const Plugin& candidate : state_->plugins) {
+      if (candidate.is_driver()) names.push_back(candidate.short_name());
+    }
+    std::string hint = did_you_mean(name, names);
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: there is none of that name; {}an alias of the configuration, or a driver with an ordinal "
+                 "such as cpu:0, of {}, was expected", name, hint.empty() ? "" : hint + " ", names.empty() ? state_->known_ids(HEDDLE_PLUGIN_DRIVER) : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  HEDDLE_RETURN_IF_ERROR(state_->load(*plugin));
+  std::vector<DeviceInfo> all;
+  HEDDLE_RETURN_IF_ERROR(state_->describe(*plugin, &all));
+  if (ordinal >= all.size()) {
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: {} has {} device{}, counted from 0", name, plugin->manifest.id, all.size(),
+                 all.size() == 1 ? "" : "s");
+  }
+  return std::move(all[ordinal]);
+}
+
+std::vector<std::string> Host::skipped() {
+  std::lock_guard lock(state_->mutex);
+  return state_->skipped;
+}
+
+Result<std::vector<OptionValue>> Host::allocator_options(std::string_view plugin_id, const DeviceInfo& device) {
+  std::lock_guard lock(state_->mutex);
+  Plugin* plugin = state_->find(plugin_id);
+  if (!plugin) {
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: reading options of allocator {} failed: no such allocator is installed; found {}", plugin_id,
+                 state_->known_ids(HEDDLE_PLUGIN_ALLOCATOR));
+  }
+  std::vector<OptionValue> values;
+  if (device.config) {
+    if (auto set = state_->checked.by_device.find(device.config->alias); set != state_->checked.by_device.end()) values = set->second;
+    const AllocatorConfig& allocator = device.config->allocator;
+    auto add_bytes = [&](const char* name, const std::optional<uint64_t>& bytes) {
+      if (!bytes) return;
+      const int64_t value = static_cast<int64_t>(std::min<uint64_t>(*bytes, INT64_MAX));
+      values.push_back({name, HEDDLE_OPTION_INT, value, 0, {}, device.config->place});
+    };
+    add_bytes("pool_initial", allocator.pool_initial_bytes);
+    add_bytes("pool_limit", allocator.pool_limit_bytes);
+    values.push_back({"on_limit", HEDDLE_OPTION_STRING, 0, 0, allocator.on_limit == OnLimit::kFail ? "fail" : "trim", device.config->place});
+  }
+  std::vector<OptionValue> merged = with_defaults(plugin->manifest, values);
+  if (device.config && device.config->allocator.pool_limit_bytes && !plugin->manifest.option("pool_limit")) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "host: preparing a pool for device {} failed: the configuration sets pool_limit ({}), but allocator {} has no such "
+                 "option; use heddle.pool", device.alias, device.config->place, plugin_id);
+  }
+  return merged;
+}
+
+Status Host::execute(void (*function)(void* context), void* context) { return state_->services->executor.execute(function, context); }
+
+void Host::log(uint32_t level, std::string_view component, std::string_view message) { state_->services->log.write(level, component, message); }
+
+uint32_t Host::log_level(std::string_view component) const { return state_->services->log.level(component); }
+
+bool Host::in_forked_child() const { return state_->services->fork.in_forked_child(); }
+
+}  // namespace heddle::host

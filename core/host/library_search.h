@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Finds a shared library by its soname where the dynamic linker would, without mapping it. Used by preflight.
+#ifndef HEDDLE_CORE_HOST_LIBRARY_SEARCH_H_
+#define HEDDLE_CORE_HOST_LIBRARY_SEARCH_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle::host {
+
+class LibrarySearch {
+ public:
+  // run_path: of the library that needs, with $ORIGIN meaning the folder of library_path.
+  LibrarySearch(const std::vector<std::string>& run_path, const std::string& library_path);
+
+  // Full path, or empty. What is already in the process counts as found.
+  std::string find(const std::string& soname);
+  // Where it looked, for messages: folders, and "/etc/ld.so.cache".
+  const std::vector<std::string>& searched() const { return searched_; }
+
+ private:
+  std::vector<std::string> folders_;  // before the cache
+  std::vector<std::string> system_folders_;
+  std::vector<std::string> searched_;
+};
+
+// The path that an ld.so.cache of glibc 2.2 or newer gives for a soname of this machine; empty if none. Exposed for tests: `cache` may
+// hold anything.
+std::string find_in_linker_cache(std::string_view cache, std::string_view soname);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_LIBRARY_SEARCH_H_

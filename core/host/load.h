@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Brings a plugin's library into this process, negotiates, and makes instances. Used by host.cpp after preflight and probe, and by
+// heddle-probe, where the first look happens. It knows no manifest.
+#ifndef HEDDLE_CORE_HOST_LOAD_H_
+#define HEDDLE_CORE_HOST_LOAD_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/host/host_table.h"
+#include "core/host/plugin_state.h"
+#include "heddle/allocator.h"
+#include "heddle/driver.h"
+
+namespace heddle::host {
+
+// A library that was mapped, and negotiated with. Never unloaded (HD-L-02), so the address is good for ever.
+struct PluginLibrary {
+  heddle_plugin_t table;  // full-size copy
+  std::string id;
+  std::string version;
+  std::string path;
+  uint32_t abi_minor = 0;
+};
+
+// Maps the library at this absolute path (once a process) and negotiates. On failure NULL and a verdict.
+const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, Verdict* out_verdict);
+
+// Asks the plugin whether it can work here. Fills device_count and vendor_version too.
+Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host);
+
+// A driver in this process. Address and tables are stable until its instance is shut down; &api is what device.open wants.
+struct LoadedDriver {
+  heddle_driver_api_t api;  // .host, .instance and the tables below
+  heddle_device_interface_t device;
+  heddle_buffer_interface_t buffer;
+  heddle_transfer_interface_t transfer;
+  heddle_param_io_interface_t param_io;
+  heddle_dispatch_interface_t dispatch;
+  heddle_timeline_interface_t timeline;
+  std::string id;
+  uint32_t abi_minor = 0;
+};
+
+// An allocator plugin in this process: allocator.create(instance, params) makes one pool.
+struct LoadedAllocator {
+  heddle_allocator_interface_t allocator;
+  heddle_plugin_instance_t* instance = nullptr;
+  std::string id;
+  uint32_t abi_minor = 0;
+};
+
+// One instance of a plugin: driver, allocator or both, as its table's kind says.
+struct PluginInstance {
+  const PluginLibrary* library = nullptr;
+  std::unique_ptr<PluginHost> host;
+  heddle_plugin_instance_t* handle = nullptr;
+  std::unique_ptr<LoadedDriver> driver;
+  std::unique_ptr<LoadedAllocator> allocator;
+
+  PluginInstance() = default;
+  PluginInstance(const PluginInstance&) = delete;
+  // Shuts down. With live children everything they may still use is left in place, and a warning is logged (HD-L-01).
+  ~PluginInstance();
+};
+
+// Creates an instance and copies its tables. On failure NULL and a verdict.
+std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host,
+                                                Verdict* out_verdict);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_LOAD_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The log: levels by component, one sink. Used by host.cpp and, through the host table, by plugins.
+// It writes a line at a time and knows nothing of what the lines mean.
+#ifndef HEDDLE_CORE_HOST_LOG_H_
+#define HEDDLE_CORE_HOST_LOG_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "heddle/plugin.h"
+
+namespace heddle::host {
+
+// Gets every log line; called from any thread.
+struct LogSink {
+  void (*write)(void* context, uint32_t level, std::string_view component, std::string_view message) = nullptr;
+  void* context = nullptr;
+};
+
+class Log {
+ public:
+  // A sink without write means standard error.
+  Log(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components);
+  uint32_t level(std::string_view component) const;
+  // Drops what is below the component's level. Never throws; a line that cannot be formatted is cut.
+  void write(uint32_t level, std::string_view component, std::string_view message) const noexcept;
+
+ private:
+  LogSink sink_;
+  uint32_t level_;
+  std::map<std::string, uint32_t, std::less<>> components_;
+};
+
+// "trace", "debug", "info", "warn", "error" or "off".
+std::string_view log_level_name(uint32_t level);
+// False if there is no level of that name.
+bool log_level_from_name(std::string_view name, uint32_t* out_level);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_LOG_H_

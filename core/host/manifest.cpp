@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The manifest's schema. It checks form only: whether this machine can do what it asks for is preflight's question.
+#include "core/host/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "heddle/plugin.h"
+
+namespace heddle::host {
+namespace {
+
+bool parse_abi(std::string_view text, AbiVersion* out) {
+  const char* end = text.data() + text.size();
+  auto major = std::from_chars(text.data(), end, out->major);
+  if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return false;
+  auto minor = std::from_chars(major.ptr + 1, end, out->minor);
+  return minor.ec == std::errc() && minor.ptr == end;
+}
+
+void read_plugin(TableReader table, Manifest& manifest) {
+  Diagnostics& diagnostics = table.diagnostics();
+  for (const char* key : {"id", "version", "kind", "library", "abi"}) table.require(key);
+
+  if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
+    if (is_plugin_id(id->string)) {
+      manifest.id = id->string;
+    } else {
+      diagnostics.error(table.place(*id), "E105", "'id' is no plugin id; letters, digits, '_', '-' and single dots between are allowed, 128 at most",
+                        {}, to_toml(*id).size());
+    }
+  }
+  if (table.string("version", &manifest.version) && (manifest.version.empty() || manifest.version.size() > 64)) {
+    diagnostics.error(table.own_place(), "E105", "'version' is empty or longer than 64 bytes");
+  }
+  std::vector<std::string> kinds;
+  if (table.strings("kind", &kinds)) {
+    for (const std::string& kind : kinds) {
+      if (kind == "driver") {
+        manifest.kind |= HEDDLE_PLUGIN_DRIVER;
+      } else if (kind == "allocator") {
+        manifest.kind |= HEDDLE_PLUGIN_ALLOCATOR;
+      } else {
+        diagnostics.error(table.own_place(), "E105", fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
+      }
+    }
+    if (kinds.empty()) diagnostics.error(table.own_place(), "E105", "'kind' is empty; \"driver\" or \"allocator\" was expected");
+  }
+  std::string library;
+  if (table.string("library", &library)) {
+    if (library.empty() || library.size() > 1024) {
+      diagnostics.error(table.own_place(), "E105", "'library' is empty or longer than 1024 bytes");
+    } else {
+      std::filesystem::path relative(library);
+      manifest.library_path =
+          (relative.is_absolute() ? relative : std::filesystem::path(manifest.path).parent_path() / relative).lexically_normal().string();
+    }
+  }
+  std::vector<std::string> abi;
+  if (table.strings("abi", &abi)) {
+    if (abi.size() != 2 || !parse_abi(abi[0], &manifest.abi_min) || !parse_abi(abi[1], &manifest.abi_max) ||
+        manifest.abi_min.major != manifest.abi_max.major || manifest.abi_min.minor > manifest.abi_max.minor) {
+      diagnostics.error(table.own_place(), "E105", "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
+    }
+  }
+  table.string("arch", &manifest.arch);
+  table.string("isa", &manifest.isa);
+  table.strings("families", &manifest.families);
+  table.strings("conflicts", &manifest.conflicts);
+  std::string ignored;
+  for (const char* key : {"description", "homepage", "license"}) table.string(key, &ignored);
+  table.finish();
+}
+
+void read_requires(TableReader table, Manifest& manifest) {
+  Diagnostics& diagnostics = table.diagnostics();
+  std::vector<std::string> vendors;
+  table.strings("pci_vendor", &vendors);
+  for (const std::string& vendor : vendors) {
+    uint16_t number = 0;
+    const char* end = vendor.data() + vendor.size();
+    const bool prefixed = vendor.size() == 6 && vendor[0] == '0' && vendor[1] == 'x';
+    auto read = prefixed ? std::from_chars(vendor.data() + 2, end, number, 16) : std::from_chars_result{vendor.data(), std::errc::invalid_argument};
+    if (read.ec != std::errc() || read.ptr != end) {
+      diagnostics.error(table.own_place(), "E105", fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
+      continue;
+    }
+    manifest.pci_vendors.push_back(number);
+  }
+  for (const TomlNode* node : table.tables("libs")) {
+    TableReader library(*node, table.own_place().file, "requires.libs", diagnostics);
+    NeededLibrary needed;
+    library.require("soname");
+    if (library.string("soname", &needed.soname) && (needed.soname.empty() || needed.soname.find('/') != std::string::npos)) {
+      diagnostics.error(library.own_place(), "E105", "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
+    }
+    library.string("hint", &needed.hint);
+    library.finish();
+    if (!needed.soname.empty()) manifest.libraries.push_back(std::move(needed));
+  }
+  table.finish();
+}
+
+void read_integrity(TableReader table, Manifest& manifest) {
+  if (table.string("sha256", &manifest.sha256)) {
+    const bool hex = manifest.sha256.size() == 64 && manifest.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!hex) table.diagnostics().error(table.own_place(), "E105", "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
+  }
+  table.finish();
+}
+
+}  // namespace
+
+bool is_plugin_id(std::string_view id) {
+  if (id.empty() || id.size() > 128 || id.front() == '.' || id.back() == '.' || id.find("..") != std::string_view::npos) return false;
+  return std::all_of(id.begin(), id.end(), [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  });
+}
+
+bool parse_manifest(const std::string& path, std::string_view text, Diagnostics& diagnostics, Manifest* out_manifest) {
+  const size_t errors_before = diagnostics.error_count();
+  const uint32_t file = diagnostics.add_file(path, std::string(text));
+  Manifest& manifest = *out_manifest;
+  manifest = {};
+  manifest.path = path;
+  if (text.size() > kMaxManifestBytes) {
+    diagnostics.error({file, {}}, "E101", fmt::format("the manifest has more than {} bytes", kMaxManifestBytes));
+    return false;
+  }
+  TomlTree tree = parse_toml(text);
+  for (const TomlError& failed : tree.errors) diagnostics.error({file, failed.place}, "E101", failed.message);
+  if (!tree.errors.empty()) return false;
+
+  TableReader root(tree.root, file, "", diagnostics);
+  root.require("manifest");
+  root.require("plugin");
+  int64_t format = 0;
+  if (root.integer("manifest", 0, INT64_MAX, &format) && format != 1) {
+    diagnostics.error({file, tree.root.find("manifest")->place}, "E105", fmt::format("manifest format {} is not known; 1 was expected", format),
+                      format > 1 ? "install a newer libheddle" : "");
+    return false;
+  }
+  if (const TomlNode* node = root.table("plugin")) read_plugin(TableReader(*node, file, "plugin", diagnostics), manifest);
+  if (const TomlNode* node = root.table("requires")) read_requires(TableReader(*node, file, "requires", diagnostics), manifest);
+  if (const TomlNode* node = root.table("load")) {
+    TableReader load(*node, file, "load", diagnostics);
+    int64_t timeout = manifest.timeout_ms;
+    if (load.integer("timeout_ms", 1, 600000, &timeout)) manifest.timeout_ms = static_cast<uint32_t>(timeout);
+    load.boolean("unloadable", &manifest.unloadable);
+    load.finish();
+  }
+  if (const TomlNode* node = root.table("integrity")) read_integrity(TableReader(*node, file, "integrity", diagnostics), manifest);
+  if (const TomlNode* node = root.table("options")) {
+    TableReader options(*node, file, "options", diagnostics);
+    for (const TomlNode* option : options.rest()) {
+      OptionSpec spec;
+      if (read_option_spec(*option, file, diagnostics, &spec)) manifest.options.push_back(std::move(spec));
+    }
+  }
+  root.finish();
+  return diagnostics.error_count() == errors_before;
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A plugin's manifest as plain data. Read by discovery.cpp, used by preflight, probe and host. Manifests are hostile input: a bad one
+// is one clear error for that plugin and nothing else.
+#ifndef HEDDLE_CORE_HOST_MANIFEST_H_
+#define HEDDLE_CORE_HOST_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/host/options.h"
+
+namespace heddle::host {
+
+struct NeededLibrary {
+  std::string soname;
+  std::string hint;  // what to install
+};
+
+struct AbiVersion {
+  uint32_t major = 0;
+  uint32_t minor = 0;
+};
+
+struct Manifest {
+  std::string path;          // absolute
+  std::string id;
+  std::string version;
+  uint32_t kind = 0;         // bits HEDDLE_PLUGIN_*
+  std::vector<std::string> families;  // of a driver: which programs its devices run; empty: unknown before it is loaded
+  std::string library_path;  // absolute
+  AbiVersion abi_min, abi_max;
+  std::string arch;
+  std::string isa;  // "x86-64" ... "x86-64-v4"
+  std::vector<uint16_t> pci_vendors;  // any of them; empty: not asked
+  std::vector<NeededLibrary> libraries;
+  std::vector<std::string> conflicts;  // ids
+  uint32_t timeout_ms = 10000;         // of the probe
+  bool unloadable = false;
+  std::string sha256;  // of the library, lower case; empty: none
+  std::vector<OptionSpec> options;
+
+  const OptionSpec* option(std::string_view name) const {
+    for (const OptionSpec& spec : options) {
+      if (spec.name == name) return &spec;
+    }
+    return nullptr;
+  }
+};
+
+constexpr size_t kMaxManifestBytes = 64 << 10;
+
+// Reads the text of the manifest at `path`. True if there were no errors; with errors, out_manifest holds what could be
+// told, so that a list can still name the plugin.
+bool parse_manifest(const std::string& path, std::string_view text, Diagnostics& diagnostics, Manifest* out_manifest);
+
+// An id: letters, digits, '_', '-' and dots between; at most 128 bytes.
+bool is_plugin_id(std::string_view id);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_MANIFEST_H_

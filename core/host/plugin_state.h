@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The states a plugin can be in and the verdict of looking at one. Shared by host.cpp, preflight, probe, load and heddle-probe.
+#ifndef HEDDLE_CORE_HOST_PLUGIN_STATE_H_
+#define HEDDLE_CORE_HOST_PLUGIN_STATE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace heddle::host {
+
+enum class PluginState : uint32_t {
+  kDisabled,           // by the configuration
+  kUntrusted,          // strict mode refused its owner, mode or digest
+  kIncompatible,       // manifest, architecture, ISA, ABI range, tables
+  kMissingDependency,  // a needed library is absent
+  kNoDevice,           // no device of its kind here, or no permission to use it
+  kProbeFailed,        // the look at it crashed, hung or was cut short
+  kAvailable,          // checked, works; not loaded into this process
+  kLoaded,             // in this process, with an instance
+};
+
+inline const char* name_of(PluginState state) {
+  constexpr const char* kNames[] = {"disabled",  "untrusted",    "incompatible", "missing-dependency",
+                                    "no-device", "probe-failed", "available",    "loaded"};
+  return kNames[static_cast<uint32_t>(state)];
+}
+
+// What a look at a plugin found.
+struct Verdict {
+  PluginState state = PluginState::kAvailable;
+  std::string reason;  // empty when available
+  uint32_t device_count = 0;
+  std::string vendor_version;
+};
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_PLUGIN_STATE_H_

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Preflight. Reads headers and folders only; every refusal names what was wanted, what is there and what to do.
+#include "core/host/preflight.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+
+#include "core/host/cpu_level.h"
+#include "core/host/elf_file.h"
+#include "core/host/library_search.h"
+#include "core/host/text_file.h"
+
+namespace heddle::host {
+namespace {
+
+std::string own_architecture() { return machine_name(own_machine()); }
+
+// Vendors on the PCI bus; false where the kernel does not tell.
+bool read_pci_vendors(std::set<uint32_t>* out) {
+  DIR* devices = opendir("/sys/bus/pci/devices");
+  if (!devices) return false;
+  while (dirent* entry = readdir(devices)) {
+    if (entry->d_name[0] == '.') continue;
+    std::string text;
+    if (!read_text_file(fmt::format("/sys/bus/pci/devices/{}/vendor", entry->d_name), 4096, &text).empty()) continue;
+    uint32_t vendor = 0;
+    if (text.size() > 2 && std::from_chars(text.data() + 2, text.data() + text.size(), vendor, 16).ec == std::errc()) out->insert(vendor);
+  }
+  closedir(devices);
+  return true;
+}
+
+Verdict check_abi(const Manifest& manifest) {
+  if (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor <= HEDDLE_ABI_MINOR && manifest.abi_max.minor >= HEDDLE_ABI_MINOR) {
+    return {};
+  }
+  const bool newer = manifest.abi_min.major > HEDDLE_ABI_MAJOR ||
+                     (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor > HEDDLE_ABI_MINOR);
+  return {PluginState::kIncompatible,
+          fmt::format("{} {} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}; install {} [HD-E-02]", manifest.id, manifest.version,
+                      manifest.abi_min.major, manifest.abi_min.minor, manifest.abi_max.major, manifest.abi_max.minor, HEDDLE_ABI_MAJOR,
+                      HEDDLE_ABI_MINOR, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, newer ? "a newer libheddle" : "a newer version of the plugin")};
+}
+
+Verdict check_isa(const Manifest& manifest) {
+  if (manifest.isa.empty()) return {};
+  const uint32_t level = level_from_name(manifest.isa);
+  if (level == 0) {
+    return {PluginState::kIncompatible,
+            fmt::format("its manifest asks for isa '{}', which is not known; x86-64, x86-64-v2, x86-64-v3 or x86-64-v4 was expected", manifest.isa)};
+  }
+  std::vector<std::string> missing = missing_features(level);
+  if (missing.empty() && own_machine() == EM_X86_64) return {};
+  return {PluginState::kIncompatible,
+          fmt::format("it is built for {}, this CPU has x86-64-v{} and lacks {}; install a build for this CPU", manifest.isa, cpu_level(),
+                      fmt::join(missing, ", "))};
+}
+
+Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
+  if (std::string wrong = read_elf_file(manifest.library_path, false, out_file); !wrong.empty()) {
+    return {PluginState::kIncompatible, fmt::format("its library {} is of no use: {}; install the plugin again", manifest.library_path, wrong)};
+  }
+  if (out_file->machine != own_machine() || out_file->elf_class != (sizeof(void*) == 8 ? 2u : 1u)) {
+    return {PluginState::kIncompatible, fmt::format("its library {} is built for {}-bit {}, this process is {}-bit {}", manifest.library_path,
+                                                    out_file->elf_class == 2 ? 64 : 32, machine_name(out_file->machine), sizeof(void*) * 8,
+                                                    own_architecture())};
+  }
+  if (out_file->type != ET_DYN) {
+    return {PluginState::kIncompatible, fmt::format("its library {} is no shared library", manifest.library_path)};
+  }
+  return {};
+}
+
+Verdict check_pci(const Manifest& manifest) {
+  std::set<uint32_t> present;
+  if (manifest.pci_vendors.empty() || !read_pci_vendors(&present)) return {};
+  std::string wanted;
+  for (uint16_t vendor : manifest.pci_vendors) {
+    if (present.count(vendor)) return {};
+    wanted += fmt::format("{}{:#06x}", wanted.empty() ? "" : " or ", vendor);
+  }
+  return {PluginState::kNoDevice, fmt::format("no device of PCI vendor {} is on the bus ({} vendors seen)", wanted, present.size())};
+}
+
+Verdict check_libraries(const Manifest& manifest, const ElfFile& file) {
+  LibrarySearch search(file.run_path, manifest.library_path);
+  auto missing = [&](const std::string& soname, const std::string& hint) {
+    return Verdict{PluginState::kMissingDependency,
+                   fmt::format("it needs {}, which is in none of {}; {}", soname, fmt::join(search.searched(), ", "),
+                               hint.empty() ? "install the package that has it, or add its folder to the linker's search path" : hint)};
+  };
+  for (const NeededLibrary& library : manifest.libraries) {
+    if (search.find(library.soname).empty()) return missing(library.soname, library.hint);
+  }
+  for (const std::string& soname : file.needed) {
+    if (search.find(soname).empty()) return missing(soname, {});
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict preflight_quick(const Manifest& manifest) {
+  if (Verdict verdict = check_abi(manifest); verdict.state != PluginState::kAvailable) return verdict;
+  if (!manifest.arch.empty() && manifest.arch != own_architecture()) {
+    return {PluginState::kIncompatible, fmt::format("it is built for {}, this process is {}; install a build for {}", manifest.arch,
+                                                    own_architecture(), own_architecture())};
+  }
+  return check_isa(manifest);
+}
+
+Verdict preflight(const Manifest& manifest) {
+  Verdict verdict = preflight_quick(manifest);
+  ElfFile file;
+  if (verdict.state == PluginState::kAvailable) verdict = check_library_file(manifest, &file);
+  if (verdict.state == PluginState::kAvailable) verdict = check_pci(manifest);
+  if (verdict.state == PluginState::kAvailable) verdict = check_libraries(manifest, file);
+  return verdict;
+}
+
+}  // namespace heddle::host

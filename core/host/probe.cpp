@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The parent's side of a probe: spawn, listen, time out, and turn what happened into a verdict.
+#include "core/host/probe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "core/host/discovery.h"
+#include "core/host/process.h"
+
+extern char** environ;
+
+namespace heddle::host {
+namespace {
+
+constexpr size_t kMaxAnswerBytes = 16 << 10;
+constexpr size_t kTailBytes = 400;  // of what the plugin printed, for the reason
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+  int get() const { return number_; }
+  void reset() {
+    if (number_ >= 0) close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_ = -1;
+};
+
+// A pipe whose ends are out of the way of the child's descriptors 0 to 3.
+bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  Descriptor low_read(ends[0]), low_write(ends[1]);
+  *out_read = Descriptor(fcntl(ends[0], F_DUPFD_CLOEXEC, 16));
+  *out_write = Descriptor(fcntl(ends[1], F_DUPFD_CLOEXEC, 16));
+  if (out_read->get() < 0 || out_write->get() < 0) return false;
+  return fcntl(out_read->get(), F_SETFL, O_NONBLOCK) == 0;
+}
+
+std::string clean(std::string_view text) {
+  std::string line(text);
+  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+struct Child {
+  const ProbeRequest* request = nullptr;
+  pid_t pid = -1;
+  Descriptor process;  // pidfd, where the kernel has it
+  Descriptor answer_pipe, output_pipe;
+  std::string answer, output;
+  uint64_t deadline_ns = 0;
+  bool running = false;
+  bool timed_out = false;
+  bool status_known = false;
+  int status = 0;
+  std::string start_error;
+};
+
+void start(const std::string& program, const std::string& nonce, Child& child) {
+  Descriptor answer_write, output_write;
+  if (!make_pipe(&child.answer_pipe, &answer_write) || !make_pipe(&child.output_pipe, &output_write)) {
+    child.start_error = fmt::format("a pipe cannot be made: {}", std::strerror(errno));
+    return;
+  }
+  std::vector<std::string> words = {program, nonce, child.request->id, child.request->library_path};
+  for (const OptionValue& option : child.request->options) words.push_back(option_to_argument(option));
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output_write.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output_write.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, answer_write.get(), kProbeDescriptor);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kProbeDescriptor + 1);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);  // so that what it starts can be killed with it
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  int failed = posix_spawn(&child.pid, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0) {
+    child.start_error = fmt::format("{} cannot be started: {}", program, std::strerror(failed));
+    return;
+  }
+  child.running = true;
+  child.deadline_ns = clock_ns() + uint64_t{child.request->timeout_ms} * 1000000u;
+  child.process = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
+}
+
+// Takes what is there; keeps the head of answers and the tail of output. A plugin that writes for ever must not keep us here: what is
+// left is read on the next turn.
+void drain(Child& child) {
+  char buffer[4096];
+  ssize_t count;
+  for (int turns = 0; turns < 64 && (count = read(child.answer_pipe.get(), buffer, sizeof(buffer))) > 0; ++turns) {
+    size_t room = kMaxAnswerBytes - std::min(kMaxAnswerBytes, child.answer.size());
+    child.answer.append(buffer, std::min<size_t>(room, static_cast<size_t>(count)));
+  }
+  for (int turns = 0; turns < 64 && (count = read(child.output_pipe.get(), buffer, sizeof(buffer))) > 0; ++turns) {
+    child.output.append(buffer, static_cast<size_t>(count));
+    if (child.output.size() > kTailBytes) child.output.erase(0, child.output.size() - kTailBytes);
+  }
+}
+
+// True once the child is gone.
+bool reap(Child& child, int flags) {
+  pid_t got;
+  do {
+    got = waitpid(child.pid, &child.status, flags);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) return false;
+  child.status_known = got == child.pid;  // else the application reaps children itself, or ignores SIGCHLD
+  child.running = false;
+  kill(-child.pid, SIGKILL);  // what it may have left behind; the group outlives its leader
+  drain(child);
+  return true;
+}
+
+void listen(std::vector<Child>& children) {
+  for (;;) {
+    std::vector<pollfd> watched;
+    uint64_t now = clock_ns();
+    uint64_t wake_ns = UINT64_MAX;
+    bool by_timer = false;
+    for (Child& child : children) {
+      if (!child.running) continue;
+      if (now >= child.deadline_ns) {
+        child.timed_out = true;
+        kill(-child.pid, SIGKILL);
+        kill(child.pid, SIGKILL);
+        reap(child, 0);
+        continue;
+      }
+      wake_ns = std::min(wake_ns, child.deadline_ns);
+      watched.push_back({child.answer_pipe.get(), POLLIN, 0});
+      watched.push_back({child.output_pipe.get(), POLLIN, 0});
+      if (child.process.get() >= 0) {
+        watched.push_back({child.process.get(), POLLIN, 0});
+      } else {
+        by_timer = true;
+      }
+    }
+    if (watched.empty()) return;
+    uint64_t timeout_ms = (wake_ns - now) / 1000000u + 1;
+    if (by_timer) timeout_ms = std::min<uint64_t>(timeout_ms, 5);
+    // A closed pipe is readable for ever: it is left out once its end was seen, and the child's end is awaited instead.
+    watched.erase(std::remove_if(watched.begin(), watched.end(), [](const pollfd& p) { return p.fd < 0; }), watched.end());
+    poll(watched.data(), watched.size(), static_cast<int>(std::min<uint64_t>(timeout_ms, 60000)));
+    for (Child& child : children) {
+      if (!child.running) continue;
+      drain(child);
+      for (const pollfd& p : watched) {
+        if ((p.revents & POLLHUP) == 0 || (p.revents & POLLIN) != 0) continue;
+        if (p.fd == child.answer_pipe.get()) child.answer_pipe.reset();
+        if (p.fd == child.output_pipe.get()) child.output_pipe.reset();
+      }
+      reap(child, WNOHANG);
+    }
+  }
+}
+
+const char* signal_meaning(int number) {
+  switch (number) {
+    case SIGSEGV: return "SIGSEGV, an access outside of its memory";
+    case SIGABRT: return "SIGABRT, it gave up by itself";
+    case SIGILL: return "SIGILL, an instruction this CPU does not have";
+    case SIGBUS: return "SIGBUS, an access to memory that is gone";
+    case SIGFPE: return "SIGFPE, an arithmetic error";
+    case SIGKILL: return "SIGKILL, killed by the system or someone else";
+    case SIGTRAP: return "SIGTRAP, a trap";
+    case SIGTERM: return "SIGTERM, ended by someone else";
+    case SIGSYS: return "SIGSYS, a forbidden system call";
+    default: return "";
+  }
+}
+
+// Reads an answer; false if it is not whole.
+bool read_answer(const std::string& answer, const std::string& nonce, std::string* out_stage, Verdict* out_verdict) {
+  bool started = false, ended = false;
+  for (size_t start = 0; start < answer.size();) {
+    size_t end = answer.find('\n', start);
+    if (end == std::string::npos) break;
+    std::string_view line = std::string_view(answer).substr(start, end - start);
+    start = end + 1;
+    size_t space = std::min(line.find(' '), line.size());
+    std::string_view word = line.substr(0, space);
+    std::string_view text = line.substr(std::min(space + 1, line.size()));
+    uint32_t number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    if (word == kProbeProtocol) {
+      started = text == nonce;
+    } else if (!started) {
+      return false;
+    } else if (word == "stage") {
+      *out_stage = clean(text);
+    } else if (word == "state") {
+      if (number > static_cast<uint32_t>(PluginState::kAvailable)) return false;
+      out_verdict->state = static_cast<PluginState>(number);
+    } else if (word == "devices") {
+      out_verdict->device_count = number;
+    } else if (word == "vendor") {
+      out_verdict->vendor_version = clean(text.substr(0, 64));
+    } else if (word == "reason") {
+      out_verdict->reason = clean(text.substr(0, 2048));
+    } else if (word == "end") {
+      ended = true;
+    }
+  }
+  return started && ended;
+}
+
+Verdict judge(const Child& child, const std::string& nonce) {
+  if (!child.start_error.empty()) return {PluginState::kProbeFailed, "looking at it failed: " + child.start_error};
+  Verdict verdict;
+  std::string stage = "starting";
+  if (read_answer(child.answer, nonce, &stage, &verdict)) return verdict;
+  std::string cause;
+  if (child.timed_out) {
+    cause = fmt::format("it did not finish within {} ms; raise load.timeout_ms in its manifest if it needs longer", child.request->timeout_ms);
+  } else if (!child.status_known) {
+    cause = "it ended before it answered";
+  } else if (WIFSIGNALED(child.status)) {
+    const int number = WTERMSIG(child.status);
+    const char* meaning = signal_meaning(number);
+    cause = fmt::format("it crashed ({})", *meaning ? std::string(meaning) : fmt::format("signal {}", number));
+  } else {
+    cause = fmt::format("it ended the process with exit code {} before it answered", WEXITSTATUS(child.status));
+  }
+  std::string reason = fmt::format("looking at it failed while {}: {}", stage, cause);
+  if (std::string said = clean(child.output); !said.empty()) reason += "; it printed: " + said;
+  return {PluginState::kProbeFailed, reason};
+}
+
+}  // namespace
+
+std::string find_probe_program() {
+  const std::string own = library_folder();
+  if (own.empty()) return {};
+  for (const char* place : {"/heddle-probe", "/../libexec/heddle-probe", "/../libexec/heddle/heddle-probe", "/../bin/heddle-probe",
+                            "/heddle/heddle-probe"}) {
+    std::string path = own + place;
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
+}
+
+std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests) {
+  // The nonce tells answers of this probe from anything else that may end up on the descriptor.
+  const std::string nonce = fmt::format("{:x}-{:x}", getpid(), clock_ns());
+  std::vector<Child> children(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    children[i].request = &requests[i];
+    start(program, nonce, children[i]);
+  }
+  listen(children);
+  std::vector<Verdict> verdicts;
+  for (const Child& child : children) verdicts.push_back(judge(child, nonce));
+  return verdicts;
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The cache: one small text file per verdict, named by a hash of its key and holding the whole key, written beside and renamed.
+#include "core/host/probe_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+
+#include "core/host/probe.h"
+#include "core/host/text_file.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr char kFormat[] = "heddle-probe-cache/1";
+constexpr size_t kMaxBytes = 64 << 10;
+constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a passing cause
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool append_file_facts(const std::string& path, std::string& key) {
+  struct stat facts;
+  if (stat(path.c_str(), &facts) != 0) return false;
+  key += fmt::format("file {} {} {} {}.{} {}.{}\n", facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
+                     facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec);
+  return true;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '\n' || c == '\\' || static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  for (unsigned char c : text) hash = (hash ^ c) * 1099511628211ull;
+  return hash;
+}
+
+bool make_folders(const std::string& folder) {
+  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1)) {
+    if (mkdir(folder.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
+  }
+  return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
+}
+
+// A verdict decides whether code is run, so the file must be ours alone.
+bool is_own(const std::string& path) {
+  struct stat facts;
+  return lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 022) == 0;
+}
+
+}  // namespace
+
+std::string ProbeCache::default_folder() {
+  if (getauxval(AT_SECURE) != 0) return {};
+  std::string cache = environment("XDG_CACHE_HOME");
+  if (cache.empty() || cache.front() != '/') {
+    cache = environment("HOME");
+    if (cache.empty() || cache.front() != '/') return {};
+    cache += "/.cache";
+  }
+  return cache + "/heddle/probe";
+}
+
+std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<OptionValue>& options) {
+  std::string key = fmt::format("{}\nhost {}.{} {}\nid {}\n", kFormat, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, geteuid(), escaped(manifest.id));
+  key += fmt::format("library {}\n", escaped(manifest.library_path));
+  if (!append_file_facts(manifest.library_path, key) || !append_file_facts(manifest.path, key)) return {};
+  std::string boot;
+  if (!read_text_file("/proc/sys/kernel/random/boot_id", 64, &boot).empty()) return {};
+  key += "boot " + boot;
+  if (!manifest.pci_vendors.empty()) {
+    for (const char* path : {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
+      std::string version;
+      if (read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
+    }
+  }
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                           "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR", "LD_LIBRARY_PATH",
+                           "LD_PRELOAD"}) {
+    if (const char* value = std::getenv(name)) key += fmt::format("env {}={}\n", name, escaped(value));
+  }
+  for (const OptionValue& option : options) key += fmt::format("option {}\n", escaped(option_to_argument(option)));
+  return key;
+}
+
+std::string ProbeCache::path_of(const std::string& id, const std::string& key) const {
+  return fmt::format("{}/{}-{:016x}", folder_, id, hash_of(key));
+}
+
+bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* out_verdict) const {
+  if (folder_.empty() || key.empty()) return false;
+  const std::string path = path_of(id, key);
+  std::string text;
+  if (!is_own(path) || !read_text_file(path, kMaxBytes, &text).empty()) return false;
+  if (text.compare(0, key.size(), key) != 0) return false;
+  // After the key: "verdict <state> <devices> <time>", "vendor <text>", "reason <text>", "end".
+  std::string_view rest = std::string_view(text).substr(key.size());
+  auto line = [&](std::string_view word, std::string_view* out_text) {
+    size_t end = rest.find('\n');
+    if (end == std::string_view::npos || rest.substr(0, word.size()) != word || end < word.size()) return false;
+    *out_text = rest.substr(word.size(), end - word.size());
+    rest.remove_prefix(end + 1);
+    return true;
+  };
+  std::string_view numbers, vendor, reason, nothing;
+  if (!line("verdict ", &numbers) || !line("vendor ", &vendor) || !line("reason ", &reason) || !line("end", &nothing)) return false;
+  uint32_t state = 0, devices = 0;
+  int64_t kept_at = 0;
+  const char* end = numbers.data() + numbers.size();
+  auto read = std::from_chars(numbers.data(), end, state);
+  if (read.ec != std::errc() || read.ptr == end) return false;
+  read = std::from_chars(read.ptr + 1, end, devices);
+  if (read.ec != std::errc() || read.ptr == end) return false;
+  read = std::from_chars(read.ptr + 1, end, kept_at);
+  if (read.ec != std::errc() || state > static_cast<uint32_t>(PluginState::kAvailable)) return false;
+  const int64_t age = static_cast<int64_t>(time(nullptr)) - kept_at;
+  if (static_cast<PluginState>(state) != PluginState::kAvailable && (age < 0 || age > kFailureSeconds)) return false;
+  *out_verdict = {static_cast<PluginState>(state), std::string(reason), devices, std::string(vendor)};
+  return true;
+}
+
+void ProbeCache::keep(const std::string& id, const std::string& key, const Verdict& verdict) const {
+  if (folder_.empty() || key.empty()) return;
+  if (verdict.state == PluginState::kNoDevice || verdict.state == PluginState::kMissingDependency) return;
+  if (!make_folders(folder_)) return;
+  std::string text = key + fmt::format("verdict {} {} {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
+                                       static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason));
+  const std::string path = path_of(id, key);
+  std::string temporary = path + ".XXXXXX";
+  int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return;
+  const bool written = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(descriptor);
+  if (!written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
+}  // namespace heddle::host

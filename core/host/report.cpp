@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the host can tell about itself, as JSON: devices, plugins, configuration. Tools print it; it opens nothing.
+#include <fmt/format.h>
+
+#include "core/host/host.h"
+
+namespace heddle::host {
+namespace {
+
+// A JSON string; bytes that are no UTF-8 become U+FFFD, so that the whole stays valid.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size();) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    size_t length = c < 0x80 ? 1 : c >= 0xF0 && c < 0xF5 ? 4 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xC2 && c < 0xE0 ? 2 : 0;
+    bool whole = length != 0 && i + length <= text.size();
+    for (size_t j = 1; whole && j < length; ++j) whole = (static_cast<unsigned char>(text[i + j]) & 0xC0) == 0x80;
+    if (!whole) {
+      out += "\\ufffd";
+      ++i;
+      continue;
+    }
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += text[i];
+    } else if (c < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", c);
+    } else {
+      out.append(text.substr(i, length));
+    }
+    i += length;
+  }
+  return out + '"';
+}
+
+std::string quoted(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (const std::string& text : texts) out.append(out.size() > 1 ? "," : "").append(quoted(text));
+  return out + "]";
+}
+
+std::string plugins_report(Host& host) {
+  std::string out = "{\"plugins\":[";
+  bool first = true;
+  for (const PluginInfo& plugin : host.plugins(true)) {
+    std::vector<std::string> kinds;
+    if (plugin.kind & HEDDLE_PLUGIN_DRIVER) kinds.emplace_back("driver");
+    if (plugin.kind & HEDDLE_PLUGIN_ALLOCATOR) kinds.emplace_back("allocator");
+    out += fmt::format("{}{{\"id\":{},\"version\":{},\"kind\":{},\"families\":{},\"state\":{},\"reason\":{},\"manifest\":{},\"library\":{},"
+                       "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{}}}",
+                       first ? "" : ",", quoted(plugin.id), quoted(plugin.version), quoted(kinds), quoted(plugin.families),
+                       quoted(std::string_view(name_of(plugin.state))), quoted(plugin.reason), quoted(plugin.manifest_path), quoted(plugin.library_path),
+                       plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed));
+    first = false;
+  }
+  return out + "]}";
+}
+
+std::string devices_report(Host& host) {
+  std::string out = "{\"devices\":[";
+  bool first = true;
+  for (const DeviceInfo& device : host.devices()) {
+    const heddle_device_description_t& d = device.description;
+    std::string uuid;
+    for (uint8_t byte : d.uuid) uuid += fmt::format("{:02x}", byte);
+    std::vector<std::string> formats;
+    for (uint32_t i = 0; i < d.code_format_count && d.code_formats; ++i) formats.emplace_back(view(d.code_formats[i]));
+    out += fmt::format("{}{{\"alias\":{},\"driver\":{},\"ordinal\":{},\"name\":{},\"family\":{},\"pci\":{},\"uuid\":{},\"numa\":{},\"memory_bytes\":{},"
+                       "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
+                       first ? "" : ",", quoted(device.alias), quoted(device.driver->id), device.ordinal, quoted(view(d.name)), quoted(view(d.family)),
+                       quoted(view(d.pci)), quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units, d.max_allocation_bytes,
+                       (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, quoted(formats), quoted(device.cpus),
+                       device.config ? quoted(device.config->place) : "null");
+    first = false;
+  }
+  return out + "],\"skipped\":" + quoted(host.skipped()) + "}";
+}
+
+std::string config_report(Host& host) {
+  std::string out = "{\"files\":" + quoted(host.config().files) + ",\"values\":[";
+  bool first = true;
+  for (const ConfigValue& value : host.config().effective) {
+    out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text), quoted(value.origin));
+    first = false;
+  }
+  return out + "]}";
+}
+
+}  // namespace
+
+Result<std::string> Host::report(std::string_view topic) {
+  if (topic == "plugins") return plugins_report(*this);
+  if (topic == "devices") return devices_report(*this);
+  if (topic == "config") return config_report(*this);
+  return error(HEDDLE_STATUS_NOT_FOUND, "host: reporting on '{}' failed: there is no such topic; devices, plugins or config was expected", topic);
+}
+
+}  // namespace heddle::host

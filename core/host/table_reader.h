@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads one TOML table against a schema that is written as calls: each asks for a key and its type; what nobody asked for is an unknown
+// key. Used by manifest.cpp and config_read.cpp; it reports through Diagnostics and knows no meaning.
+#ifndef HEDDLE_CORE_HOST_TABLE_READER_H_
+#define HEDDLE_CORE_HOST_TABLE_READER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/host/diagnostics.h"
+#include "core/host/toml_tree.h"
+
+namespace heddle::host {
+
+class TableReader {
+ public:
+  // path: what the table is called in messages, "device.gpu0", empty for the root. Reports and reads as empty if node is no table.
+  TableReader(const TomlNode& node, uint32_t file, std::string path, Diagnostics& diagnostics);
+
+  // The value of a key, of one of these kinds; NULL if absent or of another kind (reported). Marks the key as known.
+  const TomlNode* value(const char* key, std::initializer_list<TomlNode::Kind> kinds);
+  // Each returns true and sets the output if the key is there and right.
+  bool string(const char* key, std::string* out);
+  bool boolean(const char* key, bool* out);
+  bool integer(const char* key, int64_t min, int64_t max, int64_t* out);
+  // "60GiB", "512 MB" or a plain number of bytes.
+  bool bytes(const char* key, uint64_t* out);
+  bool strings(const char* key, std::vector<std::string>* out);
+  // Index of one of the allowed words.
+  bool choice(const char* key, const std::vector<std::string>& allowed, size_t* out);
+  const TomlNode* table(const char* key) { return value(key, {TomlNode::kTable}); }
+  // The elements of an array of tables; other elements are reported.
+  std::vector<const TomlNode*> tables(const char* key);
+  // A missing key is an error at the table's place.
+  void require(const char* key);
+  // A key of this name, reported as renamed.
+  void deprecated(const char* key, const char* successor);
+
+  // Reports what is left as unknown keys. more: keys that are known elsewhere, for the hint.
+  void finish(const std::vector<std::string>& more = {});
+  // The keys that are left, for tables whose keys are free.
+  std::vector<const TomlNode*> rest();
+
+  const TomlNode* find(const std::string& key) const { return node_.kind == TomlNode::kTable ? node_.find(key) : nullptr; }
+  uint32_t file() const { return file_; }
+  Place place(const TomlNode& node) const { return {file_, node.place}; }
+  Place key_place(const TomlNode& node) const { return {file_, node.key_place}; }
+  Place own_place() const { return {file_, node_.key_place}; }
+  // "[device.gpu0]", or "the file" for the root.
+  std::string title() const;
+  std::string path_of(std::string_view key) const;
+  Diagnostics& diagnostics() { return diagnostics_; }
+
+ private:
+  void wrong_type(const TomlNode& node, const std::string& expected);
+
+  const TomlNode& node_;
+  const uint32_t file_;
+  const std::string path_;
+  Diagnostics& diagnostics_;
+  std::vector<std::string> known_;
+};
+
+// Bytes of "60GiB"; false if it is no size or does not fit. *out_wrong says which.
+bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_TABLE_READER_H_

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bounded reading; never blocks on a pipe or a device that someone put in a file's place.
+#include "core/host/text_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace heddle::host {
+
+std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text) {
+  out_text->clear();
+  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) return std::strerror(errno);
+  std::string wrong;
+  struct stat facts;
+  if (fstat(descriptor, &facts) != 0) {
+    wrong = std::strerror(errno);
+  } else if (!S_ISREG(facts.st_mode)) {
+    wrong = "it is no regular file";
+  }
+  // The size is only a guess: files of /sys say 4096 and files may grow.
+  char buffer[16384];
+  while (wrong.empty()) {
+    ssize_t count = read(descriptor, buffer, sizeof(buffer));
+    if (count == 0) break;
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      wrong = std::strerror(errno);
+      break;
+    }
+    if (out_text->size() + static_cast<size_t>(count) > max_bytes) {
+      wrong = fmt::format("it has more than {} bytes", max_bytes);
+      break;
+    }
+    out_text->append(buffer, static_cast<size_t>(count));
+  }
+  close(descriptor);
+  if (!wrong.empty()) out_text->clear();
+  return wrong;
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads a whole small file with a bound. Used by discovery, config_read, library_search and probe_cache.
+#ifndef HEDDLE_CORE_HOST_TEXT_FILE_H_
+#define HEDDLE_CORE_HOST_TEXT_FILE_H_
+
+#include <string>
+
+namespace heddle::host {
+
+// Returns what went wrong ("No such file or directory", "it is no regular file", "it has more than N bytes"), empty if nothing.
+std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_TEXT_FILE_H_

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-probe: the first look at one plugin, in a process that may crash. Started by libheddle only; it answers over descriptor 3 and
+// never over what the plugin can print to. It knows no manifest and no configuration: all it needs is on its command line.
+//
+//   heddle-probe NONCE ID LIBRARY [name=kind:value ...]
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "core/host/load.h"
+#include "core/host/probe_protocol.h"
+
+namespace heddle::host {
+namespace {
+
+void send(std::string_view text) {
+  while (!text.empty()) {
+    ssize_t count = write(kProbeDescriptor, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) _exit(1);  // nobody listens
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void send_stage(std::string_view stage) { send(fmt::format("stage {}\n", stage)); }
+
+// Everything the host will do with the plugin before it opens a device.
+Verdict look(const std::string& id, const std::string& path, std::vector<OptionValue> options) {
+  Verdict verdict;
+  send_stage("loading its library");
+  const PluginLibrary* library = load_library(path, id, &verdict);
+  if (!library) return verdict;
+  auto services = std::make_shared<HostServices>(LogSink{}, HEDDLE_LOG_WARN, std::map<std::string, uint32_t>{}, 2u);
+  auto host = std::make_unique<PluginHost>(id, library->abi_minor, services, std::move(options));
+  send_stage("in its function probe");
+  verdict = run_probe(*library, host->table);
+  if (verdict.state != PluginState::kAvailable) return verdict;
+  send_stage("in its function create");
+  Verdict created;
+  std::unique_ptr<PluginInstance> instance = create_instance(*library, std::move(host), &created);
+  if (!instance) return created;
+  if (instance->driver) {
+    send_stage("counting its devices");
+    const LoadedDriver& driver = *instance->driver;
+    Status status(driver.device.count(driver.api.instance, &verdict.device_count));
+    if (!status.ok()) return {PluginState::kProbeFailed, fmt::format("counting its devices failed: {}", status.message())};
+    if (verdict.device_count == 0) return {PluginState::kNoDevice, "it counts no device"};
+  }
+  send_stage("in its function shutdown");
+  instance.reset();
+  return verdict;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return text;
+}
+
+int probe(int argc, char** argv) {
+  // The parent gone, nobody needs the answer; a core file of a plugin's crash helps nobody either.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  if (argc < 4) {
+    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE ID LIBRARY [name=kind:value ...]\n");
+    return 2;
+  }
+  send(fmt::format("{} {}\n", kProbeProtocol, argv[1]));
+  std::vector<OptionValue> options;
+  for (int i = 4; i < argc; ++i) {
+    OptionValue option;
+    if (!option_from_argument(argv[i], &option)) {
+      fmt::print(stderr, "heddle-probe: argument {} is no option: {}\n", i, argv[i]);
+      return 2;
+    }
+    options.push_back(std::move(option));
+  }
+  Verdict verdict = look(argv[2], argv[3], std::move(options));
+  send(fmt::format("state {}\ndevices {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
+                   one_line(verdict.vendor_version), one_line(verdict.reason)));
+  return 0;
+}
+
+}  // namespace
+}  // namespace heddle::host
+
+// _exit: destructors of a plugin's statics have no say in the answer.
+int main(int argc, char** argv) {
+  try {
+    _exit(heddle::host::probe(argc, argv));
+  } catch (...) {
+    _exit(1);
+  }
+}
