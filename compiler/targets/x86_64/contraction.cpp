@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Matmul and convolution over microkernels: walks workgroups, passes over K, panels and tiles. Called by the target. No
+// im2col: a convolution reads the image where it lies, or a band of it that was copied with its halo.
+#include "compiler/targets/x86_64/contraction.h"
+
+#include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/depthwise.h"
+#include "compiler/targets/x86_64/microkernel.h"
+#include "compiler/targets/x86_64/pack.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool is_tied(tx::DispatchOp region) {
+  auto tied = region.getTied();
+  return tied && llvm::any_of(*tied, [](int64_t operand) { return operand >= 0; });
+}
+
+ContractionCut cut_of(const ContractionShape& shape, tx::DispatchOp region) {
+  // Between passes the sums lie in the result: it must not hold an operand of the tail then.
+  return ContractionCut::of(shape, is_tied(region));
+}
+
+class ContractionWriter {
+ public:
+  ContractionWriter(KernelBuilder& kernel, const ContractionShape& shape, const ContractionCut& cut)
+      : k_(kernel), shape_(shape), cut_(cut), order_(shape.order()), shared_(Panels::shared(shape.group_columns())),
+        own_(Panels::own(shape.group_columns(), kernel.level)) {}
+
+  // Of the band's copy.
+  int64_t halo_width() const { return shape_.needed_width(shape_.width); }
+  int64_t halo_height() const { return shape_.needed_height(cut_.band_size); }
+  int64_t workspace_bytes() const { return shape_.needs_halo() ? halo_width() * halo_height() * shape_.channels * 4 : 0; }
+
+  void write() {
+    prepare();
+    k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)}, [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values {
+      write_workgroup(workgroup, carried[0]);
+      return {band_};
+    });
+  }
+
+ private:
+  Type f32() { return k_.builder.getF32Type(); }
+
+  // Panels of one width, and of one count of valid columns.
+  struct Segment {
+    int64_t first, last;  // own panels
+    int64_t units, columns;
+  };
+
+  void prepare() {
+    bool halo = shape_.needs_halo();
+    pixel_ = shape_.channels * shape_.stride_width;
+    row_ = (halo ? halo_width() : shape_.in_width) * shape_.channels;
+
+    // Taps that follow one another in memory are one long run of K.
+    merged_ = order_.taps > 1 && order_.blocks() == 1 && shape_.dilation_width == 1 && shape_.groups == 1;
+    SmallVector<int64_t> offsets;
+    int64_t taps_across = merged_ ? 1 : shape_.kernel_width;
+    for (int64_t block = 0; block < cut_.pass_blocks; ++block) {
+      for (int64_t r = 0; r < shape_.kernel_height; ++r) {
+        for (int64_t s = 0; s < taps_across; ++s) {
+          offsets.push_back(r * shape_.dilation_height * row_ + s * shape_.dilation_width * shape_.channels + block * order_.block);
+        }
+      }
+    }
+    batches_per_block_ = shape_.kernel_height * taps_across;
+    if (offsets.size() > 1) offsets_ = constant_offsets(k_, offsets);
+
+    int64_t whole = own_.columns % Panels::unit == 0 ? own_.count : own_.count - 1;
+    auto add = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
+      if (first < last) segments_.push_back({first, last, units, columns});
+    };
+    add(0, std::min(own_.wide_count, whole), own_.wide, own_.wide * Panels::unit);
+    add(own_.wide_count, whole, own_.wide - 1, (own_.wide - 1) * Panels::unit);
+    if (whole < own_.count) {
+      int64_t units = own_.count - 1 < own_.wide_count ? own_.wide : own_.wide - 1;
+      add(whole, own_.count, units, own_.columns - own_.first_unit(own_.count - 1) * Panels::unit);
+    }
+  }
+
+  void write_workgroup(Value workgroup, Value previous_band) {
+    int64_t column_blocks = cut_.blocks * shape_.groups;
+    Value column_block = k_.rem(workgroup, k_.index(column_blocks));
+    band_ = k_.div(workgroup, k_.index(column_blocks));
+    Value group = k_.div(column_block, k_.index(cut_.blocks));
+    Value block = k_.rem(column_block, k_.index(cut_.blocks));
+    Value bands = cut_.bands > 0 ? k_.index(cut_.bands) : k_.ceil_div(k_.extent(shape_.rows), k_.index(cut_.band_size));
+    Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
+
+    // Own panels of this block.
+    int64_t size = ceil_div(shared_.count, cut_.blocks);
+    Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
+    first_panel_ = own_panel(first_shared);
+    last_panel_ = own_panel(last_shared);
+
+    // Pixels or rows of this band.
+    Value from = k_.mul(band, cut_.band_size);
+    bool flat = shape_.is_flat();
+    Value a = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+    Value c = k_.pointer(k_.result(0), k_.mul(image, k_.extent(shape_.image_result)), f32());
+    c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.columns), k_.mul(group, shape_.group_columns()));
+    c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
+    (void)c;
+    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, order_.depth() * shared_.padded_columns())), f32());
+    group_column_ = k_.mul(group, shape_.group_columns());
+    if (shape_.needs_halo()) {
+      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
+      Value moved = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band_, previous_band);
+      k_.branch(moved, [&] { copy_band(a, from, rows); });
+      a = k_.workspace();
+    } else {
+      a = k_.pointer(a, k_.mul(from, flat ? pixel_ : shape_.stride_height * row_), f32());
+    }
+    a = k_.pointer(a, k_.mul(group, shape_.group_channels()), f32());
+
+    write_passes(a, b, from);
+  }
+
+  Value own_panel(Value shared_panel) {
+    if (own_.wide == shared_.wide) return shared_panel;
+    return k_.add(k_.mul(shared_panel, shared_.wide - 1), k_.min(shared_panel, k_.index(shared_.wide_count)));
+  }
+
+  // Rows of the image under the band go to the workspace, with zeros where the window leaves the image.
+  void copy_band(Value image, Value from, Value rows) {
+    int64_t channels = shape_.channels, width = halo_width();
+    int64_t left = std::min(shape_.pad_left, width), inside = std::min(shape_.in_width, width - left), right = width - left - inside;
+    Value top = k_.sub(k_.mul(from, shape_.stride_height), k_.index(shape_.pad_top));
+    Value count = k_.add(k_.mul(k_.sub(rows, k_.index(1)), shape_.stride_height), (shape_.kernel_height - 1) * shape_.dilation_height + 1);
+    k_.loop(k_.index(0), count, [&](Value i) {
+      Value target = k_.pointer(k_.workspace(), k_.mul(i, width * channels), f32());
+      Value source_row = k_.add(top, i);
+      Value exists = k_.make<arith::AndIOp>(k_.less(k_.index(-1), source_row), k_.less(source_row, k_.index(shape_.in_height)));
+      k_.branch(
+          exists,
+          [&] {
+            fill_zeros(target, left * channels);
+            Value source = k_.pointer(image, k_.mul(source_row, shape_.in_width * channels), f32());
+            copy(k_.pointer(target, k_.index(left * channels), f32()), source, inside * channels);
+            fill_zeros(k_.pointer(target, k_.index((left + inside) * channels), f32()), right * channels);
+          },
+          [&] { fill_zeros(target, width * channels); });
+    });
+  }
+
+  void for_vectors(int64_t elements, const std::function<void(Value, Value)>& visit) {
+    int64_t lanes = k_.level.f32_lanes(), whole = elements / lanes * lanes;
+    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value i) { visit(i, Value()); });
+    if (elements > whole) visit(k_.index(whole), k_.tail_mask(k_.index(elements - whole), lanes));
+  }
+  void copy(Value target, Value source, int64_t elements) {
+    for_vectors(elements, [&](Value i, Value mask) { k_.store(k_.load(source, i, f32(), k_.level.f32_lanes(), mask), target, i, mask); });
+  }
+  void fill_zeros(Value target, int64_t elements) {
+    Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
+    for_vectors(elements, [&](Value i, Value mask) { k_.store(zeros, target, i, mask); });
+  }
+
+  // ---- passes over K
+
+  struct Pass {
+    Value a, b_row;          // start in A; first row of K in a panel
+    Value batches, depth;
+    Value accumulate;
+    int64_t most;            // rows of K, at most
+    bool last;
+  };
+
+  void write_passes(Value a, Value b, Value from) {
+    Value no = k_.make<arith::ConstantIntOp>(0, 1), yes = k_.make<arith::ConstantIntOp>(1, 1);
+    auto pass = [&](Value index, Value accumulate, bool last) {
+      Pass p;
+      p.accumulate = accumulate;
+      p.last = last;
+      if (cut_.pass_depth > 0) {
+        Value start = k_.mul(index, cut_.pass_depth);
+        p.a = k_.pointer(a, start, f32());
+        p.b_row = start;
+        p.batches = k_.index(1);
+        p.depth = last ? k_.index(order_.channels - (cut_.passes - 1) * cut_.pass_depth) : k_.index(cut_.pass_depth);
+        p.most = cut_.pass_depth;
+      } else {
+        Value start = k_.mul(index, cut_.pass_blocks);
+        p.a = k_.pointer(a, k_.mul(start, order_.block), f32());
+        p.b_row = k_.mul(start, order_.block * order_.taps);
+        int64_t blocks = last ? order_.blocks() - (cut_.passes - 1) * cut_.pass_blocks : cut_.pass_blocks;
+        p.batches = k_.index(blocks * batches_per_block_);
+        p.depth = k_.index(merged_ ? order_.block * shape_.kernel_width : order_.block);
+        p.most = cut_.pass_blocks * order_.block * order_.taps;
+      }
+      write_panels(p, b, from);
+    };
+    if (cut_.passes > 1) {
+      k_.loop(k_.index(0), k_.index(cut_.passes - 1), [&](Value i) {
+        Value later = k_.less(k_.index(0), i);
+        pass(i, later, false);
+      });
+      pass(k_.index(cut_.passes - 1), yes, true);
+    } else {
+      pass(k_.index(0), no, true);
+    }
+  }
+
+  // Element of the packed rhs where row `row` of panel `panel` starts.
+  Value panel_row(Value panel, Value row) {
+    Value unit = k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
+    if (own_.wide == 1) unit = panel;
+    Value start = k_.mul(unit, order_.depth() * Panels::unit);
+    Value is_wide = k_.less(panel, k_.index(own_.wide_count));
+    Value width = own_.wide_count == own_.count ? k_.index(own_.wide * Panels::unit)
+                                                : k_.make<arith::SelectOp>(is_wide, k_.index(own_.wide * Panels::unit), k_.index((own_.wide - 1) * Panels::unit));
+    return k_.add(start, k_.mul(row, width));
+  }
+
+  void write_panels(const Pass& pass, Value b, Value from) {
+    for (const Segment& segment : segments_) {
+      Value first = k_.max(first_panel_, k_.index(segment.first)), last = k_.min(last_panel_, k_.index(segment.last));
+      k_.loop(first, last, [&](Value panel) { write_panel(pass, segment, b, panel, from); });
+    }
+  }
+
+  void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from) {
+    Value unit = own_.wide == 1 ? panel : k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
+    Value column = k_.mul(unit, Panels::unit);
+    MicrokernelForm form;
+    form.vectors = segment.units * Panels::unit / k_.level.f32_lanes();
+    form.columns = segment.columns;
+    form.packed = shape_.packed;
+    form.tail = pass.last && !shape_.tail.empty() ? &shape_.tail : nullptr;
+
+    MicrokernelArguments call;
+    call.offsets = offsets_;
+    call.lda = k_.index(pixel_);
+    call.batches = pass.batches;
+    call.depth = pass.depth;
+    call.ldb = k_.index(shape_.columns);
+    call.b = shape_.packed ? k_.pointer(b, panel_row(panel, pass.b_row), f32())
+                           : k_.pointer(b, k_.add(k_.mul(pass.b_row, shape_.columns), column), f32());
+    call.ldc = k_.index(shape_.columns);
+    call.accumulate = pass.accumulate;
+    call.next = call.b;
+    call.next_step = k_.index(0);
+
+    int64_t most_rows = tile_rows(k_.level, form.vectors);
+    Prefetch prefetch;
+    if (shape_.packed) {
+      int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size : cut_.band_size * ceil_div(shape_.width, most_rows) * most_rows;
+      int64_t calls = std::max<int64_t>(1, pixels / most_rows), panel_elements = pass.most * segment.units * Panels::unit;
+      prefetch.part = ceil_div(ceil_div(panel_elements, calls), 16) * 16;
+      prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
+      Value following = k_.add(panel, 1);
+      Value wrapped = k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0));
+      prefetch.from = k_.pointer(b, panel_row(wrapped, pass.b_row), f32());
+      if (pixels <= 2) {  // rows of B pass once: fetch them well ahead in this panel
+        prefetch.part = 0;
+        prefetch.step = segment.units * Panels::unit;
+        prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
+      }
+    }
+
+    Value c_column = k_.add(c_offset_, column);
+    Value tail_column = k_.add(group_column_, column);
+    auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
+      form.rows = rows;
+      call.a = k_.pointer(pass.a, a_offset, f32());
+      Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.columns));
+      call.c = k_.pointer(k_.result(0), c_element, f32());
+      if (prefetch.from) {
+        call.next = k_.pointer(prefetch.from, k_.mul(number, prefetch.part), f32());
+        call.next_step = k_.index(prefetch.step);
+      }
+      call.tail.clear();
+      if (form.tail) {
+        for (const EpilogueOperand& operand : form.tail->operands()) {
+          Value base = k_.operand(operand.binding);
+          switch (operand.kind) {
+            case EpilogueOperand::full: call.tail.push_back(k_.pointer(base, c_element, f32())); break;
+            case EpilogueOperand::column: call.tail.push_back(k_.pointer(base, tail_column, f32())); break;
+            case EpilogueOperand::scalar: call.tail.push_back(base); break;
+          }
+        }
+      }
+      call_microkernel(k_, form, call);
+    };
+    write_rows(most_rows, from, tile);
+  }
+
+  // ---- rows of pixels
+
+  using Tile = std::function<void(int64_t rows, Value a_offset, Value c_rows, Value number)>;
+
+  void write_rows(int64_t most_rows, Value from, const Tile& tile) {
+    if (!shape_.is_flat()) {
+      int64_t tiles = ceil_div(shape_.width, most_rows);
+      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
+      k_.loop(k_.index(0), rows, [&](Value row) {
+        write_even(shape_.width, most_rows, [&](int64_t count, Value pixel, Value number) {
+          tile(count, k_.add(k_.mul(row, shape_.stride_height * row_), k_.mul(pixel, pixel_)), k_.add(k_.mul(row, shape_.width), pixel),
+               k_.add(k_.mul(row, tiles), number));
+        });
+      });
+      return;
+    }
+    auto flat = [&](int64_t count, Value pixel, Value number) { tile(count, k_.mul(pixel, pixel_), pixel, number); };
+    if (cut_.bands == 0) {
+      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.extent(shape_.rows), from));
+      return write_any(rows, most_rows, flat);
+    }
+    int64_t tail = shape_.width - (cut_.bands - 1) * cut_.band_size;
+    if (tail == cut_.band_size) return write_even(tail, most_rows, flat);
+    k_.branch(
+        k_.less(from, k_.index((cut_.bands - 1) * cut_.band_size)), [&] { write_even(cut_.band_size, most_rows, flat); },
+        [&] { write_even(tail, most_rows, flat); });
+  }
+
+  using Span = std::function<void(int64_t count, Value pixel, Value number)>;
+
+  // Tiles of two sizes that differ by one.
+  void write_even(int64_t pixels, int64_t most_rows, const Span& span) {
+    int64_t tiles = ceil_div(pixels, most_rows), rows = ceil_div(pixels, tiles), large = pixels - tiles * (rows - 1);
+    k_.loop(k_.index(0), k_.index(large), [&](Value i) { span(rows, k_.mul(i, rows), i); });
+    if (large == tiles) return;
+    k_.loop(k_.index(large), k_.index(tiles), [&](Value i) { span(rows - 1, k_.add(k_.mul(i, rows - 1), large), i); });
+  }
+
+  // Full tiles, then the rest in powers of two.
+  void write_any(Value pixels, int64_t most_rows, const Span& span) {
+    Value tiles = k_.div(pixels, k_.index(most_rows));
+    k_.loop(k_.index(0), tiles, [&](Value i) { span(most_rows, k_.mul(i, most_rows), i); });
+    Value done = k_.mul(tiles, most_rows);
+    int64_t part = 1;
+    while (part * 2 < most_rows) part *= 2;
+    for (; part >= 1; part /= 2) {
+      Value fits = k_.make<arith::CmpIOp>(arith::CmpIPredicate::sle, k_.add(done, part), pixels);
+      done = k_.branch(
+          fits, TypeRange{k_.builder.getI64Type()},
+          [&]() -> KernelBuilder::Values {
+            span(part, done, tiles);
+            return {k_.add(done, part)};
+          },
+          [&]() -> KernelBuilder::Values { return {done}; })[0];
+    }
+  }
+
+  struct Prefetch {
+    Value from;
+    int64_t part = 0, step = 0;
+  };
+
+  KernelBuilder& k_;
+  const ContractionShape& shape_;
+  const ContractionCut& cut_;
+  DepthOrder order_;
+  Panels shared_, own_;
+  SmallVector<Segment> segments_;
+  int64_t pixel_ = 0, row_ = 0, batches_per_block_ = 1;  // elements between pixels of a tile; between rows of A
+  bool merged_ = false;
+  Value offsets_;
+  Value band_, first_panel_, last_panel_, c_offset_, group_column_;
+};
+
+}  // namespace
+
+bool is_contraction(tx::DispatchOp region) {
+  return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp>(op); });
+}
+
+FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
+  if (is_pack(region)) return plan_pack(region);
+  auto shape = ContractionShape::read(region);
+  if (failed(shape)) return failure();
+  if (shape->depthwise) return plan_depthwise(region, *shape);
+  ContractionCut cut = cut_of(*shape, region);
+  KernelPlan plan;
+  plan.workgroups = cut.workgroups(*shape);
+  double parts = static_cast<double>(std::max<int64_t>(1, cut.bands) * cut.blocks * shape->groups);
+  plan.cost_ns = static_cast<uint64_t>(shape->flops_per_image() / parts / 100.0) + 1;
+  return plan;
+}
+
+FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, const Level& level) {
+  if (is_pack(region)) return emit_pack(region, symbol, kernels, level);
+  auto shape = ContractionShape::read(region);
+  if (failed(shape)) return failure();
+  if (shape->depthwise) return emit_depthwise(region, *shape, symbol, kernels, level);
+  ContractionCut cut = cut_of(*shape, region);
+  if (plan.workgroups != cut.workgroups(*shape)) return region.emitError("x86_64: the plan is not the one of this region");
+  KernelBuilder kernel(region, symbol, kernels, level);
+  ContractionWriter writer(kernel, *shape, cut);
+  writer.write();
+  kernel.finish();
+  KernelResources resources;
+  resources.workspace_bytes = static_cast<uint64_t>(writer.workspace_bytes());
+  return resources;
+}
+
+}  // namespace heddle::targets::x86_64

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads the element-wise tail of a contraction and writes it for one vector. Called by contraction_shape and microkernel.
+#include "compiler/targets/x86_64/contraction_epilogue.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/bit.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+bool is_one(AffineExpr extent) {
+  auto constant = llvm::dyn_cast<AffineConstantExpr>(extent);
+  return constant && constant.getValue() == 1;
+}
+
+// How a broadcast input lies over the result: along the last dimension, as one element, or not so.
+std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
+  auto input = llvm::cast<RankedTensorType>(op.getInput().getType());
+  auto result = llvm::cast<RankedTensorType>(op.getType());
+  SmallVector<AffineExpr> extents = tx::extents(input);
+  int64_t last = result.getRank() - 1;
+  bool column = false;
+  for (auto [i, extent] : llvm::enumerate(extents)) {
+    if (is_one(extent)) continue;
+    if (op.getDimensions()[i] != last) return std::nullopt;
+    column = true;
+  }
+  return column ? EpilogueOperand::column : EpilogueOperand::scalar;
+}
+
+Value emit_op(KernelBuilder& kernel, Operation* op, ValueRange in) {
+  Type type = in.front().getType();
+  if (llvm::isa<tx::AddOp>(op)) return kernel.make<arith::AddFOp>(in[0], in[1]);
+  if (llvm::isa<tx::SubOp>(op)) return kernel.make<arith::SubFOp>(in[0], in[1]);
+  if (llvm::isa<tx::MulOp>(op)) return kernel.make<arith::MulFOp>(in[0], in[1]);
+  if (llvm::isa<tx::DivOp>(op)) return kernel.make<arith::DivFOp>(in[0], in[1]);
+  if (llvm::isa<tx::MaxOp>(op)) return kernel.make<arith::MaximumFOp>(in[0], in[1]);
+  if (llvm::isa<tx::MinOp>(op)) return kernel.make<arith::MinimumFOp>(in[0], in[1]);
+  if (llvm::isa<tx::NegOp>(op)) return kernel.make<arith::NegFOp>(in[0]);
+  if (llvm::isa<tx::ReluOp>(op)) {
+    // x < 0 ? 0 : x, so that NaN stays NaN
+    Value zero = kernel.constant(type, 0.0);
+    Value negative = kernel.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, in[0], zero);
+    return kernel.make<arith::SelectOp>(negative, zero, in[0]);
+  }
+  return {};
+}
+
+bool is_supported(Operation* op) {
+  return llvm::isa<tx::AddOp, tx::SubOp, tx::MulOp, tx::DivOp, tx::MaxOp, tx::MinOp, tx::NegOp, tx::ReluOp>(op);
+}
+
+}  // namespace
+
+FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
+  Epilogue tail;
+  tail.product_ = root->getResult(0);
+  Block& block = region.getBody().front();
+  auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
+  if (yield.getValues().size() != 1) return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results has no strategy";
+  tail.result_ = yield.getValues().front();
+  auto type = llvm::cast<RankedTensorType>(tail.product_.getType());
+  Type f32 = Float32Type::get(region.getContext());
+
+  llvm::DenseMap<Value, unsigned> numbers;
+  numbers[tail.product_] = 0;
+  llvm::raw_string_ostream key(tail.key_);
+  auto add_operand = [&](EpilogueOperand::Kind kind, Value source, Value value) -> LogicalResult {
+    auto argument = llvm::dyn_cast<BlockArgument>(source);
+    if (!argument || llvm::cast<RankedTensorType>(source.getType()).getElementType() != f32) {
+      return region.emitError("x86_64: an operand of a contraction's tail must be an f32 input of the region");
+    }
+    numbers[value] = numbers.size();
+    tail.operands_.push_back({kind, argument.getArgNumber(), value});
+    key << "o" << kind << ";";
+    return success();
+  };
+
+  for (Operation& op : block.without_terminator()) {
+    if (&op == root) continue;
+    if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
+      auto splat = llvm::dyn_cast<SplatElementsAttr>(constant.getValue());
+      if (!splat || !splat.getElementType().isF32()) return op.emitError("x86_64: a constant in a contraction's region must be an f32 splat");
+      numbers[constant] = numbers.size();
+      double value = splat.getSplatValue<APFloat>().convertToFloat();
+      tail.constants_.push_back({constant, value});
+      key << "c" << llvm::bit_cast<uint64_t>(value) << ";";
+      continue;
+    }
+    if (auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op)) {
+      if (numbers.count(broadcast.getInput())) {  // of a constant: still that splat
+        auto known = llvm::find_if(tail.constants_, [&](auto& c) { return c.first == broadcast.getInput(); });
+        if (known == tail.constants_.end()) return op.emitError("x86_64: a contraction's tail cannot broadcast what it computed");
+        double value = known->second;
+        tail.constants_.push_back({broadcast, value});
+        numbers[broadcast] = numbers[broadcast.getInput()];
+        continue;
+      }
+      auto kind = broadcast_kind(broadcast);
+      if (!kind) return op.emitError("x86_64: a contraction's tail takes broadcasts along the last dimension only");
+      if (failed(add_operand(*kind, broadcast.getInput(), broadcast))) return failure();
+      continue;
+    }
+    if (!is_supported(&op)) return op.emitError("x86_64: this op has no strategy in the tail of a contraction");
+    if (tx::extents(llvm::cast<RankedTensorType>(op.getResult(0).getType())) != tx::extents(type)) {
+      return op.emitError("x86_64: an op in a contraction's tail has another shape than the product");
+    }
+    for (Value operand : op.getOperands()) {
+      if (!numbers.count(operand) && failed(add_operand(EpilogueOperand::full, operand, operand))) return failure();
+    }
+    numbers[op.getResult(0)] = numbers.size();
+    tail.ops_.push_back(&op);
+    key << op.getName().stripDialect() << op.getAttrDictionary();
+    for (Value operand : op.getOperands()) key << "," << numbers[operand];
+    key << ";";
+  }
+  if (!numbers.count(tail.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
+  key << "r" << numbers[tail.result_];
+  if (tail.ops_.empty()) tail.key_.clear();
+  return tail;
+}
+
+Value Epilogue::emit(KernelBuilder& kernel, Value product, ValueRange operands) const {
+  llvm::DenseMap<Value, Value> values;
+  values[product_] = product;
+  for (auto [operand, value] : llvm::zip_equal(operands_, operands)) values[operand.value] = value;
+  for (auto& [name, value] : constants_) values[name] = kernel.constant(product.getType(), value);
+  for (Operation* op : ops_) {
+    SmallVector<Value> in;
+    for (Value operand : op->getOperands()) in.push_back(values.lookup(operand));
+    values[op->getResult(0)] = emit_op(kernel, op, in);
+  }
+  return values.lookup(result_);
+}
+
+}  // namespace heddle::targets::x86_64

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The element-wise tail of a contraction: what is done to each element of the product before it is stored. Read from the
+// region by contraction_shape, written into microkernels; knows nothing of tiles or loops.
+#pragma once
+
+#include <string>
+
+#include "compiler/targets/x86_64/kernel_builder.h"
+
+namespace heddle::targets::x86_64 {
+
+// One operand of the tail besides the product itself.
+struct EpilogueOperand {
+  enum Kind { full, column, scalar };
+  Kind kind;
+  unsigned binding;    // operand of the region
+  mlir::Value value;   // what the tail's ops name it: a block argument, or the result of a tx.broadcast
+};
+
+class Epilogue {
+ public:
+  // Reads everything between the root's result and the yield. Fails, with a diagnostic, for what it cannot do on a tile.
+  static mlir::FailureOr<Epilogue> read(tx::DispatchOp region, mlir::Operation* root);
+
+  bool empty() const { return ops_.empty(); }
+  llvm::ArrayRef<EpilogueOperand> operands() const { return operands_; }
+  // Two tails with one key emit the same code.
+  const std::string& key() const { return key_; }
+
+  // The result for vectors of the product and of each operand.
+  mlir::Value emit(KernelBuilder& kernel, mlir::Value product, mlir::ValueRange operands) const;
+
+ private:
+  mlir::Value product_;
+  mlir::Value result_;
+  llvm::SmallVector<EpilogueOperand> operands_;
+  llvm::SmallVector<mlir::Operation*> ops_;
+  llvm::SmallVector<std::pair<mlir::Value, double>> constants_;
+  std::string key_;
+};
+
+}  // namespace heddle::targets::x86_64

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads a region into a ContractionShape and chooses its cut. Called by contraction's plan and emit, pack and depthwise.
+#include "compiler/targets/x86_64/contraction_shape.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::optional<int64_t> static_extent(AffineExpr extent) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue();
+  return std::nullopt;
+}
+
+AffineExpr product(ArrayRef<AffineExpr> extents, MLIRContext* context) {
+  AffineExpr result = getAffineConstantExpr(1, context);
+  for (AffineExpr extent : extents) result = result * extent;
+  return result;
+}
+
+LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
+  MLIRContext* context = op.getContext();
+  auto lhs = llvm::cast<RankedTensorType>(op.getLhs().getType());
+  auto rhs = llvm::cast<RankedTensorType>(op.getRhs().getType());
+  if (op.getTransposeLhs() || op.getTransposeRhs()) {
+    return op.emitError("x86_64: a matmul with transposed operands has no strategy; a tx.transpose must stand before it");
+  }
+  shape.packed = op.getPackedShape().has_value();
+  SmallVector<AffineExpr> a = tx::extents(lhs), b = tx::extents(rhs);
+  auto depth = static_extent(a.back());
+  auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : static_extent(b.back());
+  if (!depth || !columns) return op.emitError("x86_64: a matmul needs static extents of K and N");
+  shape.channels = *depth;
+  shape.columns = *columns;
+  ArrayRef<AffineExpr> batch = ArrayRef<AffineExpr>(a).drop_back(2);
+  AffineExpr rows = a[a.size() - 2];
+  bool batched = !shape.packed && b.size() > 2;
+  AffineExpr zero = getAffineConstantExpr(0, context);
+  if (batched) {
+    shape.images = product(batch, context);
+    shape.image_rhs = getAffineConstantExpr(*depth * *columns, context);
+  } else {
+    rows = product(batch, context) * rows;
+    shape.images = getAffineConstantExpr(1, context);
+    shape.image_rhs = zero;
+  }
+  shape.rows = rows;
+  shape.width = static_extent(rows).value_or(0);
+  shape.in_width = shape.width;
+  shape.image_lhs = rows * *depth;
+  shape.image_result = rows * *columns;
+  return success();
+}
+
+LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
+  MLIRContext* context = op.getContext();
+  auto input = llvm::cast<RankedTensorType>(op.getInput().getType());
+  auto result = llvm::cast<RankedTensorType>(op.getResult().getType());
+  SmallVector<AffineExpr> in = tx::extents(input), out = tx::extents(result);
+  shape.packed = op.getPackedShape().has_value();
+  auto filter = shape.packed ? SmallVector<int64_t>(*op.getPackedShape())
+                             : SmallVector<int64_t>(llvm::cast<RankedTensorType>(op.getFilter().getType()).getShape());
+  int64_t spatial = input.getRank() - 2;
+  if (spatial < 1 || spatial > 2) return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions has no strategy; 1 and 2 have";
+  auto per_dimension = [&](ArrayRef<int64_t> values, int64_t fill) {
+    SmallVector<int64_t> two(values);
+    if (spatial == 1) two.insert(two.begin(), fill);
+    return two;
+  };
+  SmallVector<int64_t> in_extents, out_extents;
+  for (int64_t i = 1; i < input.getRank(); ++i) {
+    auto in_extent = static_extent(in[i]), out_extent = static_extent(out[i]);
+    if (!in_extent || !out_extent) return op.emitError("x86_64: a convolution needs static extents in all dimensions but the first");
+    in_extents.push_back(*in_extent);
+    out_extents.push_back(*out_extent);
+  }
+  if (spatial == 1) {
+    in_extents.insert(in_extents.begin(), 1);
+    out_extents.insert(out_extents.begin(), 1);
+    filter.insert(filter.begin(), 1);
+  }
+  auto strides = per_dimension(op.getStrides(), 1), dilations = per_dimension(op.getDilations(), 1), pads = per_dimension(op.getPadsLow(), 0);
+  shape.groups = op.getGroups();
+  shape.in_height = in_extents[0];
+  shape.in_width = in_extents[1];
+  shape.channels = in_extents[2];
+  shape.height = out_extents[0];
+  shape.width = out_extents[1];
+  shape.columns = out_extents[2];
+  shape.kernel_height = filter[0];
+  shape.kernel_width = filter[1];
+  shape.stride_height = strides[0];
+  shape.stride_width = strides[1];
+  shape.dilation_height = dilations[0];
+  shape.dilation_width = dilations[1];
+  shape.pad_top = pads[0];
+  shape.pad_left = pads[1];
+  if (shape.pad_top < 0 || shape.pad_left < 0) return op.emitError("x86_64: negative pads have no strategy; a tx.slice must stand before");
+  shape.depthwise = shape.groups > 1 && shape.group_channels() == 1 && shape.group_columns() == 1;
+  if (!shape.packed && !shape.depthwise && shape.groups > 1) {
+    return op.emitError("x86_64: a grouped convolution needs its filter packed");
+  }
+  shape.images = out[0];
+  shape.image_rhs = getAffineConstantExpr(0, context);
+
+  // A 1x1 convolution without strides sees an image, or all of them, as one row of pixels.
+  bool pointwise = filter[0] == 1 && filter[1] == 1 && strides[0] == 1 && strides[1] == 1 && !shape.needs_halo() && !shape.depthwise &&
+                   shape.in_height == shape.height && shape.in_width == shape.width;
+  if (pointwise) {
+    shape.width *= shape.height;
+    shape.height = 1;
+    if (auto count = static_extent(shape.images)) {
+      shape.width *= *count;
+      shape.images = getAffineConstantExpr(1, context);
+    }
+    shape.in_height = 1;
+    shape.in_width = shape.width;
+  }
+  shape.rows = getAffineConstantExpr(shape.width, context);
+  shape.image_lhs = getAffineConstantExpr(shape.in_height * shape.in_width * shape.channels, context);
+  shape.image_result = getAffineConstantExpr(shape.height * shape.width * shape.columns, context);
+  return success();
+}
+
+}  // namespace
+
+Panels Panels::cut(int64_t columns, int64_t max_units) {
+  Panels panels;
+  panels.columns = columns;
+  panels.units = ceil_div(columns, unit);
+  panels.count = ceil_div(panels.units, max_units);
+  panels.wide = ceil_div(panels.units, panels.count);
+  panels.wide_count = panels.units - panels.count * (panels.wide - 1);
+  return panels;
+}
+
+Panels Panels::own(int64_t columns, const Level& level) { return cut(columns, level.f32_lanes() == 16 ? 4 : 1); }
+
+DepthOrder DepthOrder::of(int64_t taps, int64_t channels) {
+  DepthOrder order{taps, channels, channels};
+  if (taps == 1 || channels <= 128) return order;
+  // The largest divisor near 64: rows of A then stay in L1 while all taps of a block pass.
+  for (int64_t block = 96; block >= 32; --block) {
+    if (channels % block == 0 && (order.block == channels || std::abs(block - 64) < std::abs(order.block - 64))) order.block = block;
+  }
+  return order;
+}
+
+double ContractionShape::flops_per_image() const {
+  double pixels = static_cast<double>(height) * static_cast<double>(width > 0 ? width : 64);
+  return 2.0 * pixels * static_cast<double>(columns) * static_cast<double>(order().depth());
+}
+
+FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
+  ContractionShape shape;
+  for (Operation& op : region.getBody().front()) {
+    if (!llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) continue;
+    if (shape.root) return op.emitError("x86_64: a region with two contractions has no strategy");
+    shape.root = &op;
+  }
+  for (Value value : SmallVector<Value>{shape.root->getOperand(0), shape.root->getOperand(1), shape.root->getResult(0)}) {
+    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
+    if (!element.isF32()) return shape.root->emitError("x86_64: a contraction of ") << element << " has no strategy; f32 has";
+  }
+  auto lhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(0)), rhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(1));
+  if (!lhs || !rhs) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
+  shape.lhs = lhs.getArgNumber();
+  shape.rhs = rhs.getArgNumber();
+  for (AffineExpr extent : tx::extents(llvm::cast<RankedTensorType>(shape.root->getResult(0).getType()))) {
+    if (static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements has no strategy");
+  }
+  LogicalResult known = llvm::isa<tx::MatmulOp>(shape.root) ? read_matmul(llvm::cast<tx::MatmulOp>(shape.root), shape)
+                                                            : read_conv(llvm::cast<tx::ConvOp>(shape.root), shape);
+  if (failed(known)) return failure();
+  auto tail = Epilogue::read(region, shape.root);
+  if (failed(tail)) return failure();
+  shape.tail = std::move(*tail);
+  return shape;
+}
+
+namespace {
+
+constexpr double core_flops_per_ns = 100;
+constexpr double copy_bytes_per_ns = 20;
+
+// Modelled time on 1, 2, 4, 8 and 16 cores, weighted; lower is better. Rough: it only has to rank cuts.
+double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, int64_t band_size, int64_t blocks, int64_t images) {
+  double flops = shape.flops_per_image() * static_cast<double>(images);
+  int64_t column_blocks = blocks * shape.groups;
+  double workgroups = static_cast<double>(images * bands * column_blocks);
+  // Work of the largest workgroup.
+  double share = static_cast<double>(band_size) / static_cast<double>(units) * static_cast<double>(ceil_div(Panels::shared(shape.group_columns()).count, blocks)) /
+                 static_cast<double>(Panels::shared(shape.group_columns()).count) / static_cast<double>(shape.groups * images);
+  double rhs_bytes = 4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
+  double flat_pixels = static_cast<double>(shape.is_flat() ? band_size : band_size * shape.width);
+  double band_bytes = 4.0 * static_cast<double>(shape.channels) *
+                      (shape.is_flat() ? flat_pixels : static_cast<double>(shape.needed_height(band_size) * shape.needed_width(shape.width)));
+  double score = 0;
+  const std::pair<int, double> weights[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
+  double rhs_rate = rhs_bytes * static_cast<double>(shape.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
+  for (auto [cores, weight] : weights) {
+    double rounds = std::ceil(workgroups / cores);
+    double work = flops * share / core_flops_per_ns;
+    double panels = rhs_bytes / static_cast<double>(blocks) / rhs_rate;
+    // A worker that runs several blocks of one band copies it once.
+    double copies = shape.needs_halo() ? std::ceil(rounds / static_cast<double>(column_blocks)) * band_bytes / copy_bytes_per_ns : 0;
+    double bands_read = std::ceil(rounds / static_cast<double>(column_blocks)) * band_bytes / 60;
+    score += weight * static_cast<double>(cores) * (rounds * (work + panels + 300) + copies + bands_read);
+  }
+  return score;
+}
+
+}  // namespace
+
+ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pass) {
+  ContractionCut cut;
+  DepthOrder order = shape.order();
+  if (!single_pass) {
+    if (order.taps == 1) {
+      constexpr int64_t longest = 768;
+      cut.passes = std::max<int64_t>(1, ceil_div(order.channels, longest));
+      cut.pass_depth = std::max<int64_t>(1, std::min(order.channels, ceil_div(ceil_div(order.channels, cut.passes), 16) * 16));
+      cut.passes = std::max<int64_t>(1, ceil_div(order.channels, cut.pass_depth));
+    } else {
+      cut.pass_blocks = std::clamp<int64_t>(256 / order.block, 1, order.blocks());
+      cut.passes = ceil_div(order.blocks(), cut.pass_blocks);
+    }
+  } else {
+    cut.pass_depth = order.taps == 1 ? order.channels : 0;
+    cut.pass_blocks = order.blocks();
+  }
+
+  int64_t panels = Panels::shared(shape.group_columns()).count;
+  int64_t images = 1;
+  if (auto constant = static_extent(shape.images)) images = std::max<int64_t>(1, constant.value());
+  if (shape.width == 0) {
+    cut.bands = 0;
+    cut.band_size = 96;
+    cut.blocks = std::max<int64_t>(1, std::min(panels, ceil_div(panels, 4)));
+    return cut;
+  }
+  bool flat = shape.is_flat();
+  int64_t units = flat ? shape.width : shape.height;
+  cut.bands = units;
+  double best = -1;
+  for (int64_t bands = 1; bands <= std::min<int64_t>(units, 128); ++bands) {
+    int64_t size = ceil_div(units, bands);
+    if (ceil_div(units, size) != bands) continue;
+    if (flat && bands > 1 && size < 24) continue;
+    if (shape.needs_halo() && bands < units) {
+      double bytes = 4.0 * static_cast<double>(shape.needed_height(size) * shape.needed_width(shape.width) * shape.channels);
+      if (bytes > 512e3) continue;
+    }
+    for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
+      if (ceil_div(panels, ceil_div(panels, blocks)) != blocks) continue;
+      double score = cut_score(shape, units, bands, size, blocks, images);
+      if (best < 0 || score < best) {
+        best = score;
+        cut.bands = bands;
+        cut.band_size = size;
+        cut.blocks = blocks;
+      }
+    }
+  }
+  return cut;
+}
+
+AffineExpr ContractionCut::workgroups(const ContractionShape& shape) const {
+  AffineExpr bands_expr = bands > 0 ? getAffineConstantExpr(bands, shape.images.getContext()) : shape.rows.ceilDiv(band_size);
+  return shape.images * bands_expr * (blocks * shape.groups);
+}
+
+}  // namespace heddle::targets::x86_64

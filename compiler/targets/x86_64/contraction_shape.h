@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a matmul and a convolution have in common: images of output pixels, each a row of columns, as sums over taps and
+// channels; how the columns lie in packed panels; and how the work is cut. Read by plan and emit; emits nothing.
+#pragma once
+
+#include "compiler/targets/x86_64/contraction_epilogue.h"
+
+namespace heddle::targets::x86_64 {
+
+// Columns of one group in packed panels: the first `wide_count` have `wide` units of 16 columns, the others one unit less.
+// A panel holds all of K, row after row.
+struct Panels {
+  static constexpr int64_t unit = 16;
+  int64_t columns = 0;
+  int64_t units = 0;
+  int64_t count = 0;
+  int64_t wide = 0;
+  int64_t wide_count = 0;
+
+  // Panels of at most max_units, as even as can be.
+  static Panels cut(int64_t columns, int64_t max_units);
+  // The grid's panels: the same for all levels.
+  static Panels shared(int64_t columns) { return cut(columns, 4); }
+  // A level's own; it refines the grid's.
+  static Panels own(int64_t columns, const Level& level);
+
+  int64_t first_unit(int64_t panel) const { return panel * (wide - 1) + std::min(panel, wide_count); }
+  int64_t padded_columns() const { return units * unit; }
+};
+
+// Order of K within a panel: [channel block][tap][channel in block].
+struct DepthOrder {
+  int64_t taps = 1;
+  int64_t channels = 1;  // of one group
+  int64_t block = 1;     // channels in a block; divides them
+
+  static DepthOrder of(int64_t taps, int64_t channels);
+  int64_t blocks() const { return channels / block; }
+  int64_t depth() const { return taps * channels; }
+};
+
+struct ContractionShape {
+  mlir::Operation* root = nullptr;
+  unsigned lhs = 0, rhs = 0;  // bindings
+  Epilogue tail;
+  bool packed = false;        // rhs is in panels
+  bool depthwise = false;     // one channel and one column a group
+
+  mlir::AffineExpr images;    // times height x width output pixels each
+  int64_t height = 1;
+  int64_t width = 1;          // 0: `rows` pixels, known at run time only
+  mlir::AffineExpr rows;
+  mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
+
+  int64_t groups = 1, channels = 1, columns = 1;  // channels and columns of all groups
+  int64_t in_height = 1, in_width = 1;
+  int64_t kernel_height = 1, kernel_width = 1;
+  int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
+
+  static mlir::FailureOr<ContractionShape> read(tx::DispatchOp region);
+
+  int64_t group_channels() const { return channels / groups; }
+  int64_t group_columns() const { return columns / groups; }
+  DepthOrder order() const { return DepthOrder::of(kernel_height * kernel_width, group_channels()); }
+  // Rows and columns of input under `n` output rows or columns.
+  int64_t needed_height(int64_t n) const { return (n - 1) * stride_height + (kernel_height - 1) * dilation_height + 1; }
+  int64_t needed_width(int64_t n) const { return (n - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
+  // Some window reaches outside the image, so a band of it is copied with its halo.
+  bool needs_halo() const {
+    return pad_top > 0 || pad_left > 0 || needed_height(height) > in_height || (width > 0 && needed_width(width) > in_width);
+  }
+  // One row of pixels an image, at a constant distance in memory: bands may cut it anywhere.
+  bool is_flat() const { return height == 1 && !needs_halo(); }
+  double flops_per_image() const;
+};
+
+// How the work is cut: workgroup = (image * bands + band) * groups * blocks + group * blocks + block, where a band is of
+// pixels (flat) or of output rows, and a block is of shared panels.
+struct ContractionCut {
+  int64_t bands = 1;       // per image; 0 when the rows are known at run time only
+  int64_t band_size = 1;   // at most; in pixels or output rows
+  int64_t blocks = 1;      // of one group
+  int64_t pass_blocks = 1; // channel blocks in one pass over a tile
+  int64_t pass_depth = 0;  // for one tap: channels in one pass; 0 when channel blocks are counted
+  int64_t passes = 1;
+
+  static ContractionCut of(const ContractionShape& shape, bool single_pass);
+  mlir::AffineExpr workgroups(const ContractionShape& shape) const;
+};
+
+}  // namespace heddle::targets::x86_64

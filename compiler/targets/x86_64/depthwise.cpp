@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A depthwise convolution by output rows: some neighbouring pixels of one vector of channels at a time, so that loads of the
+// filter are shared. Windows that leave the image are cut, not padded. Called by contraction.
+#include "compiler/targets/x86_64/depthwise.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Output rows of one workgroup.
+int64_t band_size(const ContractionShape& shape) {
+  double row_flops = shape.flops_per_image() / static_cast<double>(shape.height) / static_cast<double>(shape.groups);
+  row_flops = 2.0 * static_cast<double>(shape.width * shape.channels * shape.kernel_height * shape.kernel_width);
+  constexpr double enough_flops = 200e3;
+  return std::clamp<int64_t>(static_cast<int64_t>(enough_flops / row_flops), 1, shape.height);
+}
+
+class DepthwiseWriter {
+ public:
+  DepthwiseWriter(KernelBuilder& kernel, const ContractionShape& shape) : k_(kernel), shape_(shape), lanes_(kernel.level.f32_lanes()) {}
+
+  void write() {
+    int64_t size = band_size(shape_), bands = ceil_div(shape_.height, size);
+    k_.for_workgroups([&](Value workgroup) {
+      Value band = k_.rem(workgroup, k_.index(bands)), image = k_.div(workgroup, k_.index(bands));
+      input_ = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+      image_result_ = k_.mul(image, k_.extent(shape_.image_result));
+      Value from = k_.mul(band, size), to = k_.min(k_.add(from, size), k_.index(shape_.height));
+      k_.loop(from, to, [&](Value row) { write_row(row); });
+    });
+  }
+
+ private:
+  Type f32() { return k_.builder.getF32Type(); }
+  VectorType vector() { return k_.vector_type(f32(), lanes_); }
+
+  // Taps r with 0 <= start + r * dilation < extent, as [first, last).
+  std::pair<Value, Value> inside(Value start, int64_t dilation, int64_t extent, int64_t taps) {
+    Value first = k_.max(k_.index(0), k_.ceil_div(k_.max(k_.sub(k_.index(0), start), k_.index(0)), k_.index(dilation)));
+    Value room = k_.max(k_.sub(k_.index(extent), start), k_.index(0));
+    Value last = k_.min(k_.index(taps), k_.ceil_div(room, k_.index(dilation)));
+    return {first, last};
+  }
+
+  void write_row(Value row) {
+    Value top = k_.sub(k_.mul(row, shape_.stride_height), k_.index(shape_.pad_top));
+    auto [first, last] = inside(top, shape_.dilation_height, shape_.in_height, shape_.kernel_height);
+    top_ = top;
+    first_tap_ = first;
+    last_tap_ = last;
+    row_result_ = k_.add(image_result_, k_.mul(row, shape_.width * shape_.channels));
+
+    // Columns whose windows lie inside the image: [left, right).
+    int64_t left = std::min(shape_.width, ceil_div(shape_.pad_left, shape_.stride_width));
+    int64_t reach = (shape_.kernel_width - 1) * shape_.dilation_width;
+    int64_t room = shape_.in_width - 1 - reach + shape_.pad_left;
+    int64_t right = room < 0 ? left : std::clamp(room / shape_.stride_width + 1, left, shape_.width);
+    int64_t whole = shape_.channels / lanes_ * lanes_;
+    auto at_channels = [&](Value channel, Value mask) {
+      k_.loop(k_.index(0), k_.index(left), [&](Value x) { write_border(x, channel, mask); });
+      int64_t grouped = left + (right - left) / pixels_ * pixels_;
+      k_.loop(k_.index(left), k_.index(grouped), k_.index(pixels_), [&](Value x) { write_inside(x, pixels_, channel, mask); });
+      k_.loop(k_.index(grouped), k_.index(right), [&](Value x) { write_inside(x, 1, channel, mask); });
+      k_.loop(k_.index(right), k_.index(shape_.width), [&](Value x) { write_border(x, channel, mask); });
+    };
+    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { at_channels(channel, Value()); });
+    if (whole < shape_.channels) at_channels(k_.index(whole), k_.tail_mask(k_.index(shape_.channels - whole), lanes_));
+  }
+
+  Value input_row(Value tap) {
+    Value y = k_.add(top_, k_.mul(tap, shape_.dilation_height));
+    return k_.mul(y, shape_.in_width * shape_.channels);
+  }
+  Value load_input(Value row, Value x, Value channel, Value mask) {
+    return k_.load(input_, k_.add(k_.add(row, k_.mul(x, shape_.channels)), channel), f32(), lanes_, mask);
+  }
+  Value load_filter(Value tap, Value s, Value channel, Value mask) {
+    Value at = k_.add(k_.mul(k_.add(k_.mul(tap, shape_.kernel_width), s), shape_.channels), channel);
+    return k_.load(k_.operand(shape_.rhs), at, f32(), lanes_, mask);
+  }
+
+  // `count` neighbours whose windows lie inside the image's width.
+  void write_inside(Value x, int64_t count, Value channel, Value mask) {
+    Value left = k_.sub(k_.mul(x, shape_.stride_width), k_.index(shape_.pad_left));
+    KernelBuilder::Values sums(count, k_.constant(vector(), 0.0));
+    sums = k_.loop(first_tap_, last_tap_, k_.index(1), sums, [&](Value tap, ValueRange carried) {
+      KernelBuilder::Values next(carried);
+      Value row = input_row(tap);
+      for (int64_t s = 0; s < shape_.kernel_width; ++s) {
+        Value weight = load_filter(tap, k_.index(s), channel, mask);
+        for (int64_t i = 0; i < count; ++i) {
+          Value element = load_input(row, k_.add(left, i * shape_.stride_width + s * shape_.dilation_width), channel, mask);
+          next[i] = k_.make<vector::FMAOp>(element, weight, next[i]);
+        }
+      }
+      return next;
+    });
+    for (int64_t i = 0; i < count; ++i) store(sums[i], k_.add(x, i), channel, mask);
+  }
+
+  void write_border(Value x, Value channel, Value mask) {
+    Value left = k_.sub(k_.mul(x, shape_.stride_width), k_.index(shape_.pad_left));
+    auto [first, last] = inside(left, shape_.dilation_width, shape_.in_width, shape_.kernel_width);
+    Value from = first, to = last;
+    KernelBuilder::Values sums{k_.constant(vector(), 0.0)};
+    sums = k_.loop(first_tap_, last_tap_, k_.index(1), sums, [&](Value tap, ValueRange outer) {
+      Value row = input_row(tap);
+      return k_.loop(from, to, k_.index(1), outer, [&](Value s, ValueRange inner) -> KernelBuilder::Values {
+        Value element = load_input(row, k_.add(left, k_.mul(s, shape_.dilation_width)), channel, mask);
+        return {k_.make<vector::FMAOp>(element, load_filter(tap, s, channel, mask), inner[0])};
+      });
+    });
+    store(sums[0], x, channel, mask);
+  }
+
+  void store(Value sum, Value x, Value channel, Value mask) {
+    Value at = k_.add(k_.add(row_result_, k_.mul(x, shape_.channels)), channel);
+    SmallVector<Value> operands;
+    for (const EpilogueOperand& operand : shape_.tail.operands()) {
+      Value base = k_.operand(operand.binding);
+      switch (operand.kind) {
+        case EpilogueOperand::full: operands.push_back(k_.load(base, at, f32(), lanes_, mask)); break;
+        case EpilogueOperand::column: operands.push_back(k_.load(base, channel, f32(), lanes_, mask)); break;
+        case EpilogueOperand::scalar: operands.push_back(k_.splat(k_.load(base, k_.index(0), f32()), lanes_)); break;
+      }
+    }
+    if (!shape_.tail.empty()) sum = shape_.tail.emit(k_, sum, operands);
+    k_.store(sum, k_.result(0), at, mask);
+  }
+
+  static constexpr int64_t pixels_ = 4;  // sums of one group of neighbours
+  KernelBuilder& k_;
+  const ContractionShape& shape_;
+  int64_t lanes_;
+  Value input_, image_result_, top_, first_tap_, last_tap_, row_result_;
+};
+
+}  // namespace
+
+FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp, const ContractionShape& shape) {
+  KernelPlan plan;
+  int64_t size = band_size(shape);
+  plan.workgroups = shape.images * ceil_div(shape.height, size);
+  constexpr double flops_per_ns = 30;
+  double flops = 2.0 * static_cast<double>(size * shape.width * shape.channels * shape.kernel_height * shape.kernel_width);
+  plan.cost_ns = static_cast<uint64_t>(flops / flops_per_ns) + 1;
+  return plan;
+}
+
+FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, StringRef symbol, ModuleOp kernels, const Level& level) {
+  KernelBuilder kernel(region, symbol, kernels, level);
+  DepthwiseWriter(kernel, shape).write();
+  kernel.finish();
+  return KernelResources{};
+}
+
+}  // namespace heddle::targets::x86_64

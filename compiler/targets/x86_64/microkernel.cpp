@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes microkernels: broadcasts of A times vectors of B into accumulators that are carried through the loops as values, so
+// that they stay in registers. No unrolling over k: it makes LLVM spill. Called by contraction.
+#include "compiler/targets/x86_64/microkernel.h"
+
+#include "llvm/Support/MD5.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+std::string name_of(const MicrokernelForm& form, const Level& level) {
+  std::string name = ("tile_" + Twine(form.rows) + "x" + Twine(form.vectors * level.f32_lanes())).str();
+  if (form.columns != form.vectors * level.f32_lanes()) name += "_of_" + std::to_string(form.columns);
+  if (!form.packed) name += "_strided";
+  if (form.tail && !form.tail->key().empty()) {
+    llvm::MD5 hash;
+    hash.update(form.tail->key());
+    llvm::MD5::MD5Result digest;
+    hash.final(digest);
+    name += "_" + std::string(digest.digest().str());
+  }
+  return name;
+}
+
+// Emits the body of one form.
+class TileWriter {
+ public:
+  TileWriter(KernelBuilder& kernel, const MicrokernelForm& form) : k_(kernel), form_(form), lanes_(kernel.level.f32_lanes()) {}
+
+  func::FuncOp write(StringRef name) {
+    OpBuilder::InsertionGuard guard(k_.builder);
+    k_.builder.setInsertionPointToEnd(k_.kernels.getBody());
+    auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
+    Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
+    SmallVector<Type> types{ptr, ptr, i64, i64, i64, ptr, i64, ptr, i64, i1, ptr, i64};
+    if (form_.tail) types.append(form_.tail->operands().size(), ptr);
+    auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
+    function.setPrivate();
+    function->setAttr("passthrough", k_.builder.getStrArrayAttr({"noinline"}));
+    Block* block = function.addEntryBlock();
+    k_.builder.setInsertionPointToStart(block);
+    body(block->getArguments());
+    k_.builder.create<func::ReturnOp>(k_.location);
+    return function;
+  }
+
+ private:
+  int64_t tile() const { return form_.rows * form_.vectors; }
+  Type f32() { return k_.builder.getF32Type(); }
+  VectorType vector() { return k_.vector_type(f32(), lanes_); }
+
+  // Null unless vector j reaches beyond the columns that exist.
+  Value mask(int64_t j) {
+    int64_t valid = form_.columns - j * lanes_;
+    if (valid >= lanes_) return {};
+    SmallVector<bool> bits;
+    for (int64_t i = 0; i < lanes_; ++i) bits.push_back(i < valid);
+    auto type = k_.vector_type(k_.builder.getI1Type(), lanes_);
+    return k_.builder.create<arith::ConstantOp>(k_.location, DenseElementsAttr::get(type, ArrayRef<bool>(bits)));
+  }
+  // A vector none of whose columns exist.
+  bool outside(int64_t j) const { return j * lanes_ >= form_.columns; }
+
+  void body(ValueRange arguments) {
+    Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
+          ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], next = arguments[10], next_step = arguments[11];
+    Value zero = k_.index(0), one = k_.index(1);
+    if (form_.packed) ldb = k_.index(form_.vectors * lanes_);
+
+    SmallVector<Value> a_rows, c_rows;
+    for (int64_t i = 0; i < form_.rows; ++i) {
+      a_rows.push_back(k_.mul(lda, i));
+      c_rows.push_back(k_.mul(ldc, i));
+    }
+    for (int64_t i = 0; i < form_.rows; ++i) {
+      for (int64_t j = 0; j < form_.vectors; ++j) {
+        if (j * lanes_ % 16 == 0 && !outside(j)) prefetch(c, k_.add(c_rows[i], j * lanes_), /*write=*/1, 3);
+      }
+    }
+
+    Value nothing = k_.constant(vector(), 0.0);
+    KernelBuilder::Values sums(tile(), nothing);
+    sums = k_.loop(zero, batches, one, sums, [&](Value r, ValueRange outer) {
+      Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
+      Value first = k_.mul(r, depth);
+      Value b_block = k_.pointer(b, k_.mul(first, ldb), f32());
+      Value next_block = k_.pointer(next, k_.mul(first, next_step), f32());
+      return k_.loop(zero, depth, one, outer, [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
+    });
+
+    // What C holds already.
+    Types types(tile(), vector());
+    sums = k_.branch(
+        accumulate, types,
+        [&] {
+          KernelBuilder::Values held;
+          for_tile([&](int64_t i, int64_t j, int64_t at) {
+            if (outside(j)) return held.push_back(sums[at]);
+            Value old = k_.load(c, k_.add(c_rows[i], j * lanes_), f32(), lanes_, mask(j));
+            held.push_back(k_.make<arith::AddFOp>(old, sums[at]));
+          });
+          return held;
+        },
+        [&] { return sums; });
+    store(sums, c, c_rows, arguments.drop_front(12));
+  }
+
+  using Types = SmallVector<Type>;
+
+  void prefetch(Value base, Value element, int rw, int locality) {
+    k_.builder.create<LLVM::Prefetch>(k_.location, k_.pointer(base, element, f32()), rw, locality, /*cache=*/1);
+  }
+
+  void for_tile(const std::function<void(int64_t, int64_t, int64_t)>& visit) {
+    for (int64_t i = 0; i < form_.rows; ++i) {
+      for (int64_t j = 0; j < form_.vectors; ++j) visit(i, j, i * form_.vectors + j);
+    }
+  }
+
+  KernelBuilder::Values step(Value k, ValueRange sums, Value a, Value a_offset, ArrayRef<Value> a_rows, Value b, Value ldb, Value next,
+                             Value next_step) {
+    Value b_row = k_.mul(k, ldb);
+    prefetch(next, k_.mul(k, next_step), 0, 2);
+    SmallVector<Value> columns;
+    for (int64_t j = 0; j < form_.vectors; ++j) {
+      if (!form_.packed && outside(j)) {
+        columns.push_back(k_.constant(vector(), 0.0));
+      } else {
+        columns.push_back(k_.load(b, k_.add(b_row, j * lanes_), f32(), lanes_, form_.packed ? Value() : mask(j)));
+      }
+    }
+    KernelBuilder::Values result;
+    Value a_column = k_.add(k, a_offset);
+    for (int64_t i = 0; i < form_.rows; ++i) {
+      Value element = k_.load(a, k_.add(a_column, a_rows[i]), f32());
+      Value row = k_.make<vector::BroadcastOp>(vector(), element);
+      for (int64_t j = 0; j < form_.vectors; ++j) result.push_back(k_.make<vector::FMAOp>(row, columns[j], sums[i * form_.vectors + j]));
+    }
+    return result;
+  }
+
+  void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, ValueRange tail) {
+    for (int64_t j = 0; j < form_.vectors; ++j) {
+      if (outside(j)) continue;
+      Value lanes_mask = mask(j);
+      SmallVector<Value> column_operands;
+      if (form_.tail) {
+        for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
+          Value loaded;
+          if (operand.kind == EpilogueOperand::column) loaded = k_.load(base, k_.index(j * lanes_), f32(), lanes_, lanes_mask);
+          if (operand.kind == EpilogueOperand::scalar) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, k_.index(0), f32()));
+          column_operands.push_back(loaded);
+        }
+      }
+      for (int64_t i = 0; i < form_.rows; ++i) {
+        Value at = k_.add(c_rows[i], j * lanes_);
+        Value value = sums[i * form_.vectors + j];
+        if (form_.tail) {
+          SmallVector<Value> operands = column_operands;
+          for (auto [operand, base, loaded] : llvm::zip_equal(form_.tail->operands(), tail, operands)) {
+            if (operand.kind == EpilogueOperand::full) loaded = k_.load(base, at, f32(), lanes_, lanes_mask);
+          }
+          value = form_.tail->emit(k_, value, operands);
+        }
+        k_.store(value, c, at, lanes_mask);
+      }
+    }
+  }
+
+  KernelBuilder& k_;
+  const MicrokernelForm& form_;
+  int64_t lanes_;
+};
+
+// One batch at offset 0.
+Value single_offset(KernelBuilder& kernel) {
+  return constant_offsets(kernel, {0});
+}
+
+}  // namespace
+
+int64_t tile_rows(const Level& level, int64_t vectors) {
+  if (level.register_count < 32) return vectors <= 2 ? 6 : 4;
+  switch (vectors) {
+    case 1: return 14;
+    case 2: return 14;
+    case 3: return 8;
+    default: return 6;
+  }
+}
+
+Value constant_offsets(KernelBuilder& kernel, ArrayRef<int64_t> offsets) {
+  std::string name = "offsets";
+  llvm::MD5 hash;
+  for (int64_t offset : offsets) hash.update(std::to_string(offset) + ",");
+  llvm::MD5::MD5Result digest;
+  hash.final(digest);
+  name += "_" + std::string(digest.digest().str());
+  auto ptr = LLVM::LLVMPointerType::get(kernel.builder.getContext());
+  if (!kernel.kernels.lookupSymbol(name)) {
+    OpBuilder::InsertionGuard guard(kernel.builder);
+    kernel.builder.setInsertionPointToStart(kernel.kernels.getBody());
+    auto type = LLVM::LLVMArrayType::get(kernel.builder.getI64Type(), offsets.size());
+    auto tensor = RankedTensorType::get({static_cast<int64_t>(offsets.size())}, kernel.builder.getI64Type());
+    kernel.builder.create<LLVM::GlobalOp>(kernel.location, type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
+                                          DenseElementsAttr::get(tensor, offsets), /*alignment=*/64);
+  }
+  return kernel.builder.create<LLVM::AddressOfOp>(kernel.location, ptr, name);
+}
+
+void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const MicrokernelArguments& in) {
+  std::string name = name_of(form, kernel.level);
+  auto function = kernel.kernels.lookupSymbol<func::FuncOp>(name);
+  if (!function) function = TileWriter(kernel, form).write(name);
+  Value offsets = in.offsets ? in.offsets : single_offset(kernel);
+  SmallVector<Value> arguments{in.a, offsets, in.lda, in.batches, in.depth, in.b, in.ldb, in.c, in.ldc, in.accumulate, in.next, in.next_step};
+  if (form.tail) arguments.append(in.tail.begin(), in.tail.end());
+  kernel.builder.create<func::CallOp>(kernel.location, function, arguments);
+}
+
+}  // namespace heddle::targets::x86_64

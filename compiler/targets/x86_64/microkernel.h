@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The inner kernel of every contraction: a tile of C as a batch of A blocks times B panels, accumulated in registers, with the
+// element-wise tail on it. One private function per form, shared by all kernels of an image; knows no op and no cut.
+//
+//   C[rows x columns] (+)= sum over r < batches: A[offsets[r] + i * lda + k] * B[(r * depth + k) * ldb + j],  k < depth
+#pragma once
+
+#include "compiler/targets/x86_64/contraction_epilogue.h"
+
+namespace heddle::targets::x86_64 {
+
+struct MicrokernelForm {
+  int64_t rows;      // of the tile
+  int64_t vectors;   // registers across the tile
+  int64_t columns;   // of the tile that exist; at most vectors * lanes, the last vector's others are masked
+  bool packed;       // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
+  const Epilogue* tail = nullptr;  // null: C is the plain sum
+};
+
+struct MicrokernelArguments {
+  mlir::Value a;           // f32 pointers to the first element of the tile
+  mlir::Value offsets;     // pointer to i64 element offsets, one a batch; null for a single batch at 0
+  mlir::Value lda;
+  mlir::Value batches;
+  mlir::Value depth;
+  mlir::Value b;
+  mlir::Value ldb;         // unused when packed
+  mlir::Value c;
+  mlir::Value ldc;
+  mlir::Value accumulate;  // i1: add what C holds
+  mlir::Value next;        // a buffer wanted soon: element (r * depth + k) * next_step of it is prefetched
+  mlir::Value next_step;
+  llvm::SmallVector<mlir::Value> tail;  // pointer an operand, at the tile's first element (full), column, or the element
+};
+
+// Most rows of a tile with this many vectors that stay in registers.
+int64_t tile_rows(const Level& level, int64_t vectors);
+
+// Pointer to these i64 values as a constant of the image.
+mlir::Value constant_offsets(KernelBuilder& kernel, llvm::ArrayRef<int64_t> offsets);
+
+// Calls the microkernel of this form, adding it to the kernels if it is not there yet.
+void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const MicrokernelArguments& arguments);
+
+}  // namespace heddle::targets::x86_64

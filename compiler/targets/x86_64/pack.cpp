@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// tx.pack: rows of K go to panels in the order that microkernels read them. Called by contraction. A workgroup takes some
+// source rows whole, so that reading is sequential.
+#include "compiler/targets/x86_64/pack.h"
+
+#include "compiler/targets/x86_64/contraction_shape.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+struct PackShape {
+  DepthOrder order;
+  int64_t groups = 1, columns = 1;  // of one group
+  unsigned source = 0;
+  bool plain = false;               // depthwise: the filter as it is, then zeros
+  int64_t rows_per_workgroup = 1;
+
+  int64_t depth() const { return order.depth(); }
+  int64_t workgroups() const { return (depth() + rows_per_workgroup - 1) / rows_per_workgroup; }
+
+  static FailureOr<PackShape> read(tx::DispatchOp region) {
+    Block& block = region.getBody().front();
+    auto op = llvm::dyn_cast<tx::PackOp>(block.front());
+    auto source = op ? llvm::dyn_cast<BlockArgument>(op.getInput()) : BlockArgument();
+    auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
+    if (!source || !llvm::hasNItems(block, 2) || yield.getValues().size() != 1 || yield.getValues().front() != op.getResult()) {
+      return region.emitError("x86_64: a tx.pack must be alone in its region");
+    }
+    auto type = llvm::cast<RankedTensorType>(op.getInput().getType());
+    if (!type.hasStaticShape() || !type.getElementType().isF32() || type.getRank() < 2) {
+      return op.emitError("x86_64: a tx.pack takes a static f32 tensor of two or more dimensions");
+    }
+    PackShape shape;
+    shape.source = source.getArgNumber();
+    shape.groups = op.getGroups();
+    int64_t taps = 1;
+    for (int64_t extent : type.getShape().drop_back(2)) taps *= extent;
+    shape.order = DepthOrder::of(taps, type.getShape()[type.getRank() - 2]);
+    if (type.getShape().back() % shape.groups != 0) return op.emitError("x86_64: groups do not divide the columns");
+    shape.columns = type.getShape().back() / shape.groups;
+    if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements has no strategy");
+    shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
+    constexpr int64_t workgroup_bytes = 256 * 1024;
+    shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * shape.groups * shape.columns));
+    return shape;
+  }
+};
+
+class PackWriter {
+ public:
+  PackWriter(KernelBuilder& kernel, const PackShape& shape) : k_(kernel), shape_(shape), panels_(Panels::own(shape.columns, kernel.level)) {}
+
+  void write() {
+    k_.for_workgroups([&](Value workgroup) {
+      Value first = k_.mul(workgroup, shape_.rows_per_workgroup);
+      Value last = k_.min(k_.add(first, shape_.rows_per_workgroup), k_.index(shape_.depth()));
+      k_.loop(first, last, [&](Value row) { shape_.plain ? write_plain(row) : write_row(row); });
+    });
+  }
+
+ private:
+  Type f32() { return k_.builder.getF32Type(); }
+
+  // Row [tap][channel] of the source to row [channel block][tap][channel in block] of every panel.
+  void write_row(Value row) {
+    const DepthOrder& order = shape_.order;
+    Value target_row = row;
+    if (order.blocks() > 1) {
+      Value tap = k_.div(row, k_.index(order.channels)), channel = k_.rem(row, k_.index(order.channels));
+      Value block = k_.div(channel, k_.index(order.block)), inside = k_.rem(channel, k_.index(order.block));
+      target_row = k_.add(k_.mul(k_.add(k_.mul(block, order.taps), tap), order.block), inside);
+    }
+    k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
+      Value source = k_.pointer(k_.operand(shape_.source), k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), f32());
+      Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), f32());
+      auto span = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
+        if (first >= last) return;
+        k_.loop(k_.index(first), k_.index(last), [&](Value panel) {
+          Value unit = panels_.wide == 1 ? panel : k_.add(k_.mul(panel, panels_.wide - 1), k_.min(panel, k_.index(panels_.wide_count)));
+          Value from = k_.mul(unit, Panels::unit);
+          Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(target_row, units * Panels::unit));
+          copy(k_.pointer(target, to, f32()), k_.pointer(source, from, f32()), units * Panels::unit, columns);
+        });
+      };
+      int64_t whole = panels_.columns % Panels::unit == 0 ? panels_.count : panels_.count - 1;
+      span(0, std::min(panels_.wide_count, whole), panels_.wide, panels_.wide * Panels::unit);
+      span(panels_.wide_count, whole, panels_.wide - 1, (panels_.wide - 1) * Panels::unit);
+      if (whole < panels_.count) {
+        int64_t units = whole < panels_.wide_count ? panels_.wide : panels_.wide - 1;
+        span(whole, panels_.count, units, panels_.columns - panels_.first_unit(whole) * Panels::unit);
+      }
+    });
+  }
+
+  // `valid` elements, then zeros up to `elements`.
+  void copy(Value target, Value source, int64_t elements, int64_t valid) {
+    int64_t lanes = k_.level.f32_lanes();
+    for (int64_t i = 0; i < elements; i += lanes) {
+      Value value;
+      if (i + lanes <= valid) {
+        value = k_.load(source, k_.index(i), f32(), lanes);
+      } else if (i < valid) {
+        value = k_.load(source, k_.index(i), f32(), lanes, k_.tail_mask(k_.index(valid - i), lanes));
+      } else {
+        value = k_.constant(k_.vector_type(f32(), lanes), 0.0);
+      }
+      k_.store(value, target, k_.index(i));
+    }
+  }
+
+  // Depthwise filters stay as they are, at the start of the space that the op promises.
+  void write_plain(Value row) {
+    k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
+      Value at = k_.add(k_.mul(row, shape_.groups), group);
+      k_.store(k_.load(k_.operand(shape_.source), at, f32()), k_.result(0), at);
+      Value rest = k_.add(k_.mul(at, Panels::unit - 1), shape_.depth() * shape_.groups);
+      Value zero = k_.constant(f32(), 0.0);
+      for (int64_t i = 0; i < Panels::unit - 1; ++i) k_.store(zero, k_.result(0), k_.add(rest, i));
+    });
+  }
+
+  KernelBuilder& k_;
+  const PackShape& shape_;
+  Panels panels_;
+};
+
+}  // namespace
+
+bool is_pack(tx::DispatchOp region) {
+  return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::PackOp>(op); });
+}
+
+FailureOr<KernelPlan> plan_pack(tx::DispatchOp region) {
+  auto shape = PackShape::read(region);
+  if (failed(shape)) return failure();
+  KernelPlan plan;
+  plan.workgroups = getAffineConstantExpr(shape->workgroups(), region.getContext());
+  constexpr int64_t bytes_per_ns = 5;
+  plan.cost_ns = static_cast<uint64_t>(shape->rows_per_workgroup * shape->groups * shape->columns * 8 / bytes_per_ns) + 1;
+  return plan;
+}
+
+FailureOr<KernelResources> emit_pack(tx::DispatchOp region, StringRef symbol, ModuleOp kernels, const Level& level) {
+  auto shape = PackShape::read(region);
+  if (failed(shape)) return failure();
+  KernelBuilder kernel(region, symbol, kernels, level);
+  PackWriter(kernel, *shape).write();
+  kernel.finish();
+  return KernelResources{};
+}
+
+}  // namespace heddle::targets::x86_64

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Matmul, convolution and packing on x86-64, with their element-wise tails, against the reference.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_run.h"
+
+namespace heddle::tests {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+std::string type_of(const Shape& shape) {
+  std::string text;
+  for (int64_t extent : shape) text += (extent < 0 ? "?" : std::to_string(extent)) + "x";
+  return text + "f32";
+}
+
+std::string array_of(const Shape& values) {
+  std::string text = "array<i64: ";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + ">";
+}
+
+int64_t padded(int64_t columns, int64_t groups) { return (columns / groups + 15) / 16 * 16 * groups; }
+
+// A type whose first extent is the symbol, times `times`.
+std::string symbolic(const Shape& rest) {
+  std::string shape = "?x" + type_of(rest), map = "s0";
+  for (int64_t extent : rest) map += ", " + std::to_string(extent);
+  return shape + ", #tx.dims<()[s0] -> (" + map + ")>";
+}
+
+std::string tensor(const std::string& type) { return "tensor<" + type + ">"; }
+
+// One contraction with a packed right side: `input` x pack(`filter`), and operands of the tail.
+struct Case {
+  std::string input, result;       // types
+  Shape filter;
+  std::string op;                  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
+  std::string attributes;
+  int64_t groups = 1;
+  std::vector<std::string> more;   // types of the tail's operands
+  std::string tail;                // ops on %y; gives %z
+  std::string dispatch_attributes;
+  std::vector<int64_t> symbols;
+  bool packed = true;
+};
+
+void check(const Case& c) {
+  int64_t depth = 1;
+  for (size_t i = 0; i + 1 < c.filter.size(); ++i) depth *= c.filter[i];
+  int64_t packed_size = depth * padded(c.filter.back(), c.groups);
+  std::string filter_type = type_of(c.filter), packed_type = c.packed ? type_of({packed_size}) : filter_type;
+  ParsedRegion pack(region_text({filter_type}, {packed_type.empty() ? filter_type : type_of({packed_size})},
+                                "%p = tx.pack %0 {groups = " + std::to_string(c.groups) + "} : " + tensor(filter_type) + " -> " +
+                                    tensor(type_of({packed_size})) + "\n tx.yield %p : " + tensor(type_of({packed_size}))));
+  std::vector<std::string> operands{c.input, packed_type};
+  operands.insert(operands.end(), c.more.begin(), c.more.end());
+  std::string attributes = c.attributes;
+  if (c.packed) attributes += (attributes.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(c.filter);
+  std::string body = "%y = " + c.op + " %0, %1 {" + attributes + "} : " + tensor(c.input) + ", " + tensor(packed_type) + " -> " + tensor(c.result) + "\n";
+  body += c.tail.empty() ? " tx.yield %y : " : c.tail + "\n tx.yield %z : ";
+  ParsedRegion parsed(region_text(operands, {c.result}, body + tensor(c.result), c.dispatch_attributes,
+                                  c.symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"}));
+
+  std::vector<Tensor> inputs;
+  for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
+    auto type = llvm::cast<mlir::RankedTensorType>(input.getType());
+    if (i == 1) type = mlir::RankedTensorType::get(c.filter, type.getElementType());
+    inputs.push_back(random_tensor(type, c.symbols, {-1, 1}, static_cast<uint32_t>(i + 1)));
+  }
+  std::vector<Tensor> wanted = evaluate(parsed.region(), inputs, c.symbols);
+  CheckOptions options;
+  options.relative = 1e-5;
+  options.absolute = 1e-6 * std::sqrt(static_cast<double>(depth)) + 1e-6;
+  for (const std::string& level : runnable_levels()) {
+    std::vector<Tensor> given = inputs;
+    if (c.packed) {
+      LoadedKernel packer(pack.region(), level);
+      if (!packer.usable()) continue;
+      given[1] = run_kernel(packer, pack.region(), {inputs[1]}, {}, false)[0];
+      Tensor again = run_kernel(packer, pack.region(), {inputs[1]}, {}, true)[0];
+      EXPECT_EQ(given[1].data, again.data) << level;
+    }
+    LoadedKernel kernel(parsed.region(), level);
+    if (!kernel.usable()) continue;
+    for (bool single : {false, true}) {
+      std::vector<Tensor> got = run_kernel(kernel, parsed.region(), given, c.symbols, single);
+      expect_close(got[0], wanted[0], options, level + (single ? ", one workgroup a call" : ", one call"));
+    }
+  }
+}
+
+struct Conv {
+  int64_t batch = 1, height = 1, width = 1, channels = 1, columns = 1;
+  Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
+  int64_t groups = 1;
+  enum Tail { none, bias_relu, residual, scalars } tail = none;
+  bool packed = true;
+  bool symbolic_batch = false;
+  bool tied = false;
+};
+
+void check(const Conv& v) {
+  Case c;
+  auto out = [&](int i, int64_t in) { return (in + v.low[i] + v.high[i] - (v.kernel[i] - 1) * v.dilations[i] - 1) / v.strides[i] + 1; };
+  Shape input{v.height, v.width, v.channels}, result{out(0, v.height), out(1, v.width), v.columns};
+  auto with_batch = [&](Shape shape) {
+    if (v.symbolic_batch) return symbolic(shape);
+    shape.insert(shape.begin(), v.batch);
+    return type_of(shape);
+  };
+  c.input = with_batch(input);
+  c.result = with_batch(result);
+  c.filter = {v.kernel[0], v.kernel[1], v.channels / v.groups, v.columns};
+  c.op = "tx.conv";
+  c.attributes = "strides = " + array_of(v.strides) + ", pads_low = " + array_of(v.low) + ", pads_high = " + array_of(v.high) +
+                 ", dilations = " + array_of(v.dilations) + ", groups = " + std::to_string(v.groups) + " : i64";
+  c.groups = v.groups;
+  c.packed = v.packed;
+  if (v.symbolic_batch) c.symbols = {v.batch};
+  std::string t = tensor(c.result), f = type_of({v.columns});
+  std::string broadcast = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(f) + " -> " + t + "\n";
+  if (v.tail == Conv::bias_relu) {
+    c.more = {f};
+    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%z = tx.relu %s : " + t;
+  } else if (v.tail == Conv::residual) {
+    c.more = {f, c.result};
+    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%u = tx.add %s, %3 : " + t + "\n%z = tx.relu %u : " + t;
+    if (v.tied) c.dispatch_attributes = "attributes {tied = array<i64: 3>}";
+  } else if (v.tail == Conv::scalars) {
+    c.more = {"1xf32"};
+    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<1xf32> -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
+             "\n%s = tx.mul %y, %b : " + t + "\n%z = tx.max %s, %k : " + t;
+  }
+  check(c);
+}
+
+struct Matmul {
+  Shape batch = {};
+  int64_t rows = 1, depth = 1, columns = 1;
+  bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
+};
+
+void check(const Matmul& v) {
+  Case c;
+  auto with = [&](Shape last) {
+    if (v.symbolic_rows) return symbolic({last[1]});
+    last.insert(last.begin(), v.batch.begin(), v.batch.end());
+    return type_of(last);
+  };
+  c.input = with({v.rows, v.depth});
+  c.result = with({v.rows, v.columns});
+  c.filter = v.batched_rhs ? v.batch : Shape{};
+  c.filter.insert(c.filter.end(), {v.depth, v.columns});
+  c.op = "tx.matmul";
+  c.packed = v.packed;
+  if (v.symbolic_rows) c.symbols = {v.rows};
+  if (v.bias) {
+    std::string t = tensor(c.result), f = type_of({v.columns});
+    c.more = {f};
+    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: " + std::to_string(v.batch.size() + 1) + ">} : " + tensor(f) + " -> " + t +
+             "\n%z = tx.add %y, %b : " + t;
+  }
+  check(c);
+}
+
+TEST(Matmul, MultipliesOddSizes) {
+  check(Matmul{.rows = 97, .depth = 113, .columns = 109});
+  check(Matmul{.rows = 7, .depth = 5, .columns = 3});
+}
+TEST(Matmul, MultipliesInSeveralPassesOverK) {
+  check(Matmul{.rows = 31, .depth = 1613, .columns = 67});
+  check(Matmul{.rows = 31, .depth = 1613, .columns = 67, .bias = true});
+}
+TEST(Matmul, CutsManyRowsIntoBands) { check(Matmul{.rows = 997, .depth = 64, .columns = 65, .bias = true}); }
+TEST(Matmul, MultipliesOneRow) { check(Matmul{.rows = 1, .depth = 600, .columns = 1000, .bias = true}); }
+TEST(Matmul, MultipliesWhenKIsOne) { check(Matmul{.rows = 13, .depth = 1, .columns = 33}); }
+TEST(Matmul, MultipliesWhenNIsOneOr17) {
+  check(Matmul{.rows = 29, .depth = 77, .columns = 1});
+  check(Matmul{.rows = 29, .depth = 77, .columns = 17, .bias = true});
+}
+TEST(Matmul, TakesUnpackedRightSides) {
+  check(Matmul{.rows = 4, .depth = 4, .columns = 4, .packed = false});
+  check(Matmul{.rows = 45, .depth = 1000, .columns = 75, .packed = false, .bias = true});
+  check(Matmul{.rows = 3, .depth = 50, .columns = 1, .packed = false});
+}
+TEST(Matmul, MultipliesBatches) {
+  check(Matmul{.batch = {3}, .rows = 10, .depth = 20, .columns = 30});
+  check(Matmul{.batch = {2, 3}, .rows = 10, .depth = 20, .columns = 30, .packed = false, .batched_rhs = true});
+}
+TEST(Matmul, TakesRowsKnownAtRunTime) {
+  for (int64_t rows : {1, 5, 6, 100, 203}) check(Matmul{.rows = rows, .depth = 70, .columns = 100, .symbolic_rows = true, .bias = true});
+}
+
+TEST(Conv, ConvolvesOnePixelFilters) {
+  check(Conv{.height = 14, .width = 14, .channels = 96, .columns = 80, .kernel = {1, 1}, .tail = Conv::bias_relu});
+  check(Conv{.height = 15, .width = 13, .channels = 40, .columns = 70, .kernel = {1, 1}, .strides = {2, 2}});
+  check(Conv{.batch = 3, .height = 7, .width = 9, .channels = 16, .columns = 16, .kernel = {1, 1}, .tail = Conv::residual, .tied = true});
+}
+TEST(Conv, ConvolvesThreeByThreeWithHalo) {
+  check(Conv{.height = 14, .width = 14, .channels = 32, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+  check(Conv{.height = 7, .width = 7, .channels = 192, .columns = 96, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
+  check(Conv{.height = 56, .width = 56, .channels = 8, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::scalars});
+}
+TEST(Conv, ConvolvesInSeveralPasses) {
+  check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
+  check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .tied = true});
+}
+TEST(Conv, ConvolvesFirstLayers) {
+  check(Conv{.height = 47, .width = 45, .channels = 3, .columns = 64, .kernel = {7, 7}, .strides = {2, 2}, .low = {3, 3}, .high = {3, 3}, .tail = Conv::bias_relu});
+  check(Conv{.height = 51, .width = 51, .channels = 3, .columns = 96, .kernel = {11, 11}, .strides = {4, 4}});
+  check(Conv{.height = 33, .width = 33, .channels = 3, .columns = 24, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}});
+  check(Conv{.height = 8, .width = 8, .channels = 1, .columns = 16, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+}
+TEST(Conv, StridesAndPadsUnevenly) {
+  check(Conv{.height = 13, .width = 17, .channels = 20, .columns = 36, .strides = {2, 1}, .low = {0, 2}, .high = {1, 0}});
+  check(Conv{.height = 13, .width = 17, .channels = 20, .columns = 36, .kernel = {5, 3}, .strides = {2, 3}, .low = {4, 0}, .high = {0, 5}});
+}
+TEST(Conv, Dilates) {
+  check(Conv{.height = 15, .width = 16, .channels = 12, .columns = 20, .low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}});
+  check(Conv{.height = 15, .width = 16, .channels = 160, .columns = 20, .dilations = {2, 3}});
+}
+TEST(Conv, Groups) {
+  check(Conv{.height = 13, .width = 13, .channels = 32, .columns = 64, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .groups = 2, .tail = Conv::bias_relu});
+  check(Conv{.height = 14, .width = 14, .channels = 60, .columns = 68, .kernel = {1, 1}, .groups = 4, .tail = Conv::residual});
+  check(Conv{.height = 9, .width = 9, .channels = 320, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 2});
+}
+TEST(Conv, ConvolvesEachChannelAlone) {
+  for (bool packed : {false, true}) {
+    check(Conv{.height = 14, .width = 14, .channels = 40, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 40, .tail = Conv::bias_relu, .packed = packed});
+    check(Conv{.batch = 2, .height = 15, .width = 17, .channels = 21, .columns = 21, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}, .groups = 21, .tail = Conv::residual, .packed = packed});
+    check(Conv{.height = 5, .width = 3, .channels = 16, .columns = 16, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .dilations = {1, 2}, .groups = 16, .packed = packed, .symbolic_batch = false});
+  }
+}
+TEST(Conv, TakesUnpackedFilters) {
+  check(Conv{.height = 10, .width = 10, .channels = 6, .columns = 20, .low = {1, 1}, .high = {1, 1}, .packed = false});
+}
+TEST(Conv, TakesBatches) {
+  check(Conv{.batch = 3, .height = 8, .width = 8, .channels = 16, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+  check(Conv{.batch = 3, .height = 8, .width = 8, .channels = 16, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .symbolic_batch = true});
+  check(Conv{.batch = 5, .height = 8, .width = 8, .channels = 16, .columns = 32, .kernel = {1, 1}, .tail = Conv::residual, .symbolic_batch = true});
+  check(Conv{.batch = 2, .height = 8, .width = 8, .channels = 16, .columns = 16, .low = {1, 1}, .high = {1, 1}, .groups = 16, .tail = Conv::bias_relu, .symbolic_batch = true});
+}
+TEST(Conv, ConvolvesLines) {
+  Case c;
+  c.input = "2x31x12xf32";
+  c.result = "2x15x20xf32";
+  c.filter = {4, 12, 20};
+  c.op = "tx.conv";
+  c.attributes = "strides = array<i64: 2>, pads_low = array<i64: 1>, pads_high = array<i64: 1>, dilations = array<i64: 1>, groups = 1 : i64";
+  check(c);
+}
+
+}  // namespace
+}  // namespace heddle::tests
