@@ -36,7 +36,7 @@ std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, ArrayAtt
 }
 
 std::string name_of(DictionaryAttr attributes, const std::string& otherwise) {
-  auto name = attributes ? attributes.getAs<StringAttr>(passes::name_attr) : StringAttr();
+  auto name = attributes ? attributes.getAs<StringAttr>(tx::name_attr) : StringAttr();
   return name ? name.str() : otherwise;
 }
 

@@ -88,7 +88,7 @@ class Scheduler {
   // The value that a function result is written to: its own result, or the derived global of its name.
   uint32_t result_value(unsigned index) {
     if (!initializer_) return add_value(mf::ValueKind::Result, index);
-    auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, passes::name_attr));
+    auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, tx::name_attr));
     auto type = llvm::cast<RankedTensorType>(function_.getFunctionType().getResult(index));
     return add_value(mf::ValueKind::Global, globals_.derived(name, tx::byte_size(type)));
   }

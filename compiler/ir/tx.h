@@ -28,6 +28,9 @@ namespace heddle::tx {
 // Name of the function attribute (ArrayAttr of StringAttr) that lists the symbols of dynamic extents.
 inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
 
+// Name of the attribute that holds the name of an argument, a result or a derived constant.
+inline constexpr llvm::StringLiteral name_attr = "tx.name";
+
 // Extents of a tensor type, one expression a dimension, over the symbols of its function.
 llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);
 

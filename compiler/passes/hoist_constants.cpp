@@ -59,7 +59,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     SmallVector<Value> results;
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       results.push_back(copy_into(value, builder, copies));
-      init.setResultAttr(i, name_attr, builder.getStringAttr("derived." + std::to_string(i)));
+      init.setResultAttr(i, tx::name_attr, builder.getStringAttr("derived." + std::to_string(i)));
     }
     builder.create<func::ReturnOp>(module.getLoc(), results);
     for (auto [i, value] : llvm::enumerate(hoisted)) {

@@ -21,8 +21,6 @@ void register_passes();
 
 // Name of the function that hoist_constants fills.
 inline constexpr llvm::StringLiteral initializer_name = "$init";
-// Name of the attribute that holds the name of an argument, a result or a derived constant.
-inline constexpr llvm::StringLiteral name_attr = "tx.name";
 // Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
 inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Element-wise operators, with numpy's broadcasting made explicit.
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// The extents that several operands broadcast to.
+Extents common_extents(Node& node, ArrayRef<Value> values) {
+  Extents result;
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  for (Value value : values) {
+    Extents extents = Node::extents_of(value);
+    while (result.size() < extents.size()) result.insert(result.begin(), one);
+    size_t offset = result.size() - extents.size();
+    for (auto [i, extent] : llvm::enumerate(extents)) {
+      AffineExpr& common = result[offset + i];
+      if (common == one) {
+        common = extent;
+      } else if (extent != one && extent != common) {
+        node.fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
+      }
+    }
+  }
+  return result;
+}
+
+SmallVector<Value> broadcast_inputs(Node& node) {
+  SmallVector<Value> values;
+  for (int i = 0; i < node.input_count(); ++i) values.push_back(node.input(i));
+  if (values.empty()) node.fail("it has no inputs");
+  for (Value value : values) {
+    if (Node::type_of(value).getElementType() != Node::type_of(values[0]).getElementType()) node.fail("element types of the inputs differ");
+  }
+  Extents extents = common_extents(node, values);
+  for (Value& value : values) value = node.broadcast(value, extents);
+  return values;
+}
+
+template <typename OpT>
+void unary(Node& node) {
+  Value input = node.input(0);
+  node.set_result(node.make<OpT>(Node::type_of(input), input));
+}
+
+// Arithmetic on shapes stays arithmetic on extents.
+template <typename OpT>
+bool shape_arithmetic(Node& node) {
+  if (node.input_count() != 2) return false;
+  const Operand &a = node.operand(0), &b = node.operand(1);
+  if (!a.elements || !b.elements) return false;
+  size_t count = std::max(a.elements->size(), b.elements->size());
+  std::vector<AffineExpr> result;
+  for (size_t i = 0; i < count; ++i) {
+    if (a.elements->empty() || b.elements->empty()) break;
+    AffineExpr x = (*a.elements)[a.elements->size() == 1 ? 0 : i], y = (*b.elements)[b.elements->size() == 1 ? 0 : i];
+    if constexpr (std::is_same_v<OpT, tx::AddOp>) {
+      result.push_back(x + y);
+    } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
+      result.push_back(x - y);
+    } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
+      if (!x.isSymbolicOrConstant() || !(llvm::isa<AffineConstantExpr>(x) || llvm::isa<AffineConstantExpr>(y))) return false;
+      result.push_back(x * y);
+    } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
+      auto divisor = llvm::dyn_cast<AffineConstantExpr>(y);
+      if (!divisor || divisor.getValue() <= 0) return false;
+      result.push_back(x.floorDiv(y));
+    } else {
+      return false;
+    }
+  }
+  node.set_elements(std::move(result), std::max(a.rank, b.rank));
+  return true;
+}
+
+template <typename OpT>
+void binary(Node& node) {
+  if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  if (shape_arithmetic<OpT>(node)) return;
+  SmallVector<Value> values = broadcast_inputs(node);
+  node.set_result(node.make<OpT>(Node::type_of(values[0]), values[0], values[1]));
+}
+
+// Max, Min, Sum: any number of inputs.
+template <typename OpT>
+void variadic(Node& node) {
+  SmallVector<Value> values = broadcast_inputs(node);
+  Value result = values[0];
+  for (Value value : ArrayRef<Value>(values).drop_front()) result = node.make<OpT>(Node::type_of(result), result, value);
+  node.set_result(result);
+}
+
+void mean(Node& node) {
+  SmallVector<Value> values = broadcast_inputs(node);
+  RankedTensorType type = Node::type_of(values[0]);
+  Value result = values[0];
+  for (Value value : ArrayRef<Value>(values).drop_front()) result = node.make<tx::AddOp>(type, result, value);
+  node.set_result(node.make<tx::MulOp>(type, result, node.splat(type, 1.0 / values.size())));
+}
+
+void pow(Node& node) {
+  Value base = node.input(0), exponent = node.input(1);
+  if (Node::type_of(base).getElementType() != Node::type_of(exponent).getElementType()) {
+    exponent = node.make<tx::CastOp>(tx::with_element_type(Node::type_of(exponent), Node::type_of(base).getElementType()), exponent);
+  }
+  Extents extents = common_extents(node, {base, exponent});
+  base = node.broadcast(base, extents);
+  exponent = node.broadcast(exponent, extents);
+  node.set_result(node.make<tx::PowOp>(Node::type_of(base), base, exponent));
+}
+
+// Bounds are attributes up to opset 10, optional inputs after.
+void clip(Node& node) {
+  Value value = node.input(0);
+  RankedTensorType type = Node::type_of(value);
+  for (int side : {0, 1}) {
+    const char* name = side == 0 ? "min" : "max";
+    Value bound;
+    if (node.opset() < 11) {
+      if (node.has_attribute(name)) bound = node.splat(type, node.number(name, 0));
+    } else if (node.has_input(1 + side)) {
+      bound = node.broadcast(node.input(1 + side), Node::extents_of(value));
+    }
+    if (!bound) continue;
+    value = side == 0 ? node.make<tx::MaxOp>(type, value, bound) : node.make<tx::MinOp>(type, value, bound);
+  }
+  if (value == node.input(0)) value = node.reshape(value, Node::extents_of(value));
+  node.set_result(value);
+}
+
+void leaky_relu(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  Value zero = node.splat(type, 0.0);
+  Value scaled = node.make<tx::MulOp>(type, node.make<tx::MinOp>(type, input, zero), node.splat(type, node.number("alpha", 0.01)));
+  node.set_result(node.make<tx::AddOp>(type, node.make<tx::MaxOp>(type, input, zero), scaled));
+}
+
+void hard_sigmoid(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  bool swish = node.type() == "HardSwish";
+  double alpha = swish ? 1.0 / 6.0 : node.number("alpha", 0.2), beta = swish ? 0.5 : node.number("beta", 0.5);
+  Value line = node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, input, node.splat(type, alpha)), node.splat(type, beta));
+  Value gate = node.make<tx::MinOp>(type, node.make<tx::MaxOp>(type, line, node.splat(type, 0.0)), node.splat(type, 1.0));
+  node.set_result(swish ? node.make<tx::MulOp>(type, input, gate) : gate);
+}
+
+void gelu(Node& node) {
+  Value x = node.input(0);
+  RankedTensorType type = Node::type_of(x);
+  Value gate;
+  if (node.text("approximate", "none") == "tanh") {
+    Value cubed = node.make<tx::MulOp>(type, node.make<tx::MulOp>(type, x, x), x);
+    Value inner = node.make<tx::AddOp>(type, x, node.make<tx::MulOp>(type, cubed, node.splat(type, 0.044715)));
+    gate = node.make<tx::TanhOp>(type, node.make<tx::MulOp>(type, inner, node.splat(type, 0.7978845608028654)));
+  } else {
+    gate = node.make<tx::ErfOp>(type, node.make<tx::MulOp>(type, x, node.splat(type, 0.7071067811865476)));
+  }
+  Value half = node.make<tx::MulOp>(type, x, node.splat(type, 0.5));
+  node.set_result(node.make<tx::MulOp>(type, half, node.make<tx::AddOp>(type, gate, node.splat(type, 1.0))));
+}
+
+template <tx::CompareKind kind>
+void compare(Node& node) {
+  if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  SmallVector<Value> values = broadcast_inputs(node);
+  RankedTensorType type = tx::with_element_type(Node::type_of(values[0]), node.builder.getI1Type());
+  node.set_result(node.make<tx::CompareOp>(type, kind, values[0], values[1]));
+}
+
+void where(Node& node) {
+  Value condition = node.input(0), on_true = node.input(1), on_false = node.input(2);
+  Extents extents = common_extents(node, {condition, on_true, on_false});
+  on_true = node.broadcast(on_true, extents);
+  node.set_result(node.make<tx::SelectOp>(Node::type_of(on_true), node.broadcast(condition, extents), on_true, node.broadcast(on_false, extents)));
+}
+
+void cast(Node& node) {
+  Type type = element_type(node.builder.getContext(), node.integer("to"), node.describe());
+  const Operand& operand = node.operand(0);
+  if (operand.elements && type.isInteger(64)) {
+    node.set_elements(*operand.elements, operand.rank);
+    return;
+  }
+  Value input = node.input(0);
+  RankedTensorType to = tx::with_element_type(Node::type_of(input), type);
+  node.set_result(to == input.getType() ? input : node.make<tx::CastOp>(to, input));
+}
+
+}  // namespace
+
+const Table& elementwise_operators() {
+  static const Table table = {
+      {"Abs", unary<tx::AbsOp>},
+      {"Add", binary<tx::AddOp>},
+      {"Cast", cast},
+      {"Ceil", unary<tx::CeilOp>},
+      {"Clip", clip},
+      {"Div", binary<tx::DivOp>},
+      {"Equal", compare<tx::CompareKind::eq>},
+      {"Erf", unary<tx::ErfOp>},
+      {"Exp", unary<tx::ExpOp>},
+      {"Floor", unary<tx::FloorOp>},
+      {"Gelu", gelu},
+      {"Greater", compare<tx::CompareKind::gt>},
+      {"GreaterOrEqual", compare<tx::CompareKind::ge>},
+      {"HardSigmoid", hard_sigmoid},
+      {"HardSwish", hard_sigmoid},
+      {"LeakyRelu", leaky_relu},
+      {"Less", compare<tx::CompareKind::lt>},
+      {"LessOrEqual", compare<tx::CompareKind::le>},
+      {"Log", unary<tx::LogOp>},
+      {"Max", variadic<tx::MaxOp>},
+      {"Mean", mean},
+      {"Min", variadic<tx::MinOp>},
+      {"Mul", binary<tx::MulOp>},
+      {"Neg", unary<tx::NegOp>},
+      {"Pow", pow},
+      {"Reciprocal", unary<tx::ReciprocalOp>},
+      {"Relu", unary<tx::ReluOp>},
+      {"Sigmoid", unary<tx::SigmoidOp>},
+      {"Sqrt", unary<tx::SqrtOp>},
+      {"Sub", binary<tx::SubOp>},
+      {"Sum", variadic<tx::AddOp>},
+      {"Tanh", unary<tx::TanhOp>},
+      {"Where", where},
+  };
+  return table;
+}
+
+}  // namespace heddle::import

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/import/onnx_file.h"
+
+#include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace heddle::import {
+namespace {
+
+// Closes a descriptor at the end of a scope.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) close(value);
+  }
+};
+
+std::string folder_of(const std::string& path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Opens a file beside the model. The location comes from the file, so it may neither climb out of the folder nor follow links.
+int open_beside(const std::string& model_path, const std::string& location) {
+  Descriptor folder{open(folder_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (folder.value < 0) return -1;
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  long result = syscall(SYS_openat2, folder.value, location.c_str(), &how, sizeof how);
+  if (result < 0 && errno == ENOSYS) {
+    // an old kernel: one plain name in the same folder is all that can be checked without races
+    if (location.find('/') != std::string::npos || location == "..") {
+      errno = EXDEV;
+      return -1;
+    }
+    result = openat(folder.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  }
+  return static_cast<int>(result);
+}
+
+bool parse_number(const std::string& text, uint64_t& value) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
+  std::string location;
+  uint64_t start = 0, length = std::numeric_limits<uint64_t>::max();
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset" && !parse_number(entry.value(), start)) return "external offset '" + entry.value() + "' is not a number";
+    if (entry.key() == "length" && !parse_number(entry.value(), length)) return "external length '" + entry.value() + "' is not a number";
+  }
+  std::string what = "external data '" + location + "' of tensor '" + tensor.name() + "'";
+  if (location.empty() || location.find('\0') != std::string::npos) return what + " has no location";
+  if (length < size || offset > length - size) return what + " has " + std::to_string(length) + " bytes, fewer than the tensor";
+  if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
+  Descriptor data{open_beside(file.path, location)};
+  if (data.value < 0) return "opening " + what + " failed: " + std::strerror(errno) + "; it must lie beneath the model's folder, without links";
+  for (uint64_t done = 0; done < size;) {
+    ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return "reading " + what + " failed: " + std::strerror(errno);
+    if (got == 0) return what + " ends at byte " + std::to_string(start + offset + done) + ", " + std::to_string(size - done) + " bytes short";
+    done += got;
+  }
+  return "";
+}
+
+// Copies a slice of elements that protobuf holds in a field of another width.
+template <typename To, typename Field>
+std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
+  uint64_t first = offset / sizeof(To), count = size / sizeof(To);
+  if (offset % sizeof(To) != 0 || size % sizeof(To) != 0) return "unaligned read of tensor '" + tensor.name() + "'";
+  if (first > static_cast<uint64_t>(field.size()) || count > static_cast<uint64_t>(field.size()) - first) {
+    return "tensor '" + tensor.name() + "' has " + std::to_string(field.size()) + " elements, fewer than its shape says";
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    To element = static_cast<To>(field.Get(static_cast<int>(first + i)));
+    std::memcpy(target + i * sizeof(To), &element, sizeof(To));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (descriptor.value < 0) {
+    heddle_status_code_t code = errno == ENOENT ? HEDDLE_STATUS_NOT_FOUND : HEDDLE_STATUS_PERMISSION_DENIED;
+    throw Failure{code, "onnx: opening '" + path + "' failed: " + std::strerror(errno)};
+  }
+  struct stat info {};
+  if (fstat(descriptor.value, &info) != 0 || !S_ISREG(info.st_mode)) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: opening '" + path + "' failed: it is not a regular file"};
+  }
+  if (info.st_size > std::numeric_limits<int32_t>::max()) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: reading '" + path + "' failed: it has " + std::to_string(info.st_size) +
+                                                      " bytes, and protobuf files end at 2147483647; store the weights as external data"};
+  }
+  auto file = std::make_shared<OnnxFile>();
+  file->path = path;
+  google::protobuf::io::FileInputStream stream(descriptor.value);
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(std::numeric_limits<int32_t>::max());
+  bool parsed = file->model.ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage();
+  if (!parsed || !file->model.has_graph()) {
+    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " +
+                                               (parsed ? "it holds no graph" : "it is truncated, damaged or not an ONNX file") +
+                                               " (" + std::to_string(info.st_size) + " bytes)"};
+  }
+  return file;
+}
+
+uint64_t element_bytes(int32_t onnx_type) {
+  switch (onnx_type) {
+    case onnx::TensorProto::BOOL:
+    case onnx::TensorProto::INT8:
+    case onnx::TensorProto::UINT8: return 1;
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::UINT16:
+    case onnx::TensorProto::FLOAT16:
+    case onnx::TensorProto::BFLOAT16: return 2;
+    case onnx::TensorProto::INT32:
+    case onnx::TensorProto::UINT32:
+    case onnx::TensorProto::FLOAT: return 4;
+    case onnx::TensorProto::INT64:
+    case onnx::TensorProto::UINT64:
+    case onnx::TensorProto::DOUBLE: return 8;
+    default: return 0;
+  }
+}
+
+std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
+  if (size == 0) return "";
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return read_external(file, tensor, offset, size, target);
+  if (tensor.has_raw_data()) {
+    const std::string& raw = tensor.raw_data();
+    if (offset > raw.size() || size > raw.size() - offset) {
+      return "tensor '" + tensor.name() + "' has " + std::to_string(raw.size()) + " bytes, fewer than its shape says";
+    }
+    std::memcpy(target, raw.data() + offset, size);
+    return "";
+  }
+  switch (tensor.data_type()) {
+    case onnx::TensorProto::FLOAT: return copy_field<float>(tensor.float_data(), tensor, offset, size, target);
+    case onnx::TensorProto::DOUBLE: return copy_field<double>(tensor.double_data(), tensor, offset, size, target);
+    case onnx::TensorProto::INT64: return copy_field<int64_t>(tensor.int64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::UINT64: return copy_field<uint64_t>(tensor.uint64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::UINT32: return copy_field<uint32_t>(tensor.uint64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::INT32: return copy_field<int32_t>(tensor.int32_data(), tensor, offset, size, target);
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::UINT16:
+    case onnx::TensorProto::FLOAT16:
+    case onnx::TensorProto::BFLOAT16: return copy_field<uint16_t>(tensor.int32_data(), tensor, offset, size, target);
+    case onnx::TensorProto::BOOL:
+    case onnx::TensorProto::INT8:
+    case onnx::TensorProto::UINT8: return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
+    default: return "tensor '" + tensor.name() + "' has element type " + std::to_string(tensor.data_type()) + ", which is not supported";
+  }
+}
+
+}  // namespace heddle::import

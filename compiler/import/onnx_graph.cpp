@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What every translation needs of its node: typed access to inputs and attributes, broadcasting, constants.
+#include "compiler/import/onnx_graph.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// Constants up to this size are in the IR; larger ones are parameters.
+constexpr uint64_t largest_dense_bytes = 64 * 1024;
+
+}  // namespace
+
+Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who) {
+  Builder builder(context);
+  switch (onnx_type) {
+    case onnx::TensorProto::FLOAT: return builder.getF32Type();
+    case onnx::TensorProto::DOUBLE: return builder.getF64Type();
+    case onnx::TensorProto::FLOAT16: return builder.getF16Type();
+    case onnx::TensorProto::BFLOAT16: return builder.getBF16Type();
+    case onnx::TensorProto::BOOL: return builder.getI1Type();
+    case onnx::TensorProto::INT8: return builder.getIntegerType(8);
+    case onnx::TensorProto::UINT8: return builder.getIntegerType(8, false);
+    case onnx::TensorProto::INT16: return builder.getIntegerType(16);
+    case onnx::TensorProto::UINT16: return builder.getIntegerType(16, false);
+    case onnx::TensorProto::INT32: return builder.getI32Type();
+    case onnx::TensorProto::UINT32: return builder.getIntegerType(32, false);
+    case onnx::TensorProto::INT64: return builder.getI64Type();
+    case onnx::TensorProto::UINT64: return builder.getIntegerType(64, false);
+    default:
+      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED,
+                    "onnx: importing " + who + " failed: element type " + std::to_string(onnx_type) + " is not supported"};
+  }
+}
+
+AffineExpr Graph::symbol(const std::string& name) {
+  auto it = std::find(symbols.begin(), symbols.end(), name);
+  size_t position = it - symbols.begin();
+  if (it == symbols.end()) symbols.push_back(name);
+  return builder.getAffineSymbolExpr(position);
+}
+
+Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location) {
+  std::string who = "tensor '" + name + "'";
+  Type type = element_type(builder.getContext(), tensor.data_type(), who);
+  uint64_t bytes = element_bytes(tensor.data_type());
+  SmallVector<int64_t> shape;
+  for (int64_t dim : tensor.dims()) {
+    if (dim < 0 || (dim > 0 && bytes > (uint64_t{1} << 46) / dim)) {
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: extent " + std::to_string(dim) + " makes it too large"};
+    }
+    if (dim > 0) bytes *= dim;
+    shape.push_back(dim);
+  }
+  if (llvm::is_contained(shape, 0)) bytes = 0;
+  auto ranked = RankedTensorType::get(shape, type);
+  Operand operand;
+  if (bytes > largest_dense_bytes) {
+    std::shared_ptr<OnnxFile> keep = file;
+    parameters[name] = {ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) {
+                          return read_tensor(*keep, tensor, offset, size, target);
+                        }};
+    operand.value = builder.create<tx::ParameterOp>(location, ranked, name);
+    return operand;
+  }
+  std::vector<char> data(bytes);
+  std::string error = read_tensor(*file, tensor, 0, bytes, data.data());
+  if (!error.empty()) throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + error};
+  DenseElementsAttr value;
+  if (type.isInteger(1)) {
+    SmallVector<bool> flags(data.begin(), data.end());
+    value = DenseElementsAttr::get(ranked, flags);
+  } else {
+    value = DenseElementsAttr::getFromRawBuffer(ranked, data);
+  }
+  operand.value = builder.create<tx::ConstantOp>(location, ranked, value);
+  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1) {
+    operand.elements.emplace();
+    operand.rank = ranked.getRank();
+    for (const APInt& element : value.getValues<APInt>()) {
+      operand.elements->push_back(builder.getAffineConstantExpr(element.getSExtValue()));
+    }
+  }
+  return operand;
+}
+
+std::string Node::describe() const {
+  std::string name = proto_.name().empty() ? (proto_.output_size() ? proto_.output(0) : "") : proto_.name();
+  std::string domain = proto_.domain().empty() ? "" : proto_.domain() + ".";
+  return "node '" + name + "' (operator " + domain + proto_.op_type() + ", opset " + std::to_string(graph.opset) + ")";
+}
+
+void Node::fail(const std::string& cause, heddle_status_code_t code) const {
+  throw Failure{code, "onnx: importing " + describe() + " failed: " + cause};
+}
+
+const Operand& Node::operand(int index) const {
+  if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
+  auto it = graph.operands.find(proto_.input(index));
+  if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
+  return it->second;
+}
+
+Value Node::input(int index) {
+  const Operand& found = operand(index);
+  if (found.value) return found.value;
+  SmallVector<int64_t> values;
+  for (AffineExpr element : *found.elements) {
+    auto constant = llvm::dyn_cast<AffineConstantExpr>(element);
+    if (!constant) fail("input " + std::to_string(index) + " is a shape with symbols, used as data", HEDDLE_STATUS_UNIMPLEMENTED);
+    values.push_back(constant.getValue());
+  }
+  SmallVector<int64_t> shape;
+  if (found.rank == 1) shape.push_back(values.size());
+  auto type = RankedTensorType::get(shape, builder.getI64Type());
+  return builder.create<tx::ConstantOp>(location_, type, DenseElementsAttr::get(type, ArrayRef<int64_t>(values)));
+}
+
+std::vector<AffineExpr> Node::elements(int index) const {
+  const Operand& found = operand(index);
+  if (!found.elements) {
+    fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') must be known when the model is compiled",
+         HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  return *found.elements;
+}
+
+std::vector<int64_t> Node::integers(int index) const {
+  std::vector<int64_t> result;
+  for (AffineExpr element : elements(index)) {
+    auto constant = llvm::dyn_cast<AffineConstantExpr>(element);
+    if (!constant) fail("input " + std::to_string(index) + " depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+    result.push_back(constant.getValue());
+  }
+  return result;
+}
+
+const onnx::AttributeProto* Node::find(const char* name) const {
+  for (const auto& attribute : proto_.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+int64_t Node::integer(const char* name, std::optional<int64_t> otherwise) const {
+  const auto* attribute = find(name);
+  if (!attribute && otherwise) return *otherwise;
+  if (!attribute || attribute->type() != onnx::AttributeProto::INT) fail(std::string("attribute '") + name + "' must be an integer");
+  return attribute->i();
+}
+
+double Node::number(const char* name, double otherwise) const {
+  const auto* attribute = find(name);
+  if (!attribute) return otherwise;
+  if (attribute->type() != onnx::AttributeProto::FLOAT) fail(std::string("attribute '") + name + "' must be a float");
+  return attribute->f();
+}
+
+std::string Node::text(const char* name, const std::string& otherwise) const {
+  const auto* attribute = find(name);
+  if (!attribute) return otherwise;
+  if (attribute->type() != onnx::AttributeProto::STRING) fail(std::string("attribute '") + name + "' must be a string");
+  return attribute->s();
+}
+
+std::vector<int64_t> Node::integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise) const {
+  const auto* attribute = find(name);
+  if (!attribute && otherwise) return *otherwise;
+  if (!attribute || attribute->type() != onnx::AttributeProto::INTS) fail(std::string("attribute '") + name + "' must be a list of integers");
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+
+const onnx::TensorProto* Node::tensor(const char* name) const {
+  const auto* attribute = find(name);
+  if (!attribute) return nullptr;
+  if (attribute->type() != onnx::AttributeProto::TENSOR) fail(std::string("attribute '") + name + "' must be a tensor");
+  return &attribute->t();
+}
+
+void Node::set_result(Value value, int index) {
+  if (!wants_output(index)) return;
+  const std::string& name = proto_.output(index);
+  if (!graph.operands.try_emplace(name, Operand{value, {}, 0}).second) fail("output '" + name + "' is produced twice");
+}
+
+void Node::set_operand(Operand operand) {
+  if (!wants_output(0)) return;
+  const std::string& name = proto_.output(0);
+  if (!graph.operands.try_emplace(name, std::move(operand)).second) fail("output '" + name + "' is produced twice");
+}
+
+void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, int index) {
+  if (!wants_output(index)) return;
+  const std::string& name = proto_.output(index);
+  if (!graph.operands.try_emplace(name, Operand{{}, std::move(elements), rank}).second) fail("output '" + name + "' is produced twice");
+}
+
+int64_t Node::axis(int64_t value, int64_t rank) const {
+  if (value < -rank || value >= rank) fail("axis " + std::to_string(value) + " is outside of rank " + std::to_string(rank));
+  return value < 0 ? value + rank : value;
+}
+
+Value Node::splat(RankedTensorType type, double value) {
+  if (!type.hasStaticShape()) {
+    Value one = splat(RankedTensorType::get({}, type.getElementType()), value);
+    return builder.create<tx::BroadcastOp>(location_, type, one, ArrayRef<int64_t>{});
+  }
+  Type element = type.getElementType();
+  Attribute attribute = llvm::isa<FloatType>(element) ? Attribute(builder.getFloatAttr(element, value))
+                                                      : Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
+  return builder.create<tx::ConstantOp>(location_, type, SplatElementsAttr::get(llvm::cast<ShapedType>(type), attribute));
+}
+
+Value Node::reshape(Value value, ArrayRef<AffineExpr> extents) {
+  return builder.createOrFold<tx::ReshapeOp>(location_, tx::tensor_type(extents, type_of(value).getElementType()), value);
+}
+
+Value Node::transpose(Value value, ArrayRef<int64_t> permutation) {
+  Extents from = extents_of(value), to;
+  for (int64_t p : permutation) to.push_back(from[p]);
+  return builder.createOrFold<tx::TransposeOp>(location_, tx::tensor_type(to, type_of(value).getElementType()), value, permutation);
+}
+
+Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
+  Extents from = extents_of(value);
+  AffineExpr one = builder.getAffineConstantExpr(1);
+  if (from.size() > extents.size()) fail("an operand of rank " + std::to_string(from.size()) + " does not broadcast to rank " + std::to_string(extents.size()));
+  if (ArrayRef<AffineExpr>(from) == extents) return value;
+  size_t offset = extents.size() - from.size();
+  Extents kept;
+  SmallVector<int64_t> dimensions;
+  for (auto [i, extent] : llvm::enumerate(from)) {
+    if (extent == one) continue;  // repeated by being left out
+    if (extent != extents[offset + i]) fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
+    kept.push_back(extent);
+    dimensions.push_back(offset + i);
+  }
+  Value squeezed = kept.size() == from.size() ? value : reshape(value, kept);
+  return builder.createOrFold<tx::BroadcastOp>(location_, tx::tensor_type(extents, type_of(value).getElementType()), squeezed, dimensions);
+}
+
+Value Node::channels_last(Value value) {
+  int64_t rank = type_of(value).getRank();
+  SmallVector<int64_t> permutation{0};
+  for (int64_t i = 2; i < rank; ++i) permutation.push_back(i);
+  permutation.push_back(1);
+  return transpose(value, permutation);
+}
+
+Value Node::channels_first(Value value) {
+  int64_t rank = type_of(value).getRank();
+  SmallVector<int64_t> permutation{0, rank - 1};
+  for (int64_t i = 1; i < rank - 1; ++i) permutation.push_back(i);
+  return transpose(value, permutation);
+}
+
+}  // namespace heddle::import

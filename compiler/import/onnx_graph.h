@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A graph on its way from ONNX to tx: the values made so far, and what a node's translation needs. Used by the onnx_*.cpp files
+// of this folder only; errors are thrown as Failure and caught in onnx_importer.cpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/import/onnx_file.h"
+#include "compiler/import/onnx_importer.h"
+#include "mlir/IR/Builders.h"
+
+namespace heddle::import {
+
+using Extents = llvm::SmallVector<mlir::AffineExpr>;
+
+// What one name stands for. Small integer tensors carry their elements, so that shapes can be computed here.
+struct Operand {
+  mlir::Value value;                                  // null while only `elements` is there
+  std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1
+  int64_t rank = 0;                                   // of `elements`
+};
+
+class Graph {
+ public:
+  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, std::shared_ptr<OnnxFile> file, int64_t opset)
+      : builder(builder), parameters(parameters), file(std::move(file)), opset(opset) {}
+
+  mlir::OpBuilder& builder;
+  tx::ParameterStore& parameters;
+  std::shared_ptr<OnnxFile> file;
+  int64_t opset;
+  std::map<std::string, Operand> operands;
+  std::vector<std::string> symbols;
+
+  mlir::AffineExpr symbol(const std::string& name);
+  // A tensor of the file as a value: dense, splat or parameter, by its size.
+  Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);
+};
+
+// Element type of ONNX's enumeration; throws for one that tx has no type for.
+mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who);
+
+// One node: operands, attributes and results by ONNX's names. Everything that is missing or of the wrong kind throws.
+class Node {
+ public:
+  Node(Graph& graph, const onnx::NodeProto& proto, mlir::Location location)
+      : graph(graph), builder(graph.builder), proto_(proto), location_(location) {}
+
+  Graph& graph;
+  mlir::OpBuilder& builder;
+
+  mlir::Location location() const { return location_; }
+  int64_t opset() const { return graph.opset; }
+  const std::string& type() const { return proto_.op_type(); }
+  int input_count() const { return proto_.input_size(); }
+  int output_count() const { return proto_.output_size(); }
+  bool has_input(int index) const { return index < proto_.input_size() && !proto_.input(index).empty(); }
+  bool wants_output(int index) const { return index < proto_.output_size() && !proto_.output(index).empty(); }
+
+  const Operand& operand(int index) const;
+  mlir::Value input(int index);                            // as a tensor
+  std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
+  std::vector<int64_t> integers(int index) const;           // the same, all of them known
+
+  bool has_attribute(const char* name) const { return find(name) != nullptr; }
+  int64_t integer(const char* name, std::optional<int64_t> otherwise = {}) const;
+  double number(const char* name, double otherwise) const;
+  std::string text(const char* name, const std::string& otherwise) const;
+  std::vector<int64_t> integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise = {}) const;
+  const onnx::TensorProto* tensor(const char* name) const;
+
+  void set_result(mlir::Value value, int index = 0);
+  void set_operand(Operand operand);
+  void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, int index = 0);
+
+  [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
+  // "node 'x' (operator Conv, opset 17)"
+  std::string describe() const;
+
+  template <typename OpT, typename... Args>
+  mlir::Value make(mlir::RankedTensorType type, Args&&... args) {
+    return builder.create<OpT>(location_, type, std::forward<Args>(args)...);
+  }
+  static mlir::RankedTensorType type_of(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
+  static Extents extents_of(mlir::Value value) { return tx::extents(type_of(value)); }
+  int64_t axis(int64_t value, int64_t rank) const;  // negative ones count from the end
+  mlir::Value splat(mlir::RankedTensorType type, double value);
+  mlir::Value reshape(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
+  mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);
+  // numpy's broadcasting to the given extents, made explicit
+  mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
+  // [N, C, spatial...] <-> [N, spatial..., C]
+  mlir::Value channels_last(mlir::Value value);
+  mlir::Value channels_first(mlir::Value value);
+
+ private:
+  const onnx::AttributeProto* find(const char* name) const;
+
+  const onnx::NodeProto& proto_;
+  mlir::Location location_;
+};
+
+using Translate = void (*)(Node&);
+// The table of one subject: operator to translation.
+using Table = std::map<std::string, Translate, std::less<>>;
+const Table& elementwise_operators();
+const Table& image_operators();
+const Table& linear_operators();
+const Table& shape_operators();
+
+}  // namespace heddle::import

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One pass over the graph's nodes, in their order; ONNX promises that it is topological, and a node that breaks the promise is an
+// error.
+#include "compiler/import/onnx_importer.h"
+
+#include <set>
+
+#include "compiler/import/onnx_graph.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+constexpr int64_t oldest_opset = 7, newest_opset = 25;
+
+int64_t default_opset(const onnx::ModelProto& model) {
+  for (const auto& entry : model.opset_import()) {
+    if (!entry.domain().empty() && entry.domain() != "ai.onnx") continue;
+    if (entry.version() < oldest_opset || entry.version() > newest_opset) {
+      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: opset " + std::to_string(entry.version()) +
+                                                     " is outside of " + std::to_string(oldest_opset) + " to " + std::to_string(newest_opset)};
+    }
+    return entry.version();
+  }
+  throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing the model failed: it imports no opset of the default domain"};
+}
+
+Translate translation(const std::string& type) {
+  for (const Table* table : {&elementwise_operators(), &image_operators(), &linear_operators(), &shape_operators()}) {
+    if (auto it = table->find(type); it != table->end()) return it->second;
+  }
+  return nullptr;
+}
+
+RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, const ImportOptions& options) {
+  std::string who = "input '" + input.name() + "'";
+  auto fail = [&](const std::string& cause) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
+  };
+  if (!input.type().has_tensor_type()) fail("it is not a tensor");
+  const auto& tensor = input.type().tensor_type();
+  if (!tensor.has_shape()) fail("it has no shape");
+  Extents extents;
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto& dim = tensor.shape().dim(i);
+    if (dim.has_dim_value()) {
+      if (dim.dim_value() < 0) fail("extent " + std::to_string(dim.dim_value()) + " of dimension " + std::to_string(i) + " is negative");
+      extents.push_back(graph.builder.getAffineConstantExpr(dim.dim_value()));
+      continue;
+    }
+    // an unnamed dimension is a symbol of its own
+    std::string name = dim.dim_param().empty() ? input.name() + "." + std::to_string(i) : dim.dim_param();
+    auto known = options.dims.find(name);
+    extents.push_back(known == options.dims.end() ? graph.symbol(name) : graph.builder.getAffineConstantExpr(known->second));
+  }
+  return tx::tensor_type(extents, element_type(graph.builder.getContext(), tensor.elem_type(), who));
+}
+
+void translate_nodes(Graph& graph, const onnx::GraphProto& proto) {
+  for (const auto& [index, node] : llvm::enumerate(proto.node())) {
+    std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
+    Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
+    bool known_domain = node.domain().empty() || node.domain() == "ai.onnx";
+    Translate translate = known_domain ? translation(node.op_type()) : nullptr;
+    if (!translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
+    translate(translated);
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (!node.output(i).empty() && !graph.operands.contains(node.output(i))) {
+        translated.fail("output " + std::to_string(i) + " ('" + node.output(i) + "') is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+      }
+    }
+  }
+}
+
+OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters,
+                                   const ImportOptions& options) {
+  const onnx::GraphProto& proto = file->model.graph();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  OpBuilder builder(&context);
+  builder.setInsertionPointToEnd(module->getBody());
+  auto function = builder.create<func::FuncOp>(module->getLoc(), "main", builder.getFunctionType({}, {}));
+  Block* block = function.addEntryBlock();
+  builder.setInsertionPointToStart(block);
+  Graph graph(builder, parameters, file, default_opset(file->model));
+
+  std::set<std::string> initialized;
+  for (const auto& tensor : proto.initializer()) {
+    if (!initialized.insert(tensor.name()).second) {
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is there twice"};
+    }
+    graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), NameLoc::get(builder.getStringAttr(tensor.name())));
+  }
+  if (proto.sparse_initializer_size() > 0) {
+    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: sparse initializers are not supported"};
+  }
+  SmallVector<Type> argument_types, result_types;
+  for (const auto& input : proto.input()) {
+    if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
+    RankedTensorType type = input_type(graph, input, options);
+    Value argument = block->addArgument(type, NameLoc::get(builder.getStringAttr(input.name())));
+    if (!graph.operands.try_emplace(input.name(), Operand{argument, {}, 0}).second) {
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is there twice"};
+    }
+    argument_types.push_back(type);
+  }
+  translate_nodes(graph, proto);
+
+  SmallVector<Value> results;
+  onnx::NodeProto end;
+  for (const auto& output : proto.output()) *end.add_input() = output.name();
+  end.set_op_type("graph output");
+  Node outputs(graph, end, module->getLoc());
+  for (int i = 0; i < proto.output_size(); ++i) results.push_back(outputs.input(i));
+  for (Value result : results) result_types.push_back(result.getType());
+  builder.create<func::ReturnOp>(module->getLoc(), results);
+
+  function.setFunctionType(builder.getFunctionType(argument_types, result_types));
+  unsigned argument = 0;
+  for (const auto& input : proto.input()) {
+    if (!initialized.contains(input.name())) function.setArgAttr(argument++, tx::name_attr, builder.getStringAttr(input.name()));
+  }
+  for (int i = 0; i < proto.output_size(); ++i) {
+    function.setResultAttr(i, tx::name_attr, builder.getStringAttr(proto.output(i).name()));
+  }
+  if (!graph.symbols.empty()) {
+    SmallVector<Attribute> names;
+    for (const std::string& name : graph.symbols) names.push_back(builder.getStringAttr(name));
+    function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
+  }
+  return module;
+}
+
+}  // namespace
+
+OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context, tx::ParameterStore& parameters, ImportError& error,
+                                  const ImportOptions& options) {
+  try {
+    return import_model(read_onnx_file(path), context, parameters, options);
+  } catch (const Failure& failure) {
+    error = {failure.code, failure.message};
+  } catch (const std::exception& failure) {
+    error = {HEDDLE_STATUS_INTERNAL, std::string("onnx: importing '") + path + "' failed: " + failure.what()};
+  }
+  return {};
+}
+
+}  // namespace heddle::import

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// ONNX files as tx: reads the file, infers shapes, writes one function @main. Called by the pipeline; knows the tx dialect and no
+// pass. Opsets 7 to 25 of the default domain.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "compiler/ir/parameter_store.h"
+#include "heddle/status.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace heddle::import {
+
+struct ImportError {
+  heddle_status_code_t code = HEDDLE_STATUS_OK;
+  std::string message;
+};
+
+struct ImportOptions {
+  std::map<std::string, int64_t> dims;  // extents for symbolic dimensions, by name
+};
+
+// The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as
+// `parameters` lives.
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx(const std::string& path, mlir::MLIRContext& context, tx::ParameterStore& parameters,
+                                              ImportError& error, const ImportOptions& options = {});
+
+}  // namespace heddle::import

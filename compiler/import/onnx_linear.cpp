@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Contractions, reductions and softmax.
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+void gemm(Node& node) {
+  Value a = node.input(0), b = node.input(1);
+  RankedTensorType a_type = Node::type_of(a), b_type = Node::type_of(b);
+  if (a_type.getRank() != 2 || b_type.getRank() != 2) node.fail("A and B need rank 2");
+  bool trans_a = node.integer("transA", 0) != 0, trans_b = node.integer("transB", 0) != 0;
+  Extents ae = Node::extents_of(a), be = Node::extents_of(b);
+  if (ae[trans_a ? 0 : 1] != be[trans_b ? 1 : 0]) node.fail("the inner extents of A and B differ");
+  Extents extents{ae[trans_a ? 1 : 0], be[trans_b ? 0 : 1]};
+  RankedTensorType type = tx::tensor_type(extents, a_type.getElementType());
+  if (trans_a) a = node.transpose(a, {1, 0});
+  if (trans_b) b = node.transpose(b, {1, 0});
+  Value result = node.make<tx::MatmulOp>(type, a, b, false, false, DenseI64ArrayAttr());
+  double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
+  if (alpha != 1.0) result = node.make<tx::MulOp>(type, result, node.splat(type, alpha));
+  if (node.has_input(2) && beta != 0.0) {
+    Value c = node.broadcast(node.input(2), extents);
+    if (beta != 1.0) c = node.make<tx::MulOp>(type, c, node.splat(type, beta));
+    result = node.make<tx::AddOp>(type, result, c);
+  }
+  node.set_result(result);
+}
+
+void matmul(Node& node) {
+  Value a = node.input(0), b = node.input(1);
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  Extents ae = Node::extents_of(a), be = Node::extents_of(b);
+  if (ae.empty() || be.empty()) node.fail("its inputs need rank 1 or more");
+  bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
+  if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
+  if (vector_b) b = node.reshape(b, be = {be[0], one});
+  if (ae.back() != be[be.size() - 2]) node.fail("the inner extents of A and B differ");
+  // batch dimensions are broadcast; a plain matrix on the right serves all of them as it is
+  Extents batch;
+  size_t batch_rank = std::max(ae.size(), be.size()) - 2;
+  for (size_t i = 0; i < batch_rank; ++i) {
+    auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
+    AffineExpr x = at(ae), y = at(be);
+    if (x != one && y != one && x != y) node.fail("batch dimension " + std::to_string(i) + " does not broadcast");
+    batch.push_back(x == one ? y : x);
+  }
+  Extents a_full(batch), b_full(batch), extents(batch);
+  a_full.append({ae[ae.size() - 2], ae.back()});
+  b_full.append({be[be.size() - 2], be.back()});
+  extents.append({ae[ae.size() - 2], be.back()});
+  a = node.broadcast(a, a_full);
+  if (be.size() > 2) b = node.broadcast(b, b_full);
+  Value result = node.make<tx::MatmulOp>(tx::tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
+  if (vector_b) extents.pop_back();
+  if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
+  node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);
+}
+
+// From opset 13 on over one axis; before, over everything from the axis on.
+void softmax(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  bool log = node.type() == "LogSoftmax";
+  int64_t axis = node.axis(node.integer("axis", node.opset() < 13 ? 1 : -1), type.getRank());
+  auto i64 = [&](int64_t value) { return node.builder.getI64IntegerAttr(value); };
+  if (node.opset() >= 13 || axis == type.getRank() - 1) {
+    node.set_result(node.make<tx::SoftmaxOp>(type, input, i64(axis), log ? node.builder.getUnitAttr() : UnitAttr()));
+    return;
+  }
+  Extents extents = tx::extents(type);
+  AffineExpr outer = node.builder.getAffineConstantExpr(1), inner = outer;
+  for (auto [i, extent] : llvm::enumerate(extents)) (static_cast<int64_t>(i) < axis ? outer : inner) = (static_cast<int64_t>(i) < axis ? outer : inner) * extent;
+  Value flat = node.reshape(input, {outer, inner});
+  Value result = node.make<tx::SoftmaxOp>(Node::type_of(flat), flat, i64(1), log ? node.builder.getUnitAttr() : UnitAttr());
+  node.set_result(node.reshape(result, extents));
+}
+
+// Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on.
+template <tx::ReduceKind kind>
+void reduce(Node& node) {
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input);
+  int64_t rank = extents.size();
+  std::vector<int64_t> axes;
+  if (node.has_input(1)) {
+    axes = node.integers(1);
+  } else {
+    axes = node.integer_list("axes", std::vector<int64_t>{});
+  }
+  if (axes.empty()) {
+    if (node.integer("noop_with_empty_axes", 0) != 0) {
+      node.set_result(input);
+      return;
+    }
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  }
+  for (int64_t& axis : axes) axis = node.axis(axis, rank);
+  llvm::sort(axes);
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  Extents reduced, kept;
+  for (int64_t i = 0; i < rank; ++i) {
+    bool gone = llvm::is_contained(axes, i);
+    if (!gone) reduced.push_back(extents[i]);
+    kept.push_back(gone ? node.builder.getAffineConstantExpr(1) : extents[i]);
+  }
+  Value result = node.make<tx::ReduceOp>(tx::tensor_type(reduced, Node::type_of(input).getElementType()), kind, input, axes);
+  node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
+}
+
+void layer_norm(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  Extents extents = tx::extents(type);
+  int64_t first = node.axis(node.integer("axis", -1), type.getRank());
+  if (node.wants_output(1) || node.wants_output(2)) node.fail("outputs Mean and InvStdDev are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  SmallVector<int64_t> axes, outer;
+  Extents reduced;
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    (i < first ? outer : axes).push_back(i);
+    if (i < first) reduced.push_back(extents[i]);
+  }
+  RankedTensorType reduced_type = tx::tensor_type(reduced, type.getElementType());
+  auto mean_of = [&](Value value) { return node.make<tx::ReduceOp>(reduced_type, tx::ReduceKind::mean, value, axes); };
+  auto spread = [&](Value value) { return node.builder.create<tx::BroadcastOp>(node.location(), type, value, outer).getResult(); };
+  Value centered = node.make<tx::SubOp>(type, input, spread(mean_of(input)));
+  Value variance = mean_of(node.make<tx::MulOp>(type, centered, centered));
+  Value shifted = node.make<tx::AddOp>(reduced_type, variance, node.splat(reduced_type, node.number("epsilon", 1e-5f)));
+  Value result = node.make<tx::MulOp>(type, centered, spread(node.make<tx::RsqrtOp>(reduced_type, shifted)));
+  result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), extents));
+  if (node.has_input(2)) result = node.make<tx::AddOp>(type, result, node.broadcast(node.input(2), extents));
+  node.set_result(result);
+}
+
+}  // namespace
+
+const Table& linear_operators() {
+  static const Table table = {
+      {"Gemm", gemm},
+      {"LayerNormalization", layer_norm},
+      {"LogSoftmax", softmax},
+      {"MatMul", matmul},
+      {"ReduceMax", reduce<tx::ReduceKind::max>},
+      {"ReduceMean", reduce<tx::ReduceKind::mean>},
+      {"ReduceMin", reduce<tx::ReduceKind::min>},
+      {"ReduceProd", reduce<tx::ReduceKind::prod>},
+      {"ReduceSum", reduce<tx::ReduceKind::sum>},
+      {"Softmax", softmax},
+  };
+  return table;
+}
+
+}  // namespace heddle::import

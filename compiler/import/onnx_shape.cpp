@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operators that move elements or compute shapes.
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+AffineExpr product(Node& node, ArrayRef<AffineExpr> extents) {
+  AffineExpr result = node.builder.getAffineConstantExpr(1);
+  for (AffineExpr extent : extents) result = result * extent;
+  return result;
+}
+
+// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel.
+AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
+  int64_t constant = 1, divisor = 1;
+  SmallVector<AffineExpr> symbolic;
+  for (AffineExpr factor : numerator) {
+    if (auto value = llvm::dyn_cast<AffineConstantExpr>(factor)) {
+      constant *= value.getValue();
+    } else {
+      symbolic.push_back(factor);
+    }
+  }
+  for (AffineExpr factor : denominator) {
+    if (auto value = llvm::dyn_cast<AffineConstantExpr>(factor)) {
+      divisor *= value.getValue();
+    } else if (auto it = llvm::find(symbolic, factor); it != symbolic.end()) {
+      symbolic.erase(it);
+    } else {
+      return {};
+    }
+  }
+  if (divisor == 0 || constant % divisor != 0) return {};
+  AffineExpr result = getAffineConstantExpr(constant / divisor, context);
+  for (AffineExpr factor : symbolic) {
+    if (!llvm::isa<AffineConstantExpr>(result) && !llvm::isa<AffineConstantExpr>(factor)) return {};  // not affine
+    result = factor * result;
+  }
+  return result;
+}
+
+void reshape(Node& node) {
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input), to;
+  std::vector<AffineExpr> wanted = node.elements(1);
+  bool zero_is_zero = node.integer("allowzero", 0) != 0;
+  int64_t open = -1;
+  for (auto [i, extent] : llvm::enumerate(wanted)) {
+    auto constant = llvm::dyn_cast<AffineConstantExpr>(extent);
+    int64_t value = constant ? constant.getValue() : 1;
+    if (constant && value == -1) {
+      if (open >= 0) node.fail("the new shape has more than one -1");
+      open = i;
+      to.push_back(node.builder.getAffineConstantExpr(1));
+    } else if (constant && value == 0 && !zero_is_zero) {
+      if (i >= from.size()) node.fail("the new shape copies extent " + std::to_string(i) + " of an input of rank " + std::to_string(from.size()));
+      to.push_back(from[i]);
+    } else {
+      if (value < 0) node.fail("the new shape has the extent " + std::to_string(value));
+      to.push_back(extent);
+    }
+  }
+  MLIRContext* context = node.builder.getContext();
+  AffineExpr rest = exact_quotient(from, to, context);
+  if (!rest) {
+    bool known = llvm::all_of(from, [](AffineExpr e) { return llvm::isa<AffineConstantExpr>(e); });
+    node.fail("the input's elements do not divide into the new shape", known ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  if (open >= 0) {
+    to[open] = rest;
+  } else if (rest != node.builder.getAffineConstantExpr(1) && !llvm::is_contained(from, node.builder.getAffineConstantExpr(0))) {
+    node.fail("the new shape has a different number of elements");
+  }
+  node.set_result(node.reshape(input, to));
+}
+
+void flatten(Node& node) {
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input);
+  int64_t rank = extents.size(), axis = node.integer("axis", 1);
+  if (axis < -rank || axis > rank) node.fail("axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
+  if (axis < 0) axis += rank;
+  ArrayRef<AffineExpr> all(extents);
+  node.set_result(node.reshape(input, {product(node, all.take_front(axis)), product(node, all.drop_front(axis))}));
+}
+
+std::vector<int64_t> axes_of(Node& node, int64_t rank) {
+  std::vector<int64_t> axes = node.has_input(1) ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{});
+  for (int64_t& axis : axes) axis = node.axis(axis, rank);
+  llvm::sort(axes);
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) node.fail("an axis is there twice");
+  return axes;
+}
+
+void squeeze(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (operand.elements) {
+    node.set_elements(*operand.elements, 0);
+    return;
+  }
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input), to;
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  std::vector<int64_t> axes = axes_of(node, from.size());
+  for (auto [i, extent] : llvm::enumerate(from)) {
+    bool named = llvm::is_contained(axes, static_cast<int64_t>(i));
+    if (named && extent != one) node.fail("dimension " + std::to_string(i) + " is not 1");
+    if (!named && !(axes.empty() && extent == one)) to.push_back(extent);
+  }
+  node.set_result(node.reshape(input, to));
+}
+
+void unsqueeze(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (operand.elements && operand.rank == 0) {
+    node.set_elements(*operand.elements, 1);
+    return;
+  }
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input), to;
+  size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
+  std::vector<int64_t> axes = axes_of(node, from.size() + added);
+  size_t next = 0;
+  for (size_t i = 0; i < from.size() + added; ++i) {
+    to.push_back(llvm::is_contained(axes, static_cast<int64_t>(i)) ? node.builder.getAffineConstantExpr(1) : from[next++]);
+  }
+  node.set_result(node.reshape(input, to));
+}
+
+void transpose(Node& node) {
+  Value input = node.input(0);
+  int64_t rank = Node::type_of(input).getRank();
+  std::vector<int64_t> permutation;
+  for (int64_t i = rank; i-- > 0;) permutation.push_back(i);
+  permutation = node.integer_list("perm", permutation);
+  std::vector<int64_t> sorted(permutation);
+  llvm::sort(sorted);
+  for (int64_t i = 0; i < rank; ++i) {
+    if (static_cast<int64_t>(sorted.size()) != rank || sorted[i] != i) node.fail("perm is no permutation of " + std::to_string(rank) + " dimensions");
+  }
+  node.set_result(node.transpose(input, permutation));
+}
+
+void concat(Node& node) {
+  bool shapes = node.input_count() > 0;
+  for (int i = 0; i < node.input_count(); ++i) shapes &= node.operand(i).elements.has_value();
+  if (shapes) {
+    std::vector<AffineExpr> all;
+    for (int i = 0; i < node.input_count(); ++i) llvm::append_range(all, *node.operand(i).elements);
+    node.set_elements(std::move(all), 1);
+    return;
+  }
+  SmallVector<Value> inputs;
+  for (int i = 0; i < node.input_count(); ++i) inputs.push_back(node.input(i));
+  if (inputs.empty()) node.fail("it has no inputs");
+  Extents extents = Node::extents_of(inputs[0]);
+  int64_t axis = node.axis(node.integer("axis"), extents.size());
+  for (Value input : ArrayRef<Value>(inputs).drop_front()) {
+    Extents other = Node::extents_of(input);
+    if (other.size() != extents.size()) node.fail("the inputs have different ranks");
+    for (size_t i = 0; i < extents.size(); ++i) {
+      if (static_cast<int64_t>(i) == axis) {
+        extents[i] = extents[i] + other[i];
+      } else if (extents[i] != other[i]) {
+        node.fail("extents of the inputs differ on dimension " + std::to_string(i));
+      }
+    }
+  }
+  if (inputs.size() == 1) {
+    node.set_result(inputs[0]);
+    return;
+  }
+  RankedTensorType type = tx::tensor_type(extents, Node::type_of(inputs[0]).getElementType());
+  node.set_result(node.make<tx::ConcatOp>(type, inputs, node.builder.getI64IntegerAttr(axis)));
+}
+
+int64_t static_extent(Node& node, AffineExpr extent, int64_t axis) {
+  auto constant = llvm::dyn_cast<AffineConstantExpr>(extent);
+  if (!constant) node.fail("dimension " + std::to_string(axis) + " is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
+  return constant.getValue();
+}
+
+void split(Node& node) {
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input);
+  int64_t axis = node.axis(node.integer("axis", 0), extents.size());
+  int64_t extent = static_extent(node, extents[axis], axis), outputs = node.output_count();
+  std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
+  if (sizes.empty() && outputs > 0) {
+    int64_t chunk = (extent + outputs - 1) / outputs;
+    for (int64_t i = 0; i < outputs; ++i) sizes.push_back(std::max<int64_t>(0, std::min(chunk, extent - i * chunk)));
+  }
+  int64_t total = 0;
+  for (int64_t size : sizes) total += size;
+  if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
+  SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
+  for (int64_t i = 0; i < outputs; ++i) {
+    extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
+    RankedTensorType type = tx::tensor_type(extents, Node::type_of(input).getElementType());
+    node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
+    starts[axis] += sizes[i];
+  }
+}
+
+void slice(Node& node) {
+  const Operand& operand = node.operand(0);
+  bool attributes = node.opset() < 10;
+  std::vector<int64_t> starts = attributes ? node.integer_list("starts") : node.integers(1);
+  std::vector<int64_t> ends = attributes ? node.integer_list("ends") : node.integers(2);
+  std::vector<int64_t> axes, steps;
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(i);
+  if (attributes) axes = node.integer_list("axes", axes);
+  if (!attributes && node.has_input(3)) axes = node.integers(3);
+  steps.assign(starts.size(), 1);
+  if (!attributes && node.has_input(4)) steps = node.integers(4);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) node.fail("starts, ends, axes and steps differ in length");
+  auto clamp = [&](int64_t extent, int64_t& start, int64_t end, int64_t step) {
+    if (step == 0) node.fail("a step is 0");
+    if (start < 0) start += extent;
+    if (end < 0 && end > INT64_MIN / 2) end += extent;
+    start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
+    end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
+    int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
+    return room <= 0 ? 0 : (room + magnitude - 1) / magnitude;
+  };
+  if (operand.elements && operand.rank == 1 && starts.size() == 1) {
+    int64_t start = starts[0], count = clamp(operand.elements->size(), start, ends[0], steps[0]);
+    std::vector<AffineExpr> taken;
+    for (int64_t i = 0; i < count; ++i) taken.push_back((*operand.elements)[start + i * steps[0]]);
+    node.set_elements(std::move(taken), 1);
+    return;
+  }
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input);
+  SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    int64_t axis = node.axis(axes[i], extents.size());
+    int64_t start = starts[i], count = clamp(static_extent(node, extents[axis], axis), start, ends[i], steps[i]);
+    all_starts[axis] = count == 0 ? 0 : start;
+    all_strides[axis] = steps[i];
+    extents[axis] = node.builder.getAffineConstantExpr(count);
+  }
+  node.set_result(node.make<tx::SliceOp>(tx::tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
+}
+
+void gather(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (operand.elements && operand.rank == 1 && node.operand(1).elements) {
+    std::vector<AffineExpr> taken;
+    int64_t size = operand.elements->size();
+    for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
+    node.set_elements(std::move(taken), node.operand(1).rank);
+    return;
+  }
+  Value input = node.input(0), indices = node.input(1);
+  Extents from = Node::extents_of(input), middle = Node::extents_of(indices), to;
+  int64_t axis = node.axis(node.integer("axis", 0), from.size());
+  if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are no integers");
+  to.append(from.begin(), from.begin() + axis);
+  llvm::append_range(to, middle);
+  to.append(from.begin() + axis + 1, from.end());
+  node.set_result(node.make<tx::GatherOp>(tx::tensor_type(to, Node::type_of(input).getElementType()), input, indices,
+                                          node.builder.getI64IntegerAttr(axis)));
+}
+
+void expand(Node& node) {
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input), to;
+  llvm::append_range(to, node.elements(1));
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  while (to.size() < from.size()) to.insert(to.begin(), one);
+  size_t offset = to.size() - from.size();
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (to[offset + i] == one) to[offset + i] = from[i];
+  }
+  node.set_result(node.broadcast(input, to));
+}
+
+void pad(Node& node) {
+  Value input = node.input(0);
+  if (node.text("mode", "constant") != "constant") node.fail("mode '" + node.text("mode", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.has_input(3)) node.fail("input axes is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  Extents extents = Node::extents_of(input);
+  std::vector<int64_t> pads = node.opset() < 11 ? node.integer_list("pads") : node.integers(1);
+  if (pads.size() != 2 * extents.size()) node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
+  double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
+  if (node.has_input(2)) {
+    DenseElementsAttr constant;
+    auto producer = node.input(2).getDefiningOp<tx::ConstantOp>();
+    if (producer) constant = llvm::dyn_cast<DenseElementsAttr>(producer.getValue());
+    if (!constant || constant.getNumElements() != 1) node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
+    Attribute element = *constant.getValues<Attribute>().begin();
+    value = llvm::isa<FloatAttr>(element) ? llvm::cast<FloatAttr>(element).getValueAsDouble()
+                                          : static_cast<double>(llvm::cast<IntegerAttr>(element).getValue().getSExtValue());
+  }
+  SmallVector<int64_t> low, high;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    low.push_back(pads[i]);
+    high.push_back(pads[extents.size() + i]);
+    if (low[i] < 0 || high[i] < 0) node.fail("negative pads are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+    extents[i] = extents[i] + low[i] + high[i];
+  }
+  node.set_result(node.make<tx::PadOp>(tx::tensor_type(extents, Node::type_of(input).getElementType()), input, low, high,
+                                       llvm::APFloat(value)));
+}
+
+void shape(Node& node) {
+  Extents extents = Node::extents_of(node.input(0));
+  int64_t rank = extents.size();
+  auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };
+  int64_t start = bound(node.integer("start", 0)), end = bound(node.integer("end", rank));
+  std::vector<AffineExpr> result;
+  for (int64_t i = start; i < end; ++i) result.push_back(extents[i]);
+  node.set_elements(std::move(result), 1);
+}
+
+// The same value under another name: Identity, and Dropout when nothing is trained.
+void same(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (operand.elements && !operand.value) {
+    node.set_elements(*operand.elements, operand.rank);
+    return;
+  }
+  if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
+    auto training = node.input(2).getDefiningOp<tx::ConstantOp>();
+    auto value = training ? llvm::dyn_cast<DenseElementsAttr>(training.getValue()) : DenseElementsAttr();
+    if (!value || !value.isSplat() || value.getSplatValue<bool>()) node.fail("training_mode is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  Value input = node.input(0);
+  node.set_result(input);
+  if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
+    node.set_result(node.splat(tx::with_element_type(Node::type_of(input), node.builder.getI1Type()), 1), 1);
+  }
+}
+
+void constant(Node& node) {
+  if (const onnx::TensorProto* value = node.tensor("value")) {
+    Operand operand = node.graph.import_tensor(*value, "constant " + node.describe(), node.location());
+    node.set_operand(std::move(operand));
+    return;
+  }
+  Builder& b = node.builder;
+  if (node.has_attribute("value_int") || node.has_attribute("value_ints")) {
+    bool list = node.has_attribute("value_ints");
+    std::vector<AffineExpr> elements;
+    for (int64_t value : list ? node.integer_list("value_ints") : std::vector<int64_t>{node.integer("value_int")}) {
+      elements.push_back(b.getAffineConstantExpr(value));
+    }
+    node.set_elements(std::move(elements), list ? 1 : 0);
+    return;
+  }
+  if (node.has_attribute("value_float")) {
+    node.set_result(node.splat(RankedTensorType::get({}, b.getF32Type()), node.number("value_float", 0)));
+    return;
+  }
+  node.fail("only value, value_int, value_ints and value_float are supported", HEDDLE_STATUS_UNIMPLEMENTED);
+}
+
+void constant_of_shape(Node& node) {
+  Type type = node.builder.getF32Type();
+  Attribute value = node.builder.getF32FloatAttr(0);
+  if (const onnx::TensorProto* tensor = node.tensor("value")) {
+    Operand operand = node.graph.import_tensor(*tensor, "value of " + node.describe(), node.location());
+    auto producer = operand.value.getDefiningOp<tx::ConstantOp>();
+    auto dense = producer ? llvm::dyn_cast<DenseElementsAttr>(producer.getValue()) : DenseElementsAttr();
+    if (!dense || dense.getNumElements() != 1) node.fail("attribute 'value' must have one element");
+    type = dense.getElementType();
+    value = *dense.getValues<Attribute>().begin();
+  }
+  Extents extents;
+  llvm::append_range(extents, node.elements(0));
+  RankedTensorType ranked = tx::tensor_type(extents, type);
+  uint64_t bytes = 8;
+  for (int64_t extent : ranked.getShape()) {
+    if (extent < 0 && !ShapedType::isDynamic(extent)) node.fail("the shape has the extent " + std::to_string(extent));
+    if (extent > 0 && bytes > (uint64_t{1} << 46) / extent) node.fail("the shape is too large");
+    if (extent > 0) bytes *= extent;
+  }
+  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= 64) {
+    AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getInt());
+    node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
+    return;
+  }
+  RankedTensorType constant_type = ranked.hasStaticShape() ? ranked : RankedTensorType::get({}, type);
+  Value result = node.builder.create<tx::ConstantOp>(node.location(), constant_type, SplatElementsAttr::get(llvm::cast<ShapedType>(constant_type), value));
+  node.set_result(node.broadcast(result, extents));
+}
+
+}  // namespace
+
+const Table& shape_operators() {
+  static const Table table = {
+      {"Concat", concat},       {"Constant", constant}, {"ConstantOfShape", constant_of_shape},
+      {"Dropout", same},        {"Expand", expand},     {"Flatten", flatten},
+      {"Gather", gather},       {"Identity", same},     {"Pad", pad},
+      {"Reshape", reshape},     {"Shape", shape},       {"Slice", slice},
+      {"Split", split},         {"Squeeze", squeeze},   {"Transpose", transpose},
+      {"Unsqueeze", unsqueeze},
+  };
+  return table;
+}
+
+}  // namespace heddle::import
