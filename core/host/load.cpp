@@ -103,7 +103,7 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
 template <typename Table>
 std::string copy_interface(const PluginLibrary& library, heddle_plugin_instance_t* instance, std::string_view id,
                            const LoadedSegments& loaded, Table* out_table) {
-  const void* source = library.table.get_interface(instance, to_c(id));
+  const void* source = library.table.get_interface(instance, heddle::to_c(id));
   if (!source) return fmt::format("it has no {}, which its kind requires [HD-E-03]", id);
   return copy_table(source, loaded, out_table);
 }

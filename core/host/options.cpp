@@ -135,7 +135,7 @@ bool read_option_spec(const TomlNode& node, uint32_t file, Diagnostics& diagnost
       diagnostics.error(table.own_place(), "E105", fmt::format("a bound of option '{}' is over 8 EiB", spec.name));
     }
   }
-  if (spec.type == OptionSpec::kString) table.strings("values", &spec.values);
+  if (spec.type == OptionSpec::kString) table.strings("values", &spec.values, true);
   std::string description;
   table.string("description", &description);
   table.require("default");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace heddle::host {
 
@@ -31,6 +32,10 @@ struct Verdict {
   std::string reason;  // empty when available
   uint32_t device_count = 0;
   std::string vendor_version;
+
+  Verdict() = default;
+  Verdict(PluginState found, std::string why, uint32_t devices = 0, std::string vendor = {})
+      : state(found), reason(std::move(why)), device_count(devices), vendor_version(std::move(vendor)) {}
 };
 
 }  // namespace heddle::host

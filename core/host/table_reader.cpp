@@ -150,14 +150,14 @@ bool TableReader::bytes(const char* key, uint64_t* out) {
   return false;
 }
 
-bool TableReader::strings(const char* key, std::vector<std::string>* out) {
+bool TableReader::strings(const char* key, std::vector<std::string>* out, bool allow_empty) {
   const TomlNode* found = value(key, {TomlNode::kArray});
   if (!found) return false;
   std::vector<std::string> read;
   for (const TomlNode& element : found->children) {
-    if (element.kind != TomlNode::kString || element.string.empty() || element.string.find('\0') != std::string::npos) {
-      diagnostics_.error({file_, element.place}, "E103", fmt::format("'{}' holds {}; strings that are not empty were expected", key,
-                                                                   shown(to_toml(element))));
+    if (element.kind != TomlNode::kString || (element.string.empty() && !allow_empty) || element.string.find('\0') != std::string::npos) {
+      diagnostics_.error({file_, element.place}, "E103", fmt::format("'{}' holds {}; {} were expected", key,
+                                                                   shown(to_toml(element)), allow_empty ? "strings" : "strings that are not empty"));
       return false;
     }
     read.push_back(element.string);

@@ -28,7 +28,7 @@ class TableReader {
   bool integer(const char* key, int64_t min, int64_t max, int64_t* out);
   // "60GiB", "512 MB" or a plain number of bytes.
   bool bytes(const char* key, uint64_t* out);
-  bool strings(const char* key, std::vector<std::string>* out);
+  bool strings(const char* key, std::vector<std::string>* out, bool allow_empty = false);
   // Index of one of the allowed words.
   bool choice(const char* key, const std::vector<std::string>& allowed, size_t* out);
   const TomlNode* table(const char* key) { return value(key, {TomlNode::kTable}); }
