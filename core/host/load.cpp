@@ -61,6 +61,16 @@ Verdict verdict_of_dlopen(const std::string& path, std::string_view text) {
           fmt::format("loading {} failed: {} [HD-B-03]", path, reason)};
 }
 
+// An exception that a plugin lets out breaks HD-B-01; it is a failure of that plugin and goes no further.
+template <typename Call>
+Status contained(const char* what, Call&& call) noexcept {
+  try {
+    return Status(call());
+  } catch (...) {
+    return error(HEDDLE_STATUS_INTERNAL, "plugin: {} threw an exception across the ABI [HD-B-01]", what);
+  }
+}
+
 // dlsym also finds symbols of the libraries a plugin needs; the entry has to be the plugin's own.
 bool is_symbol_of(const boost::dll::shared_library& shared, const void* symbol) {
   Dl_info info;
@@ -181,7 +191,7 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
   if (!library.table.probe) return {};
   heddle_probe_result_t result{};
   result.struct_size = sizeof(result);
-  Status status(library.table.probe(&host, &result));
+  Status status = contained("its probe", [&] { return library.table.probe(&host, &result); });
   if (!status.ok()) return {PluginState::kProbeFailed, one_line(status.message())};
   Verdict verdict;
   verdict.reason = one_line(result.reason, result.reason_size, sizeof(result.reason));
@@ -210,7 +220,8 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
   auto instance = std::make_unique<PluginInstance>();
   instance->library = &library;
   instance->host = std::move(host);
-  if (Status status(library.table.create(&instance->host->table, &instance->handle)); !status.ok()) {
+  Status status = contained("its create", [&] { return library.table.create(&instance->host->table, &instance->handle); });
+  if (!status.ok()) {
     instance->handle = nullptr;
     *out_verdict = {PluginState::kProbeFailed, fmt::format("creating an instance failed: {}", one_line(status.message()))};
     return nullptr;
@@ -235,7 +246,7 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
 
 PluginInstance::~PluginInstance() {
   if (!handle) return;
-  Status status(library->table.shutdown(handle));
+  Status status = contained("its shutdown", [&] { return library->table.shutdown(handle); });
   if (status.ok()) return;
   if (status.code() != HEDDLE_STATUS_UNIMPLEMENTED) {
     host->services->log.write(HEDDLE_LOG_WARN, library->id, std::string("shutting down failed: ").append(one_line(status.message())));
