@@ -90,8 +90,8 @@ Status OutputFile::pad_to(uint64_t alignment) {
   return append({kZeros, align_up(size_bytes_, alignment) - size_bytes_});
 }
 
-Status OutputFile::commit() {
-  if (fsync(descriptor_) != 0) return failure("writing", errno);
+Status OutputFile::commit(bool flush_to_disk) {
+  if (flush_to_disk && fsync(descriptor_) != 0) return failure("writing", errno);
   if (temporary_.empty()) {
     // linkat replaces nothing: take a free name beside the target first, then rename over it.
     const std::string source = concat("/proc/self/fd/", descriptor_);
@@ -107,7 +107,7 @@ Status OutputFile::commit() {
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure("naming", errno);
   temporary_.clear();
   // The name reaches the disk with its folder; a file system that cannot sync folders keeps the file all the same.
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder = flush_to_disk ? ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   if (folder >= 0) {
     (void)fsync(folder);
     close(folder);

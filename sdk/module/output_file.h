@@ -25,8 +25,8 @@ class OutputFile {
   // Zeros up to the next multiple of alignment.
   Status pad_to(uint64_t alignment);
   uint64_t size_bytes() const { return size_bytes_; }
-  // Flushes to the disk and gives the file its name, replacing what was there.
-  Status commit();
+  // Gives the file its name, replacing what was there; first flushes it to the disk unless the caller can make it again.
+  Status commit(bool flush_to_disk = true);
 
  private:
   Error failure(std::string_view what, int error_number) const;

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle bench`: the time of a call, on one or several devices side by side: they take turns, so that a machine that slows down
+// slows all of them.
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/inputs.h"
+#include "tools/heddle/random_values.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  ModuleFlags module;
+  std::vector<std::string> inputs, dims, percentiles;
+  uint64_t warmup = 10, iterations = 0, seed = 0;
+  double duration = 1;
+  std::string format = "table", progress = "auto";
+
+  void declare(Flags& flags) {
+    module.add_to(flags, false);
+    flags.texts("--device", module.devices, "device, or slots and devices; several are measured side by side", "ALIAS|SLOT=ALIAS,...");
+    flags.texts("--input", inputs, "value of an argument; what is not given is made up", "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--dim", dims, "extent of a symbol for inputs that are made up", "NAME=N");
+    flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
+    flags.count("--warmup", warmup, "calls before measuring (10)", 0, 1'000'000'000);
+    flags.count("--iterations", iterations, "calls to measure (default: as many as fit the duration)", 1, 1'000'000'000);
+    flags.number("--duration", duration, "seconds to measure each device without --iterations (1)", 1e-3, 1e6);
+    flags.texts("--percentile", percentiles, "percentile to print beside the median, 10 and 90", "P");
+    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() { return Flags("bench", "Measures the time of a call of a function of a compiled module."); }
+
+uint64_t now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// One device, or one binding of slots, with everything a call needs.
+struct Contestant {
+  std::string device;  // as asked for, or what the route chose
+  Instance instance;
+  Function function;
+  std::vector<Tensor> inputs, results;
+  std::vector<heddle_tensor_t*> raw_inputs, raw_results;
+  std::vector<uint64_t> times_ns;
+  uint64_t total_ns = 0;
+  uint64_t dispatches_before = 0;
+
+  heddle_status_t* call() {
+    return heddle_call(function.handle, raw_inputs.data(), static_cast<uint32_t>(raw_inputs.size()), raw_results.data(),
+                       static_cast<uint32_t>(raw_results.size()));
+  }
+};
+
+// Of an instance's statistics; 0 if the report has none.
+uint64_t dispatch_count(heddle_instance_t* instance) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_instance_report(instance, view("statistics"), &raw)) {
+    heddle_status_free(status);
+    return 0;
+  }
+  const Json statistics = parse_json(text_of(Text(raw)));
+  return statistics.is_object() ? statistics.value("dispatches", uint64_t{0}) : 0;
+}
+
+// Nearest rank on sorted values.
+uint64_t percentile(const std::vector<uint64_t>& sorted, double p) {
+  const double rank = std::ceil(p / 100 * static_cast<double>(sorted.size()));
+  const size_t index = rank < 1 ? 0 : static_cast<size_t>(rank) - 1;
+  return sorted[std::min(index, sorted.size() - 1)];
+}
+double median(const std::vector<uint64_t>& sorted) {
+  const size_t half = sorted.size() / 2;
+  return sorted.size() % 2 ? static_cast<double>(sorted[half]) : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
+}
+
+// Names of the symbols in each argument's dimensions, from the module's report: runtime.h says only that an extent is not known.
+struct SymbolicDims {
+  std::vector<std::vector<std::string>> names;  // per argument and dimension; empty where static
+  std::map<std::string, int64_t> least;         // per symbol
+};
+SymbolicDims symbolic_dims(heddle_module_t* module, const std::string& function_name) {
+  SymbolicDims out;
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_module_report(module, &raw)) {
+    heddle_status_free(status);
+    return out;
+  }
+  const Json whole = parse_json(text_of(Text(raw)));
+  if (!whole.is_object()) return out;
+  const Json functions = whole.value("functions", Json::array());
+  for (const Json& function : functions) {
+    const std::string name = function.value("name", std::string());
+    if (functions.size() > 1 && name != (function_name.empty() ? "main" : function_name)) continue;
+    for (const Json& argument : function.value("arguments", Json::array())) {
+      out.names.emplace_back();
+      for (const Json& dim : argument.value("dims", Json::array())) out.names.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
+    }
+    for (const Json& symbol : function.value("symbols", Json::array())) {
+      // The least extent that the compiler allows, and that the divisor divides.
+      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1), divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
+      out.least[symbol.value("name", std::string())] = (least - 1) / divisor * divisor + divisor;
+    }
+  }
+  return out;
+}
+
+Wrong parse_dims(const std::vector<std::string>& given, std::map<std::string, int64_t>& out) {
+  for (const std::string& text : given) {
+    const Assignment dim = split_assignment(text);
+    const bool digits = !dim.value.empty() && dim.value.size() < 19 && dim.value.find_first_not_of("0123456789") == std::string::npos;
+    if (dim.name.empty() || !digits) return "--dim '" + text + "': expected NAME=N";
+    out[dim.name] = std::stoll(dim.value);
+  }
+  return {};
+}
+
+Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles, const std::vector<HostTensor>& values) {
+  std::vector<uint64_t> sorted = one.times_ns;
+  std::sort(sorted.begin(), sorted.end());
+  const double count = static_cast<double>(sorted.size());
+  Json out{{"module", options.module.path},
+           {"device", one.device},
+           {"calls", sorted.size()},
+           {"median_ns", median(sorted)},
+           {"p10_ns", percentile(sorted, 10)},
+           {"p90_ns", percentile(sorted, 90)},
+           {"min_ns", sorted.front()},
+           {"max_ns", sorted.back()},
+           {"mean_ns", static_cast<double>(one.total_ns) / count},
+           {"calls_per_second", count * 1e9 / static_cast<double>(std::max<uint64_t>(one.total_ns, 1))}};
+  for (double p : percentiles) {
+    char name[40];
+    std::snprintf(name, sizeof(name), "p%g_ns", p);
+    out[name] = percentile(sorted, p);
+  }
+  out["dispatches_per_call"] = static_cast<double>(dispatch_count(one.instance.get()) - one.dispatches_before) / count;
+  out["inputs"] = Json::array();
+  for (size_t i = 0; i < values.size(); ++i) {
+    out["inputs"].push_back({{"name", one.function.arguments[i].name}, {"type", shape_text(values[i].shape)}});
+  }
+  return out;
+}
+
+// The devices that slots were bound to.
+std::string bound_devices(heddle_instance_t* instance) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_instance_report(instance, view("route"), &raw)) {
+    heddle_status_free(status);
+    return "?";
+  }
+  const Json route = parse_json(text_of(Text(raw)));
+  std::string out;
+  if (route.is_object() && route.contains("slots")) {
+    for (const Json& slot : route["slots"]) out += (out.empty() ? "" : ",") + slot.value("device", std::string("?"));
+  }
+  return out.empty() ? "?" : out;
+}
+
+std::vector<std::string> split_commas(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    out.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return out;
+}
+
+// Calls in turns of about a tenth of a second until each has enough.
+heddle_status_t* measure(std::vector<Contestant>& contestants, const Options& options) {
+  const uint64_t wanted_ns = static_cast<uint64_t>(options.duration * 1e9);
+  const bool show = progress_wanted(options.progress);
+  auto enough = [&](const Contestant& one) {
+    if (options.iterations) return one.times_ns.size() >= options.iterations;
+    return one.total_ns >= wanted_ns && one.times_ns.size() >= 3;
+  };
+  for (Contestant& one : contestants) {
+    for (uint64_t i = 0; i < options.warmup; ++i) {
+      if (heddle_status_t* status = one.call()) return status;
+    }
+    one.dispatches_before = dispatch_count(one.instance.get());
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (Contestant& one : contestants) {
+      const uint64_t turn = now_ns();
+      while (!enough(one)) {
+        const uint64_t begin = now_ns();
+        if (heddle_status_t* status = one.call()) return status;
+        const uint64_t end = now_ns();
+        one.times_ns.push_back(end - begin);
+        one.total_ns += end - begin;
+        if (end - turn > 100'000'000) break;
+      }
+      more |= !enough(one);
+      if (show) std::fprintf(stderr, "\r\x1b[K%s: %zu calls", one.device.c_str(), one.times_ns.size());
+    }
+  }
+  if (show) std::fprintf(stderr, "\r\x1b[K");
+  return nullptr;
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  std::vector<TensorArgument> given(options.inputs.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (Wrong wrong = parse_tensor_argument(options.inputs[i], given[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
+  }
+  std::map<std::string, int64_t> dims;
+  if (Wrong wrong = parse_dims(options.dims, dims); !wrong.empty()) return flags.misuse(wrong);
+  std::vector<double> percentiles;
+  for (const std::string& text : options.percentiles) {
+    char* end = nullptr;
+    const double p = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !(p >= 0 && p <= 100)) return flags.misuse("--percentile '" + text + "' is not a number of 0..100");
+    percentiles.push_back(p);
+  }
+
+  Runtime runtime;
+  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  Module module;
+  if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
+  const SymbolicDims symbols = symbolic_dims(module.get(), options.module.function);
+  for (const auto& [name, extent] : dims) {
+    if (symbols.least.count(name) == 0) {
+      std::string known;
+      for (const auto& [symbol, least] : symbols.least) known += (known.empty() ? "" : ", ") + symbol;
+      return flags.misuse("--dim '" + name + "' is no symbol of the function; it has " + (known.empty() ? "none" : known));
+    }
+  }
+
+  std::vector<std::string> wanted = options.module.devices;
+  if (wanted.empty()) wanted.emplace_back();
+  std::vector<Contestant> contestants;
+  std::vector<HostTensor> values;
+  for (const std::string& device : wanted) {
+    Contestant& one = contestants.emplace_back();
+    const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
+    if (heddle_status_t* status = create_instance(module.get(), options.module, bindings, one.instance)) return report_instance_failure(status);
+    if (heddle_status_t* status = find_function(one.instance.get(), options.module.function, one.function)) return report(status);
+    one.device = device.empty() ? bound_devices(one.instance.get()) : device;
+    if (values.empty()) {
+      const MakeInput make = [&](size_t index, HostTensor& out) -> Wrong {
+        out.shape = one.function.arguments[index].shape;
+        for (size_t d = 0; d < out.shape.dims.size(); ++d) {
+          if (out.shape.dims[d] >= 0) continue;
+          const std::string name = index < symbols.names.size() && d < symbols.names[index].size() ? symbols.names[index][d] : "";
+          const auto chosen = dims.find(name);
+          const auto least = symbols.least.find(name);
+          out.shape.dims[d] = chosen != dims.end() ? chosen->second : least != symbols.least.end() ? least->second : 1;
+        }
+        return fill_random(out, options.seed * 1000003 + index);
+      };
+      if (Wrong wrong = gather_inputs(given, one.function, make, values); !wrong.empty()) return flags.misuse(wrong);
+    }
+    if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);
+    for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());
+    one.raw_results.assign(one.function.results.size(), nullptr);
+    // The first call makes the results; later ones write into them, so that allocation is not measured.
+    heddle_status_t* status = one.call();
+    for (heddle_tensor_t* result : one.raw_results) one.results.emplace_back(result);
+    if (status) return report(status);
+  }
+  if (heddle_status_t* status = measure(contestants, options)) return report(status);
+
+  Json rows = Json::array();
+  for (const Contestant& one : contestants) rows.push_back(result_of(one, options, percentiles, values));
+  auto time = [](const std::string& title, const std::string& name) {
+    return Column{title, [name](const Json& row) { return duration_text(row.value(name, 0.0)); }};
+  };
+  auto rounded = [](const std::string& title, const std::string& name) {
+    return Column{title, [name](const Json& row) {
+                    char text[40];
+                    std::snprintf(text, sizeof(text), "%.6g", row.value(name, 0.0));
+                    return std::string(text);
+                  }};
+  };
+  std::vector<Column> columns{field("device", "device"), time("median", "median_ns"), time("p10", "p10_ns"), time("p90", "p90_ns")};
+  for (double p : percentiles) {
+    char name[40];
+    std::snprintf(name, sizeof(name), "p%g", p);
+    columns.push_back(time(name, std::string(name) + "_ns"));
+  }
+  columns.push_back(rounded("calls/s", "calls_per_second"));
+  columns.push_back(rounded("dispatches/call", "dispatches_per_call"));
+  columns.push_back(field("calls", "calls"));
+  // One device: one object; several: a list of them.
+  print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format_from_name(options.format));
+  return kFine;
+}
+
+}  // namespace
+
+Command bench_command() {
+  return {"bench", "measures the time of a call", run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool

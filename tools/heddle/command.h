@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What every command of `heddle` is: a name, a line about it, and a function from arguments to an exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle::tool {
+
+// Exit codes; the same for every command.
+constexpr int kFine = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kNumbersDiffer = 3;
+constexpr int kUnavailable = 4;  // a device or a plugin
+
+// Without the program's and the command's name.
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments& arguments);
+  std::vector<std::string> (*flag_names)();  // for completion
+  std::vector<std::string> words;            // first arguments that are words of the command itself, for completion
+};
+
+// One function each, in the file named after the command.
+Command run_command();
+Command bench_command();
+Command devices_command();
+Command plugins_command();
+Command config_command();
+Command explain_command();
+Command completion_command();
+
+// All of this program, in the order of the help.
+const std::vector<Command>& commands();
+// Names of commands of other packages: `heddle NAME` starts heddle-NAME where it is installed.
+const std::vector<const char*>& foreign_commands();
+
+// Commands that are planned and not in this version; they say so and exit with 2.
+bool is_later_command(const std::string& name);
+int refuse_later(const std::string& name);
+
+}  // namespace heddle::tool

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle devices`: what modules can run on.
+#include <cstdio>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  std::string format = "table";
+  void declare(Flags& flags) {
+    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() { return Flags("devices", "Lists the devices that modules can run on."); }
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  Runtime runtime;
+  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("devices"), &raw)) return report(status);
+  const Text text(raw);
+  const Json whole = parse_json(text_of(text));
+  if (!whole.is_object() || !whole.contains("devices")) return failed("devices", "the runtime's report is not what this version reads");
+  const Column memory{"memory", [](const Json& row) {
+                        const uint64_t bytes = row.value("memory_bytes", uint64_t{0});
+                        return bytes ? bytes_text(bytes) : std::string("-");
+                      }};
+  print_rows(whole, whole["devices"],
+             {field("alias", "alias"), field("driver", "driver"), field("name", "name"), field("family", "family"), field("units", "compute_units"),
+              memory, field("numa", "numa"), field("pci", "pci")},
+             format_from_name(options.format));
+  for (const Json& reason : whole.value("skipped", Json::array())) std::fprintf(stderr, "heddle devices: %s\n", cell_text(reason).c_str());
+  if (whole["devices"].empty()) {
+    std::fprintf(stderr, "heddle devices: no device was found; heddle plugins --why says what became of each plugin\n");
+    return kUnavailable;
+  }
+  return kFine;
+}
+
+}  // namespace
+
+Command devices_command() {
+  return {"devices", "lists the devices that modules can run on", run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool

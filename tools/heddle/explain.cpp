@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle explain`: what is in a module, what the compiler decided, and with --route where it would run and why.
+#include <algorithm>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  ModuleFlags module;
+  std::string format = "table";
+  bool route = false, memory = false, html = false;
+  void declare(Flags& flags) {
+    module.add_to(flags, true);
+    flags.on("--route", route, "bind the module to devices and say which, with which variants, and why (reads its parameters)");
+    flags.on("--memory", memory, "not in this version");
+    flags.on("--html", html, "not in this version");
+    flags.choice("--format", format, {"table", "json"}, "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() { return Flags("explain", "Says what is in a module and what was decided about it."); }
+
+std::string text(const Json& object, const char* name) { return object.is_object() && object.contains(name) ? cell_text(object[name]) : "-"; }
+uint64_t number(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_number_unsigned() ? object[name].get<uint64_t>() : 0;
+}
+const Json& array(const Json& object, const char* name) {
+  static const Json kNone = Json::array();
+  return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
+}
+
+void print_function(const Json& function) {
+  auto types = [](const Json& list) {
+    std::string out;
+    for (const Json& one : list) out += (out.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type");
+    return out.empty() ? std::string("nothing") : out;
+  };
+  print_line("function " + text(function, "name"));
+  print_line("  takes    " + types(array(function, "arguments")));
+  print_line("  gives    " + types(array(function, "results")));
+  for (const Json& symbol : array(function, "symbols")) {
+    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") + ".." + text(symbol, "max") +
+               (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
+  }
+  for (const Json& program : array(function, "programs")) {
+    print_line("  program  for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
+               std::to_string(array(program, "regions").size()) + " dispatches, " + text(program, "transients") + " transients");
+  }
+}
+
+void print_executables(const Json& module) {
+  Table table{{"executable", "entries", "variants", "code", "workspace", "rungs"}, {}};
+  for (const Json& executable : array(module, "executables")) {
+    std::string variants, rungs;
+    uint64_t code = 0, workspace = 0;
+    for (const Json& variant : array(executable, "variants")) {
+      variants += (variants.empty() ? "" : ", ") + text(variant, "target");
+      code = std::max(code, number(variant, "code_bytes"));
+      for (const Json& need : array(variant, "resources")) {
+        workspace = std::max(workspace, number(need, "workspace_bytes"));
+        if (need.contains("rung")) rungs += (rungs.empty() ? "" : ", ") + text(need, "rung");
+      }
+    }
+    table.rows.push_back({text(executable, "name"), std::to_string(array(executable, "entries").size()), variants, bytes_text(code), bytes_text(workspace),
+                          rungs.empty() ? "-" : rungs});
+  }
+  if (table.rows.empty()) return;
+  print_line("");
+  print_table(table, Format::kTable);
+}
+
+void print_parameters(const Json& module) {
+  uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0;
+  for (const Json& parameter : array(module, "parameters")) {
+    const bool inside = parameter.value("stored", false);
+    (inside ? stored : outside) += 1;
+    (inside ? stored_bytes : outside_bytes) += number(parameter, "size_bytes");
+  }
+  uint64_t derived = 0, state = 0;
+  for (const Json& global : array(module, "globals")) {
+    const std::string kind = text(global, "kind");
+    if (kind == "derived") derived += number(global, "size_bytes");
+    if (kind == "state") state += number(global, "size_bytes");
+  }
+  print_line("");
+  print_line("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) + "; outside: " + std::to_string(outside) + " of " +
+             bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) + "; state: " + bytes_text(state));
+}
+
+// The compiler's report has a shape of its own that grows: it is shown as it is, one line a leaf.
+void print_tree(const Json& value, const std::string& indent, int depth) {
+  if (depth > 12) return print_line(indent + "...");
+  const bool object = value.is_object();
+  size_t index = 0;
+  for (auto item = value.begin(); item != value.end(); ++item, ++index) {
+    const std::string name = object ? item.key() : "-";
+    const bool flat = item->is_array() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
+    if (item->is_structured() && !flat) {
+      // A list of records: each on one line as long as its own values are plain.
+      const bool record = item->is_object() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
+      if (record && !object) {
+        std::string line;
+        for (auto part = item->begin(); part != item->end(); ++part) line += (line.empty() ? "" : ", ") + part.key() + ": " + cell_text(*part);
+        print_line(indent + "- " + line);
+      } else {
+        print_line(indent + name + (object ? ":" : ""));
+        print_tree(*item, indent + "  ", depth + 1);
+      }
+    } else {
+      print_line(indent + name + (object ? ": " : " ") + cell_text(*item));
+    }
+  }
+}
+
+void print_route(const Json& route) {
+  for (const Json& slot : array(route, "slots")) {
+    print_line("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" + text(slot, "driver") +
+               "): " + text(slot, "reason"));
+    for (const Json& refusal : array(slot, "refused")) print_line("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
+    for (const Json& absent : array(slot, "absent")) print_line("  absent: " + cell_text(absent));
+  }
+  Table table{{"executable", "device", "variant", "rank", "others"}, {}};
+  for (const Json& executable : array(route, "executables")) {
+    std::string others;
+    for (const Json& other : array(executable, "others")) others += (others.empty() ? "" : ", ") + text(other, "target") + " (rank " + text(other, "rank") + ")";
+    table.rows.push_back({text(executable, "name"), text(executable, "device"), text(executable, "format") + " " + text(executable, "target"),
+                          text(executable, "rank"), others.empty() ? "-" : others});
+  }
+  print_table(table, Format::kTable);
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.memory) return flags.misuse("--memory is not in this version");
+  if (options.html) return flags.misuse("--html is not in this version");
+  Runtime runtime;
+  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  Module module;
+  if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_module_report(module.get(), &raw)) return report(status);
+  Json whole = parse_json(text_of(Text(raw)));
+  if (!whole.is_object()) return failed("explain", "the runtime's report is not what this version reads");
+  if (options.route || !options.module.devices.empty()) {
+    Instance instance;
+    if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance)) return report_instance_failure(status);
+    if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
+    whole["route"] = parse_json(text_of(Text(raw)));
+  }
+  if (options.format == "json") {
+    print_line(dump_json(whole, 2));
+    return kFine;
+  }
+  print_line("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " + text(whole, "content_hash"));
+  for (const Json& function : array(whole, "functions")) {
+    if (options.module.function.empty() || text(function, "name") == options.module.function) print_function(function);
+  }
+  print_executables(whole);
+  print_parameters(whole);
+  if (whole.contains("compiler_report")) {
+    print_line("\nthe compiler's report");
+    if (whole["compiler_report"].is_structured()) {
+      print_tree(whole["compiler_report"], "  ", 0);
+    } else {
+      print_line("  " + cell_text(whole["compiler_report"]));
+    }
+  }
+  if (whole.contains("route")) {
+    print_line("");
+    print_route(whole["route"]);
+  }
+  return kFine;
+}
+
+}  // namespace
+
+Command explain_command() {
+  return {"explain", "says what is in a module and what was decided about it", run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool

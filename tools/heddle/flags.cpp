@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Flags through CLI11. Its exceptions end here.
+#include "tools/heddle/flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace heddle::tool {
+namespace {
+
+constexpr int kMaxFlagfileDepth = 8;
+constexpr size_t kMaxFlagfileLine = 65536;
+
+std::string trimmed(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" \t\r");
+  if (begin == std::string::npos) return {};
+  return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+}
+
+// Replaces `--flagfile FILE` and `--flagfile=FILE` by the file's lines. Returns what is wrong, or nothing.
+std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& out) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string path;
+    if (arguments[i].rfind("--flagfile=", 0) == 0) {
+      path = arguments[i].substr(11);
+    } else if (arguments[i] == "--flagfile") {
+      if (++i == arguments.size()) return "--flagfile needs a file";
+      path = arguments[i];
+    } else {
+      out.push_back(arguments[i]);
+      continue;
+    }
+    if (depth == kMaxFlagfileDepth) return "flag file '" + path + "' is nested too deep";
+    std::ifstream file(path);
+    if (!file) return "flag file '" + path + "' cannot be read";
+    Arguments lines;
+    for (std::string line; std::getline(file, line);) {
+      if (line.size() > kMaxFlagfileLine) return "flag file '" + path + "' has a line of more than 65536 bytes";
+      line = trimmed(line);
+      if (!line.empty() && line[0] != '#') lines.push_back(line);
+    }
+    if (std::string wrong = expand_flagfiles(lines, depth + 1, out); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+template <typename T>
+std::string in_range(const std::string& given, T value, T least, T most) {
+  if (value >= least && value <= most) return {};
+  std::ostringstream text;
+  text << given << " is outside " << least << ".." << most;
+  return text.str();
+}
+
+}  // namespace
+
+struct Flags::State {
+  CLI::App app;
+  std::string command;
+  std::string flagfile;  // only for the help: it is expanded before CLI11 sees it
+  std::vector<std::string> names{"--help", "--flagfile"};
+  State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
+  CLI::Option* remember(const std::string& name, CLI::Option* option) {
+    names.push_back(name);
+    return option;
+  }
+};
+
+Flags::Flags(std::string command, std::string about) : state_(std::make_unique<State>(std::move(about), std::move(command))) {
+  state_->app.add_option("--flagfile", state_->flagfile, "takes arguments from FILE, one a line")->option_text("FILE");
+}
+Flags::~Flags() = default;
+
+void Flags::positional(const std::string& name, std::string& target, const std::string& help, bool required) {
+  state_->app.add_option(name, target, help)->required(required)->option_text(" ");
+}
+void Flags::text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name) {
+  state_->remember(name, state_->app.add_option(name, target, help))->option_text(value_name);
+}
+void Flags::texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name) {
+  // One value an occurrence, so that `--input A B` does not swallow a positional.
+  auto take = [&target](const std::string& value) { target.push_back(value); };
+  state_->remember(name, state_->app.add_option_function<std::string>(name, take, help + "; may be repeated"))
+      ->option_text(value_name)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->trigger_on_parse();
+}
+void Flags::number(const std::string& name, double& target, const std::string& help, double least, double most) {
+  state_->remember(name, state_->app.add_option(name, target, help))
+      ->option_text("NUMBER")
+      ->check([least, most](const std::string& given) {
+        double value = 0;
+        return CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a number";
+      });
+}
+void Flags::count(const std::string& name, uint64_t& target, const std::string& help, uint64_t least, uint64_t most) {
+  state_->remember(name, state_->app.add_option(name, target, help))
+      ->option_text("N")
+      ->check([least, most](const std::string& given) {
+        uint64_t value = 0;
+        const bool digits = !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
+        return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a whole number";
+      });
+}
+void Flags::on(const std::string& name, bool& target, const std::string& help) {
+  state_->remember(name, state_->app.add_flag(name, target, help));
+}
+void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help) {
+  std::string list;
+  for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
+  state_->remember(name, state_->app.add_option(name, target, help))
+      ->option_text(list)
+      ->check([choices, list](const std::string& given) {
+        const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
+        return known ? std::string() : "'" + given + "' is not one of " + list;
+      });
+}
+
+std::optional<int> Flags::parse(const Arguments& arguments) {
+  Arguments expanded;
+  if (const std::string wrong = expand_flagfiles(arguments, 0, expanded); !wrong.empty()) return misuse(wrong);
+  try {
+    std::reverse(expanded.begin(), expanded.end());  // CLI11 takes them from the back
+    state_->app.parse(expanded);
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(state_->app.help().c_str(), stdout);
+    return kFine;
+  } catch (const CLI::ExtrasError&) {
+    std::string list;
+    for (const std::string& extra : state_->app.remaining()) list += (list.empty() ? "'" : ", '") + extra + "'";
+    return misuse(list + (state_->app.remaining().size() == 1 ? " is" : " are") + " not known here");
+  } catch (const CLI::ParseError& error) {
+    return misuse(error.what());
+  }
+}
+
+int Flags::misuse(const std::string& what) const {
+  std::fprintf(stderr, "heddle %s: %s; see heddle %s --help\n", state_->command.c_str(), what.c_str(), state_->command.c_str());
+  return kUsage;
+}
+
+std::vector<std::string> Flags::names() const { return state_->names; }
+
+}  // namespace heddle::tool

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From --input to the tensors of a call. Used by run and bench.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+
+// Makes up the value of an argument that no --input names.
+using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
+
+// One value per argument of the function. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
+// missing input is an error that names it.
+Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& function, const MakeInput& make_missing, std::vector<HostTensor>& out);
+
+heddle_status_t* upload_inputs(const Function& function, const std::vector<HostTensor>& values, std::vector<Tensor>& out);
+
+}  // namespace heddle::tool

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// JSON written and read with nlohmann-json, whose header is slow to compile: commands that only write use this one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tools/heddle/tensor_text.h"
+
+namespace heddle::tool {
+
+// {"name":"y","shape":[2,10],"type":"f32","values":[...]}: flat, at most `most` of them. NaN and infinities, which JSON has no
+// numbers for, are the strings "nan", "inf" and "-inf".
+std::string result_json(const std::string& name, const HostTensor& tensor, uint64_t most);
+
+}  // namespace heddle::tool

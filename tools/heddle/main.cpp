@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle COMMAND ...`, or `heddle-COMMAND ...` through a link. Commands of the runtime are in this program; others are separate
+// programs (heddle-compile), started by replacing this process.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/output.h"
+#include "tools/heddle/program_search.h"
+
+namespace heddle::tool {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{run_command(),    bench_command(),   devices_command(),   plugins_command(),
+                                        config_command(), explain_command(), completion_command()};
+  return all;
+}
+
+const std::vector<const char*>& foreign_commands() {
+  static const std::vector<const char*> all{"compile", "opt"};
+  return all;
+}
+
+namespace {
+
+using MakeCommand = Command (*)();
+// Beside commands(), so that one command is found without making them all.
+constexpr struct {
+  const char* name;
+  MakeCommand make;
+} kByName[] = {{"run", run_command},       {"bench", bench_command},     {"devices", devices_command},      {"plugins", plugins_command},
+               {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
+
+void print_help(std::FILE* out) {
+  std::fputs("heddle: runs compiled models on the devices that are plugged in\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
+  std::fprintf(out, "  %-12s %s\n", "compile", find_program("heddle-compile").empty() ? "(not installed) a model file into a .heddle file" : "a model file into a .heddle file");
+  for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
+  std::fputs(
+      "\nheddle COMMAND --help says more. Results go to stdout, everything else to stderr.\n"
+      "Exit codes: 0 fine, 1 failed, 2 usage, 3 numbers differ, 4 device or plugin unavailable.\n",
+      out);
+}
+
+bool is_command_name(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos && name[0] != '-';
+}
+
+// Does not return if a program of that name is there.
+int start_foreign(const std::string& name, char** arguments) {
+  const std::string program = is_command_name(name) ? find_program("heddle-" + name) : std::string();
+  if (program.empty()) {
+    const bool known = name == "compile" || name == "opt";
+    std::fprintf(stderr, "heddle: %s '%s'%s; see heddle --help\n", known ? "no program for command" : "unknown command", name.c_str(),
+                 known ? (" was found: install the compiler, or put heddle-" + name + " on PATH").c_str() : "");
+    return kUsage;
+  }
+  execv(program.c_str(), arguments);
+  std::fprintf(stderr, "heddle: starting %s failed: %s\n", program.c_str(), std::strerror(errno));
+  return kFailed;
+}
+
+int dispatch(int argc, char** argv) {
+  const char* slash = std::strrchr(argc > 0 ? argv[0] : "heddle", '/');
+  std::string name = slash ? slash + 1 : (argc > 0 ? argv[0] : "heddle");
+  int first = 1;
+  if (name.rfind("heddle-", 0) == 0) {
+    name = name.substr(7);
+  } else {
+    if (argc < 2) {
+      print_help(stderr);
+      return kUsage;
+    }
+    name = argv[1];
+    first = 2;
+  }
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help(stdout);
+    return kFine;
+  }
+  if (name == "--version") {
+    print_line("heddle " HEDDLE_VERSION);
+    return kFine;
+  }
+  for (const auto& one : kByName) {
+    if (name == one.name) return one.make().run(Arguments(argv + first, argv + argc));
+  }
+  if (is_later_command(name) && find_program("heddle-" + name).empty()) return refuse_later(name);
+  return start_foreign(name, argv + first - 1);
+}
+
+}  // namespace
+}  // namespace heddle::tool
+
+int main(int argc, char** argv) {
+  int code;
+  try {
+    code = heddle::tool::dispatch(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle: %s\n", error.what());
+    code = heddle::tool::kFailed;
+  }
+  if (!heddle::tool::finish_output()) {
+    std::fprintf(stderr, "heddle: writing results failed: %s\n", std::strerror(errno));
+    if (code == heddle::tool::kFine) code = heddle::tool::kFailed;
+  }
+  return code;
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// .npy: magic, version, header length, a Python dict literal of three keys, data.
+#include "tools/heddle/npy.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "sdk/module/element_types.h"
+#include "sdk/module/output_file.h"
+
+namespace heddle::tool {
+namespace {
+
+constexpr char kMagic[] = "\x93NUMPY";
+
+struct NpyType {
+  std::string_view code;
+  heddle_element_type_t type;
+};
+constexpr NpyType kTypes[] = {
+    {"|b1", HEDDLE_TYPE_BOOL}, {"|i1", HEDDLE_TYPE_I8},  {"|u1", HEDDLE_TYPE_U8},  {"<i2", HEDDLE_TYPE_I16},
+    {"<u2", HEDDLE_TYPE_U16},  {"<i4", HEDDLE_TYPE_I32}, {"<u4", HEDDLE_TYPE_U32}, {"<i8", HEDDLE_TYPE_I64},
+    {"<u8", HEDDLE_TYPE_U64},  {"<f2", HEDDLE_TYPE_F16}, {"<f4", HEDDLE_TYPE_F32}, {"<f8", HEDDLE_TYPE_F64},
+};
+
+// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: strings, True, False, tuples of integers, nothing else.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  Wrong parse(Shape& shape) {
+    if (!take('{')) return "header: it is not a dictionary";
+    bool has_descr = false, has_order = false, has_shape = false;
+    while (!take('}')) {
+      std::string_view key;
+      if (!string(key) || !take(':')) return at("expected a key");
+      if (key == "descr" && !has_descr) {
+        if (Wrong wrong = descr(shape); !wrong.empty()) return wrong;
+        has_descr = true;
+      } else if (key == "fortran_order" && !has_order) {
+        if (word("True")) return "header: the data is in Fortran order; save it with numpy.ascontiguousarray";
+        if (!word("False")) return at("expected True or False");
+        has_order = true;
+      } else if (key == "shape" && !has_shape) {
+        if (Wrong wrong = dims(shape); !wrong.empty()) return wrong;
+        has_shape = true;
+      } else {
+        return at("key '" + std::string(key.substr(0, 40)) + "' is not known or there twice");
+      }
+      if (!take(',')) {
+        if (!take('}')) return at("expected ',' or '}'");
+        break;
+      }
+    }
+    space();
+    if (position_ != text_.size()) return at("there is text behind the dictionary");
+    if (!has_descr || !has_order || !has_shape) return "header: descr, fortran_order or shape is missing";
+    return {};
+  }
+
+ private:
+  Wrong at(const std::string& what) const { return "header, byte " + std::to_string(position_) + ": " + what; }
+  void space() {
+    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n' || text_[position_] == '\t')) ++position_;
+  }
+  bool take(char c) {
+    space();
+    if (position_ == text_.size() || text_[position_] != c) return false;
+    ++position_;
+    return true;
+  }
+  bool word(std::string_view expected) {
+    space();
+    if (text_.substr(position_, expected.size()) != expected) return false;
+    position_ += expected.size();
+    return true;
+  }
+  bool string(std::string_view& out) {
+    space();
+    if (position_ == text_.size() || (text_[position_] != '\'' && text_[position_] != '"')) return false;
+    const size_t end = text_.find(text_[position_], position_ + 1);
+    if (end == std::string_view::npos) return false;
+    out = text_.substr(position_ + 1, end - position_ - 1);
+    position_ = end + 1;
+    return out.find('\\') == std::string_view::npos;
+  }
+  Wrong descr(Shape& shape) {
+    std::string_view code;
+    if (!string(code)) return at("descr is not a string; structured arrays are not read");
+    for (const NpyType& one : kTypes) {
+      // '|' and '<' mean the same for one byte, '=' is the host's order.
+      if (code.size() == 3 && code.substr(1) == one.code.substr(1) && (code[0] == one.code[0] || code[0] == '<' || code[0] == '=')) {
+        shape.element_type = one.type;
+        return {};
+      }
+    }
+    const std::string shown = "'" + std::string(code.substr(0, 40)) + "'";
+    if (!code.empty() && code[0] == '>') return "header: type " + shown + " is big-endian; save it as little-endian";
+    return "header: type " + shown + " is not read";
+  }
+  Wrong dims(Shape& shape) {
+    if (!take('(')) return at("shape is not a tuple");
+    while (!take(')')) {
+      space();
+      int64_t extent = 0;
+      const char* begin = text_.data() + position_;
+      const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
+      if (error != std::errc() || extent < 0) return at("expected an extent");
+      position_ += static_cast<size_t>(end - begin);
+      if (shape.dims.size() == HEDDLE_MAX_RANK) return at("more than 16 dimensions");
+      shape.dims.push_back(extent);
+      if (!take(',')) {
+        if (!take(')')) return at("expected ',' or ')'");
+        break;
+      }
+    }
+    return {};
+  }
+
+  std::string_view text_;
+  size_t position_ = 0;
+};
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+std::string about(const std::string& path, const std::string& what) { return "'" + path + "': " + what; }
+
+// Opens a regular file and tells its size.
+Wrong open_regular(const std::string& path, const Descriptor& file, uint64_t& size_bytes) {
+  struct stat facts;
+  if (file.get() < 0 || fstat(file.get(), &facts) != 0) return about(path, std::strerror(errno));
+  if (!S_ISREG(facts.st_mode)) return about(path, "it is not a regular file");
+  size_bytes = static_cast<uint64_t>(facts.st_size);
+  return {};
+}
+
+Wrong read_at(const std::string& path, int descriptor, uint64_t offset, std::span<std::byte> out) {
+  for (uint64_t done = 0; done < out.size();) {
+    const ssize_t got = pread(descriptor, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return about(path, std::strerror(errno));
+    if (got == 0) return about(path, "the file became shorter while it was read");
+    done += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
+Wrong write_pieces(const std::string& path, std::span<const std::byte> first, std::span<const std::byte> second) {
+  // A pipe or /dev/stdout is written to as it is; a file appears when it is complete.
+  struct stat facts;
+  if (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) return about(path, std::strerror(errno));
+    for (std::span<const std::byte> piece : {first, second}) {
+      while (!piece.empty()) {
+        const ssize_t written = write(descriptor, piece.data(), piece.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) {
+          const int error = errno;
+          close(descriptor);
+          return about(path, std::strerror(error));
+        }
+        piece = piece.subspan(static_cast<size_t>(written));
+      }
+    }
+    close(descriptor);
+    return {};
+  }
+  module::OutputFile file(path);
+  module::Status failed = file.open();
+  if (!failed) failed = file.append(first);
+  if (!failed) failed = file.append(second);
+  if (!failed) failed = file.commit(false);
+  return failed ? failed->message : Wrong();
+}
+
+}  // namespace
+
+Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
+  out = NpyHeader{};
+  auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
+  if (file.size() < 10 || std::memcmp(file.data(), kMagic, 6) != 0) return "it does not start as an .npy file does";
+  const uint8_t major = byte(6), minor = byte(7);
+  if (major < 1 || major > 3 || minor != 0) return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";
+  const size_t prefix = major == 1 ? 10 : 12;
+  if (file.size() < prefix) return "it ends inside its header";
+  const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | static_cast<size_t>(byte(11)) << 24;
+  if (length > kMaxNpyHeaderBytes) return "its header of " + std::to_string(length) + " bytes is above " + std::to_string(kMaxNpyHeaderBytes);
+  if (length > file.size() - prefix) return "it ends inside its header";
+  out.data_offset = prefix + length;
+  return HeaderParser({reinterpret_cast<const char*>(file.data()) + prefix, length}).parse(out.shape);
+}
+
+Wrong read_npy(const std::string& path, HostTensor& out) {
+  const Descriptor file(path);
+  uint64_t file_bytes = 0;
+  if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
+  std::vector<std::byte> head(file_bytes < 12 + kMaxNpyHeaderBytes ? file_bytes : 12 + kMaxNpyHeaderBytes);
+  if (Wrong wrong = read_at(path, file.get(), 0, head); !wrong.empty()) return wrong;
+  NpyHeader header;
+  if (Wrong wrong = parse_npy_header(head, header); !wrong.empty()) return about(path, wrong);
+  const std::optional<uint64_t> bytes = byte_count(header.shape);
+  // Before allocating: the file must really hold what its header claims.
+  if (!bytes || *bytes != file_bytes - header.data_offset) {
+    return about(path, "its data has " + std::to_string(file_bytes - header.data_offset) + " bytes, its shape " + shape_text(header.shape) + " needs " +
+                           (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
+  }
+  out.shape = header.shape;
+  out.bytes.resize(*bytes);
+  return read_at(path, file.get(), header.data_offset, out.bytes);
+}
+
+Wrong write_npy(const std::string& path, const HostTensor& tensor) {
+  std::string_view code;
+  for (const NpyType& one : kTypes) {
+    if (one.type == tensor.shape.element_type) code = one.code;
+  }
+  if (code.empty()) {
+    return about(path, "NumPy has no type for " + std::string(module::element_type_name(tensor.shape.element_type)) + "; write a .bin file");
+  }
+  std::string dict = "{'descr': '" + std::string(code) + "', 'fortran_order': False, 'shape': (";
+  for (size_t i = 0; i < tensor.shape.dims.size(); ++i) {
+    dict.append(std::to_string(tensor.shape.dims[i]));
+    dict.append(i + 1 < tensor.shape.dims.size() ? ", " : tensor.shape.dims.size() == 1 ? "," : "");
+  }
+  dict += "), }";
+  // Data starts on 64 bytes; the header ends in a newline.
+  const size_t total = (10 + dict.size() + 1 + 63) / 64 * 64;
+  dict.append(total - 10 - dict.size() - 1, ' ').push_back('\n');
+  std::string head(kMagic, 6);
+  head.push_back(1);
+  head.push_back(0);
+  head.push_back(static_cast<char>(dict.size() & 255));
+  head.push_back(static_cast<char>(dict.size() >> 8));
+  head.append(dict);
+  return write_pieces(path, {reinterpret_cast<const std::byte*>(head.data()), head.size()}, tensor.bytes);
+}
+
+Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& shape, std::vector<std::byte>& out) {
+  const Descriptor file(path);
+  uint64_t file_bytes = 0;
+  if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
+  if (file_bytes != size_bytes) return about(path, "it has " + std::to_string(file_bytes) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
+  out.resize(size_bytes);
+  return read_at(path, file.get(), 0, out);
+}
+
+Wrong write_raw(const std::string& path, std::span<const std::byte> bytes) { return write_pieces(path, bytes, {}); }
+
+}  // namespace heddle::tool

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle plugins`: every plugin that was found, its state, and with --why the reason.
+#include "tools/heddle/command.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  std::string format = "table";
+  bool why = false;
+  void declare(Flags& flags) {
+    flags.on("--why", why, "say why a plugin is not available, and where it is");
+    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() { return Flags("plugins", "Lists the plugins that were found and what became of each."); }
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  Runtime runtime;
+  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("plugins"), &raw)) return report(status);
+  const Text text(raw);
+  const Json whole = parse_json(text_of(text));
+  if (!whole.is_object() || !whole.contains("plugins")) return failed("plugins", "the runtime's report is not what this version reads");
+  std::vector<Column> columns{field("id", "id"), field("version", "version"), field("kind", "kind"), field("state", "state"), field("devices", "devices")};
+  if (options.why) {
+    columns.push_back(field("reason", "reason"));
+    columns.push_back(field("manifest", "manifest"));
+    columns.push_back(field("shadows", "shadowed"));
+  }
+  print_rows(whole, whole["plugins"], columns, format_from_name(options.format));
+  return kFine;
+}
+
+}  // namespace
+
+Command plugins_command() {
+  return {"plugins", "lists the plugins that were found and what became of each", run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool

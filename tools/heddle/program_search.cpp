@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The search for a program. An empty element of PATH would mean the current folder: it is passed over.
+#include "tools/heddle/program_search.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+
+namespace heddle::tool {
+namespace {
+
+bool is_program(const std::string& path) {
+  struct stat facts;
+  return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self));
+  if (length > 0 && length < static_cast<ssize_t>(sizeof(self))) {
+    const std::string here(self, static_cast<size_t>(length));
+    const std::string candidate = here.substr(0, here.rfind('/') + 1) + name;
+    if (is_program(candidate)) return candidate;
+  }
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string folder = rest.substr(0, colon);
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+    if (folder.empty() || folder[0] != '/') continue;
+    const std::string candidate = folder + "/" + name;
+    if (is_program(candidate)) return candidate;
+  }
+  return {};
+}
+
+}  // namespace heddle::tool

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The runtime's JSON reports, printed in the form that was asked for. Used by devices, plugins, config, explain and bench.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/heddle/output.h"
+
+namespace heddle::tool {
+
+using Json = nlohmann::ordered_json;
+
+// Discarded (is_discarded()) if the text is not JSON.
+Json parse_json(const std::string& text);
+std::string dump_json(const Json& value, int indent);
+
+// A column: its title, and the text of a row's cell.
+struct Column {
+  std::string title;
+  std::function<std::string(const Json& row)> cell;
+};
+// The field of that name as text: strings as they are, null and absent as "-".
+Column field(const std::string& title, const std::string& name);
+std::string cell_text(const Json& value);
+
+// rows: an array of objects. json prints `whole`, jsonl one row a line, the others a table.
+void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& columns, Format format);
+
+}  // namespace heddle::tool

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle run`: one call of a function of a module, its inputs and outputs from and to text and files.
+#include <cstdio>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/comparison.h"
+#include "tools/heddle/inputs.h"
+#include "tools/heddle/json_text.h"
+#include "tools/heddle/output.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  ModuleFlags module;
+  std::vector<std::string> inputs, outputs, expected;
+  double rtol = 1e-5, atol = 1e-8;
+  uint64_t values = 1000;
+  std::string format = "table", param_mode = "auto";
+  bool statistics = false;
+
+  void declare(Flags& flags) {
+    module.add_to(flags, true);
+    flags.texts("--input", inputs, "value of an argument, by name or in order", "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or in order", "[NAME=]@FILE");
+    flags.texts("--expect", expected, "what a result must be; exit code 3 if it differs", "[NAME=]SHAPE=VALUES|@FILE");
+    flags.number("--rtol", rtol, "allowed difference relative to the expected value (1e-5)", 0, 1e300);
+    flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
+    flags.count("--values", values, "most values printed of one result (1000)", 0, UINT64_MAX);
+    flags.choice("--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"}, "how parameters are read");
+    flags.on("--statistics", statistics, "print the instance's statistics on stderr, as JSON");
+    flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() { return Flags("run", "Calls a function of a compiled module once."); }
+
+// Index of the result that "[NAME=]..." means; `next` counts those without a name. Says what is wrong.
+Wrong result_index(const std::string& name, const Function& function, size_t& next, size_t& out) {
+  if (name.empty()) {
+    out = next++;
+    if (out < function.results.size()) return {};
+    return "there is no result " + std::to_string(out) + "; the function has " + std::to_string(function.results.size());
+  }
+  for (out = 0; out < function.results.size(); ++out) {
+    if (function.results[out].name == name) return {};
+  }
+  return "there is no result '" + name + "'; the function has " + Function::list(function.results);
+}
+
+struct Results {
+  std::vector<Tensor> tensors;
+  std::vector<HostTensor> values;
+};
+
+heddle_status_t* call(const Function& function, const std::vector<Tensor>& inputs, Results& out) {
+  std::vector<heddle_tensor_t*> arguments, results(function.results.size(), nullptr);
+  for (const Tensor& input : inputs) arguments.push_back(input.get());
+  heddle_status_t* status = heddle_call(function.handle, arguments.data(), static_cast<uint32_t>(arguments.size()), results.data(),
+                                        static_cast<uint32_t>(results.size()));
+  for (heddle_tensor_t* result : results) out.tensors.emplace_back(result);
+  for (const Tensor& tensor : out.tensors) {
+    if (status) break;
+    out.values.emplace_back();
+    status = read_tensor(tensor.get(), out.values.back());
+  }
+  return status;
+}
+
+void print_results(const Function& function, const Results& results, const std::vector<bool>& written, const Options& options) {
+  const Format format = format_from_name(options.format);
+  std::vector<std::string> objects;
+  for (size_t i = 0; i < results.values.size(); ++i) {
+    const std::string& name = function.results[i].name;
+    if (format == Format::kTable) {
+      if (!written[i]) print_line((name.empty() ? "" : name + "=") + tensor_text(results.values[i], options.values));
+    } else {
+      objects.push_back(result_json(name, results.values[i], written[i] ? 0 : options.values));
+    }
+  }
+  if (format == Format::kJsonLines) {
+    for (const std::string& object : objects) print_line(object);
+  } else if (format == Format::kJson) {
+    std::string all = "{\"results\":[";
+    for (const std::string& object : objects) all += (all.back() == '[' ? "" : ",") + object;
+    print_line(all + "]}");
+  }
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.param_mode != "auto" && options.param_mode != "file") {
+    return flags.misuse("--param-mode " + options.param_mode + " is not in this version; auto and file are");
+  }
+  std::vector<TensorArgument> inputs(options.inputs.size()), expected(options.expected.size()), outputs(options.outputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (Wrong wrong = parse_tensor_argument(options.inputs[i], inputs[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (Wrong wrong = parse_tensor_argument(options.expected[i], expected[i]); !wrong.empty()) return flags.misuse("--expect " + wrong);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Wrong wrong = parse_tensor_argument(options.outputs[i], outputs[i]);
+    if (wrong.empty() && outputs[i].path.empty()) wrong = "'" + options.outputs[i] + "': expected @FILE";
+    if (!wrong.empty()) return flags.misuse("--output " + wrong);
+  }
+
+  Runtime runtime;
+  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  Module module;
+  if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
+  Instance instance;
+  if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance)) return report_instance_failure(status);
+  Function function;
+  if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report(status);
+
+  std::vector<size_t> output_of(outputs.size()), expected_of(expected.size());
+  size_t next = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (Wrong wrong = result_index(outputs[i].name, function, next, output_of[i]); !wrong.empty()) return flags.misuse("--output: " + wrong);
+  }
+  next = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (Wrong wrong = result_index(expected[i].name, function, next, expected_of[i]); !wrong.empty()) return flags.misuse("--expect: " + wrong);
+  }
+  std::vector<HostTensor> values;
+  if (Wrong wrong = gather_inputs(inputs, function, nullptr, values); !wrong.empty()) return flags.misuse(wrong);
+  std::vector<Tensor> given;
+  if (heddle_status_t* status = upload_inputs(function, values, given)) return report(status);
+
+  Results results;
+  if (heddle_status_t* status = call(function, given, results)) return report(status);
+  std::vector<bool> written(function.results.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (Wrong wrong = save_tensor(outputs[i].path, results.values[output_of[i]]); !wrong.empty()) return failed("run", "--output " + wrong);
+    written[output_of[i]] = true;
+  }
+  int code = kFine;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const HostTensor& got = results.values[expected_of[i]];
+    const std::string& name = function.results[expected_of[i]].name;
+    HostTensor want;
+    if (Wrong wrong = load_tensor(expected[i], got.shape, want); !wrong.empty()) return failed("run", "--expect " + wrong);
+    const Comparison comparison = compare(got, want, options.rtol, options.atol);
+    if (!comparison.equal) {
+      std::fprintf(stderr, "heddle run: result %s: %s\n", name.empty() ? std::to_string(expected_of[i]).c_str() : ("'" + name + "'").c_str(),
+                   comparison.explanation.c_str());
+      code = kNumbersDiffer;
+    }
+    // What was compared is not printed as well, unless it is JSON.
+    written[expected_of[i]] = true;
+  }
+  print_results(function, results, written, options);
+  if (options.statistics) {
+    heddle_text_t* raw = nullptr;
+    if (heddle_status_t* status = heddle_instance_report(instance.get(), view("statistics"), &raw)) return report(status);
+    const Text text(raw);
+    std::fprintf(stderr, "%s\n", text_of(text).c_str());
+  }
+  return code;
+}
+
+}  // namespace
+
+Command run_command() {
+  return {"run", "calls a function of a module once", run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool

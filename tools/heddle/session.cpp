@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From flags to runtime, module, instance, function.
+#include "tools/heddle/session.h"
+
+#include <unistd.h>
+
+namespace heddle::tool {
+
+void RuntimeFlags::add_to(Flags& flags) {
+  flags.text("--config", config, "configuration file (default: $HEDDLE_CONFIG, then the user's and the system's heddle.toml)", "FILE");
+  flags.texts("--plugin-path", plugin_paths, "folder with plugin manifests, searched first", "FOLDER");
+}
+
+heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) { return create_runtime(flags, {}, out); }
+
+heddle_status_t* create_runtime(const RuntimeFlags& flags, const std::string& config_text, Runtime& out) {
+  std::vector<heddle_string_t> paths;
+  for (const std::string& path : flags.plugin_paths) paths.push_back(view(path));
+  heddle_runtime_params_t params{};
+  params.struct_size = sizeof(params);
+  params.config_path = view(flags.config);
+  params.config_text = view(config_text);
+  params.plugin_path_count = static_cast<uint32_t>(paths.size());
+  params.plugin_paths = paths.data();
+  heddle_runtime_t* runtime = nullptr;
+  heddle_status_t* status = heddle_runtime_create(&params, &runtime);
+  out.reset(runtime);
+  return status;
+}
+
+Assignment split_assignment(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return {"", text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void ModuleFlags::add_to(Flags& flags, bool with_device) {
+  flags.positional("MODULE", path, "compiled .heddle file");
+  flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
+  flags.texts("--params", params, "parameter file", "[SCOPE=]FILE");
+  if (with_device) flags.texts("--device", devices, "device of a slot", "[SLOT=]ALIAS");
+  flags.on("--no-hash", no_hash, "skip the check of the content hash");
+}
+
+heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out) {
+  heddle_module_params_t params{};
+  params.struct_size = sizeof(params);
+  params.flags = flags.no_hash ? HEDDLE_MODULE_NO_HASH : 0;
+  heddle_module_t* module = nullptr;
+  heddle_status_t* status = heddle_module_open(runtime, view(flags.path), &params, &module);
+  out.reset(module);
+  return status;
+}
+
+heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out) {
+  // The assignments own the text that the C structs point to.
+  std::vector<Assignment> slots, scopes;
+  for (const std::string& device : devices) slots.push_back(split_assignment(device));
+  for (const std::string& file : flags.params) {
+    // A file that is there under the whole text wins: paths may hold '='.
+    scopes.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
+  }
+  std::vector<heddle_slot_binding_t> bindings;
+  for (const Assignment& slot : slots) bindings.push_back({view(slot.name), view(slot.value)});
+  std::vector<heddle_parameter_file_t> files;
+  for (const Assignment& scope : scopes) files.push_back({view(scope.name), view(scope.value)});
+  heddle_instance_params_t params{};
+  params.struct_size = sizeof(params);
+  params.slots = bindings.data();
+  params.slot_count = static_cast<uint32_t>(bindings.size());
+  params.parameter_files = files.data();
+  params.parameter_file_count = static_cast<uint32_t>(files.size());
+  heddle_instance_t* instance = nullptr;
+  heddle_status_t* status = heddle_instance_create(module, &params, &instance);
+  out.reset(instance);
+  return status;
+}
+
+int report_instance_failure(heddle_status_t* status) {
+  // Parameters that are not found are a failure like any other; the "who" of the message tells them from devices and plugins.
+  const std::string_view message = view(heddle_status_message(status));
+  const bool about_devices = message.substr(0, 6) == "route:" || message.substr(0, 5) == "host:";
+  const bool absent = heddle_status_code(status) == HEDDLE_STATUS_NOT_FOUND && about_devices;
+  const int code = report(status);
+  return absent ? kUnavailable : code;
+}
+
+heddle_status_t* find_function(heddle_instance_t* instance, const std::string& name, Function& out) {
+  out = Function{};
+  if (heddle_status_t* status = heddle_instance_function(instance, view(name), &out.handle)) return status;
+  auto read = [&](uint32_t count, auto get, std::vector<Function::Type>& types) -> heddle_status_t* {
+    for (uint32_t i = 0; i < count; ++i) {
+      heddle_tensor_type_t type{};
+      type.struct_size = sizeof(type);
+      if (heddle_status_t* status = get(out.handle, i, &type)) return status;
+      const uint32_t rank = type.rank < HEDDLE_MAX_RANK ? type.rank : HEDDLE_MAX_RANK;
+      types.push_back({std::string(view(type.name)), Shape{type.element_type, {type.dims, type.dims + rank}}});
+    }
+    return nullptr;
+  };
+  if (heddle_status_t* status = read(heddle_function_argument_count(out.handle), heddle_function_argument, out.arguments)) return status;
+  return read(heddle_function_result_count(out.handle), heddle_function_result, out.results);
+}
+
+std::string Function::list(const std::vector<Type>& types) {
+  std::string out;
+  for (const Type& type : types) out += (out.empty() ? "" : ", ") + (type.name.empty() ? "(no name)" : type.name) + ": " + shape_text(type.shape);
+  return out.empty() ? "none" : out;
+}
+
+heddle_status_t* read_tensor(heddle_tensor_t* tensor, HostTensor& out) {
+  const int64_t* dims = heddle_tensor_dims(tensor);
+  out.shape = Shape{heddle_tensor_element_type(tensor), {dims, dims + heddle_tensor_rank(tensor)}};
+  out.bytes.resize(heddle_tensor_size(tensor));
+  return heddle_tensor_read(tensor, out.bytes.data(), out.bytes.size());
+}
+
+std::string text_of(const Text& text) { return std::string(view(heddle_text_view(text.get()))); }
+
+}  // namespace heddle::tool

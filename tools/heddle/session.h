@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The runtime's objects as owning C++ values, and the flags that every command with a runtime has. Used by run, bench, devices, plugins,
+// config and explain.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heddle/runtime.h"
+#include "tools/heddle/failure.h"
+#include "tools/heddle/flags.h"
+#include "tools/heddle/tensor_text.h"
+
+namespace heddle::tool {
+
+template <auto release>
+struct Release {
+  template <typename T>
+  void operator()(T* object) const {
+    release(object);
+  }
+};
+using Runtime = std::unique_ptr<heddle_runtime_t, Release<heddle_runtime_release>>;
+using Module = std::unique_ptr<heddle_module_t, Release<heddle_module_release>>;
+using Instance = std::unique_ptr<heddle_instance_t, Release<heddle_instance_release>>;
+using Tensor = std::unique_ptr<heddle_tensor_t, Release<heddle_tensor_release>>;
+using Text = std::unique_ptr<heddle_text_t, Release<heddle_text_free>>;
+
+// --config, --plugin-path
+struct RuntimeFlags {
+  std::string config;
+  std::vector<std::string> plugin_paths;
+  void add_to(Flags& flags);
+};
+heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out);
+heddle_status_t* create_runtime(const RuntimeFlags& flags, const std::string& config_text, Runtime& out);
+
+// "name=value", or "" and the whole text where there is no '='.
+struct Assignment {
+  std::string name;
+  std::string value;
+};
+Assignment split_assignment(const std::string& text);
+
+// MODULE, --function, --params, --device
+struct ModuleFlags {
+  std::string path;
+  std::string function;
+  std::vector<std::string> params;
+  std::vector<std::string> devices;  // not added for bench, which has its own meaning
+  bool no_hash = false;
+  void add_to(Flags& flags, bool with_device);
+};
+heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
+heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out);
+// As report(), and 4 also for a device or a plugin that is not found.
+int report_instance_failure(heddle_status_t* status);
+
+// A function with the types of its arguments and results.
+struct Function {
+  heddle_function_t* handle = nullptr;
+  struct Type {
+    std::string name;
+    Shape shape;
+  };
+  std::vector<Type> arguments;
+  std::vector<Type> results;
+  // "image: ?x1x8x8xf32, mask: 4xbool"
+  static std::string list(const std::vector<Type>& types);
+};
+heddle_status_t* find_function(heddle_instance_t* instance, const std::string& name, Function& out);
+
+// Copies a tensor to the host.
+heddle_status_t* read_tensor(heddle_tensor_t* tensor, HostTensor& out);
+
+std::string text_of(const Text& text);
+
+}  // namespace heddle::tool

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensor types as text: "2x3xf32". Used by every command that names a tensor.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heddle/types.h"
+
+namespace heddle::tool {
+
+// What is wrong, for people; empty is success.
+using Wrong = std::string;
+
+struct Shape {
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
+  std::vector<int64_t> dims;
+};
+
+// "2x3xf32"; a negative extent is "?".
+std::string shape_text(const Shape& shape);
+// Reads "2x3xf32" or "f32"; extents are at least 0, the rank at most HEDDLE_MAX_RANK.
+Wrong parse_shape(std::string_view text, Shape& out);
+// Empty where the number does not fit 63 bits.
+std::optional<uint64_t> element_count(const Shape& shape);
+// Bytes of a dense tensor; sub-byte types are packed and rounded up.
+std::optional<uint64_t> byte_count(const Shape& shape);
+
+}  // namespace heddle::tool

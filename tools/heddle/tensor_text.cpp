@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Values of tensors as text, and the forms of --input.
+#include "tools/heddle/tensor_text.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "sdk/module/element_types.h"
+#include "tools/heddle/float_formats.h"
+#include "tools/heddle/npy.h"
+
+namespace heddle::tool {
+namespace {
+
+template <typename T>
+T load(const HostTensor& tensor, uint64_t index) {
+  T value;
+  std::memcpy(&value, tensor.bytes.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+template <typename T>
+void store(HostTensor& tensor, uint64_t index, T value) {
+  std::memcpy(tensor.bytes.data() + index * sizeof(T), &value, sizeof(T));
+}
+uint32_t nibble(const HostTensor& tensor, uint64_t index) {
+  return (static_cast<uint32_t>(tensor.bytes[index / 2]) >> (index % 2 * 4)) & 15;
+}
+void store_nibble(HostTensor& tensor, uint64_t index, uint32_t value) {
+  const uint32_t shift = index % 2 * 4;
+  const uint32_t kept = static_cast<uint32_t>(tensor.bytes[index / 2]) & ~(15u << shift);
+  tensor.bytes[index / 2] = static_cast<std::byte>(kept | (value & 15) << shift);
+}
+
+struct IntegerType {
+  heddle_element_type_t type;
+  int64_t least;
+  uint64_t most;
+};
+const IntegerType* integer_type(heddle_element_type_t type) {
+  static constexpr IntegerType kTypes[] = {
+      {HEDDLE_TYPE_BOOL, 0, 1},
+      {HEDDLE_TYPE_I4, -8, 7},
+      {HEDDLE_TYPE_U4, 0, 15},
+      {HEDDLE_TYPE_I8, INT8_MIN, INT8_MAX},
+      {HEDDLE_TYPE_U8, 0, UINT8_MAX},
+      {HEDDLE_TYPE_I16, INT16_MIN, INT16_MAX},
+      {HEDDLE_TYPE_U16, 0, UINT16_MAX},
+      {HEDDLE_TYPE_I32, INT32_MIN, INT32_MAX},
+      {HEDDLE_TYPE_U32, 0, UINT32_MAX},
+      {HEDDLE_TYPE_I64, INT64_MIN, INT64_MAX},
+      {HEDDLE_TYPE_U64, 0, UINT64_MAX},
+  };
+  for (const IntegerType& one : kTypes) {
+    if (one.type == type) return &one;
+  }
+  return nullptr;
+}
+
+// Two's complement bits of an integer of the tensor's type.
+void store_integer(HostTensor& tensor, uint64_t index, uint64_t bits) {
+  switch (HEDDLE_TYPE_BITS(tensor.shape.element_type)) {
+    case 4:
+      return store_nibble(tensor, index, static_cast<uint32_t>(bits));
+    case 8:
+      return store(tensor, index, static_cast<uint8_t>(bits));
+    case 16:
+      return store(tensor, index, static_cast<uint16_t>(bits));
+    case 32:
+      return store(tensor, index, static_cast<uint32_t>(bits));
+    default:
+      return store(tensor, index, bits);
+  }
+}
+
+const FloatFormat* short_format(heddle_element_type_t type) {
+  switch (type) {
+    case HEDDLE_TYPE_F16:
+      return &kF16;
+    case HEDDLE_TYPE_BF16:
+      return &kBF16;
+    case HEDDLE_TYPE_F8E4M3:
+      return &kF8E4M3;
+    case HEDDLE_TYPE_F8E5M2:
+      return &kF8E5M2;
+    default:
+      return nullptr;
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\n' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// One value into element `index`; says what is wrong.
+Wrong parse_value(std::string_view text, HostTensor& tensor, uint64_t index) {
+  const heddle_element_type_t type = tensor.shape.element_type;
+  const std::string shown = "'" + std::string(text.substr(0, 40)) + "'";
+  if (const IntegerType* limits = integer_type(type)) {
+    if (type == HEDDLE_TYPE_BOOL && (text == "true" || text == "false")) {
+      store_integer(tensor, index, text == "true");
+      return {};
+    }
+    const char* end = text.data() + text.size();
+    int64_t value = 0;
+    uint64_t large = 0;
+    if (auto [at, error] = std::from_chars(text.data(), end, value); error == std::errc() && at == end && !text.empty()) {
+      if (value < limits->least || (value > 0 && static_cast<uint64_t>(value) > limits->most)) {
+        return shown + " is outside the range of " + std::string(module::element_type_name(type));
+      }
+      store_integer(tensor, index, static_cast<uint64_t>(value));
+      return {};
+    }
+    if (auto [at, error] = std::from_chars(text.data(), end, large); error == std::errc() && at == end && !text.empty()) {
+      if (large > limits->most) return shown + " is outside the range of " + std::string(module::element_type_name(type));
+      store_integer(tensor, index, large);
+      return {};
+    }
+    return shown + " is no integer for " + std::string(module::element_type_name(type));
+  }
+  double value = 0;
+  const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(begin, end, value);
+  if (error != std::errc() || at != end || text.empty()) return shown + " is no number";
+  set_element(tensor, index, value);
+  return {};
+}
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
+Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
+  out = TensorArgument{};
+  const std::string_view whole = text;
+  Shape shape;
+  size_t equals = text.find('=');
+  if (equals != std::string_view::npos && text[0] != '@' && !parse_shape(text.substr(0, equals), shape).empty()) {
+    out.name = text.substr(0, equals);
+    if (out.name.empty()) return "'" + std::string(whole) + "': there is no name before '='";
+    text.remove_prefix(equals + 1);
+    equals = text.find('=');
+  }
+  if (text.empty()) return "'" + std::string(whole) + "': there is no value";
+  if (text[0] == '@') {
+    out.path = text.substr(1);
+    return out.path.empty() ? "'" + std::string(whole) + "': there is no file after '@'" : Wrong();
+  }
+  if (equals == std::string_view::npos) return "'" + std::string(whole) + "': expected SHAPE=VALUES such as 2x3xf32=1,2,3,4,5,6, or @FILE";
+  if (Wrong wrong = parse_shape(text.substr(0, equals), out.shape); !wrong.empty()) return wrong;
+  text.remove_prefix(equals + 1);
+  if (!text.empty() && text[0] == '@') {
+    out.path = text.substr(1);
+    if (out.path.empty()) return "'" + std::string(whole) + "': there is no file after '@'";
+  } else {
+    out.values = text;
+  }
+  return {};
+}
+
+Wrong parse_values(std::string_view text, HostTensor& tensor) {
+  const std::optional<uint64_t> count = element_count(tensor.shape);
+  const std::optional<uint64_t> bytes = byte_count(tensor.shape);
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+  if (!count || !bytes || *bytes > kMaxBytes) return shape_text(tensor.shape) + " is too large";
+  uint64_t given = trim(text).empty() ? 0 : 1;
+  for (char c : text) given += c == ',';
+  // Before allocating: the text itself bounds the tensor, unless one value fills it.
+  if (given != *count && given != 1) {
+    return std::to_string(given) + " values for " + shape_text(tensor.shape) + ", which has " + std::to_string(*count);
+  }
+  tensor.bytes.assign(*bytes, std::byte{0});
+  if (*count == 0) return {};
+  uint64_t index = 0;
+  while (true) {
+    const size_t comma = text.find(',');
+    if (Wrong wrong = parse_value(trim(text.substr(0, comma)), tensor, index); !wrong.empty()) return "value " + std::to_string(index) + ": " + wrong;
+    ++index;
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  if (given == 1 && *count > 1) {
+    const uint64_t width = HEDDLE_TYPE_BITS(tensor.shape.element_type);
+    if (width < 8) {
+      const uint32_t first = nibble(tensor, 0);
+      for (uint64_t i = 1; i < *count; ++i) store_nibble(tensor, i, first);
+    } else {
+      for (uint64_t i = 1; i < *count; ++i) std::memcpy(tensor.bytes.data() + i * (width / 8), tensor.bytes.data(), width / 8);
+    }
+  }
+  return {};
+}
+
+Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTensor& out) {
+  out = HostTensor{};
+  if (argument.path.empty()) {
+    out.shape = argument.shape;
+    return parse_values(argument.values, out);
+  }
+  const bool has_shape = argument.shape.element_type != HEDDLE_TYPE_UNDEFINED;
+  if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
+  out.shape = has_shape ? argument.shape : expected;
+  for (int64_t extent : out.shape.dims) {
+    if (extent < 0) return "'" + argument.path + "': its shape is not known; write it as in 8x3xf32=@" + argument.path;
+  }
+  const std::optional<uint64_t> bytes = byte_count(out.shape);
+  if (!bytes) return shape_text(out.shape) + " is too large";
+  return read_raw(argument.path, *bytes, shape_text(out.shape), out.bytes);
+}
+
+Wrong save_tensor(const std::string& path, const HostTensor& tensor) {
+  return ends_with(path, ".npy") ? write_npy(path, tensor) : write_raw(path, tensor.bytes);
+}
+
+double element(const HostTensor& tensor, uint64_t index) {
+  if (const FloatFormat* format = short_format(tensor.shape.element_type)) {
+    const uint32_t bits = HEDDLE_TYPE_BITS(tensor.shape.element_type) == 8 ? load<uint8_t>(tensor, index) : load<uint16_t>(tensor, index);
+    return decode_float(bits, *format);
+  }
+  switch (tensor.shape.element_type) {
+    case HEDDLE_TYPE_I4: {
+      const int value = static_cast<int>(nibble(tensor, index));
+      return value < 8 ? value : value - 16;
+    }
+    case HEDDLE_TYPE_U4:
+      return nibble(tensor, index);
+    case HEDDLE_TYPE_I8:
+      return load<int8_t>(tensor, index);
+    case HEDDLE_TYPE_BOOL:
+    case HEDDLE_TYPE_U8:
+      return load<uint8_t>(tensor, index);
+    case HEDDLE_TYPE_I16:
+      return load<int16_t>(tensor, index);
+    case HEDDLE_TYPE_U16:
+      return load<uint16_t>(tensor, index);
+    case HEDDLE_TYPE_I32:
+      return load<int32_t>(tensor, index);
+    case HEDDLE_TYPE_U32:
+      return load<uint32_t>(tensor, index);
+    case HEDDLE_TYPE_I64:
+      return static_cast<double>(load<int64_t>(tensor, index));
+    case HEDDLE_TYPE_U64:
+      return static_cast<double>(load<uint64_t>(tensor, index));
+    case HEDDLE_TYPE_F32:
+      return load<float>(tensor, index);
+    default:
+      return load<double>(tensor, index);
+  }
+}
+
+void set_element(HostTensor& tensor, uint64_t index, double value) {
+  const heddle_element_type_t type = tensor.shape.element_type;
+  if (const FloatFormat* format = short_format(type)) {
+    const uint32_t bits = encode_float(value, *format);
+    if (HEDDLE_TYPE_BITS(type) == 8) {
+      store(tensor, index, static_cast<uint8_t>(bits));
+    } else {
+      store(tensor, index, static_cast<uint16_t>(bits));
+    }
+  } else if (integer_type(type) != nullptr) {
+    store_integer(tensor, index, value < 0 ? static_cast<uint64_t>(static_cast<int64_t>(value)) : static_cast<uint64_t>(value));
+  } else if (type == HEDDLE_TYPE_F32) {
+    store(tensor, index, static_cast<float>(value));
+  } else {
+    store(tensor, index, value);
+  }
+}
+
+std::string element_text(const HostTensor& tensor, uint64_t index) {
+  char text[64];
+  std::to_chars_result end{};
+  switch (tensor.shape.element_type) {
+    case HEDDLE_TYPE_BOOL:
+      return load<uint8_t>(tensor, index) ? "true" : "false";
+    case HEDDLE_TYPE_I64:
+      end = std::to_chars(text, text + sizeof(text), load<int64_t>(tensor, index));
+      break;
+    case HEDDLE_TYPE_U64:
+      end = std::to_chars(text, text + sizeof(text), load<uint64_t>(tensor, index));
+      break;
+    case HEDDLE_TYPE_F64:
+      end = std::to_chars(text, text + sizeof(text), load<double>(tensor, index));
+      break;
+    default:
+      // f32 and everything smaller is exact in f32.
+      end = integer_type(tensor.shape.element_type) ? std::to_chars(text, text + sizeof(text), static_cast<int64_t>(element(tensor, index)))
+                                                    : std::to_chars(text, text + sizeof(text), static_cast<float>(element(tensor, index)));
+  }
+  return {text, end.ptr};
+}
+
+std::string tensor_text(const HostTensor& tensor, uint64_t most) {
+  std::string out = shape_text(tensor.shape) + "=";
+  const uint64_t count = element_count(tensor.shape).value_or(0);
+  for (uint64_t i = 0; i < count && i < most; ++i) out += (i ? "," : "") + element_text(tensor, i);
+  return count > most ? out + ",..." : out;
+}
+
+}  // namespace heddle::tool
