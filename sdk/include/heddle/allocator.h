@@ -81,7 +81,8 @@ typedef struct heddle_allocator_interface {
    * usable at once. RESOURCE_EXHAUSTED lists who holds what. [any] [may-block only when the provider is asked] */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
-  /* The block may be reused once all points are reached; none: at once. [any] [no-block] */
+  /* The block may be reused once all points are reached; none: at once. The points' timelines outlive the allocator, or the
+   * provider's `reached` knows that they are gone. [any] [no-block] */
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
   /* Gives back to the provider what is free, down to keep_bytes. [any] [may-block] */

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Size classes of free parts.
+#include "free_blocks.h"
+
+#include <bit>
+
+namespace heddle::pool {
+namespace {
+
+constexpr uint32_t kLooks = 32; // parts of one class that are compared, so that a search is short
+
+}  // namespace
+
+uint32_t FreeBlocks::class_of(uint64_t size) noexcept {
+  // Four classes between powers of two; sizes below 2^63.
+  const auto log = static_cast<uint32_t>(std::bit_width(size | 1)) - 1;
+  const auto quarter = static_cast<uint32_t>(log >= 2 ? (size >> (log - 2)) & 3 : 0);
+  return log * 4 + quarter;
+}
+
+bool FreeBlocks::fits(const Part* part, uint64_t size, uint64_t alignment) noexcept {
+  const uint64_t skipped = (part->offset + alignment - 1) / alignment * alignment - part->offset;
+  return part->size >= size && part->size - size >= skipped;
+}
+
+uint32_t FreeBlocks::next_class(uint32_t from) const noexcept {
+  for (uint32_t word = from / 64; word < kClasses / 64; ++word) {
+    uint64_t bits = filled_[word];
+    if (word == from / 64) bits &= ~uint64_t{0} << (from % 64);
+    if (bits) return word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+  }
+  return kClasses;
+}
+
+void FreeBlocks::insert(Part* part) noexcept {
+  const uint32_t at = class_of(part->size);
+  part->previous_free = nullptr;
+  part->next_free = first_[at];
+  if (first_[at]) first_[at]->previous_free = part;
+  first_[at] = part;
+  filled_[at / 64] |= uint64_t{1} << (at % 64);
+}
+
+void FreeBlocks::remove(Part* part) noexcept {
+  const uint32_t at = class_of(part->size);
+  if (part->previous_free) {
+    part->previous_free->next_free = part->next_free;
+  } else {
+    first_[at] = part->next_free;
+    if (!first_[at]) filled_[at / 64] &= ~(uint64_t{1} << (at % 64));
+  }
+  if (part->next_free) part->next_free->previous_free = part->previous_free;
+  part->previous_free = part->next_free = nullptr;
+}
+
+Part* FreeBlocks::find(uint64_t size, uint64_t alignment) const noexcept {
+  for (uint32_t at = next_class(class_of(size)); at < kClasses; at = next_class(at + 1)) {
+    Part* best = nullptr;
+    uint32_t looks = 0;
+    for (Part* part = first_[at]; part && looks < kLooks; part = part->next_free, ++looks) {
+      if (!fits(part, size, alignment)) continue;
+      if (!best || part->size < best->size) best = part;
+      if (part->size == size) break;
+    }
+    if (best) return best;
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::pool
