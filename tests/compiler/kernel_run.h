@@ -68,7 +68,7 @@ struct CheckOptions {
   double relative = 1.3e-6;
   double absolute = 1e-5;
   // Range of the operands' random values; one for all, or one an operand.
-  std::vector<std::pair<double, double>> ranges{{-2, 2}};
+  std::vector<std::pair<double, double>> ranges = std::vector<std::pair<double, double>>(1, std::pair<double, double>(-2, 2));
   std::vector<int64_t> symbols;
   uint32_t seed = 1;
 };

@@ -1,15 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions of element-wise ops and data movement. Called by the target's plan() and emit().
+// Regions of element-wise ops, data movement and reductions: each group of outputs with one index space goes to the first
+// strategy that knows it. Called by the target's plan() and emit().
 #include "compiler/targets/x86_64/elemental.h"
+
+#include "compiler/targets/x86_64/strategy.h"
 
 using namespace mlir;
 
 namespace heddle::targets::x86_64 {
 
-FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region) { return region.emitError("x86_64: no strategy for this region"); }
+namespace {
 
-FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan&, llvm::StringRef, ModuleOp, const Level&) {
-  return region.emitError("x86_64: no strategy for this region");
+FailureOr<Parts> parts_of(tx::DispatchOp region) {
+  for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
+    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
+    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) || element.getIntOrFloatBitWidth() > 64) {
+      return region.emitError("x86_64: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
+    }
+  }
+  Parts parts;
+  for (const std::vector<Output>& outputs : output_groups(region)) {
+    auto found = reduction_parts(region, outputs);
+    if (failed(found)) return failure();
+    if (found->empty()) found = transpose_parts(region, outputs);
+    if (failed(found)) return failure();
+    if (found->empty()) found = elementwise_parts(region, outputs);
+    for (auto& part : *found) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace
+
+FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region) {
+  auto parts = parts_of(region);
+  if (failed(parts)) return failure();
+  KernelPlan plan;
+  plan.workgroups = getAffineConstantExpr(0, region.getContext());
+  for (const auto& part : *parts) {
+    plan.workgroups = plan.workgroups + part->workgroups();
+    plan.cost_ns = std::max(plan.cost_ns, part->cost_ns());
+  }
+  return plan;
+}
+
+FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels, const Level& level) {
+  auto parts = parts_of(region);
+  if (failed(parts)) return failure();
+  KernelBuilder kernel(region, symbol, kernels, level);
+  AffineExpr start = getAffineConstantExpr(0, region.getContext());
+  LogicalResult all = success();
+  for (const auto& part : *parts) {
+    AffineExpr end = start + part->workgroups();
+    Value offset = kernel.extent(start);
+    Value from = kernel.first(), to = kernel.last();
+    if (parts->size() > 1) {
+      from = kernel.max(from, offset);
+      to = kernel.min(to, kernel.extent(end));
+    }
+    kernel.loop(from, to, [&](Value workgroup) {
+      if (succeeded(all)) all = part->emit(kernel, kernel.sub(workgroup, offset));
+    });
+    start = end;
+  }
+  kernel.finish();
+  if (failed(all)) return failure();
+  return KernelResources{};
 }
 
 }  // namespace heddle::targets::x86_64

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the elemental strategies share: the parts a region is made of, one index space each, and their workgroups in a row.
+// Read by plan_elemental() and emit_elemental() only.
+#pragma once
+
+#include <memory>
+
+#include "compiler/targets/target.h"
+#include "compiler/targets/x86_64/element_evaluator.h"
+#include "compiler/targets/x86_64/row_loops.h"
+
+namespace heddle::targets::x86_64 {
+
+// A part of a region's work. plan() and emit() build the same parts in the same order.
+class Part {
+ public:
+  virtual ~Part() = default;
+  virtual mlir::AffineExpr workgroups() const = 0;
+  virtual uint64_t cost_ns() const = 0;
+  // Emits workgroup `block` of this part.
+  virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
+};
+using Parts = std::vector<std::unique_ptr<Part>>;
+
+// What is stored: a value and the results that get it, in the same row-major order.
+struct Output {
+  mlir::Value value;  // with trailing reshapes stripped
+  unsigned result;
+};
+
+// The yielded values whose extents are the same, together.
+std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
+
+// Stores all outputs at a point.
+mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
+
+// Time for one element on one core, in vectors, of everything between loads and this value.
+double element_ns(llvm::ArrayRef<Output> outputs);
+double element_ns(mlir::Value value);
+
+// The strategies: null if the outputs are not theirs; a failure, with a diagnostic, if they are but cannot be done.
+mlir::FailureOr<Parts> transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
+mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
+Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
+
+}  // namespace heddle::targets::x86_64

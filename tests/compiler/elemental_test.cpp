@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Element-wise ops and data movement on x86-64, against the reference.
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_run.h"
+
+namespace heddle::tests {
+namespace {
+
+// One op on operands of these types.
+std::string one_op(const std::vector<std::string>& operands, const std::string& result, const std::string& op) {
+  return region_text(operands, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
+}
+
+struct UnaryCase {
+  const char* op;
+  double low, high;
+};
+
+class Unary : public testing::TestWithParam<UnaryCase> {};
+
+TEST_P(Unary, AgreesWithTheReference) {
+  CheckOptions options;
+  options.ranges = {{GetParam().low, GetParam().high}};
+  options.relative = 1e-6;
+  options.absolute = 1e-37;
+  check_region(one_op({"3x1001xf32"}, "3x1001xf32", std::string(GetParam().op) + " %0 : tensor<3x1001xf32>"), options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Unary,
+                         testing::Values(UnaryCase{"neg", -9, 9}, UnaryCase{"abs", -9, 9}, UnaryCase{"exp", -100, 88}, UnaryCase{"exp", -1, 1},
+                                         UnaryCase{"log", 1e-9, 1e9}, UnaryCase{"log", 0.5, 1.5}, UnaryCase{"sqrt", 0, 100},
+                                         UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3}, UnaryCase{"tanh", -12, 12},
+                                         UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80}, UnaryCase{"erf", -5, 5},
+                                         UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2}, UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}));
+
+class Binary : public testing::TestWithParam<const char*> {};
+
+TEST_P(Binary, AgreesWithTheReferenceOnFloats) {
+  CheckOptions options;
+  if (std::string(GetParam()) == "pow") options.ranges = {{0.1, 8}, {-4, 4}};
+  check_region(one_op({"2x7x33xf32", "2x7x33xf32"}, "2x7x33xf32", std::string(GetParam()) + " %0, %1 : tensor<2x7x33xf32>"), options);
+}
+
+class IntegerBinary : public testing::TestWithParam<const char*> {};
+
+TEST_P(IntegerBinary, AgreesWithTheReference) {
+  CheckOptions options;
+  options.relative = options.absolute = 0;
+  for (const char* type : {"77xi32", "77xi64", "77xi8", "77xui8"}) {
+    options.ranges = {{0, 11}, {1, 10}};
+    if (type[2] == 'i') options.ranges = {{-11, 11}, {1, 10}};
+    check_region(one_op({type, type}, type, std::string(GetParam()) + " %0, %1 : tensor<" + type + ">"), options);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Binary, testing::Values("add", "sub", "mul", "div", "max", "min", "pow"));
+INSTANTIATE_TEST_SUITE_P(Ops, IntegerBinary, testing::Values("add", "sub", "mul", "div", "max", "min"));
+
+TEST(Elemental, ComparesAndSelects) {
+  for (const char* kind : {"eq", "ne", "lt", "le", "gt", "ge"}) {
+    CheckOptions options;
+    options.ranges = {{-2, 2}};
+    check_region(region_text({"5x40xi32", "5x40xi32"}, {"5x40xi1", "5x40xi32"},
+                             std::string("%c = tx.compare ") + kind + " %0, %1 : tensor<5x40xi32> -> tensor<5x40xi1>\n"
+                             "%s = tx.select %c, %0, %1 : tensor<5x40xi1>, tensor<5x40xi32>\n"
+                             "tx.yield %c, %s : tensor<5x40xi1>, tensor<5x40xi32>"),
+                 options);
+  }
+}
+
+TEST(Elemental, CastsBetweenTypes) {
+  const char* types[] = {"f32", "f64", "f16", "bf16", "i8", "ui8", "i16", "i32", "i64", "i1"};
+  for (const char* from : types) {
+    for (const char* to : types) {
+      if (std::string(from) == to) continue;
+      CheckOptions options;
+      options.ranges = {{-300, 300}};
+      options.relative = std::string(to) == "bf16" ? 1.6e-2 : std::string(to) == "f16" ? 1e-3 : 1e-6;
+      std::string a = "130x" + std::string(from), b = "130x" + std::string(to);
+      SCOPED_TRACE(a + " to " + b);
+      check_region(one_op({a}, b, "cast %0 : tensor<" + a + "> -> tensor<" + b + ">"), options);
+    }
+  }
+}
+
+TEST(Elemental, RoundsHalfTypesToNearest) {
+  CheckOptions options;
+  options.relative = options.absolute = 0;
+  options.ranges = {{-1000, 1000}};
+  for (const char* to : {"bf16", "f16"}) {
+    ParsedRegion parsed(one_op({"4099xf32"}, std::string("4099x") + to, std::string("cast %0 : tensor<4099xf32> -> tensor<4099x") + to + ">"));
+    auto type = llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType());
+    Tensor operand = random_tensor(type, {}, {-1000, 1000}, 3);
+    mlir::Type element = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType()).getElementType();
+    Tensor wanted = operand;
+    for (double& value : wanted.data) value = stored(value, element);
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel kernel(parsed.region(), level);
+      ASSERT_TRUE(kernel.usable());
+      expect_close(run_kernel(kernel, parsed.region(), {operand}, {}, false)[0], wanted, options, level + " " + to);
+    }
+  }
+}
+
+TEST(Elemental, ComputesHalfTypesInSinglePrecision) {
+  CheckOptions options;
+  options.relative = 1.6e-2;
+  check_region(one_op({"3x21xbf16", "3x21xbf16"}, "3x21xbf16", "mul %0, %1 : tensor<3x21xbf16>"), options);
+  options.relative = 1e-3;
+  check_region(one_op({"3x21xf16", "3x21xf16"}, "3x21xf16", "add %0, %1 : tensor<3x21xf16>"), options);
+}
+
+TEST(Elemental, RunsDoubles) {
+  CheckOptions options;
+  options.relative = 1e-13;
+  options.absolute = 1e-300;
+  options.ranges = {{0.01, 40}};
+  for (const char* op : {"exp", "log", "sqrt", "sigmoid"}) check_region(one_op({"77xf64"}, "77xf64", std::string(op) + " %0 : tensor<77xf64>"), options);
+}
+
+// ------------------------------------------------------------------------------------------------------ data movement
+
+TEST(Movement, BroadcastsAChannelVector) {
+  check_region(region_text({"2x5x5x20xf32", "20xf32"}, {"2x5x5x20xf32"},
+                           "%b = tx.broadcast %1 {dimensions = array<i64: 3>} : tensor<20xf32> -> tensor<2x5x5x20xf32>\n"
+                           "%s = tx.add %0, %b : tensor<2x5x5x20xf32>\n%r = tx.relu %s : tensor<2x5x5x20xf32>\n"
+                           "tx.yield %r : tensor<2x5x5x20xf32>"));
+}
+
+TEST(Movement, BroadcastsAColumnAndAScalar) {
+  check_region(region_text({"6x1x37xf32", "6x1xf32", "f32"}, {"6x4x37xf32"},
+                           "%a = tx.broadcast %0 {dimensions = array<i64: 0, 1, 2>} : tensor<6x1x37xf32> -> tensor<6x4x37xf32>\n"
+                           "%b = tx.broadcast %1 {dimensions = array<i64: 0, 1>} : tensor<6x1xf32> -> tensor<6x4x37xf32>\n"
+                           "%c = tx.broadcast %2 {dimensions = array<i64>} : tensor<f32> -> tensor<6x4x37xf32>\n"
+                           "%x = tx.mul %a, %b : tensor<6x4x37xf32>\n%y = tx.sub %x, %c : tensor<6x4x37xf32>\n"
+                           "tx.yield %y : tensor<6x4x37xf32>"));
+}
+
+TEST(Movement, SlicesWithStridesAndBackwards) {
+  check_region(one_op({"9x30x40xf32"}, "4x30x13xf32",
+                      "slice %0 {starts = array<i64: 1, 0, 2>, strides = array<i64: 2, 1, 3>} : tensor<9x30x40xf32> -> tensor<4x30x13xf32>"));
+  check_region(one_op({"9x40xf32"}, "9x40xf32", "slice %0 {starts = array<i64: 0, 39>, strides = array<i64: 1, -1>} : tensor<9x40xf32> -> tensor<9x40xf32>"));
+  check_region(one_op({"9x6x8xf32"}, "5x6x8xf32", "slice %0 {starts = array<i64: 3, 0, 0>, strides = array<i64: 1, 1, 1>} : tensor<9x6x8xf32> -> tensor<5x6x8xf32>"));
+}
+
+TEST(Movement, PadsEveryDimension) {
+  check_region(one_op({"2x5x19xf32"}, "3x8x24xf32",
+                      "pad %0 {low = array<i64: 0, 1, 2>, high = array<i64: 1, 2, 3>, value = 7.0} : tensor<2x5x19xf32> -> tensor<3x8x24xf32>"));
+  check_region(one_op({"1x5x5x20xi8"}, "1x7x7x20xi8",
+                      "pad %0 {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, value = -3.0} : tensor<1x5x5x20xi8> -> tensor<1x7x7x20xi8>"));
+}
+
+TEST(Movement, ConcatenatesAlongEveryAxis) {
+  check_region(one_op({"2x3x5xf32", "2x3x40xf32", "2x3x1xf32"}, "2x3x46xf32",
+                      "concat %0, %1, %2 {axis = 2} : tensor<2x3x5xf32>, tensor<2x3x40xf32>, tensor<2x3x1xf32> -> tensor<2x3x46xf32>"));
+  check_region(one_op({"2x3x5xf32", "2x1x5xf32"}, "2x4x5xf32", "concat %0, %1 {axis = 1} : tensor<2x3x5xf32>, tensor<2x1x5xf32> -> tensor<2x4x5xf32>"));
+  check_region(one_op({"2x3x5xf32", "1x3x5xf32"}, "3x3x5xf32", "concat %0, %1 {axis = 0} : tensor<2x3x5xf32>, tensor<1x3x5xf32> -> tensor<3x3x5xf32>"));
+}
+
+TEST(Movement, ComputesOnAConcatAndInsideOne) {
+  check_region(region_text({"4x5xf32", "4x20xf32", "25xf32"}, {"4x25xf32"},
+                           "%n = tx.neg %1 : tensor<4x20xf32>\n"
+                           "%c = tx.concat %0, %n {axis = 1} : tensor<4x5xf32>, tensor<4x20xf32> -> tensor<4x25xf32>\n"
+                           "%b = tx.broadcast %2 {dimensions = array<i64: 1>} : tensor<25xf32> -> tensor<4x25xf32>\n"
+                           "%s = tx.add %c, %b : tensor<4x25xf32>\ntx.yield %s : tensor<4x25xf32>"));
+  // A concat behind a slice is selected element by element.
+  check_region(region_text({"4x5xf32", "4x20xf32"}, {"4x12xf32"},
+                           "%c = tx.concat %0, %1 {axis = 1} : tensor<4x5xf32>, tensor<4x20xf32> -> tensor<4x25xf32>\n"
+                           "%s = tx.slice %c {starts = array<i64: 0, 1>, strides = array<i64: 1, 2>} : tensor<4x25xf32> -> tensor<4x12xf32>\n"
+                           "tx.yield %s : tensor<4x12xf32>"));
+}
+
+TEST(Movement, GathersSlices) {
+  CheckOptions options;
+  options.ranges = {{-2, 2}, {-6, 5}};
+  check_region(one_op({"6x33xf32", "2x4xi64"}, "2x4x33xf32", "gather %0, %1 {axis = 0} : tensor<6x33xf32>, tensor<2x4xi64> -> tensor<2x4x33xf32>"), options);
+  check_region(one_op({"5x6xf32", "21xi32"}, "5x21xf32", "gather %0, %1 {axis = 1} : tensor<5x6xf32>, tensor<21xi32> -> tensor<5x21xf32>"), options);
+}
+
+TEST(Movement, ReshapesBetweenOtherOps) {
+  check_region(region_text({"4x6x10xf32"}, {"6x4x10xf32"},
+                           "%r = tx.reshape %0 : tensor<4x6x10xf32> -> tensor<8x3x10xf32>\n%n = tx.neg %r : tensor<8x3x10xf32>\n"
+                           "%s = tx.reshape %n : tensor<8x3x10xf32> -> tensor<4x6x10xf32>\n"
+                           "%t = tx.transpose %s {permutation = array<i64: 1, 0, 2>} : tensor<4x6x10xf32> -> tensor<6x4x10xf32>\n"
+                           "tx.yield %t : tensor<6x4x10xf32>"));
+  check_region(region_text({"4x30xf32"}, {"2x5x12xf32"},
+                           "%p = tx.slice %0 {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<4x30xf32> -> tensor<4x30xf32>\n"
+                           "%q = tx.transpose %p {permutation = array<i64: 1, 0>} : tensor<4x30xf32> -> tensor<30x4xf32>\n"
+                           "%r = tx.reshape %q : tensor<30x4xf32> -> tensor<2x5x12xf32>\n%n = tx.abs %r : tensor<2x5x12xf32>\n"
+                           "tx.yield %n : tensor<2x5x12xf32>"));
+}
+
+TEST(Movement, ReadsConstants) {
+  check_region(region_text({"3x4xf32"}, {"3x4xf32", "3x4xi1"},
+                           "%c = tx.constant dense<[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]]> : tensor<3x4xf32>\n"
+                           "%d = tx.constant dense<[[true, false, true, true], [true, false, false, true], [false, false, true, false]]> : tensor<3x4xi1>\n"
+                           "%h = tx.constant dense<0.5> : tensor<3x4xf32>\n"
+                           "%s = tx.mul %c, %h : tensor<3x4xf32>\n%t = tx.add %0, %s : tensor<3x4xf32>\n"
+                           "tx.yield %t, %d : tensor<3x4xf32>, tensor<3x4xi1>"));
+}
+
+TEST(Movement, YieldsOutputsOfSeveralShapes) {
+  check_region(region_text({"3x40xf32", "7xf32"}, {"3x40xf32", "7xf32", "120xf32"},
+                           "%a = tx.abs %0 : tensor<3x40xf32>\n%b = tx.neg %1 : tensor<7xf32>\n"
+                           "%c = tx.reshape %a : tensor<3x40xf32> -> tensor<120xf32>\n"
+                           "tx.yield %a, %b, %c : tensor<3x40xf32>, tensor<7xf32>, tensor<120xf32>"));
+}
+
+TEST(Movement, WritesInPlace) {
+  check_region(region_text({"3x40xf32", "3x40xf32"}, {"3x40xf32"}, "%a = tx.add %0, %1 : tensor<3x40xf32>\ntx.yield %a : tensor<3x40xf32>",
+                           "attributes {tied = array<i64: 0>}"));
+}
+
+TEST(Movement, HandlesSymbolsEmptyTensorsAndScalars) {
+  const char* type = "?x8xf32, #tx.dims<()[s0] -> (s0, 8)>";
+  std::string text = region_text({type, "8xf32"}, {type},
+                                 std::string("%b = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<") + type + ">\n%s = tx.add %0, %b : tensor<" +
+                                     type + ">\ntx.yield %s : tensor<" + type + ">",
+                                 "", {"batch"});
+  for (int64_t batch : {1, 3, 5000, 0}) {
+    CheckOptions options;
+    options.symbols = {batch};
+    check_region(text, options);
+  }
+  std::string flat = region_text({type}, {type}, std::string("%s = tx.relu %0 : tensor<") + type + ">\ntx.yield %s : tensor<" + type + ">", "", {"batch"});
+  for (int64_t batch : {1, 3, 9001, 0}) {
+    CheckOptions options;
+    options.symbols = {batch};
+    check_region(flat, options);
+  }
+  check_region(one_op({"f32"}, "f32", "neg %0 : tensor<f32>"));
+  check_region(one_op({"0x4xf32"}, "0x4xf32", "neg %0 : tensor<0x4xf32>"));
+}
+
+TEST(Movement, CutsLargeTensorsIntoWorkgroups) {
+  ParsedRegion parsed(one_op({"1x56x56x256xf32"}, "1x56x56x256xf32", "relu %0 : tensor<1x56x56x256xf32>"));
+  LoadedKernel kernel(parsed.region(), runnable_levels().front());
+  ASSERT_TRUE(kernel.usable());
+  EXPECT_GE(kernel.workgroups(), 16u);
+  EXPECT_LE(kernel.workgroups(), 400u);
+  ParsedRegion tiny(one_op({"100xf32"}, "100xf32", "relu %0 : tensor<100xf32>"));
+  LoadedKernel small(tiny.region(), runnable_levels().front());
+  ASSERT_TRUE(small.usable());
+  EXPECT_EQ(small.workgroups(), 1u);
+}
+
+}  // namespace
+}  // namespace heddle::tests
