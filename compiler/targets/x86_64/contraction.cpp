@@ -71,6 +71,18 @@ class ContractionWriter {
       }
     }
     batches_per_block_ = shape_.kernel_height * taps_across;
+
+    // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
+    int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
+    int64_t waste = ceil_div(shape_.width, most_rows) * most_rows - shape_.width;
+    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width;
+    if (gathered_) {
+      SmallVector<int64_t> pixels;
+      for (int64_t y = 0; y < cut_.band_size; ++y) {
+        for (int64_t x = 0; x < shape_.width; ++x) pixels.push_back(y * shape_.stride_height * row_ + x * pixel_);
+      }
+      pixel_offsets_ = constant_offsets(k_, pixels);
+    }
     if (offsets.size() > 1) offsets_ = constant_offsets(k_, offsets);
 
     int64_t whole = own_.columns % Panels::unit == 0 ? own_.count : own_.count - 1;
@@ -99,6 +111,9 @@ class ContractionWriter {
     Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
     first_panel_ = own_panel(first_shared);
     last_panel_ = own_panel(last_shared);
+
+    first_column_ = k_.mul(own_.wide == 1 ? first_panel_ : k_.add(k_.mul(first_panel_, own_.wide - 1), k_.min(first_panel_, k_.index(own_.wide_count))),
+                           Panels::unit);
 
     // Pixels or rows of this band.
     Value from = k_.mul(band, cut_.band_size);
@@ -219,14 +234,40 @@ class ContractionWriter {
     return k_.add(start, k_.mul(row, width));
   }
 
+  // Short reductions over panels that all stay in L2: every tile of rows passes all panels, so that C and what is added to it
+  // are walked as they lie in memory.
+  bool rows_outside() const {
+    int64_t panels_bytes = 4 * order_.depth() * ceil_div(shared_.units, cut_.blocks) * Panels::unit;
+    return cut_.passes == 1 && shape_.packed && shared_.count > cut_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
+  }
+
   void write_panels(const Pass& pass, Value b, Value from) {
+    if (rows_outside()) {
+      int64_t most_rows = 1 << 20;
+      for (const Segment& segment : segments_) {
+        most_rows = std::min(most_rows, tile_rows(k_.level, segment.units * Panels::unit / k_.level.f32_lanes()));
+      }
+      write_rows(most_rows, from, [&](int64_t rows, Value a_offset, Value c_rows, Value) {
+        for (const Segment& segment : segments_) {
+          Value first = k_.max(first_panel_, k_.index(segment.first)), last = k_.min(last_panel_, k_.index(segment.last));
+          k_.loop(first, last, [&](Value panel) { write_panel(pass, segment, b, panel, from, PanelRows{rows, a_offset, c_rows}); });
+        }
+      });
+      return;
+    }
     for (const Segment& segment : segments_) {
       Value first = k_.max(first_panel_, k_.index(segment.first)), last = k_.min(last_panel_, k_.index(segment.last));
       k_.loop(first, last, [&](Value panel) { write_panel(pass, segment, b, panel, from); });
     }
   }
 
-  void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from) {
+  // One tile of rows, for a panel that is visited inside of them.
+  struct PanelRows {
+    int64_t count;
+    Value a_offset, c_rows;
+  };
+
+  void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from, std::optional<PanelRows> only = std::nullopt) {
     Value unit = own_.wide == 1 ? panel : k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
     Value column = k_.mul(unit, Panels::unit);
     MicrokernelForm form;
@@ -237,7 +278,7 @@ class ContractionWriter {
 
     MicrokernelArguments call;
     call.offsets = offsets_;
-    call.lda = k_.index(pixel_);
+    if (!gathered_) call.lda = k_.index(pixel_);
     call.batches = pass.batches;
     call.depth = pass.depth;
     call.ldb = k_.index(shape_.columns);
@@ -245,6 +286,7 @@ class ContractionWriter {
                            : k_.pointer(b, k_.add(k_.mul(pass.b_row, shape_.columns), column), f32());
     call.ldc = k_.index(shape_.columns);
     call.accumulate = pass.accumulate;
+    form.gathered = gathered_;
     call.next = call.b;
     call.next_step = k_.index(0);
 
@@ -269,7 +311,19 @@ class ContractionWriter {
     Value tail_column = k_.add(group_column_, column);
     auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
       form.rows = rows;
-      call.a = k_.pointer(pass.a, a_offset, f32());
+      // A short reduction leaves no time to fetch its own tile of C: the next one's then.
+      call.ahead = k_.index(pass.most < 256 ? rows * shape_.columns : 0);
+      if (only) {
+        Value following = k_.less(k_.add(panel, 1), last_panel_);
+        Value next_rows = k_.sub(k_.index(rows * shape_.columns), k_.sub(column, first_column_));
+        call.ahead = k_.make<arith::SelectOp>(following, k_.index(segment.units * Panels::unit), next_rows);
+      }
+      if (gathered_) {
+        call.a = pass.a;
+        call.lda = k_.pointer(pixel_offsets_, c_rows, k_.builder.getI64Type());
+      } else {
+        call.a = k_.pointer(pass.a, a_offset, f32());
+      }
       Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.columns));
       call.c = k_.pointer(k_.result(0), c_element, f32());
       if (prefetch.from) {
@@ -289,6 +343,18 @@ class ContractionWriter {
       }
       call_microkernel(k_, form, call);
     };
+    if (only) {
+      prefetch.from = {};  // B stays in L2
+      if (shape_.is_flat()) {
+        // The next rows of A, a share with each panel.
+        int64_t panels = ceil_div(own_.count, cut_.blocks);
+        prefetch.part = ceil_div(ceil_div(only->count * pixel_, panels), 16) * 16;
+        prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
+        prefetch.from = k_.pointer(pass.a, k_.add(only->a_offset, only->count * pixel_), f32());
+        return tile(only->count, only->a_offset, only->c_rows, k_.sub(panel, first_panel_));
+      }
+      return tile(only->count, only->a_offset, only->c_rows, k_.index(0));
+    }
     write_rows(most_rows, from, tile);
   }
 
@@ -297,6 +363,11 @@ class ContractionWriter {
   using Tile = std::function<void(int64_t rows, Value a_offset, Value c_rows, Value number)>;
 
   void write_rows(int64_t most_rows, Value from, const Tile& tile) {
+    if (gathered_) {
+      auto any = [&](int64_t count, Value pixel, Value number) { tile(count, Value(), pixel, number); };
+      int64_t last_rows = shape_.height - (cut_.bands - 1) * cut_.band_size;
+      return write_bands(from, cut_.band_size * shape_.width, last_rows * shape_.width, most_rows, any);
+    }
     if (!shape_.is_flat()) {
       int64_t tiles = ceil_div(shape_.width, most_rows);
       Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
@@ -313,14 +384,18 @@ class ContractionWriter {
       Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.extent(shape_.rows), from));
       return write_any(rows, most_rows, flat);
     }
-    int64_t tail = shape_.width - (cut_.bands - 1) * cut_.band_size;
-    if (tail == cut_.band_size) return write_even(tail, most_rows, flat);
-    k_.branch(
-        k_.less(from, k_.index((cut_.bands - 1) * cut_.band_size)), [&] { write_even(cut_.band_size, most_rows, flat); },
-        [&] { write_even(tail, most_rows, flat); });
+    write_bands(from, cut_.band_size, shape_.width - (cut_.bands - 1) * cut_.band_size, most_rows, flat);
   }
 
   using Span = std::function<void(int64_t count, Value pixel, Value number)>;
+
+  // All bands have `pixels` of them but the last one.
+  void write_bands(Value from, int64_t pixels, int64_t last_pixels, int64_t most_rows, const Span& span) {
+    if (last_pixels == pixels) return write_even(pixels, most_rows, span);
+    k_.branch(
+        k_.less(from, k_.index((cut_.bands - 1) * cut_.band_size)), [&] { write_even(pixels, most_rows, span); },
+        [&] { write_even(last_pixels, most_rows, span); });
+  }
 
   // Tiles of two sizes that differ by one.
   void write_even(int64_t pixels, int64_t most_rows, const Span& span) {
@@ -361,9 +436,9 @@ class ContractionWriter {
   Panels shared_, own_;
   SmallVector<Segment> segments_;
   int64_t pixel_ = 0, row_ = 0, batches_per_block_ = 1;  // elements between pixels of a tile; between rows of A
-  bool merged_ = false;
-  Value offsets_;
-  Value band_, first_panel_, last_panel_, c_offset_, group_column_;
+  bool merged_ = false, gathered_ = false;
+  Value offsets_, pixel_offsets_;
+  Value band_, first_panel_, last_panel_, first_column_, c_offset_, group_column_;
 };
 
 }  // namespace

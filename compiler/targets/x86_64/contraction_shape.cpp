@@ -227,7 +227,9 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
       cut.pass_depth = std::max<int64_t>(1, std::min(order.channels, ceil_div(ceil_div(order.channels, cut.passes), 16) * 16));
       cut.passes = std::max<int64_t>(1, ceil_div(order.channels, cut.pass_depth));
     } else {
-      cut.pass_blocks = std::clamp<int64_t>(256 / order.block, 1, order.blocks());
+      // One panel's slice and the next one, which is being fetched, share L2 with A.
+      constexpr int64_t slice_bytes = 300 * 1024;
+      cut.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
       cut.passes = ceil_div(order.blocks(), cut.pass_blocks);
     }
   } else {

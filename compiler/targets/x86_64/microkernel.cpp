@@ -15,6 +15,7 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
   std::string name = ("tile_" + Twine(form.rows) + "x" + Twine(form.vectors * level.f32_lanes())).str();
   if (form.columns != form.vectors * level.f32_lanes()) name += "_of_" + std::to_string(form.columns);
   if (!form.packed) name += "_strided";
+  if (form.gathered) name += "_gathered";
   if (form.tail && !form.tail->key().empty()) {
     llvm::MD5 hash;
     hash.update(form.tail->key());
@@ -35,7 +36,7 @@ class TileWriter {
     k_.builder.setInsertionPointToEnd(k_.kernels.getBody());
     auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
-    SmallVector<Type> types{ptr, ptr, i64, i64, i64, ptr, i64, ptr, i64, i1, ptr, i64};
+    SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, i64, i1, i64, ptr, i64};
     if (form_.tail) types.append(form_.tail->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
     function.setPrivate();
@@ -66,18 +67,26 @@ class TileWriter {
 
   void body(ValueRange arguments) {
     Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
-          ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], next = arguments[10], next_step = arguments[11];
+          ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], ahead = arguments[10], next = arguments[11],
+          next_step = arguments[12];
+    ValueRange tail = arguments.drop_front(13);
     Value zero = k_.index(0), one = k_.index(1);
     if (form_.packed) ldb = k_.index(form_.vectors * lanes_);
 
     SmallVector<Value> a_rows, c_rows;
     for (int64_t i = 0; i < form_.rows; ++i) {
-      a_rows.push_back(k_.mul(lda, i));
+      a_rows.push_back(form_.gathered ? k_.load(lda, k_.index(i), k_.builder.getI64Type()) : k_.mul(lda, i));
       c_rows.push_back(k_.mul(ldc, i));
     }
     for (int64_t i = 0; i < form_.rows; ++i) {
       for (int64_t j = 0; j < form_.vectors; ++j) {
-        if (j * lanes_ % 16 == 0 && !outside(j)) prefetch(c, k_.add(c_rows[i], j * lanes_), /*write=*/1, 3);
+        if (j * lanes_ % 16 != 0 || outside(j)) continue;
+        Value at = k_.add(k_.add(c_rows[i], j * lanes_), ahead);
+        prefetch(c, at, /*write=*/1, 3);
+        if (!form_.tail) continue;
+        for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
+          if (operand.kind == EpilogueOperand::full) prefetch(base, at, 0, 3);
+        }
       }
     }
 
@@ -105,7 +114,7 @@ class TileWriter {
           return held;
         },
         [&] { return sums; });
-    store(sums, c, c_rows, arguments.drop_front(12));
+    store(sums, c, c_rows, tail);
   }
 
   using Types = SmallVector<Type>;
@@ -216,7 +225,7 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   auto function = kernel.kernels.lookupSymbol<func::FuncOp>(name);
   if (!function) function = TileWriter(kernel, form).write(name);
   Value offsets = in.offsets ? in.offsets : single_offset(kernel);
-  SmallVector<Value> arguments{in.a, offsets, in.lda, in.batches, in.depth, in.b, in.ldb, in.c, in.ldc, in.accumulate, in.next, in.next_step};
+  SmallVector<Value> arguments{in.a, offsets, in.lda, in.batches, in.depth, in.b, in.ldb, in.c, in.ldc, in.accumulate, in.ahead, in.next, in.next_step};
   if (form.tail) arguments.append(in.tail.begin(), in.tail.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);
 }

@@ -14,13 +14,14 @@ struct MicrokernelForm {
   int64_t vectors;   // registers across the tile
   int64_t columns;   // of the tile that exist; at most vectors * lanes, the last vector's others are masked
   bool packed;       // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
+  bool gathered;     // rows of A lie at offsets of their own, not lda apart
   const Epilogue* tail = nullptr;  // null: C is the plain sum
 };
 
 struct MicrokernelArguments {
   mlir::Value a;           // f32 pointers to the first element of the tile
   mlir::Value offsets;     // pointer to i64 element offsets, one a batch; null for a single batch at 0
-  mlir::Value lda;
+  mlir::Value lda;         // i64, or with `gathered` a pointer to i64 offsets of the rows
   mlir::Value batches;
   mlir::Value depth;
   mlir::Value b;
@@ -28,6 +29,7 @@ struct MicrokernelArguments {
   mlir::Value c;
   mlir::Value ldc;
   mlir::Value accumulate;  // i1: add what C holds
+  mlir::Value ahead;       // elements from the tile in C and in full operands of the tail to where they are prefetched
   mlir::Value next;        // a buffer wanted soon: element (r * depth + k) * next_step of it is prefetched
   mlir::Value next_step;
   llvm::SmallVector<mlir::Value> tail;  // pointer an operand, at the tile's first element (full), column, or the element
