@@ -2,9 +2,7 @@
 // The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
 #include "compiler/pipeline.h"
 
-#include <unistd.h>
 
-#include <cstdio>
 
 #include "compiler/emit/module_file.h"
 #include "compiler/import/onnx_importer.h"
@@ -12,7 +10,7 @@
 #include "compiler/report.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/Path.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
