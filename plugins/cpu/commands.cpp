@@ -62,16 +62,26 @@ void run_transfer(const Op& op) noexcept {
   }
 }
 
+// The host knows the region's name by its number.
+heddle_status_t* with_region(Device* device, const Op::Dispatch& dispatch, heddle_status_t* failure) noexcept {
+  char digits[16];
+  const int size = std::snprintf(digits, sizeof digits, "%u", dispatch.region);
+  device->host->status_set_payload(device->host->self, failure, sdk::string_of("region"), {digits, static_cast<uint64_t>(size)});
+  return failure;
+}
+
 heddle_status_t* kernel_failed(Device* device, const Op::Dispatch& dispatch, int32_t result) noexcept {
-  return status(device->host, HEDDLE_STATUS_INTERNAL,
-                "cpu: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d", dispatch.entry->name.c_str(),
-                dispatch.region, number(dispatch.workgroups), result);
+  return with_region(device, dispatch,
+                     status(device->host, HEDDLE_STATUS_INTERNAL,
+                            "cpu: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
+                            dispatch.entry->name.c_str(), dispatch.region, number(dispatch.workgroups), result));
 }
 
 heddle_status_t* no_workspace(Device* device, const Op::Dispatch& dispatch) noexcept {
-  return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                "cpu: running kernel '%s' (region %u) failed: no memory for its workspace of %llu bytes a worker",
-                dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes));
+  return with_region(device, dispatch,
+                     status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                            "cpu: running kernel '%s' (region %u) failed: no memory for its workspace of %llu bytes a worker",
+                            dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes)));
 }
 
 // What a piece of a job needs: the op and the workers' workspaces.

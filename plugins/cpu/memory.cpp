@@ -71,7 +71,7 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
                     params.memory & ~kAllKinds);
     }
     const uint64_t alignment = std::max(params.alignment_bytes, kAlignment);
-    if (heddle_status_t* bad = check_size(device, params.size_bytes, alignment)) return bad;
+    if (heddle_status_t* bad = check_size(device, params.size_bytes, params.alignment_bytes)) return bad;
     auto* buffer = sdk::make<Buffer>(device->host);
     buffer->api = device->api;
     buffer->device = device;

@@ -34,7 +34,8 @@ class Driver : public testing::TestWithParam<DriverCase> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Driver,
-                         testing::Values(DriverCase{"heddle.cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true}),
+                         testing::Values(DriverCase{"heddle.cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true},
+                                         DriverCase{"test.fake_gpu", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so", false}),
                          [](const auto& info) { return std::string(info.param.host_visible ? "heddle_cpu" : "fake_gpu"); });
 
 std::vector<float> ramp(size_t count, float step) {
@@ -149,9 +150,12 @@ TEST_P(Driver, RefusesMoreThanThereIs) {
 }
 
 TEST_P(Driver, RefusesAnAlignmentThatIsNoPowerOfTwo) {
-  heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, 64, 96};
-  heddle_buffer_t* buffer = nullptr;
-  EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_INVALID_ARGUMENT, "96");
+  for (uint64_t alignment : {3ull, 48ull, 96ull, 5000ull}) {
+    heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, 64, alignment};
+    heddle_buffer_t* buffer = nullptr;
+    EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_INVALID_ARGUMENT,
+                 std::to_string(alignment));
+  }
 }
 
 TEST_P(Driver, MapsHostVisibleMemoryAndNothingElse) {

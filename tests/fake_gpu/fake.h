@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A driver that behaves as a GPU's would at its worst: device memory at addresses that nobody is told, work that is done late by one engine
+// per device, in shuffled order wherever the contract allows it. It runs the CPU's code, so that every test of the core can use it.
+#ifndef HEDDLE_TESTS_FAKE_GPU_FAKE_H_
+#define HEDDLE_TESTS_FAKE_GPU_FAKE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cpu/image.h"
+#include "heddle/sdk/device_root.h"
+#include "heddle/sdk/host_timeline.h"
+#include "heddle/sdk/status.h"
+
+namespace heddle::fake {
+
+struct Instance {
+  const heddle_host_t* host = nullptr;
+  uint32_t device_count = 1;
+  uint64_t seed = 1;
+  uint64_t latency_us = 100;
+  uint64_t memory_bytes = uint64_t{16} << 30;
+  std::atomic<uint64_t> open_devices{0};
+  static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
+};
+
+struct Device;
+
+// One step of a submission: done on the engine's thread, at any time between two barriers. The result is NULL or its failure.
+using Step = std::function<heddle_status_t*()>;
+
+struct Queue {
+  const heddle_driver_api_t* api;
+  Device* device;
+  uint64_t unfinished = 0; // under the engine's lock
+  static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
+};
+
+struct Submission {
+  Queue* queue = nullptr;
+  std::vector<std::vector<Step>> groups{1}; // barriers between them
+  std::vector<heddle_point_t> waits, signals;
+  uint64_t dispatches = 0, copies = 0;
+};
+
+// Runs submissions whose waits are over, in no particular order, and signals late.
+class Engine {
+ public:
+  explicit Engine(Device* device);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  void enqueue(std::unique_ptr<Submission> submission);
+  void drain(Queue* queue);
+  // Of the engine's thread.
+  std::mt19937_64& random() { return random_; }
+
+ private:
+  void loop();
+  void execute(Submission& submission);
+
+  Device* device_;
+  std::mt19937_64 random_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Submission>> pending_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+struct Device : sdk::DeviceRoot {
+  Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_);
+  static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
+  heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
+
+  Instance* instance;
+  uint32_t ordinal;
+  std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
+  std::unique_ptr<Engine> engine; // last: its thread uses the rest
+};
+
+struct Buffer {
+  const heddle_driver_api_t* api = nullptr;
+  Device* device = nullptr;
+  uint64_t size = 0;
+  uint64_t alignment = 0;
+  uint32_t memory = 0;
+  char* secret = nullptr;  // where the bytes are; only the engine goes there, unless the memory is host visible
+  void* address = nullptr; // what properties() shows: for device memory, a range that faults
+  void* mapped[2] = {};
+  uint64_t mapped_bytes[2] = {};
+  uint64_t reserved_bytes = 0;
+  void (*release)(void*) = nullptr;
+  void* release_context = nullptr;
+  static Buffer* from(heddle_buffer_t* handle) noexcept { return reinterpret_cast<Buffer*>(handle); }
+  bool holds(uint64_t offset, uint64_t length) const noexcept { return offset <= size && length <= size - offset; }
+};
+
+struct Entry {
+  const heddle_driver_api_t* api;
+  Device* device;
+  heddle_x86_64_kernel_t kernel;
+  uint32_t binding_count, constants_bytes;
+  uint64_t workspace_bytes;
+  std::string name;
+  static Entry* from(heddle_entry_t* handle) noexcept { return reinterpret_cast<Entry*>(handle); }
+};
+
+struct Executable {
+  const heddle_driver_api_t* api;
+  Device* device;
+  cpu::Image image;
+  std::vector<Entry> entries;
+  static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
+};
+
+// Checks a sync and copies it into the submission.
+heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* out);
+
+const heddle_buffer_interface_t* buffer_interface() noexcept;
+const heddle_transfer_interface_t* transfer_interface() noexcept;
+const heddle_param_io_interface_t* param_io_interface() noexcept;
+const heddle_dispatch_interface_t* dispatch_interface() noexcept;
+
+inline unsigned long long number(uint64_t value) noexcept { return value; }
+
+}  // namespace heddle::fake
+#endif  // HEDDLE_TESTS_FAKE_GPU_FAKE_H_
