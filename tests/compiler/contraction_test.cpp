@@ -97,7 +97,7 @@ struct Conv {
   int64_t batch = 1, height = 1, width = 1, channels = 1, columns = 1;
   Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
   int64_t groups = 1;
-  enum Tail { none, bias_relu, residual, scalars } tail = none;
+  enum Tail { none, bias_relu, residual, scalars, curved } tail = none;
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;
@@ -130,6 +130,11 @@ void check(const Conv& v) {
     c.more = {f, c.result};
     c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%u = tx.add %s, %3 : " + t + "\n%z = tx.relu %u : " + t;
     if (v.tied) c.dispatch_attributes = "attributes {tied = array<i64: 3>}";
+  } else if (v.tail == Conv::curved) {
+    std::string bools = t;
+    bools.replace(bools.find("f32"), 3, "i1");
+    c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t + "\n%c = tx.compare lt %u, %k : " + t +
+             " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools + ", " + t;
   } else if (v.tail == Conv::scalars) {
     c.more = {"1xf32"};
     c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<1xf32> -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
@@ -204,6 +209,9 @@ TEST(Conv, ConvolvesThreeByThreeWithHalo) {
   check(Conv{.height = 14, .width = 14, .channels = 32, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
   check(Conv{.height = 7, .width = 7, .channels = 192, .columns = 96, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 56, .width = 56, .channels = 8, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::scalars});
+}
+TEST(Conv, ComputesAnyElementWiseTail) {
+  check(Conv{.height = 7, .width = 7, .channels = 5, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved});
 }
 TEST(Conv, ConvolvesInSeveralPasses) {
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});

@@ -2,6 +2,7 @@
 // Reads the element-wise tail of a contraction and writes it for one vector. Called by contraction_shape and microkernel.
 #include "compiler/targets/x86_64/contraction_epilogue.h"
 
+#include "compiler/targets/scalar_body.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
@@ -32,26 +33,10 @@ std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
   return column ? EpilogueOperand::column : EpilogueOperand::scalar;
 }
 
-Value emit_op(KernelBuilder& kernel, Operation* op, ValueRange in) {
-  Type type = in.front().getType();
-  if (llvm::isa<tx::AddOp>(op)) return kernel.make<arith::AddFOp>(in[0], in[1]);
-  if (llvm::isa<tx::SubOp>(op)) return kernel.make<arith::SubFOp>(in[0], in[1]);
-  if (llvm::isa<tx::MulOp>(op)) return kernel.make<arith::MulFOp>(in[0], in[1]);
-  if (llvm::isa<tx::DivOp>(op)) return kernel.make<arith::DivFOp>(in[0], in[1]);
-  if (llvm::isa<tx::MaxOp>(op)) return kernel.make<arith::MaximumFOp>(in[0], in[1]);
-  if (llvm::isa<tx::MinOp>(op)) return kernel.make<arith::MinimumFOp>(in[0], in[1]);
-  if (llvm::isa<tx::NegOp>(op)) return kernel.make<arith::NegFOp>(in[0]);
-  if (llvm::isa<tx::ReluOp>(op)) {
-    // x < 0 ? 0 : x, so that NaN stays NaN
-    Value zero = kernel.constant(type, 0.0);
-    Value negative = kernel.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, in[0], zero);
-    return kernel.make<arith::SelectOp>(negative, zero, in[0]);
-  }
-  return {};
-}
-
+// Values of the tail are f32, or the bools between a comparison and a selection.
 bool is_supported(Operation* op) {
-  return llvm::isa<tx::AddOp, tx::SubOp, tx::MulOp, tx::DivOp, tx::MaxOp, tx::MinOp, tx::NegOp, tx::ReluOp>(op);
+  Type element = llvm::cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  return tx::is_elementwise(op) && (element.isF32() || element.isInteger(1));
 }
 
 }  // namespace
@@ -118,6 +103,9 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
     for (Value operand : op.getOperands()) key << "," << numbers[operand];
     key << ";";
   }
+  if (!llvm::cast<RankedTensorType>(tail.result_.getType()).getElementType().isF32()) {
+    return region.emitError("x86_64: a contraction's region must yield f32");
+  }
   if (!numbers.count(tail.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
   key << "r" << numbers[tail.result_];
   if (tail.ops_.empty()) tail.key_.clear();
@@ -132,7 +120,7 @@ Value Epilogue::emit(KernelBuilder& kernel, Value product, ValueRange operands) 
   for (Operation* op : ops_) {
     SmallVector<Value> in;
     for (Value operand : op->getOperands()) in.push_back(values.lookup(operand));
-    values[op->getResult(0)] = emit_op(kernel, op, in);
+    values[op->getResult(0)] = emit_scalar_body(kernel.builder, kernel.location, op, in);
   }
   return values.lookup(result_);
 }
