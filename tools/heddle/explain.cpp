@@ -93,31 +93,6 @@ void print_parameters(const Json& module) {
              bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) + "; state: " + bytes_text(state));
 }
 
-// The compiler's report has a shape of its own that grows: it is shown as it is, one line a leaf.
-void print_tree(const Json& value, const std::string& indent, int depth) {
-  if (depth > 12) return print_line(indent + "...");
-  const bool object = value.is_object();
-  size_t index = 0;
-  for (auto item = value.begin(); item != value.end(); ++item, ++index) {
-    const std::string name = object ? item.key() : "-";
-    const bool flat = item->is_array() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
-    if (item->is_structured() && !flat) {
-      // A list of records: each on one line as long as its own values are plain.
-      const bool record = item->is_object() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
-      if (record && !object) {
-        std::string line;
-        for (auto part = item->begin(); part != item->end(); ++part) line += (line.empty() ? "" : ", ") + part.key() + ": " + cell_text(*part);
-        print_line(indent + "- " + line);
-      } else {
-        print_line(indent + name + (object ? ":" : ""));
-        print_tree(*item, indent + "  ", depth + 1);
-      }
-    } else {
-      print_line(indent + name + (object ? ": " : " ") + cell_text(*item));
-    }
-  }
-}
-
 void print_route(const Json& route) {
   for (const Json& slot : array(route, "slots")) {
     print_line("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" + text(slot, "driver") +
@@ -169,7 +144,7 @@ int run(const Arguments& arguments) {
   if (whole.contains("compiler_report")) {
     print_line("\nthe compiler's report");
     if (whole["compiler_report"].is_structured()) {
-      print_tree(whole["compiler_report"], "  ", 0);
+      print_tree(whole["compiler_report"], "  ");
     } else {
       print_line("  " + cell_text(whole["compiler_report"]));
     }

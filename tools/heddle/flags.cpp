@@ -65,7 +65,11 @@ struct Flags::State {
   std::vector<std::string> names{"--help", "--flagfile"};
   State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
   CLI::Option* remember(const std::string& name, CLI::Option* option) {
-    names.push_back(name);
+    for (size_t begin = 0; begin < name.size();) {
+      const size_t comma = std::min(name.find(',', begin), name.size());
+      names.push_back(name.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
     return option;
   }
 };
@@ -107,6 +111,9 @@ void Flags::count(const std::string& name, uint64_t& target, const std::string& 
       });
 }
 void Flags::on(const std::string& name, bool& target, const std::string& help) {
+  state_->remember(name, state_->app.add_flag(name, target, help));
+}
+void Flags::word(const std::string& name, std::string& target, const std::string& help) {
   state_->remember(name, state_->app.add_flag(name, target, help));
 }
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help) {

@@ -20,13 +20,15 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // Every target keeps its value where the flag is not given, and outlives parse().
+  // A name may be several with a comma between: "-o,--output". Every target keeps its value where the flag is not given, and outlives parse().
   void positional(const std::string& name, std::string& target, const std::string& help, bool required = true);
   void text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name = "TEXT");
   void texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name);
   void number(const std::string& name, double& target, const std::string& help, double least, double most);
   void count(const std::string& name, uint64_t& target, const std::string& help, uint64_t least, uint64_t most);
   void on(const std::string& name, bool& target, const std::string& help);
+  // "--name", which sets the target to "true", or "--name=WORD".
+  void word(const std::string& name, std::string& target, const std::string& help);
   void choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help);
 
   // Empty: go on. Else the exit code: 0 after --help (on stdout), 2 after a mistake (said on stderr).

@@ -2,6 +2,8 @@
 // From JSON to tables.
 #include "tools/heddle/report_view.h"
 
+#include <algorithm>
+
 namespace heddle::tool {
 
 Json parse_json(const std::string& text) { return Json::parse(text, nullptr, false); }
@@ -39,6 +41,30 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
     for (const Column& column : columns) table.rows.back().push_back(column.cell(row));
   }
   print_table(table, format);
+}
+
+void print_tree(const Json& value, const std::string& indent, int depth) {
+  if (depth > 12) return print_line(indent + "...");
+  const bool object = value.is_object();
+  size_t index = 0;
+  for (auto item = value.begin(); item != value.end(); ++item, ++index) {
+    const std::string name = object ? item.key() : "-";
+    const bool flat = item->is_array() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
+    if (item->is_structured() && !flat) {
+      // A list of records: each on one line as long as its own values are plain.
+      const bool record = item->is_object() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
+      if (record && !object) {
+        std::string line;
+        for (auto part = item->begin(); part != item->end(); ++part) line += (line.empty() ? "" : ", ") + part.key() + ": " + cell_text(*part);
+        print_line(indent + "- " + line);
+      } else {
+        print_line(indent + name + (object ? ":" : ""));
+        print_tree(*item, indent + "  ", depth + 1);
+      }
+    } else {
+      print_line(indent + name + (object ? ": " : " ") + cell_text(*item));
+    }
+  }
 }
 
 }  // namespace heddle::tool

@@ -29,4 +29,7 @@ std::string cell_text(const Json& value);
 // rows: an array of objects. json prints `whole`, jsonl one row a line, the others a table.
 void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& columns, Format format);
 
+// Any JSON for people, one line a leaf, lists of plain records one line a record: for reports whose shape grows.
+void print_tree(const Json& value, const std::string& indent, int depth = 0);
+
 }  // namespace heddle::tool

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle compile MODEL -o m.heddle`: a thin front of heddle/compiler.h. Knows nothing of models or of LLVM.
+#include "heddle/compiler.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/failure.h"
+#include "tools/heddle/flags.h"
+#include "tools/heddle/output.h"
+#include "tools/heddle/report_view.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  std::string model, output, target = "cpu", params_out, dump_after, dump_to, report, reproducer, explain, progress = "auto";
+  uint64_t threads = 0;
+
+  void declare(Flags& flags) {
+    flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
+    flags.text("-o,--output", output, "the module to write", "FILE");
+    flags.text("--target", target, "targets, comma separated: cpu (x86-64-v3 and v4), cpu:x86-64-v3, cpu:x86-64-v4", "LIST");
+    flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
+    flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
+    flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
+    flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
+    flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
+    flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
+    flags.word("--explain", explain, "print the report; =json for JSON");
+    flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
+  }
+};
+
+Flags make_flags() { return Flags("compile", "Compiles a model into a .heddle file."); }
+
+// ----------------------------------------------------------------------------------------------- being interrupted
+
+std::atomic<int> g_signal{0};
+
+// The compile is asked to stop at its next step and gets two seconds for it, then the signal does what it always does. The output
+// has no name before it is complete, so that nothing is left either way.
+void on_alarm(int) {
+  signal(g_signal, SIG_DFL);
+  raise(g_signal);
+}
+void on_signal(int number) {
+  g_signal = number;
+  signal(number, SIG_DFL);
+  alarm(2);
+}
+
+struct Progress {
+  bool show;
+  bool shown = false;
+};
+
+uint32_t on_progress(void* context, heddle_string_t stage, uint32_t done, uint32_t total) {
+  Progress& progress = *static_cast<Progress*>(context);
+  if (progress.show) {
+    std::fprintf(stderr, "\r\x1b[K%.*s %u/%u", static_cast<int>(stage.size), stage.data, done, total);
+    std::fflush(stderr);
+    progress.shown = true;
+  }
+  return g_signal != 0;
+}
+
+// A file of ours, gone at the end.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-report-XXXXXX";
+    const int descriptor = mkstemp(path_.data());
+    if (descriptor < 0) {
+      path_.clear();
+    } else {
+      close(descriptor);
+    }
+  }
+  ~TemporaryFile() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+int explain(const std::string& path, const std::string& form) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const Json report = parse_json(text);
+  if (report.is_discarded()) return failed("compile", "the compiler wrote no report that can be read");
+  if (form == "json") {
+    print_line(dump_json(report, 2));
+  } else {
+    print_tree(report, "");
+  }
+  return kFine;
+}
+
+int compile(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
+    return flags.misuse("--explain=" + options.explain + ": json is the only other form");
+  }
+  if (options.dump_to.empty() && !options.dump_after.empty()) options.dump_to = options.output + ".mlir";
+  if (options.dump_after.empty() && !options.dump_to.empty()) return flags.misuse("--dump-to needs --dump-after");
+
+  std::optional<TemporaryFile> temporary;
+  std::string report_path = options.report;
+  if (report_path.empty() && !options.explain.empty()) {
+    temporary.emplace();
+    if (temporary->path().empty()) return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno));
+    report_path = temporary->path();
+  }
+
+  Progress progress{progress_wanted(options.progress)};
+  heddle_compile_params_t params{};
+  params.struct_size = sizeof(params);
+  params.threads = static_cast<uint32_t>(options.threads);
+  params.input_path = view(options.model);
+  params.output_path = view(options.output);
+  params.targets = view(options.target);
+  params.parameters_path = view(options.params_out);
+  params.dump_after = view(options.dump_after);
+  params.dump_path = view(options.dump_to);
+  params.report_path = view(report_path);
+  params.reproducer_path = view(options.reproducer);
+  params.progress = on_progress;
+  params.context = &progress;
+
+  signal(SIGALRM, on_alarm);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup's choice stands.
+    if (signal(number, on_signal) == SIG_IGN) signal(number, SIG_IGN);
+  }
+  // A file beyond the limit is a failed write with a reason, not a killed process.
+  signal(SIGXFSZ, SIG_IGN);
+  heddle_status_t* status = heddle_compile(&params);
+  alarm(0);
+  if (progress.shown) std::fprintf(stderr, "\r\x1b[K");
+  if (status) return report(status);
+  return options.explain.empty() ? kFine : explain(report_path, options.explain);
+}
+
+}  // namespace
+}  // namespace heddle::tool
+
+int main(int argc, char** argv) {
+  int code;
+  try {
+    code = heddle::tool::compile(heddle::tool::Arguments(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle compile: %s\n", error.what());
+    code = heddle::tool::kFailed;
+  }
+  if (!heddle::tool::finish_output() && code == heddle::tool::kFine) {
+    std::fprintf(stderr, "heddle compile: writing results failed: %s\n", std::strerror(errno));
+    code = heddle::tool::kFailed;
+  }
+  return code;
+}
