@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace heddle::tool {
 
@@ -32,27 +33,26 @@ Comparison compare(const HostTensor& got, const HostTensor& expected, double rto
     return result;
   }
   const bool wide_integer = got.shape.element_type == HEDDLE_TYPE_I64 || got.shape.element_type == HEDDLE_TYPE_U64;
-  double worst = -1;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // Difference in units of what is allowed, so that small and large elements compare fairly; then the difference itself, which
+  // decides where nothing is allowed.
+  std::pair<double, double> worst(-1, -1);
   uint64_t worst_index = 0;
   for (uint64_t i = 0; i < count; ++i) {
     const double a = element(got, i), b = element(expected, i);
-    // In units of what is allowed, so that "worst" compares small and large elements fairly.
-    double excess;
+    double difference = std::fabs(a - b), allowed = atol + rtol * std::fabs(b);
     if (std::isnan(a) || std::isnan(b)) {
       if (std::isnan(a) && std::isnan(b)) continue;
-      excess = std::numeric_limits<double>::infinity();
+      difference = kInfinity;
     } else if (std::isinf(a) || std::isinf(b)) {
       if (a == b) continue;
-      excess = std::numeric_limits<double>::infinity();
+      difference = kInfinity;
     } else {
-      double difference = std::fabs(a - b);
       if (difference == 0 && wide_integer && std::memcmp(&got.bytes[i * 8], &expected.bytes[i * 8], 8) != 0) difference = 1;
-      const double allowed = atol + rtol * std::fabs(b);
       if (difference <= allowed) continue;
-      excess = allowed > 0 ? difference / allowed : std::numeric_limits<double>::infinity();
-      if (allowed == 0) excess = std::numeric_limits<double>::max() / 2 + difference;  // all are infinitely off: take the largest
     }
     ++result.wrong;
+    const std::pair<double, double> excess(difference == kInfinity || allowed == 0 ? kInfinity : difference / allowed, difference);
     if (excess > worst) {
       worst = excess;
       worst_index = i;
