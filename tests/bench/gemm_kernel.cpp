@@ -4,10 +4,10 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -119,7 +119,11 @@ std::string level_of_this_cpu() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") ? "x86-64-v4" : "x86-64-v3";
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

@@ -52,7 +52,7 @@ class Kernel {
 std::unique_ptr<mlir::MLIRContext> make_context();
 // The best level of this CPU, or HEDDLE_LEVEL.
 std::string level_of_this_cpu();
-// Seconds of a steady clock.
+// Seconds of CPU time of this thread: what runs here is one thread, and other programs may take the core in between.
 double now();
 double median(std::vector<double> values);
 // GFLOP/s of independent FMAs in registers as wide as the level's, measured for about a millisecond.

@@ -294,13 +294,17 @@ class ContractionWriter {
     Prefetch prefetch;
     if (shape_.packed) {
       int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size : cut_.band_size * ceil_div(shape_.width, most_rows) * most_rows;
-      int64_t calls = std::max<int64_t>(1, pixels / most_rows), panel_elements = pass.most * segment.units * Panels::unit;
+      int64_t calls = std::max<int64_t>(1, ceil_div(pixels, most_rows)), panel_elements = pass.most * segment.units * Panels::unit;
       prefetch.part = ceil_div(ceil_div(panel_elements, calls), 16) * 16;
       prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
+      // What is wanted next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
       Value following = k_.add(panel, 1);
-      Value wrapped = k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0));
-      prefetch.from = k_.pointer(b, panel_row(wrapped, pass.b_row), f32());
-      if (pixels <= 2) {  // rows of B pass once: fetch them well ahead in this panel
+      Value here = k_.less(following, last_panel_);
+      Value other = pass.last ? k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0)) : first_panel_;
+      Value other_row = pass.last ? k_.index(0) : k_.add(pass.b_row, pass.most);
+      Value next_panel = k_.make<arith::SelectOp>(here, following, other);
+      prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), f32());
+      if (calls == 1) {  // rows of B pass once: fetch them well ahead in this panel
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit;
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());

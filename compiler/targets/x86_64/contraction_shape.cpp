@@ -222,8 +222,9 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
   DepthOrder order = shape.order();
   if (!single_pass) {
     if (order.taps == 1) {
-      constexpr int64_t longest = 768;
-      cut.passes = std::max<int64_t>(1, ceil_div(order.channels, longest));
+      // B that is used by one tile of rows only gains nothing from staying in L2.
+      const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
+      cut.passes = std::max<int64_t>(1, longest > 0 ? ceil_div(order.channels, longest) : 1);
       cut.pass_depth = std::max<int64_t>(1, std::min(order.channels, ceil_div(ceil_div(order.channels, cut.passes), 16) * 16));
       cut.passes = std::max<int64_t>(1, ceil_div(order.channels, cut.pass_depth));
     } else {
