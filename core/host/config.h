@@ -49,6 +49,7 @@ struct DeviceConfig {
   std::string driver;  // plugin id
   DeviceSelector select;
   bool has_select = false;
+  bool select_is_wrong = false;  // it was there, and an error
   AllocatorConfig allocator;
   int32_t numa = -1;
   std::string cpus;   // "0-15", empty: all

@@ -132,7 +132,8 @@ void ConfigReader::text(const std::string& name, const std::string& content) {
   std::string outer = std::exchange(folder_, std::filesystem::path(name).parent_path().string());
   TomlTree tree = parse_toml(content);
   for (const TomlError& failed : tree.errors) diagnostics_.error({file, failed.place}, "E101", failed.message);
-  root(tree.root, file);
+  if (!tree.errors.empty()) read_.is_partial = true;
+  if (!tree.lost_header) root(tree.root, file);
   folder_ = std::move(outer);
 }
 
@@ -308,6 +309,7 @@ void ConfigReader::device(TableReader table, const std::string& alias) {
 
 void ConfigReader::select(TableReader table, DeviceConfig& device) {
   DeviceSelector selector;
+  device.select_is_wrong = true;  // reported below, unless it turns out right
   int count = 0;
   int64_t ordinal = 0;
   if (table.string("uuid", &selector.text)) {
@@ -332,6 +334,7 @@ void ConfigReader::select(TableReader table, DeviceConfig& device) {
   if (count == 1) {
     device.select = std::move(selector);
     device.has_select = true;
+    device.select_is_wrong = false;
     for (const char* key : {"uuid", "pci", "ordinal"}) effective(table, key);
   }
 }
@@ -615,9 +618,11 @@ void finish_config(ConfigRead* read) {
                         did_you_mean(alias, aliases), alias.size() + 2);
     }
   }
+  // What a line that could not be read was to say, nobody knows.
+  if (read->is_partial) return;
   for (const DeviceConfig& device : read->config.devices) {
     const bool lacks_driver = device.driver.empty();
-    if (!lacks_driver && device.has_select) continue;
+    if (!lacks_driver && (device.has_select || device.select_is_wrong)) continue;
     // Places are kept as text in the plain data: find the table's again by its name.
     Place place{};
     for (const auto& [alias, at] : read->device_tables) {

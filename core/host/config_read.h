@@ -24,6 +24,7 @@ struct RawOption {
 struct ConfigRead {
   Config config;
   Diagnostics diagnostics;
+  bool is_partial = false;  // syntax errors hide some of it
   std::vector<RawOption> driver_options;
   std::vector<RawOption> allocator_options;
   std::vector<std::pair<std::string, Place>> driver_tables;  // ids of [driver."id"] and where

@@ -114,7 +114,8 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
   // Keys are short; what is longer is no slip of the finger.
   if (name.size() > 64) return {};
   std::string best;
-  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
+  // At most a third of the letters differ, and never all of them.
+  size_t best_distance = std::min(std::max<size_t>(1, name.size() / 3) + 1, name.size());
   for (const std::string& candidate : candidates) {
     if (candidate.size() > 64) continue;
     // Edit distance with swaps of neighbours, three rows at a time.

@@ -34,7 +34,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
     }
   }
   if (table.string("version", &manifest.version) && (manifest.version.empty() || manifest.version.size() > 64)) {
-    diagnostics.error(table.own_place(), "E105", "'version' is empty or longer than 64 bytes");
+    diagnostics.error(table.value_place("version"), "E105", "'version' is empty or longer than 64 bytes");
   }
   std::vector<std::string> kinds;
   if (table.strings("kind", &kinds)) {
@@ -44,15 +44,15 @@ void read_plugin(TableReader table, Manifest& manifest) {
       } else if (kind == "allocator") {
         manifest.kind |= HEDDLE_PLUGIN_ALLOCATOR;
       } else {
-        diagnostics.error(table.own_place(), "E105", fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
+        diagnostics.error(table.value_place("kind"), "E105", fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
       }
     }
-    if (kinds.empty()) diagnostics.error(table.own_place(), "E105", "'kind' is empty; \"driver\" or \"allocator\" was expected");
+    if (kinds.empty()) diagnostics.error(table.value_place("kind"), "E105", "'kind' is empty; \"driver\" or \"allocator\" was expected");
   }
   std::string library;
   if (table.string("library", &library)) {
     if (library.empty() || library.size() > 1024) {
-      diagnostics.error(table.own_place(), "E105", "'library' is empty or longer than 1024 bytes");
+      diagnostics.error(table.value_place("library"), "E105", "'library' is empty or longer than 1024 bytes");
     } else {
       std::filesystem::path relative(library);
       manifest.library_path =
@@ -63,7 +63,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
   if (table.strings("abi", &abi)) {
     if (abi.size() != 2 || !parse_abi(abi[0], &manifest.abi_min) || !parse_abi(abi[1], &manifest.abi_max) ||
         manifest.abi_min.major != manifest.abi_max.major || manifest.abi_min.minor > manifest.abi_max.minor) {
-      diagnostics.error(table.own_place(), "E105", "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
+      diagnostics.error(table.value_place("abi"), "E105", "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
     }
   }
   table.string("arch", &manifest.arch);
@@ -85,7 +85,7 @@ void read_requires(TableReader table, Manifest& manifest) {
     const bool prefixed = vendor.size() == 6 && vendor[0] == '0' && vendor[1] == 'x';
     auto read = prefixed ? std::from_chars(vendor.data() + 2, end, number, 16) : std::from_chars_result{vendor.data(), std::errc::invalid_argument};
     if (read.ec != std::errc() || read.ptr != end) {
-      diagnostics.error(table.own_place(), "E105", fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
+      diagnostics.error(table.value_place("pci_vendor"), "E105", fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
       continue;
     }
     manifest.pci_vendors.push_back(number);
@@ -95,7 +95,7 @@ void read_requires(TableReader table, Manifest& manifest) {
     NeededLibrary needed;
     library.require("soname");
     if (library.string("soname", &needed.soname) && (needed.soname.empty() || needed.soname.find('/') != std::string::npos)) {
-      diagnostics.error(library.own_place(), "E105", "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
+      diagnostics.error(library.value_place("soname"), "E105", "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
     }
     library.string("hint", &needed.hint);
     library.finish();
@@ -107,7 +107,7 @@ void read_requires(TableReader table, Manifest& manifest) {
 void read_integrity(TableReader table, Manifest& manifest) {
   if (table.string("sha256", &manifest.sha256)) {
     const bool hex = manifest.sha256.size() == 64 && manifest.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!hex) table.diagnostics().error(table.own_place(), "E105", "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
+    if (!hex) table.diagnostics().error(table.value_place("sha256"), "E105", "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
   }
   table.finish();
 }

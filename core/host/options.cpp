@@ -90,7 +90,7 @@ bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place
     case OptionSpec::kString:
       if (node.kind != TomlNode::kString) return refuse("E103", "a string");
       if (!spec.values.empty() && std::find(spec.values.begin(), spec.values.end(), node.string) == spec.values.end()) {
-        return refuse("E105", fmt::format("one of {}", fmt::join(spec.values, ", ")), did_you_mean(node.string, spec.values));
+        return refuse("E105", quoted_words(spec.values), did_you_mean(node.string, spec.values));
       }
       value.string_value = node.string;
       break;
@@ -112,8 +112,10 @@ bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place
   }
   if (spec.type == OptionSpec::kInt || spec.type == OptionSpec::kBytes) {
     if ((spec.int_min && value.int_value < *spec.int_min) || (spec.int_max && value.int_value > *spec.int_max)) {
-      return refuse("E105", spec.int_max ? fmt::format("{} to {}", spec.int_min.value_or(INT64_MIN), *spec.int_max)
-                                         : fmt::format("{} or more", *spec.int_min));
+      const char* unit = spec.type == OptionSpec::kBytes ? " bytes" : "";
+      return refuse("E105", !spec.int_max   ? fmt::format("{}{} or more", *spec.int_min, unit)
+                            : !spec.int_min ? fmt::format("{}{} or less", *spec.int_max, unit)
+                                            : fmt::format("{} to {}{}", *spec.int_min, *spec.int_max, unit));
     }
   }
   *out_value = std::move(value);

@@ -16,7 +16,14 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-std::string joined(const std::vector<std::string>& words) {
+const char* with_article(TomlNode::Kind kind) {
+  constexpr const char* kNames[] = {"a table", "an array", "a string", "an integer", "a float", "a boolean", "a date"};
+  return kNames[kind];
+}
+
+}  // namespace
+
+std::string quoted_words(const std::vector<std::string>& words) {
   std::string text;
   for (size_t i = 0; i < words.size(); ++i) {
     text += i == 0 ? "" : i + 1 == words.size() ? " or " : ", ";
@@ -24,8 +31,6 @@ std::string joined(const std::vector<std::string>& words) {
   }
   return text;
 }
-
-}  // namespace
 
 bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong) {
   struct Unit {
@@ -82,11 +87,9 @@ std::string TableReader::path_of(std::string_view key) const {
 std::string TableReader::title() const { return path_.empty() ? "the file" : fmt::format("[{}]", path_); }
 
 void TableReader::wrong_type(const TomlNode& node, const std::string& expected) {
-  const char* kind = name_of(node.kind);
-  const bool vowel = std::string_view("aeiou").find(kind[0]) != std::string_view::npos;
   diagnostics_.error({file_, node.place}, "E103",
-                     fmt::format("{} is {} {}; {} was expected", node.key.empty() ? title() : "'" + shown(node.key) + "'", vowel ? "an" : "a",
-                                 kind, expected),
+                     fmt::format("{} is {}; {} was expected", node.key.empty() ? title() : "'" + shown(node.key) + "'", with_article(node.kind),
+                                 expected),
                      {}, node.kind == TomlNode::kTable || node.kind == TomlNode::kArray ? 1 : to_toml(node).size());
 }
 
@@ -98,7 +101,7 @@ const TomlNode* TableReader::value(const char* key, std::initializer_list<TomlNo
   std::string expected;
   for (TomlNode::Kind kind : kinds) {
     if (!expected.empty()) expected += " or ";
-    expected += (kind == TomlNode::kInt || kind == TomlNode::kArray ? "an " : "a ") + std::string(host::name_of(kind));
+    expected += with_article(kind);
   }
   wrong_type(*found, expected);
   return nullptr;
@@ -174,7 +177,7 @@ bool TableReader::choice(const char* key, const std::vector<std::string>& allowe
     *out = static_cast<size_t>(word - allowed.begin());
     return true;
   }
-  diagnostics_.error(place(*found), "E105", fmt::format("'{}' is \"{}\"; {} was expected", key, shown(found->string), joined(allowed)),
+  diagnostics_.error(place(*found), "E105", fmt::format("'{}' is \"{}\"; {} was expected", key, shown(found->string), quoted_words(allowed)),
                      did_you_mean(found->string, allowed), to_toml(*found).size());
   return false;
 }
@@ -188,7 +191,7 @@ std::vector<const TomlNode*> TableReader::tables(const char* key) {
       found.push_back(&element);
     } else {
       diagnostics_.error({file_, element.place}, "E103", fmt::format("'{}' holds {}; [[{}]] tables were expected", key,
-                                                                   host::name_of(element.kind), path_of(key)));
+                                                                   with_article(element.kind), path_of(key)));
     }
   }
   return found;
@@ -208,6 +211,11 @@ void TableReader::deprecated(const char* key, const char* successor) {
     diagnostics_.error(key_place(*found), "E102", fmt::format("key '{}' in {} is no longer used", key, title()),
                        fmt::format("it is now '{}'", successor), std::string_view(key).size());
   }
+}
+
+Place TableReader::value_place(const char* key) const {
+  const TomlNode* found = find(key);
+  return found ? place(*found) : own_place();
 }
 
 std::vector<const TomlNode*> TableReader::rest() {

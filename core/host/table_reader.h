@@ -49,6 +49,8 @@ class TableReader {
   Place place(const TomlNode& node) const { return {file_, node.place}; }
   Place key_place(const TomlNode& node) const { return {file_, node.key_place}; }
   Place own_place() const { return {file_, node_.key_place}; }
+  // Of the key's value, or of the table where there is none.
+  Place value_place(const char* key) const;
   // "[device.gpu0]", or "the file" for the root.
   std::string title() const;
   std::string path_of(std::string_view key) const;
@@ -63,6 +65,9 @@ class TableReader {
   Diagnostics& diagnostics_;
   std::vector<std::string> known_;
 };
+
+// `"a", "b" or "c"`.
+std::string quoted_words(const std::vector<std::string>& words);
 
 // Bytes of "60GiB"; false if it is no size or does not fit. *out_wrong says which.
 bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong);

@@ -12,6 +12,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace heddle::host {
 namespace {
@@ -85,11 +86,13 @@ size_t line_start(const std::string& text, uint32_t line) {
 }
 
 // Turns the line into spaces; false if there was nothing left to blank.
-bool blank_line(std::string& text, uint32_t line) {
+bool blank_line(std::string& text, uint32_t line, bool* out_was_header) {
   size_t start = line_start(text, line);
   if (start == std::string::npos) return false;
   size_t end = std::min(text.find('\n', start), text.size());
   bool changed = false;
+  const size_t first = text.find_first_not_of(" \t", start);
+  if (first < end && text[first] == '[') *out_was_header = true;
   for (size_t i = start; i < end; ++i) {
     if (text[i] == ' ') continue;
     text[i] = ' ';
@@ -132,8 +135,10 @@ TomlTree parse_toml(std::string_view source) {
     }
     const toml::parse_error& failed = parsed.error();
     TomlPlace place = place_of(failed.source().begin);
-    tree.errors.push_back({place, std::string(failed.description())});
-    if (tree.errors.size() >= kMaxErrors || !blank_line(text, place.line)) break;
+    std::string description(failed.description());
+    if (!description.empty()) description[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(description[0])));
+    tree.errors.push_back({place, std::move(description)});
+    if (tree.errors.size() >= kMaxErrors || !blank_line(text, place.line, &tree.lost_header)) break;
   }
   return tree;
 }

@@ -45,6 +45,8 @@ struct TomlTree {
   TomlNode root;
   // Every syntax error that could be told apart; what is around them is in root, so that later errors show in the same run.
   std::vector<TomlError> errors;
+  // A table's header could not be read, so that keys below it hang in the wrong table.
+  bool lost_header = false;
 };
 
 // Never fails otherwise than by errors; hostile text is bounded in depth and size.

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Tests of core/host and of statuses.
+heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core_load)
+heddle_add_test(NAME host_config_test SOURCES host_config_test.cpp LIBS heddle_core_host)
+heddle_add_test(NAME host_transcript_test SOURCES host_transcript_test.cpp LIBS heddle_core_host)
+target_compile_definitions(host_transcript_test PRIVATE HEDDLE_TRANSCRIPTS="${CMAKE_CURRENT_SOURCE_DIR}/transcripts")
+heddle_add_test(NAME host_parts_test SOURCES host_parts_test.cpp LIBS heddle_core_host)

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Configuration: precedence, imports, the plain data that comes out, and where each value came from.
+#include "core/host/config_read.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/host/host.h"
+#include "core/host/table_reader.h"
+
+namespace heddle::host {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Configuration : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "heddle-config-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    unsetenv("HEDDLE_CONFIG");
+    unsetenv("HEDDLE_LOG");
+    setenv("XDG_CONFIG_HOME", (folder_ / "home").c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("HEDDLE_CONFIG");
+    unsetenv("HEDDLE_LOG");
+    std::filesystem::remove_all(folder_);
+  }
+  std::string write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  static std::string origin(const Config& config, const std::string& key) {
+    for (const ConfigValue& value : config.effective) {
+      if (value.key == key) return value.text + " @ " + value.origin;
+    }
+    return "absent";
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Configuration, IsEmptyWithoutAnyFile) {
+  ConfigRead read;
+  read_config({}, &read);
+  EXPECT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  EXPECT_TRUE(read.config.devices.empty());
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_WARN);
+}
+
+TEST_F(Configuration, BecomesPlainData) {
+  ConfigSources sources;
+  sources.path = write("heddle.toml", R"(
+[device.gpu0]
+driver = "heddle.cuda"
+select = { pci = "0000:41:00.0" }
+affinity = { numa = 1, cpus = "0-3" }
+[device.gpu0.allocator]
+plugin = "heddle.pool"
+pool_limit = "60GiB"
+on_limit = "fail"
+[[route]]
+slot = "@a"
+to = ["gpu0"]
+fallback = "next"
+[param_io]
+chunk = "4MiB"
+queue_depth = 32
+)");
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  const Config& config = read.config;
+  ASSERT_EQ(config.devices.size(), 1u);
+  const DeviceConfig& device = config.devices[0];
+  EXPECT_EQ(device.alias, "gpu0");
+  EXPECT_EQ(device.driver, "heddle.cuda");
+  EXPECT_EQ(device.select.kind, DeviceSelector::kPci);
+  EXPECT_EQ(device.select.text, "0000:41:00.0");
+  EXPECT_EQ(device.numa, 1);
+  EXPECT_EQ(device.cpus, "0-3");
+  EXPECT_EQ(device.allocator.pool_limit_bytes, 60ull << 30);
+  EXPECT_EQ(device.allocator.on_limit, OnLimit::kFail);
+  ASSERT_EQ(config.routes.size(), 1u);
+  EXPECT_EQ(config.routes[0].slot, "@a");
+  EXPECT_THAT(config.routes[0].to, ElementsAre("gpu0"));
+  EXPECT_TRUE(config.routes[0].fallback_next);
+  EXPECT_EQ(config.param_io.chunk_bytes, 4u << 20);
+  EXPECT_EQ(config.param_io.queue_depth, 32u);
+  EXPECT_EQ(origin(config, "device.gpu0.allocator.pool_limit"), "\"60GiB\" @ " + sources.path + ":8:1");
+}
+
+TEST_F(Configuration, LaterSourcesWinAndKeepTheirOrigin) {
+  write("conf.d/a.toml", "[log]\nlevel = \"debug\"\n[param_io]\nqueue_depth = 1\nchunk = \"1MiB\"\n");
+  write("conf.d/b.toml", "[param_io]\nqueue_depth = 2\n");
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "imports = [\"conf.d/*.toml\"]\n[param_io]\nchunk = \"2MiB\"\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  EXPECT_EQ(read.config.param_io.queue_depth, 2u);
+  EXPECT_EQ(read.config.param_io.chunk_bytes, 2u << 20);
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_DEBUG);
+  EXPECT_EQ(origin(read.config, "param_io.queue_depth"), "2 @ " + (folder_ / "conf.d/b.toml").string() + ":2:1");
+
+  setenv("HEDDLE_LOG", "error,heddle.cuda=trace", 1);
+  read = {};
+  read_config(sources, &read);
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_ERROR);
+  EXPECT_EQ(read.config.log.components.at("heddle.cuda"), HEDDLE_LOG_TRACE);
+  EXPECT_EQ(origin(read.config, "log.level"), "\"error\" @ HEDDLE_LOG");
+
+  sources.text = "[log]\nlevel = \"info\"\n";
+  read = {};
+  read_config(sources, &read);
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_INFO);
+  EXPECT_EQ(origin(read.config, "log.level"), "\"info\" @ <text>:2:1");
+}
+
+TEST_F(Configuration, RoutesOfLaterFilesComeFirst) {
+  write("base.toml", "[[route]]\nslot = \"@a\"\nto = [\"cpu\"]\n");
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "imports = [\"base.toml\"]\n[[route]]\nslot = \"@a\"\nto = [\"cpu:1\"]\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_EQ(read.config.routes.size(), 2u);
+  EXPECT_THAT(read.config.routes[0].to, ElementsAre("cpu:1"));
+}
+
+TEST_F(Configuration, FindsItsFileInTheRightOrder) {
+  write("home/heddle/heddle.toml", "[param_io]\nqueue_depth = 3\n");
+  ConfigRead read;
+  read_config({}, &read);
+  EXPECT_EQ(read.config.param_io.queue_depth, 3u);
+
+  setenv("HEDDLE_CONFIG", write("env.toml", "[param_io]\nqueue_depth = 4\n").c_str(), 1);
+  read = {};
+  read_config({}, &read);
+  EXPECT_EQ(read.config.param_io.queue_depth, 4u);
+
+  ConfigSources sources;
+  sources.use_environment = false;
+  read = {};
+  read_config(sources, &read);
+  EXPECT_EQ(read.config.param_io.queue_depth, 0u);
+
+  setenv("HEDDLE_CONFIG", (folder_ / "not-there.toml").c_str(), 1);
+  read = {};
+  read_config({}, &read);
+  EXPECT_TRUE(read.diagnostics.has_errors());
+  EXPECT_THAT(read.diagnostics.render(), HasSubstr("No such file or directory"));
+}
+
+TEST_F(Configuration, IsNotReadFromTheCurrentFolderUnasked) {
+  write("heddle.toml", "this is no TOML");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  ConfigRead read;
+  read_config({}, &read);
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(read.diagnostics.has_errors());
+}
+
+TEST_F(Configuration, RefusesFilesThatAreNone) {
+  ConfigSources sources;
+  for (const std::string& path : {folder_.string(), std::string("/dev/zero"), std::string("/dev/tty")}) {
+    sources.path = path;
+    ConfigRead read;
+    read_config(sources, &read);
+    EXPECT_TRUE(read.diagnostics.has_errors()) << path;
+  }
+}
+
+TEST_F(Configuration, GivesTheHostAllErrorsAtOnce) {
+  HostOptions options;
+  options.config_path = write("heddle.toml", "[log]\nlevel = 1\nlevl = 2\n[nonsense]\n");
+  Result<std::unique_ptr<Host>> host = Host::open(options);
+  ASSERT_FALSE(host.ok());
+  EXPECT_EQ(host.status().code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  const std::string text(host.status().message());
+  EXPECT_THAT(text, HasSubstr("3 errors"));
+  EXPECT_THAT(text, HasSubstr(":2:9: error[E103]"));
+  EXPECT_THAT(text, HasSubstr(":3:1: error[E102]: unknown key 'levl' in [log]"));
+  EXPECT_THAT(text, HasSubstr("did you mean 'level'?"));
+  EXPECT_THAT(text, HasSubstr(":4:2: error[E102]: unknown key 'nonsense'"));
+}
+
+TEST(Bytes, ReadsSizes) {
+  uint64_t bytes = 0;
+  std::string wrong;
+  for (const auto& [text, expected] : std::vector<std::pair<std::string, uint64_t>>{
+           {"0", 0}, {"17", 17}, {"17B", 17}, {"2KiB", 2048}, {"3 MiB", 3u << 20}, {"1GB", 1000000000}, {"8388607TiB", 8388607ull << 40}}) {
+    EXPECT_TRUE(parse_bytes(text, &bytes, &wrong)) << text;
+    EXPECT_EQ(bytes, expected) << text;
+  }
+  for (const char* text : {"", "GiB", "-1", "1.5GiB", "1gib", "1  GiB", "1PiB", "16777216TiB", "99999999999999999999", "0x10", "1GiB "}) {
+    EXPECT_FALSE(parse_bytes(text, &bytes, &wrong)) << text;
+    EXPECT_FALSE(wrong.empty());
+  }
+}
+
+TEST(CpuList, TakesRangesOnly) {
+  for (const char* text : {"0", "0-15", "0-3,8", "1,2,3", "65535"}) EXPECT_TRUE(is_cpu_list(text)) << text;
+  for (const char* text : {"", ",", "1,", "-1", "3-1", "a", "0-", "65536", "0--1", "0 - 3", "99999999999"}) EXPECT_FALSE(is_cpu_list(text)) << text;
+}
+
+TEST(Nearest, TakesWhatIsMeantAndNothingElse) {
+  EXPECT_EQ(nearest("pool_limt", {"plugin", "pool_initial", "pool_limit"}), "pool_limit");
+  EXPECT_EQ(nearest("levle", {"level", "lever"}), "level");
+  EXPECT_EQ(nearest("zebra", {"level", "components"}), "");
+  EXPECT_EQ(nearest("", {"a"}), "");
+  EXPECT_EQ(nearest("b", {"a"}), "");
+  EXPECT_EQ(nearest(std::string(10000, 'a'), {"a"}), "");
+}
+
+}  // namespace
+}  // namespace heddle::host

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The parts of the host that read hostile or foreign bytes, and its small services: linker cache, ELF headers, CPU levels, log, executor,
+// host table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/host/cpu_level.h"
+#include "core/host/elf_file.h"
+#include "core/host/host_table.h"
+#include "core/host/library_search.h"
+#include "core/host/probe_protocol.h"
+#include "core/host/text_file.h"
+#include "core/host/trust.h"
+
+namespace heddle::host {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// An ld.so.cache of the new format with one entry.
+std::string linker_cache(const std::string& soname, const std::string& path, uint32_t flags) {
+  std::string cache = "glibc-ld.so.cache1.1";
+  auto word = [&](uint32_t value) { cache.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  word(1);
+  word(static_cast<uint32_t>(soname.size() + path.size() + 2));
+  cache.append(20, '\0');
+  word(flags);
+  word(72);
+  word(static_cast<uint32_t>(72 + soname.size() + 1));
+  word(0);
+  cache.append(8, '\0');
+  return cache + soname + '\0' + path + '\0';
+}
+
+#if defined(__x86_64__)
+TEST(LinkerCache, FindsAnEntryOfThisMachine) {
+  const std::string cache = linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0303);
+  EXPECT_EQ(find_in_linker_cache(cache, "libx.so.1"), "/opt/x/libx.so.1");
+  EXPECT_EQ(find_in_linker_cache(cache, "liby.so.1"), "");
+  EXPECT_EQ(find_in_linker_cache(linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0003), "libx.so.1"), "") << "of another machine";
+  EXPECT_EQ(find_in_linker_cache("ld.so-1.7.0" + std::string(5, '\0') + cache, "libx.so.1"), "/opt/x/libx.so.1") << "behind an old table";
+  EXPECT_EQ(find_in_linker_cache(linker_cache("libx.so.1", "libx.so.1", 0x0303), "libx.so.1"), "") << "a relative path";
+}
+
+TEST(LinkerCache, SurvivesEveryCutAndEveryFlippedByte) {
+  const std::string cache = linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0303);
+  for (size_t i = 0; i <= cache.size(); ++i) {
+    // A copy of exactly that size, so that a sanitizer sees a read beyond it.
+    std::vector<char> cut(cache.begin(), cache.begin() + static_cast<std::ptrdiff_t>(i));
+    find_in_linker_cache({cut.data(), cut.size()}, "libx.so.1");
+    if (i == cache.size()) break;
+    std::string flipped = cache;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0xff);
+    find_in_linker_cache(flipped, "libx.so.1");
+  }
+}
+#endif
+
+TEST(LibrarySearch, FindsTheCLibraryAndNothingThatIsNot) {
+  LibrarySearch search({"$ORIGIN/../lib", "relative"}, "/opt/plugin/lib/plugin.so");
+  EXPECT_NE(search.find("libc.so.6"), "");
+  EXPECT_EQ(search.find("libheddle_no_such_library.so.1"), "");
+  EXPECT_THAT(search.searched(), Contains("/opt/plugin/lib/../lib"));
+  for (const std::string& place : search.searched()) EXPECT_EQ(place.front(), '/') << place;
+}
+
+TEST(ElfFile, ReadsWhatALibraryNeeds) {
+  ElfFile file;
+  ASSERT_EQ(read_elf_file("/proc/self/exe", false, &file), "");
+  EXPECT_EQ(file.machine, own_machine());
+  EXPECT_THAT(file.needed, Contains("libc.so.6"));
+}
+
+TEST(ElfFile, RefusesWhatIsNone) {
+  ElfFile file;
+  EXPECT_THAT(read_elf_file("/etc/passwd", false, &file), HasSubstr("no ELF file"));
+  EXPECT_THAT(read_elf_file("/", false, &file), HasSubstr("no regular file"));
+  EXPECT_THAT(read_elf_file("/dev/zero", false, &file), HasSubstr("no regular file"));
+  EXPECT_THAT(read_elf_file("/not/there", false, &file), HasSubstr("No such file"));
+}
+
+TEST(CpuLevel, AgreesWithTheKernel) {
+#if defined(__x86_64__)
+  std::string facts;
+  ASSERT_EQ(read_text_file("/proc/cpuinfo", 16 << 20, &facts), "");
+  const std::string flags = facts.substr(facts.find("flags"), facts.find('\n', facts.find("flags")) - facts.find("flags")) + " ";
+  EXPECT_EQ(cpu_level() >= 3, flags.find(" avx2 ") != std::string::npos && flags.find(" fma ") != std::string::npos);
+  EXPECT_EQ(cpu_level() >= 4, flags.find(" avx512vl ") != std::string::npos && flags.find(" avx512bw ") != std::string::npos);
+  EXPECT_TRUE(missing_features(cpu_level()).empty());
+  EXPECT_EQ(level_from_name("x86-64-v3"), 3u);
+  EXPECT_EQ(level_from_name("x86-64-v5"), 0u);
+#endif
+}
+
+TEST(TextFile, KeepsItsBound) {
+  std::string text;
+  EXPECT_EQ(read_text_file("/proc/self/status", 1 << 16, &text), "");
+  EXPECT_FALSE(text.empty());
+  EXPECT_THAT(read_text_file("/proc/self/status", 10, &text), HasSubstr("more than 10 bytes"));
+  EXPECT_TRUE(text.empty());
+}
+
+TEST(Trust, RefusesWhatOthersMayWrite) {
+  std::string path;
+  EXPECT_THAT(why_untrusted("/tmp", &path), HasSubstr("can be written by others"));
+  EXPECT_THAT(why_untrusted("/not/there", &path), HasSubstr("cannot be found"));
+  EXPECT_EQ(why_untrusted("/bin/sh", &path), "");
+  EXPECT_EQ(path, std::filesystem::canonical("/bin/sh").string());
+}
+
+TEST(ProbeProtocol, CarriesOptions) {
+  OptionValue text{"name", HEDDLE_OPTION_STRING, 0, 0, "a=b:c\nd", ""}, number{"n", HEDDLE_OPTION_INT, INT64_MIN, 0, "", ""},
+      real{"r", HEDDLE_OPTION_FLOAT, 0, 0.1, "", ""}, yes{"y", HEDDLE_OPTION_BOOL, 1, 0, "", ""};
+  for (const OptionValue& option : {text, number, real, yes}) {
+    OptionValue back;
+    ASSERT_TRUE(option_from_argument(option_to_argument(option), &back)) << option.name;
+    EXPECT_EQ(back.name, option.name);
+    EXPECT_EQ(back.kind, option.kind);
+    EXPECT_EQ(back.int_value, option.int_value);
+    EXPECT_EQ(back.float_value, option.float_value);
+    EXPECT_EQ(back.string_value, option.string_value);
+  }
+  OptionValue back;
+  for (const char* text : {"", "name", "name=", "name=int", "name=int:", "name=int:x", "name=rat:1"}) EXPECT_FALSE(option_from_argument(text, &back)) << text;
+}
+
+TEST(Executor, RunsEverythingItAccepted) {
+  std::atomic<int> ran{0};
+  {
+    Executor executor(3);
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(executor.execute([](void* context) { ++*static_cast<std::atomic<int>*>(context); }, &ran).ok());
+  }
+  EXPECT_EQ(ran, 1000);
+}
+
+TEST(Executor, AcceptsNothingAfterStop) {
+  Executor executor(1);
+  executor.stop();
+  EXPECT_EQ(executor.execute([](void*) {}, nullptr).code(), HEDDLE_STATUS_UNAVAILABLE);
+}
+
+TEST(Executor, WorksForWorkThatMakesWork) {
+  struct Chain {
+    Executor executor{2};
+    std::atomic<int> left{100};
+    static void step(void* context) {
+      auto& chain = *static_cast<Chain*>(context);
+      if (--chain.left > 0) (void)chain.executor.execute(step, context);
+    }
+  } chain;
+  ASSERT_TRUE(chain.executor.execute(Chain::step, &chain).ok());
+  while (chain.left > 0) usleep(100);
+  EXPECT_EQ(chain.left, 0);
+}
+
+class HostTable : public ::testing::Test {
+ protected:
+  static void keep(void* context, uint32_t level, std::string_view component, std::string_view message) {
+    static_cast<HostTable*>(context)->lines_.push_back(std::to_string(level) + " " + std::string(component) + " " + std::string(message));
+  }
+  std::vector<std::string> lines_;
+  std::shared_ptr<HostServices> services_ =
+      std::make_shared<HostServices>(LogSink{keep, this}, HEDDLE_LOG_INFO, std::map<std::string, uint32_t>{{"loud", HEDDLE_LOG_TRACE}}, 1u);
+  PluginHost host_{"test", 1, services_, {{"threads", HEDDLE_OPTION_INT, 7, 0, "", ""}, {"name", HEDDLE_OPTION_STRING, 0, 0, "x", ""}}};
+  const heddle_host_t& table_ = host_.table;
+};
+
+TEST_F(HostTable, HasNoHole) {
+  const auto* slots = reinterpret_cast<void* const*>(&table_.memory_allocate);
+  const size_t count = (sizeof(table_) - offsetof(heddle_host_t, memory_allocate)) / sizeof(void*);
+  for (size_t i = 0; i < count; ++i) EXPECT_NE(slots[i], nullptr) << "slot " << i;
+}
+
+TEST_F(HostTable, AllocatesAligned) {
+  for (uint64_t alignment : {8u, 64u, 4096u}) {
+    void* memory = table_.memory_allocate(table_.self, 100, alignment);
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % alignment, 0u);
+    table_.memory_free(table_.self, memory);
+  }
+  EXPECT_EQ(table_.memory_allocate(table_.self, 8, 3), nullptr);
+  EXPECT_EQ(table_.memory_allocate(table_.self, 8, 0), nullptr);
+  EXPECT_EQ(table_.memory_allocate(table_.self, UINT64_MAX, 8), nullptr);
+  void* nothing = table_.memory_allocate(table_.self, 0, 8);
+  EXPECT_NE(nothing, nullptr);
+  table_.memory_free(table_.self, nothing);
+}
+
+TEST_F(HostTable, LogsByLevelAndComponent) {
+  EXPECT_EQ(table_.log_level(table_.self), HEDDLE_LOG_INFO);
+  table_.log(table_.self, HEDDLE_LOG_DEBUG, {"a.cpp", 5}, 1, {"dropped", 7});
+  table_.log(table_.self, HEDDLE_LOG_WARN, {"a.cpp", 5}, 12, {"kept", 4});
+  table_.log(table_.self, HEDDLE_LOG_WARN, {"", 0}, 0, {"bare", 4});
+  EXPECT_THAT(lines_, ::testing::ElementsAre("3 test kept (a.cpp:12)", "3 test bare"));
+  EXPECT_EQ(services_->log.level("loud"), HEDDLE_LOG_TRACE);
+}
+
+TEST_F(HostTable, ReadsOptions) {
+  heddle_option_t option{};
+  option.struct_size = sizeof(option);
+  EXPECT_EQ(table_.option(table_.self, {"threads", 7}, &option), nullptr);
+  EXPECT_EQ(option.int_value, 7);
+  EXPECT_EQ(option.struct_size, sizeof(option));
+  Status missing(table_.option(table_.self, {"nothing", 7}, &option));
+  EXPECT_EQ(missing.code(), HEDDLE_STATUS_NOT_FOUND);
+  EXPECT_EQ(option.int_value, 0);
+  EXPECT_EQ(option.struct_size, sizeof(option));
+}
+
+TEST_F(HostTable, WritesAtMostTheCallersStruct) {
+  // An older plugin's option ends before the values.
+  struct {
+    heddle_option_t option;
+  } memory;
+  std::memset(&memory, 0x5a, sizeof(memory));
+  memory.option.struct_size = 8;
+  EXPECT_EQ(table_.option(table_.self, {"threads", 7}, &memory.option), nullptr);
+  EXPECT_EQ(memory.option.struct_size, 8u);
+  EXPECT_EQ(memory.option.kind, HEDDLE_OPTION_INT);
+  unsigned char rest[sizeof(heddle_option_t) - 8];
+  std::memcpy(rest, reinterpret_cast<char*>(&memory) + 8, sizeof(rest));
+  for (unsigned char byte : rest) EXPECT_EQ(byte, 0x5a);
+  memory.option.struct_size = 0;
+  EXPECT_EQ(Status(table_.option(table_.self, {"threads", 7}, &memory.option)).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+}
+
+TEST_F(HostTable, MakesStatuses) {
+  heddle_status_t* status = table_.status_create(table_.self, HEDDLE_STATUS_DATA_LOSS, {"errno", 5}, 5, {"short read", 10});
+  table_.status_set_payload(table_.self, status, {"file", 4}, {"a.bin", 5});
+  heddle_status_t* clone = table_.status_clone(table_.self, status);
+  EXPECT_EQ(table_.status_code(table_.self, clone), HEDDLE_STATUS_DATA_LOSS);
+  EXPECT_EQ(view(table_.status_message(table_.self, clone)), "short read");
+  table_.status_free(table_.self, status);
+  EXPECT_EQ(view(heddle_status_payload(clone, {"file", 4})), "a.bin");
+  table_.status_free(table_.self, clone);
+  EXPECT_EQ(Status(table_.execute(table_.self, nullptr, nullptr)).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  const uint64_t before = table_.clock_ns(table_.self);
+  EXPECT_LE(before, table_.clock_ns(table_.self));
+  EXPECT_EQ(table_.is_forked_child(table_.self), 0u);
+}
+
+}  // namespace
+}  // namespace heddle::host
