@@ -176,6 +176,17 @@ LoadedKernel::~LoadedKernel() {
   if (library_) dlclose(library_);
 }
 
+std::string plan_error(tx::DispatchOp region) {
+  std::string text;
+  ScopedDiagnosticHandler handler(region.getContext(), [&](Diagnostic& diagnostic) {
+    text += diagnostic.str();
+    return success();
+  });
+  auto plan = targets::make_x86_64_target("x86-64-v3")->plan(region);
+  EXPECT_EQ(failed(plan), !text.empty());
+  return text;
+}
+
 uint64_t LoadedKernel::workgroups(const std::vector<int64_t>& symbols) const {
   auto type = tx::tensor_type({plan_.workgroups}, IntegerType::get(plan_.workgroups.getContext(), 32));
   return static_cast<uint64_t>(shape_of(type, symbols)[0]);

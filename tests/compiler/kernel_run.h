@@ -64,6 +64,9 @@ class LoadedKernel {
   void* entry_ = nullptr;
 };
 
+// What the target says when it refuses to plan the region; empty if it does not.
+std::string plan_error(tx::DispatchOp region);
+
 struct CheckOptions {
   double relative = 1.3e-6;
   double absolute = 1e-5;

@@ -18,6 +18,14 @@ FailureOr<Parts> parts_of(tx::DispatchOp region) {
       return region.emitError("x86_64: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
     }
   }
+  bool known = true;
+  region.getBody().walk([&](Operation* op) {
+    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) {
+      op->emitError("x86_64: ") << op->getName() << " is not part of an element-wise region";
+      known = false;
+    }
+  });
+  if (!known) return failure();
   Parts parts;
   for (const std::vector<Output>& outputs : output_groups(region)) {
     auto found = reduction_parts(region, outputs);

@@ -163,7 +163,4 @@ Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs) {
   return parts;
 }
 
-FailureOr<Parts> transpose_parts(tx::DispatchOp, ArrayRef<Output>) { return Parts(); }
-FailureOr<Parts> reduction_parts(tx::DispatchOp, ArrayRef<Output>) { return Parts(); }
-
 }  // namespace heddle::targets::x86_64

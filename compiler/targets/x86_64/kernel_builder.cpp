@@ -138,7 +138,8 @@ Type KernelBuilder::memory_type(Type element) const {
 
 Value KernelBuilder::pointer(Value base, Value element_index, Type element) {
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
-  return builder.create<LLVM::GEPOp>(location, ptr, memory_type(element), base, ArrayRef<LLVM::GEPArg>{element_index}, /*inbounds=*/true);
+  // Not inbounds: masked loads may start outside of their tensor.
+  return builder.create<LLVM::GEPOp>(location, ptr, memory_type(element), base, ArrayRef<LLVM::GEPArg>{element_index});
 }
 
 Value KernelBuilder::load(Value base, Value element_index, Type element, int64_t lanes, Value mask) {

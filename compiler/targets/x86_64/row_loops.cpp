@@ -45,8 +45,8 @@ RowCut RowCut::make(RowSpace space, double ns_per_element) {
   constexpr int64_t longest_vector_run = 128;  // a multiple of every vector and stretch
   RowCut cut;
   cut.space = space;
-  int64_t elements = std::clamp<int64_t>(static_cast<int64_t>(block_ns / ns_per_element), 512, 32768);
-  elements = elements / longest_vector_run * longest_vector_run;
+  int64_t elements = std::clamp<int64_t>(static_cast<int64_t>(block_ns / ns_per_element), 1, 32768);
+  if (elements > longest_vector_run) elements = elements / longest_vector_run * longest_vector_run;
   AffineExpr rows = space.rows();
   auto inner = fixed(space.inner), row_count = fixed(rows);
   AffineExpr inner_blocks = getAffineConstantExpr(1, rows.getContext());
@@ -60,6 +60,7 @@ RowCut RowCut::make(RowSpace space, double ns_per_element) {
     }
     block_elements = cut.rows_per_block * *inner;
   } else {
+    elements = std::max(elements, longest_vector_run);
     cut.inner_per_block = elements;
     if (inner) {
       int64_t blocks = (*inner + elements - 1) / elements;

@@ -1,0 +1,573 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Strategies for pooling, reduction and local response normalization: the root's value is computed for a few vectors of the
+// result, then the element-wise ops behind it are applied where it is stored. Called by elemental.cpp.
+#include "compiler/targets/scalar_body.h"
+#include "compiler/targets/x86_64/accumulator.h"
+#include "compiler/targets/x86_64/strategy.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+RankedTensorType tensor(Value value) { return llvm::cast<RankedTensorType>(value.getType()); }
+
+bool is_reduction(Operation* op) { return llvm::isa<tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp>(op); }
+
+double fixed_or(AffineExpr expression, double otherwise) {
+  auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
+  return constant ? static_cast<double>(constant.getValue()) : otherwise;
+}
+
+// A part with a root; the base of all strategies here.
+class RootPart : public Part {
+ public:
+  RootPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root) : region_(region), outputs_(outputs), root_(root) {
+    extents_ = tx::extents(tensor(root->getResult(0)));
+    if (extents_.empty()) extents_.push_back(getAffineConstantExpr(1, region.getContext()));
+    is_scalar_ = tensor(root->getResult(0)).getRank() == 0;
+  }
+  AffineExpr workgroups() const override { return cut_.workgroups; }
+  uint64_t cost_ns() const override { return cut_.cost_ns; }
+
+ protected:
+  Value input() const { return root_->getOperand(0); }
+  Type element() const { return tensor(input()).getElementType(); }
+  double input_ns() const { return element_ns(input()); }
+
+  // The point of vector v of a stretch, the inner coordinate last.
+  Point point_of(KernelBuilder& k, const Stretch& stretch, int64_t v) const {
+    Point point;
+    point.lanes = stretch.lanes;
+    point.mask = stretch.mask;
+    for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
+    point.at.push_back({k.add(stretch.inner, v * stretch.lanes), stretch.lanes > 0 ? 1 : 0, {}});
+    return point;
+  }
+
+  LogicalResult store(KernelBuilder& k, ElementEvaluator& evaluator, Value root_value, Point point) const {
+    if (is_scalar_) point.at.clear();
+    evaluator.set(root_->getResult(0), root_value);
+    LogicalResult result = store_outputs(k, evaluator, outputs_, point);
+    evaluator.unset(root_->getResult(0));
+    return result;
+  }
+
+  tx::DispatchOp region_;
+  std::vector<Output> outputs_;
+  Operation* root_;
+  SmallVector<AffineExpr> extents_;
+  bool is_scalar_;
+  RowCut cut_;
+};
+
+// Loops over `from`..`to` of each dimension, the last one innermost.
+struct Range {
+  Value from, to;
+};
+KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, SmallVector<Value>& index, ValueRange carried,
+                                   const std::function<KernelBuilder::Values(ArrayRef<Value>, ValueRange)>& body) {
+  if (index.size() == ranges.size()) return body(index, carried);
+  Range range = ranges[index.size()];
+  return k.loop(range.from, range.to, k.index(1), carried, [&](Value i, ValueRange values) {
+    index.push_back(i);
+    KernelBuilder::Values next = nested_loops(k, ranges, index, values, body);
+    index.pop_back();
+    return next;
+  });
+}
+
+class PoolPart final : public RootPart {
+ public:
+  PoolPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::PoolOp pool) : RootPart(region, outputs, pool), pool_(pool) {
+    double window = 1;
+    for (int64_t extent : pool.getKernel()) window *= static_cast<double>(extent);
+    cut_ = RowCut::make(RowSpace::of(extents_, 1), window * 0.12 + element_ns(outputs_));
+  }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    LogicalResult all = success();
+    ElementEvaluator evaluator(k, region_);
+    tx::PoolOp pool = pool_;
+    bool is_max = pool.getKind() == tx::PoolKind::max;
+    Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, element());
+    row_loops(k, cut_, block, 8, [&](const Stretch& stretch) {
+      if (failed(all)) return;
+      SmallVector<Range> taps;
+      SmallVector<Value> starts;
+      Value count = k.index(1);
+      for (size_t d = 0; d < pool.getKernel().size(); ++d) {
+        Window window = window_of(k, d, stretch.outer[d + 1]);
+        taps.push_back(window.inside);
+        starts.push_back(window.start);
+        Range counted = pool.getIncludePad() ? window.with_pad : window.inside;
+        if (!is_max) count = k.mul(count, k.sub(counted.to, counted.from));
+      }
+      SmallVector<Value> initial(stretch.vectors, accumulator.identity(stretch.lanes)), index;
+      auto sums = nested_loops(k, taps, index, initial, [&](ArrayRef<Value> tap, ValueRange carried) {
+        KernelBuilder::Values next;
+        for (int64_t v = 0; v < stretch.vectors; ++v) {
+          Point point = point_of(k, stretch, v);
+          for (size_t d = 0; d < tap.size(); ++d) {
+            point.at[d + 1].base = k.add(starts[d], k.mul(tap[d], pool.getDilations()[d]));
+          }
+          Value value = evaluator.element(input(), point);
+          if (!value) all = failure();
+          next.push_back(value ? accumulator.combine(carried[v], value) : carried[v]);
+        }
+        return next;
+      });
+      for (int64_t v = 0; v < stretch.vectors; ++v) {
+        if (failed(all)) return;
+        Value value = is_max ? sums[v] : accumulator.mean(sums[v], count);
+        all = store(k, evaluator, value, point_of(k, stretch, v));
+      }
+    });
+    return all;
+  }
+
+ private:
+  struct Window {
+    Value start;  // index of tap 0 in the input; may be negative
+    Range inside, with_pad;
+  };
+
+  // Taps of spatial dimension d that lie inside the input, or inside input and pads, for one output index.
+  Window window_of(KernelBuilder& k, size_t d, Value out) const {
+    tx::PoolOp pool = pool_;
+    int64_t taps = pool.getKernel()[d], stride = pool.getStrides()[d], dilation = pool.getDilations()[d];
+    int64_t low = pool.getPadsLow()[d], high = pool.getPadsHigh()[d];
+    auto in_type = tensor(input()), out_type = tensor(root_->getResult(0));
+    Window window;
+    window.start = k.add(k.mul(out, stride), -low);
+    window.inside = window.with_pad = {k.index(0), k.index(taps)};
+    bool fixed = !in_type.isDynamicDim(static_cast<unsigned>(d) + 1) && !out_type.isDynamicDim(static_cast<unsigned>(d) + 1);
+    int64_t last = fixed ? (out_type.getDimSize(static_cast<unsigned>(d) + 1) - 1) * stride - low + (taps - 1) * dilation : 0;
+    int64_t in_extent = in_type.getDimSize(static_cast<unsigned>(d) + 1);
+    Value extent = k.extent(tx::extents(in_type)[d + 1]), step = k.index(dilation), all_taps = k.index(taps), zero = k.index(0);
+    if (low > 0) {
+      Value missing = k.max(zero, k.sub(zero, window.start));
+      window.inside.from = k.min(all_taps, k.ceil_div(missing, step));
+    }
+    if (!fixed || last >= in_extent) {
+      Value left = k.max(zero, k.sub(extent, window.start));
+      window.inside.to = k.max(window.inside.from, k.min(all_taps, k.ceil_div(left, step)));
+    }
+    if (!fixed || last >= in_extent + high) {
+      Value left = k.max(zero, k.sub(k.add(extent, high), window.start));
+      window.with_pad.to = k.min(all_taps, k.ceil_div(left, step));
+    }
+    return window;
+  }
+
+  tx::PoolOp pool_;
+};
+
+class ReducePart final : public RootPart {
+ public:
+  ReducePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::ReduceOp reduce) : RootPart(region, outputs, reduce), reduce_(reduce) {
+    auto in_extents = tx::extents(tensor(input()));
+    reduced_.assign(in_extents.size(), false);
+    double count = 1;
+    for (int64_t axis : reduce.getAxes()) {
+      reduced_[axis] = true;
+      count *= fixed_or(in_extents[axis], 64);
+    }
+    along_lanes_ = !reduced_.empty() && reduced_.back();
+    double ns = count * (input_ns() * 0.6 + 0.05) + element_ns(outputs_);
+    if (along_lanes_) {
+      RowSpace space;
+      space.outer = extents_;
+      space.inner = getAffineConstantExpr(1, region.getContext());
+      cut_ = RowCut::make(space, ns);
+      while (flattened_ < in_extents.size() && reduced_[in_extents.size() - flattened_ - 1] && can_flatten(input(), flattened_ + 1)) ++flattened_;
+    } else {
+      cut_ = RowCut::make(RowSpace::of(extents_, 1), ns);
+    }
+  }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    LogicalResult all = success();
+    ElementEvaluator evaluator(k, region_);
+    Accumulator accumulator(k, reduce().getKind(), element());
+    auto in_extents = tx::extents(tensor(input()));
+    Value count = k.index(1);
+    SmallVector<Range> ranges;
+    SmallVector<size_t> looped;  // the reduced dimensions with a loop of their own
+    size_t lane_dims = along_lanes_ ? flattened_ : 0;
+    for (size_t d = 0; d < in_extents.size(); ++d) {
+      if (!reduced_[d]) continue;
+      count = k.mul(count, k.extent(in_extents[d]));
+      if (d + lane_dims >= in_extents.size()) continue;
+      looped.push_back(d);
+      ranges.push_back({k.index(0), k.extent(in_extents[d])});
+    }
+    row_loops(k, cut_, block, 8, [&](const Stretch& stretch) {
+      if (failed(all)) return;
+      auto root_value = [&](Value sum) {
+        return reduce().getKind() == tx::ReduceKind::mean ? accumulator.mean(sum, count) : sum;
+      };
+      if (along_lanes_) {
+        Value sum = reduce_row(k, evaluator, accumulator, stretch, ranges, looped, all);
+        if (failed(all)) return;
+        Point point;
+        for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
+        all = store(k, evaluator, root_value(sum), point);
+        return;
+      }
+      SmallVector<Value> initial(stretch.vectors, accumulator.identity(stretch.lanes)), index;
+      auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
+        KernelBuilder::Values next;
+        for (int64_t v = 0; v < stretch.vectors; ++v) {
+          Value value = evaluator.element(input(), input_point(point_of(k, stretch, v), looped, reduced_index));
+          if (!value) all = failure();
+          next.push_back(value ? accumulator.combine(carried[v], value) : carried[v]);
+        }
+        return next;
+      });
+      for (int64_t v = 0; v < stretch.vectors; ++v) {
+        if (failed(all)) return;
+        all = store(k, evaluator, root_value(sums[v]), point_of(k, stretch, v));
+      }
+    });
+    return all;
+  }
+
+ private:
+  tx::ReduceOp reduce() const { return reduce_; }
+
+  // The input's index for a result point and the indices of the looped dimensions.
+  Point input_point(const Point& result, ArrayRef<size_t> looped, ArrayRef<Value> reduced_index) const {
+    Point point;
+    point.lanes = result.lanes;
+    point.mask = result.mask;
+    size_t kept = 0, next = 0;
+    for (size_t d = 0; d < reduced_.size(); ++d) {
+      if (next < looped.size() && looped[next] == d) {
+        point.at.push_back({reduced_index[next++], 0, {}});
+      } else if (!reduced_[d]) {
+        point.at.push_back(result.at[kept++]);
+      } else {
+        point.at.push_back({});  // a lane dimension; the caller fills it
+      }
+    }
+    return point;
+  }
+
+  // One result element: the innermost reduced dimensions in vectors, the others in loops.
+  Value reduce_row(KernelBuilder& k, ElementEvaluator& evaluator, Accumulator& accumulator, const Stretch& stretch, ArrayRef<Range> ranges,
+                   ArrayRef<size_t> looped, LogicalResult& all) const {
+    constexpr int64_t vectors = 4;
+    int64_t lanes = k.level.f32_lanes();
+    auto in_extents = tx::extents(tensor(input()));
+    AffineExpr inner = RowSpace::of(in_extents, flattened_).inner;
+    Point result;
+    for (Value index : stretch.outer) result.at.push_back({index, 0, {}});
+    Value zero = k.index(0), to = k.extent(inner);
+    Value whole = k.mul(k.div(to, k.index(lanes * vectors)), lanes * vectors);
+    Value whole_vectors = k.mul(k.div(to, k.index(lanes)), lanes);
+    auto value_at = [&](ArrayRef<Value> reduced_index, Value at, Value mask) {
+      Point point = input_point(result, looped, reduced_index);
+      point.lanes = lanes;
+      point.mask = mask;
+      for (size_t d = in_extents.size() - flattened_; d < in_extents.size(); ++d) point.at[d] = {zero, 0, {}};
+      point.at.back() = {at, 1, {}};
+      Value value = evaluator.element(input(), point);
+      if (!value) all = failure();
+      return value ? accumulator.masked(value, mask, lanes) : accumulator.identity(lanes);
+    };
+    SmallVector<Value> initial(vectors, accumulator.identity(lanes)), index;
+    auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
+      auto next = k.loop(zero, whole, k.index(lanes * vectors), carried, [&](Value at, ValueRange values) {
+        KernelBuilder::Values combined;
+        for (int64_t v = 0; v < vectors; ++v) combined.push_back(accumulator.combine(values[v], value_at(reduced_index, k.add(at, v * lanes), {})));
+        return combined;
+      });
+      auto one = k.loop(whole, whole_vectors, k.index(lanes), ValueRange(next[0]), [&](Value at, ValueRange values) {
+        return KernelBuilder::Values{accumulator.combine(values[0], value_at(reduced_index, at, {}))};
+      });
+      IntegerAttr left;
+      Value rest = k.sub(to, whole_vectors);
+      if (matchPattern(rest, m_Constant(&left)) && left.getInt() == 0) {
+        next[0] = one[0];
+        return next;
+      }
+      next[0] = k.branch(k.less(zero, rest), one[0].getType(),
+                         [&] { return KernelBuilder::Values{accumulator.combine(one[0], value_at(reduced_index, whole_vectors, k.tail_mask(rest, lanes)))}; },
+                         [&] { return KernelBuilder::Values{one[0]}; })[0];
+      return next;
+    });
+    Value sum = accumulator.combine(accumulator.combine(sums[0], sums[1]), accumulator.combine(sums[2], sums[3]));
+    return accumulator.across_lanes(sum);
+  }
+
+  tx::ReduceOp reduce_;
+  SmallVector<bool> reduced_;
+  bool along_lanes_ = false;
+  unsigned flattened_ = 1;
+};
+
+class LrnPart final : public RootPart {
+ public:
+  LrnPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::LrnOp lrn) : RootPart(region, outputs, lrn), lrn_(lrn) {
+    cut_ = RowCut::make(RowSpace::of(extents_, 1), static_cast<double>(lrn.getSize()) * input_ns() * 0.5 + 2);
+  }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    LogicalResult all = success();
+    ElementEvaluator evaluator(k, region_);
+    tx::LrnOp lrn = lrn_;
+    int64_t size = static_cast<int64_t>(lrn.getSize()), before = (size - 1) / 2, behind = size / 2;
+    Value channels = k.extent(extents_.back());
+    row_loops(k, cut_, block, 2, [&](const Stretch& stretch) {
+      // Stretches whose windows lie inside the row need no masks.
+      Value from = k.sub(stretch.inner, k.index(before));
+      Value to = k.add(stretch.inner, stretch.vectors * std::max<int64_t>(1, stretch.lanes) + behind);
+      Value inside = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, from, k.index(0)),
+                                           k.make<arith::CmpIOp>(arith::CmpIPredicate::sle, to, channels));
+      auto body = [&](bool masked) {
+        for (int64_t v = 0; v < stretch.vectors; ++v) {
+          if (succeeded(all)) all = emit_vector(k, evaluator, point_of(k, stretch, v), before, behind, masked);
+        }
+      };
+      if (stretch.mask || stretch.lanes == 0) {
+        body(true);
+      } else {
+        k.branch(inside, [&] { body(false); }, [&] { body(true); });
+      }
+    });
+    return all;
+  }
+
+ private:
+  LogicalResult emit_vector(KernelBuilder& k, ElementEvaluator& evaluator, const Point& point, int64_t before, int64_t behind, bool masked) const {
+    tx::LrnOp lrn = lrn_;
+    Value channels = k.extent(extents_.back()), center, sum;
+    for (int64_t offset = -before; offset <= behind; ++offset) {
+      Point neighbor = point;
+      Coordinate& c = neighbor.at.back();
+      c.base = k.add(c.base, offset);
+      Value uniform;  // for a single element: is it there?
+      if (masked && offset != 0) {
+        if (point.lanes == 0) {
+          uniform = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, c.base, k.index(0)), k.less(c.base, channels));
+          c.base = k.max(k.index(0), k.min(c.base, k.sub(channels, k.index(1))));
+        } else {
+          // first lane inside: -base; lanes inside: channels - base
+          Value inside = k.tail_mask(k.sub(channels, c.base), point.lanes);
+          if (offset < 0) {
+            Value missing = k.tail_mask(k.sub(k.index(0), c.base), point.lanes);
+            inside = k.make<arith::AndIOp>(inside, k.make<arith::XOrIOp>(missing, k.constant(missing.getType(), 1)));
+          }
+          neighbor.mask = point.mask ? k.make<arith::AndIOp>(point.mask, inside) : inside;
+        }
+      }
+      Value x = evaluator.element(input(), neighbor);
+      if (!x) return failure();
+      if (offset == 0) center = x;
+      Value square = k.make<arith::MulFOp>(x, x);
+      // Masked lanes of a load are 0 already, but an op behind the load may have changed that.
+      Value zero = k.constant(square.getType(), 0);
+      if (uniform) square = k.make<arith::SelectOp>(uniform, square, zero);
+      if (neighbor.mask && neighbor.mask != point.mask) square = k.make<arith::SelectOp>(neighbor.mask, square, zero);
+      sum = sum ? k.make<arith::AddFOp>(sum, square) : square;
+    }
+    Type type = sum.getType();
+    double scale = lrn.getAlpha().convertToDouble() / static_cast<double>(lrn.getSize());
+    Value base = k.make<math::FmaOp>(sum, k.constant(type, scale), k.constant(type, lrn.getBias().convertToDouble()));
+    Value power = emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
+    return store(k, evaluator, k.make<arith::DivFOp>(center, power), point);
+  }
+
+  tx::LrnOp lrn_;
+};
+
+class SoftmaxPart final : public RootPart {
+ public:
+  SoftmaxPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::SoftmaxOp softmax) : RootPart(region, outputs, softmax), softmax_(softmax) {
+    axis_ = static_cast<size_t>(softmax.getAxis());
+    AffineExpr one = getAffineConstantExpr(1, region.getContext());
+    along_lanes_ = llvm::all_of(ArrayRef<AffineExpr>(extents_).drop_front(axis_ + 1), [&](AffineExpr extent) { return extent == one; });
+    double ns = fixed_or(extents_[axis_], 256) * (3 * input_ns() + 4);
+    SmallVector<AffineExpr> without_axis = extents_;
+    without_axis[axis_] = one;
+    if (along_lanes_) {
+      RowSpace space;
+      space.outer = without_axis;
+      space.inner = one;
+      cut_ = RowCut::make(space, ns);
+    } else {
+      cut_ = RowCut::make(RowSpace::of(without_axis, 1), ns);
+    }
+  }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    LogicalResult all = success();
+    ElementEvaluator evaluator(k, region_);
+    row_loops(k, cut_, block, 2, [&](const Stretch& stretch) {
+      if (along_lanes_) {
+        row(k, evaluator, stretch, all);
+      } else {
+        for (int64_t v = 0; v < stretch.vectors; ++v) column(k, evaluator, point_of(k, stretch, v), all);
+      }
+    });
+    return all;
+  }
+
+ private:
+  // The axis itself in vectors.
+  void row(KernelBuilder& k, ElementEvaluator& evaluator, const Stretch& stretch, LogicalResult& all) const {
+    Accumulator largest(k, tx::ReduceKind::max, element()), total(k, tx::ReduceKind::sum, element());
+    tx::SoftmaxOp softmax = softmax_;
+    int64_t lanes = k.level.f32_lanes();
+    Value extent = k.extent(extents_[axis_]), zero = k.index(0);
+    Value whole = k.mul(k.div(extent, k.index(lanes)), lanes), rest = k.sub(extent, whole);
+    IntegerAttr left;
+    bool no_rest = matchPattern(rest, m_Constant(&left)) && left.getInt() == 0;
+    auto point_at = [&](Value at, Value mask) {
+      Point point;
+      point.lanes = lanes;
+      point.mask = mask;
+      for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
+      point.at[axis_] = {at, 1, {}};
+      return point;
+    };
+    auto load = [&](const Point& point) {
+      Value value = evaluator.element(input(), point);
+      if (!value) all = failure();
+      return value ? value : largest.identity(lanes);
+    };
+    // Folds body(point) over the axis into one vector.
+    auto fold = [&](Value initial, const std::function<Value(const Point&, Value)>& body) -> Value {
+      Value result = k.loop(zero, whole, k.index(lanes), ValueRange(initial), [&](Value at, ValueRange values) {
+        return KernelBuilder::Values{body(point_at(at, {}), values[0])};
+      })[0];
+      if (no_rest) return result;
+      return k.branch(k.less(zero, rest), initial.getType(),
+                      [&] { return KernelBuilder::Values{body(point_at(whole, k.tail_mask(rest, lanes)), result)}; },
+                      [&] { return KernelBuilder::Values{result}; })[0];
+    };
+    Value maximum = largest.across_lanes(fold(largest.identity(lanes), [&](const Point& point, Value accumulated) {
+      return largest.combine(accumulated, largest.masked(load(point), point.mask, lanes));
+    }));
+    Value maximum_lanes = k.splat(maximum, lanes);
+    // exp is taken once where the result itself can keep it.
+    bool keep = !softmax.getLog() && element().isF32() && outputs_.size() == 1 && outputs_.front().value == root_->getResult(0);
+    Value sum = total.across_lanes(fold(total.identity(lanes), [&](const Point& point, Value accumulated) {
+      Value e = emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(point), maximum_lanes));
+      if (keep) evaluator.store(e, k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
+      return total.combine(accumulated, total.masked(e, point.mask, lanes));
+    }));
+    Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+    Value scale_lanes = k.splat(scale, lanes);
+    auto finish = [&](const Point& point) {
+      if (failed(all)) return;
+      if (keep) {
+        Value e = evaluator.load_dense(k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
+        evaluator.store(k.make<arith::MulFOp>(e, scale_lanes), k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
+        return;
+      }
+      Value shifted = k.make<arith::SubFOp>(load(point), maximum_lanes);
+      Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale_lanes)
+                                     : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale_lanes);
+      all = store(k, evaluator, value, point);
+    };
+    k.loop(zero, whole, k.index(lanes), [&](Value at) { finish(point_at(at, {})); });
+    if (!no_rest) k.branch(k.less(zero, rest), [&] { finish(point_at(whole, k.tail_mask(rest, lanes))); });
+  }
+
+  // The last dimension in vectors, the axis in loops.
+  void column(KernelBuilder& k, ElementEvaluator& evaluator, Point point, LogicalResult& all) const {
+    Accumulator largest(k, tx::ReduceKind::max, element()), total(k, tx::ReduceKind::sum, element());
+    tx::SoftmaxOp softmax = softmax_;
+    Value extent = k.extent(extents_[axis_]), zero = k.index(0), one = k.index(1);
+    auto load = [&](Value at) {
+      point.at[axis_] = {at, 0, {}};
+      Value value = evaluator.element(input(), point);
+      if (!value) all = failure();
+      return value ? value : largest.identity(point.lanes);
+    };
+    Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)), [&](Value at, ValueRange values) {
+      return KernelBuilder::Values{largest.combine(values[0], load(at))};
+    })[0];
+    Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
+      return KernelBuilder::Values{total.combine(values[0], emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(at), maximum)))};
+    })[0];
+    Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+    k.loop(zero, extent, [&](Value at) {
+      Value shifted = k.make<arith::SubFOp>(load(at), maximum);
+      Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale)
+                                     : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
+      if (succeeded(all)) all = store(k, evaluator, value, point);
+    });
+  }
+
+  tx::SoftmaxOp softmax_;
+  size_t axis_;
+  bool along_lanes_;
+};
+
+// The reduction that the value is computed from by element-wise ops alone.
+Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
+  Operation* op = value.getDefiningOp();
+  if (!op || !seen.insert(value).second) return nullptr;
+  if (is_reduction(op)) return op;
+  if (!tx::is_elementwise(op)) return nullptr;
+  for (Value operand : op->getOperands()) {
+    if (Operation* root = root_behind(operand, seen)) return root;
+  }
+  return nullptr;
+}
+
+// A reduction that is reached without passing the root.
+Operation* other_reduction(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
+  Operation* op = value.getDefiningOp();
+  if (!op || !seen.insert(value).second) return nullptr;
+  if (op != root && is_reduction(op)) return op;
+  for (Value operand : op->getOperands()) {
+    if (Operation* other = other_reduction(operand, root, seen)) return other;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs) {
+  Operation* root = nullptr;
+  llvm::DenseSet<Value> seen, reached;
+  for (const Output& output : outputs) {
+    if (!root) root = root_behind(output.value, seen);
+  }
+  for (const Output& output : outputs) {
+    Operation* other = other_reduction(output.value, root, reached);
+    if (!other) continue;
+    other->emitError("x86_64: ") << other->getName() << " cannot be computed inside this region; it needs a region of its own";
+    return failure();
+  }
+  Parts parts;
+  if (!root) return parts;
+  if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
+    auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
+    if (tensor(reduce.getResult()).getRank() != rank) {
+      reduce.emitError("x86_64: result of rank ") << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
+      return failure();
+    }
+    parts.push_back(std::make_unique<ReducePart>(region, outputs, reduce));
+  } else if (auto pool = llvm::dyn_cast<tx::PoolOp>(root)) {
+    parts.push_back(std::make_unique<PoolPart>(region, outputs, pool));
+  } else if (auto lrn = llvm::dyn_cast<tx::LrnOp>(root)) {
+    if (!llvm::isa<FloatType>(tensor(lrn.getInput()).getElementType())) return FailureOr<Parts>(lrn.emitError("x86_64: lrn needs floats"));
+    parts.push_back(std::make_unique<LrnPart>(region, outputs, lrn));
+  } else {
+    auto softmax = llvm::cast<tx::SoftmaxOp>(root);
+    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType())) return FailureOr<Parts>(softmax.emitError("x86_64: softmax needs floats"));
+    parts.push_back(std::make_unique<SoftmaxPart>(region, outputs, softmax));
+  }
+  return parts;
+}
+
+}  // namespace heddle::targets::x86_64

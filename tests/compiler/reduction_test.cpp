@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Pooling, reductions, softmax and local response normalization on x86-64, against the reference.
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_run.h"
+
+namespace heddle::tests {
+namespace {
+
+std::string one_op(const std::string& operand, const std::string& result, const std::string& op) {
+  return region_text({operand}, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
+}
+
+std::string pool_text(const std::string& kind, const std::string& in, const std::string& out, const std::string& kernel, const std::string& strides,
+                      const std::string& low, const std::string& high, const std::string& dilations, bool include_pad = false) {
+  return one_op(in, out,
+                "pool " + kind + " %0 {kernel = array<i64: " + kernel + ">, strides = array<i64: " + strides + ">, pads_low = array<i64: " + low +
+                    ">, pads_high = array<i64: " + high + ">, dilations = array<i64: " + dilations + ">" + (include_pad ? ", include_pad" : "") +
+                    "} : tensor<" + in + "> -> tensor<" + out + ">");
+}
+
+TEST(Pool, TakesTheLargestOfWindows) {
+  check_region(pool_text("max", "1x112x112x64xf32", "1x56x56x64xf32", "3, 3", "2, 2", "1, 1", "1, 1", "1, 1"));
+  check_region(pool_text("max", "2x9x8x5xf32", "2x4x4x5xf32", "2, 2", "2, 2", "0, 0", "0, 0", "1, 1"));
+  check_region(pool_text("max", "1x13x13x19xf32", "1x6x6x19xf32", "3, 3", "2, 2", "0, 0", "0, 0", "1, 1"));
+  check_region(pool_text("max", "1x14x14x130xf32", "1x14x14x130xf32", "3, 3", "1, 1", "1, 1", "1, 1", "1, 1"));
+}
+
+TEST(Pool, CutsWindowsThatReachBeyondThePads) {
+  // As ceil_mode and one-sided pads leave them.
+  check_region(pool_text("max", "1x54x54x16xf32", "1x27x27x16xf32", "3, 3", "2, 2", "0, 0", "1, 1", "1, 1"));
+  check_region(pool_text("max", "1x8x8x3xf32", "1x4x4x3xf32", "3, 3", "2, 2", "0, 0", "0, 0", "1, 1"));
+  check_region(pool_text("average", "1x8x8x3xf32", "1x4x4x3xf32", "3, 3", "2, 2", "0, 0", "0, 0", "1, 1", true));
+  check_region(pool_text("average", "1x7x7x40xf32", "1x2x2x40xf32", "7, 7", "1, 1", "0, 0", "1, 1", "1, 1"));
+}
+
+TEST(Pool, AveragesWithAndWithoutPads) {
+  for (bool include_pad : {false, true}) {
+    check_region(pool_text("average", "1x10x11x33xf32", "1x10x11x33xf32", "3, 3", "1, 1", "1, 1", "1, 1", "1, 1", include_pad));
+    check_region(pool_text("average", "2x10x11x7xf32", "2x5x4x7xf32", "2, 3", "2, 3", "1, 0", "0, 2", "1, 1", include_pad));
+  }
+}
+
+TEST(Pool, DilatesAndTakesOneAndThreeDimensions) {
+  check_region(pool_text("max", "1x12x12x8xf32", "1x8x8x8xf32", "3, 3", "1, 1", "0, 0", "0, 0", "2, 2"));
+  check_region(pool_text("max", "1x12x12x8xf32", "1x6x6x8xf32", "3, 3", "2, 2", "2, 2", "1, 1", "2, 2"));
+  check_region(pool_text("average", "1x12x20xf32", "1x6x20xf32", "3", "2", "1", "0", "1"));
+  check_region(pool_text("max", "1x6x6x6x20xf32", "1x3x3x3x20xf32", "2, 2, 2", "2, 2, 2", "0, 0, 0", "0, 0, 0", "1, 1, 1"));
+}
+
+TEST(Pool, PoolsIntegersAndHalfTypes) {
+  CheckOptions options;
+  options.ranges = {{-100, 100}};
+  check_region(pool_text("max", "1x6x6x21xi8", "1x3x3x21xi8", "3, 3", "2, 2", "1, 1", "0, 0", "1, 1"), options);
+  check_region(pool_text("max", "1x6x6x21xf16", "1x3x3x21xf16", "3, 3", "2, 2", "1, 1", "0, 0", "1, 1"));
+}
+
+TEST(Pool, AppliesOpsInFrontAndBehind) {
+  check_region(region_text({"1x8x8x24xf32", "24xf32", "1x4x4x24xf32"}, {"1x4x4x24xf32"},
+                           "%b = tx.broadcast %1 {dimensions = array<i64: 3>} : tensor<24xf32> -> tensor<1x8x8x24xf32>\n"
+                           "%s = tx.mul %0, %b : tensor<1x8x8x24xf32>\n"
+                           "%p = tx.pool max %s {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: 0, 0>, "
+                           "pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<1x8x8x24xf32> -> tensor<1x4x4x24xf32>\n"
+                           "%r = tx.add %p, %2 : tensor<1x4x4x24xf32>\n%z = tx.relu %r : tensor<1x4x4x24xf32>\n"
+                           "tx.yield %z : tensor<1x4x4x24xf32>"));
+}
+
+TEST(Pool, TakesASymbolicBatch) {
+  std::string in = "?x8x8x24xf32, #tx.dims<()[s0] -> (s0, 8, 8, 24)>", out = "?x4x4x24xf32, #tx.dims<()[s0] -> (s0, 4, 4, 24)>";
+  std::string text = region_text({in}, {out},
+                                 "%p = tx.pool max %0 {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: 0, 0>, "
+                                 "pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<" + in + "> -> tensor<" + out + ">\n"
+                                 "tx.yield %p : tensor<" + out + ">",
+                                 "", {"batch"});
+  for (int64_t batch : {1, 7, 0}) {
+    CheckOptions options;
+    options.symbols = {batch};
+    check_region(text, options);
+  }
+}
+
+struct ReduceCase {
+  const char* in;
+  const char* axes;
+  const char* out;
+};
+
+class Reduce : public testing::TestWithParam<ReduceCase> {};
+
+TEST_P(Reduce, AgreesWithTheReference) {
+  const ReduceCase& c = GetParam();
+  for (const char* kind : {"sum", "mean", "max", "min", "prod"}) {
+    CheckOptions options;
+    options.absolute = 1e-4;
+    if (std::string(kind) == "prod") {
+      options.ranges = {{0.9, 1.1}};
+      options.relative = 1e-4;
+    }
+    SCOPED_TRACE(std::string(kind) + " over " + c.axes + " of " + c.in);
+    std::string axes = std::string("array<i64") + (*c.axes ? ": " : "") + c.axes + ">";
+    check_region(one_op(c.in, c.out, std::string("reduce ") + kind + " %0 {axes = " + axes + "} : tensor<" + c.in + "> -> tensor<" + c.out + ">"),
+                 options);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Reduce,
+                         testing::Values(ReduceCase{"1x7x7x200xf32", "1, 2", "1x200xf32"}, ReduceCase{"3x70xf32", "1", "3xf32"},
+                                         ReduceCase{"3x5x129xf32", "1, 2", "3xf32"}, ReduceCase{"3x5x9xf32", "0, 2", "5xf32"},
+                                         ReduceCase{"3x5x9xf32", "0, 1, 2", "f32"}, ReduceCase{"30x5xf32", "0", "5xf32"},
+                                         ReduceCase{"2x9x5x16xf32", "1", "2x5x16xf32"}, ReduceCase{"4x6xf32", "", "4x6xf32"}));
+
+TEST(ReduceOp, CountsInIntegers) {
+  CheckOptions options;
+  options.ranges = {{-9, 9}};
+  options.relative = options.absolute = 0;
+  for (const char* kind : {"sum", "max", "min"}) {
+    check_region(one_op("5x77xi32", "5xi32", std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<5x77xi32> -> tensor<5xi32>"), options);
+    check_region(one_op("5x77xi64", "77xi64", std::string("reduce ") + kind + " %0 {axes = array<i64: 0>} : tensor<5x77xi64> -> tensor<77xi64>"), options);
+  }
+}
+
+TEST(ReduceOp, AppliesOpsInFrontAndBehind) {
+  check_region(region_text({"6x100xf32", "6xf32"}, {"6xf32"},
+                           "%q = tx.mul %0, %0 : tensor<6x100xf32>\n"
+                           "%s = tx.reduce mean %q {axes = array<i64: 1>} : tensor<6x100xf32> -> tensor<6xf32>\n"
+                           "%r = tx.sqrt %s : tensor<6xf32>\n%d = tx.div %1, %r : tensor<6xf32>\ntx.yield %d : tensor<6xf32>"));
+  check_region(region_text({"1x7x7x48xf32"}, {"1x48x1x1xf32"},
+                           "%s = tx.reduce mean %0 {axes = array<i64: 1, 2>} : tensor<1x7x7x48xf32> -> tensor<1x48xf32>\n"
+                           "%r = tx.relu %s : tensor<1x48xf32>\n%d = tx.reshape %r : tensor<1x48xf32> -> tensor<1x48x1x1xf32>\n"
+                           "tx.yield %d : tensor<1x48x1x1xf32>"));
+}
+
+TEST(Softmax, NormalizesAlongAnyAxis) {
+  CheckOptions options;
+  options.ranges = {{-20, 20}};
+  options.absolute = 1e-7;
+  options.relative = 2e-6;
+  for (const char* log : {"", ", log"}) {
+    for (auto [type, axis] : {std::pair{"1x1000xf32", "1"}, {"5x37xf32", "1"}, {"1x1000x1x1xf32", "1"}, {"3x20x33xf32", "1"}, {"12x5xf32", "0"}, {"4x16xf32", "1"}}) {
+      SCOPED_TRACE(std::string(type) + " axis " + axis + log);
+      check_region(one_op(type, type, std::string("softmax %0 {axis = ") + axis + log + "} : tensor<" + type + ">"), options);
+    }
+  }
+}
+
+TEST(Softmax, AppliesOpsInFrontAndBehind) {
+  check_region(region_text({"5x37xf32", "5x37xf32"}, {"5x37xf32"},
+                           "%s = tx.add %0, %1 : tensor<5x37xf32>\n%x = tx.softmax %s {axis = 1} : tensor<5x37xf32>\n"
+                           "%m = tx.mul %x, %1 : tensor<5x37xf32>\ntx.yield %m : tensor<5x37xf32>"));
+}
+
+TEST(Softmax, RunsInPlace) {
+  check_region(region_text({"5x37xf32"}, {"5x37xf32"}, "%x = tx.softmax %0 {axis = 1} : tensor<5x37xf32>\ntx.yield %x : tensor<5x37xf32>",
+                           "attributes {tied = array<i64: 0>}"));
+}
+
+TEST(Lrn, SumsOverNeighboringChannels) {
+  for (const char* type : {"1x5x5x96xf32", "1x3x3x7xf32", "1x2x2x256xf32", "2x3x3x1xf32", "1x4x4x33xf32"}) {
+    for (const char* rest : {"size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0", "size = 4, alpha = 0.5, beta = 0.5, bias = 2.0",
+                             "size = 3, alpha = 0.2, beta = 0.6, bias = 1.0"}) {
+      SCOPED_TRACE(std::string(type) + " " + rest);
+      check_region(one_op(type, type, std::string("lrn %0 {") + rest + "} : tensor<" + type + ">"));
+    }
+  }
+}
+
+TEST(Reductions, AreRefusedInsideElementWiseRegions) {
+  ParsedRegion parsed(region_text({"6x100xf32"}, {"6x100xf32"},
+                                  "%s = tx.reduce mean %0 {axes = array<i64: 1>} : tensor<6x100xf32> -> tensor<6xf32>\n"
+                                  "%b = tx.broadcast %s {dimensions = array<i64: 0>} : tensor<6xf32> -> tensor<6x100xf32>\n"
+                                  "%d = tx.sub %0, %b : tensor<6x100xf32>\ntx.yield %d : tensor<6x100xf32>"));
+  EXPECT_NE(plan_error(parsed.region()).find("tx.reduce cannot be computed inside this region"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::tests
