@@ -64,7 +64,7 @@ void register_dialects(MLIRContext& context) {
   registry.insert<tx::TxDialect, func::FuncDialect>();
   targets::register_x86_64_dialects(registry);
   context.appendDialectRegistry(registry);
-  context.loadDialect<tx::TxDialect, func::FuncDialect>();
+  context.loadAllAvailableDialects();
 }
 
 std::string print(ModuleOp module, bool with_locations) {
