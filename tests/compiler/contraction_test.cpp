@@ -223,6 +223,17 @@ TEST(Conv, ConvolvesFirstLayers) {
   check(Conv{.height = 33, .width = 33, .channels = 3, .columns = 24, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}});
   check(Conv{.height = 8, .width = 8, .channels = 1, .columns = 16, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
 }
+TEST(Conv, ConvolvesShapesOfKnownNetworks) {
+  check(Conv{.height = 13, .width = 13, .channels = 48, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 2, .tail = Conv::bias_relu});      // AlexNet
+  check(Conv{.height = 28, .width = 28, .channels = 128, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});                  // DenseNet
+  check(Conv{.height = 14, .width = 14, .channels = 24, .columns = 64, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .tail = Conv::bias_relu});  // Inception
+  check(Conv{.height = 28, .width = 28, .channels = 64, .columns = 96, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+  check(Conv{.height = 14, .width = 14, .channels = 256, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});                  // ResNet
+  check(Conv{.height = 14, .width = 14, .channels = 72, .columns = 144, .kernel = {1, 1}, .strides = {2, 2}, .tail = Conv::bias_relu});
+  check(Conv{.height = 7, .width = 7, .channels = 68, .columns = 272, .kernel = {1, 1}, .groups = 4, .tail = Conv::residual});                     // ShuffleNet
+  check(Conv{.height = 13, .width = 13, .channels = 64, .columns = 250, .kernel = {1, 1}, .tail = Conv::bias_relu});                               // SqueezeNet
+  check(Conv{.height = 37, .width = 37, .channels = 64, .columns = 96, .kernel = {5, 5}, .strides = {2, 2}, .tail = Conv::bias_relu});             // ZFNet
+}
 TEST(Conv, StridesAndPadsUnevenly) {
   check(Conv{.height = 13, .width = 17, .channels = 20, .columns = 36, .strides = {2, 1}, .low = {0, 2}, .high = {1, 0}});
   check(Conv{.height = 13, .width = 17, .channels = 20, .columns = 36, .kernel = {5, 3}, .strides = {2, 3}, .low = {4, 0}, .high = {0, 5}});
@@ -245,6 +256,9 @@ TEST(Conv, ConvolvesEachChannelAlone) {
 }
 TEST(Conv, TakesUnpackedFilters) {
   check(Conv{.height = 10, .width = 10, .channels = 6, .columns = 20, .low = {1, 1}, .high = {1, 1}, .packed = false});
+  check(Conv{.height = 8, .width = 8, .channels = 192, .columns = 20, .low = {1, 1}, .high = {1, 1}, .packed = false});
+  check(Conv{.height = 8, .width = 8, .channels = 10, .columns = 30, .low = {1, 1}, .high = {1, 1}, .groups = 5, .tail = Conv::bias_relu, .packed = false});
+  check(Conv{.height = 8, .width = 8, .channels = 10, .columns = 30, .low = {1, 1}, .high = {1, 1}, .groups = 10, .packed = false});
 }
 TEST(Conv, TakesBatches) {
   check(Conv{.batch = 3, .height = 8, .width = 8, .channels = 16, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});

@@ -119,11 +119,10 @@ class ContractionWriter {
     Value from = k_.mul(band, cut_.band_size);
     bool flat = shape_.is_flat();
     Value a = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
-    Value c = k_.pointer(k_.result(0), k_.mul(image, k_.extent(shape_.image_result)), f32());
     c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.columns), k_.mul(group, shape_.group_columns()));
     c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
-    (void)c;
-    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, order_.depth() * shared_.padded_columns())), f32());
+    int64_t group_rhs = shape_.packed ? order_.depth() * shared_.padded_columns() : shape_.group_columns();
+    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)), f32());
     group_column_ = k_.mul(group, shape_.group_columns());
     if (shape_.needs_halo()) {
       Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));

@@ -102,9 +102,6 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   shape.pad_left = pads[1];
   if (shape.pad_top < 0 || shape.pad_left < 0) return op.emitError("x86_64: negative pads have no strategy; a tx.slice must stand before");
   shape.depthwise = shape.groups > 1 && shape.group_channels() == 1 && shape.group_columns() == 1;
-  if (!shape.packed && !shape.depthwise && shape.groups > 1) {
-    return op.emitError("x86_64: a grouped convolution needs its filter packed");
-  }
   shape.images = out[0];
   shape.image_rhs = getAffineConstantExpr(0, context);
 

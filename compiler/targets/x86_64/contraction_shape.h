@@ -61,7 +61,11 @@ struct ContractionShape {
 
   int64_t group_channels() const { return channels / groups; }
   int64_t group_columns() const { return columns / groups; }
-  DepthOrder order() const { return DepthOrder::of(kernel_height * kernel_width, group_channels()); }
+  // As packed; a filter that is not packed has all channels of a tap together.
+  DepthOrder order() const {
+    int64_t taps = kernel_height * kernel_width;
+    return packed ? DepthOrder::of(taps, group_channels()) : DepthOrder{taps, group_channels(), group_channels()};
+  }
   // Rows and columns of input under `n` output rows or columns.
   int64_t needed_height(int64_t n) const { return (n - 1) * stride_height + (kernel_height - 1) * dilation_height + 1; }
   int64_t needed_width(int64_t n) const { return (n - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
