@@ -44,6 +44,12 @@ heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t co
                              {whole, static_cast<uint64_t>(written < 0 ? 0 : written)});
 }
 
+void set_region(const heddle_host_t* host, heddle_status_t* failure, uint32_t region) noexcept {
+  char text[16];
+  const int written = std::snprintf(text, sizeof text, "%u", region);
+  host->status_set_payload(host->self, failure, string_of("region"), {text, static_cast<uint64_t>(written < 0 ? 0 : written)});
+}
+
 heddle_status_t* forked_status(const heddle_host_t* host) noexcept {
   return status(host, HEDDLE_STATUS_FAILED_PRECONDITION,
                 "a call in a forked child failed: handles do not survive a fork; open the device again there [HD-T-01]");

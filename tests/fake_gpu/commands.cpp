@@ -201,8 +201,11 @@ class Reader {
       const uint64_t first = workgroups / count * i + std::min(i, workgroups % count);
       const uint64_t last = first + workgroups / count + (i < workgroups % count ? 1 : 0);
       if (const int32_t result = entry.kernel(&record, first, last, workspace.get())) {
-        return status(device->host, HEDDLE_STATUS_INTERNAL, "fake: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
-                      entry.name.c_str(), region, number(workgroups), result);
+        heddle_status_t* failure =
+            status(device->host, HEDDLE_STATUS_INTERNAL, "fake: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
+                   entry.name.c_str(), region, number(workgroups), result);
+        sdk::set_region(device->host, failure, region);
+        return failure;
       }
     }
     return nullptr;

@@ -23,6 +23,7 @@
 
 // What the opaque type is in these tests.
 struct heddle_status {
+  std::map<std::string, std::string> payloads;
   std::atomic<int> references{1};
   heddle_status_code_t code;
   std::string domain;
@@ -44,6 +45,7 @@ class Result {
   ~Result();
   heddle_status_code_t code() const { return status_ ? status_->code : HEDDLE_STATUS_OK; }
   std::string message() const { return status_ ? status_->message : ""; }
+  std::string payload(const std::string& key) const { return status_ && status_->payloads.count(key) ? status_->payloads.at(key) : ""; }
   bool ok() const { return status_ == nullptr; }
 
  private:
@@ -76,7 +78,9 @@ class PluginHost {
       status->message = text_of(message);
       return status;
     };
-    table_.status_set_payload = [](void*, heddle_status_t*, heddle_string_t, heddle_string_t) {};
+    table_.status_set_payload = [](void*, heddle_status_t* status, heddle_string_t key, heddle_string_t value) {
+      status->payloads[text_of(key)] = text_of(value);
+    };
     table_.status_clone = [](void*, const heddle_status_t* status) {
       auto* same = const_cast<heddle_status_t*>(status);
       if (same) ++same->references;

@@ -15,8 +15,12 @@
 
 namespace heddle::testing {
 
-inline heddle_string_t c_string(std::string_view text) { return {text.data(), text.size()}; }
-inline std::string cpp_string(heddle_string_t text) { return std::string(text.data ? text.data : "", text.size); }
+inline heddle_string_t c_string(std::string_view text) {
+  return {text.data(), text.size()};
+}
+inline std::string cpp_string(heddle_string_t text) {
+  return std::string(text.data ? text.data : "", text.size);
+}
 
 // A status taken over, as something a test can print and compare.
 struct Outcome {
@@ -29,21 +33,21 @@ struct Outcome {
   std::string message;
 };
 
-#define HEDDLE_ASSERT_OK(call)                           \
-  do {                                                   \
-    ::heddle::testing::Outcome outcome_(call);           \
-    ASSERT_TRUE(outcome_.ok()) << outcome_.message;      \
+#define HEDDLE_ASSERT_OK(call)                      \
+  do {                                              \
+    ::heddle::testing::Outcome outcome_(call);      \
+    ASSERT_TRUE(outcome_.ok()) << outcome_.message; \
   } while (false)
-#define HEDDLE_EXPECT_OK(call)                           \
-  do {                                                   \
-    ::heddle::testing::Outcome outcome_(call);           \
-    EXPECT_TRUE(outcome_.ok()) << outcome_.message;      \
+#define HEDDLE_EXPECT_OK(call)                      \
+  do {                                              \
+    ::heddle::testing::Outcome outcome_(call);      \
+    EXPECT_TRUE(outcome_.ok()) << outcome_.message; \
   } while (false)
-#define HEDDLE_EXPECT_FAILS(call, expected_code, part)                                    \
-  do {                                                                                    \
-    ::heddle::testing::Outcome outcome_(call);                                            \
-    EXPECT_EQ(outcome_.code, (expected_code)) << outcome_.message;                        \
-    EXPECT_NE(outcome_.message.find(part), std::string::npos) << outcome_.message;        \
+#define HEDDLE_EXPECT_FAILS(call, expected_code, part)                             \
+  do {                                                                             \
+    ::heddle::testing::Outcome outcome_(call);                                     \
+    EXPECT_EQ(outcome_.code, (expected_code)) << outcome_.message;                 \
+    EXPECT_NE(outcome_.message.find(part), std::string::npos) << outcome_.message; \
   } while (false)
 
 template <typename T, void (*kRelease)(T*)>

@@ -508,6 +508,7 @@ TEST_P(Driver, AKernelsFailurePoisonsTheSignals) {
   ASSERT_OK(driver.submit({kernels.command(kFail, none, constants, 3)}, {}, {{timeline, 5}}));
   EXPECT_FAILS(driver.timeline_api->wait(std::vector<heddle_point_t>{{timeline, 5}}.data(), 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE),
                HEDDLE_STATUS_INTERNAL, "kernel 'fail' (region 7");
+  EXPECT_EQ(driver.wait(timeline, 5).payload("region"), "7");
   // What waits for it fails with the same text and does not run.
   heddle_timeline_t* later = driver.make_timeline();
   ASSERT_OK(driver.submit({}, {{timeline, 5}}, {{later, 1}}));

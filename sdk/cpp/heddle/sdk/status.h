@@ -26,6 +26,8 @@ inline std::string_view view_of(heddle_string_t text) noexcept {
 // The same with domain "errno" and the number; ": <strerror>" is appended to the text.
 [[gnu::format(printf, 4, 5)]] heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code,
                                                             int error, const char* format, ...) noexcept;
+// Files the dispatch site under "region", as driver.h asks of a failing kernel's status.
+void set_region(const heddle_host_t* host, heddle_status_t* failure, uint32_t region) noexcept;
 heddle_status_t* forked_status(const heddle_host_t* host) noexcept;
 heddle_status_t* exhausted_status(const heddle_host_t* host, const char* what) noexcept;
 heddle_status_t* tail_status(const heddle_host_t* host, const char* what, uint64_t byte) noexcept;

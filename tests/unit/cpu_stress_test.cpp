@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The CPU driver and host timelines under many threads; also run under ThreadSanitizer. And what only the CPU driver has: options, cores,
+// threads that come and go.
+#include <dirent.h>
+
+#include <random>
+#include <thread>
+
+#include "kernels.h"
+
+namespace heddle::test {
+namespace {
+
+constexpr const char* kCpu = HEDDLE_TEST_PLUGINS "/libheddle_cpu.so";
+
+size_t entries_of(const char* folder) {
+  DIR* open = opendir(folder);
+  size_t count = 0;
+  while (open && readdir(open)) ++count;
+  if (open) closedir(open);
+  return count;
+}
+
+TEST(CpuStress, ThreadsShareOneQueue) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  Kernels kernels(&driver);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      heddle_buffer_t* value = driver.make_filled(std::vector<uint64_t>(1, 0));
+      heddle_timeline_t* timeline = driver.make_timeline();
+      const std::vector<heddle_binding_t> bindings = {{value, 0, 8}};
+      uint64_t expected = 0;
+      for (uint64_t i = 0; i < 300; ++i) {
+        const std::vector<int64_t> constants = {static_cast<int64_t>(i)};
+        // Some run in this thread, some in the queue's, each behind the last.
+        const Kernel kind = (i + static_cast<uint64_t>(t)) % 3 ? kChain : kChainUnknownCost;
+        Result submitted(driver.submit({kernels.command(kind, bindings, constants, 1)},
+                                       i ? std::vector<heddle_point_t>{{timeline, i}} : std::vector<heddle_point_t>{}, {{timeline, i + 1}}));
+        if (!submitted.ok()) ++wrong;
+        expected = expected * 3 + i;
+      }
+      if (!driver.wait(timeline, 300).ok()) ++wrong;
+      if (driver.values_of<uint64_t>(value, 1)[0] != expected) ++wrong;
+      driver.timeline_api->destroy(timeline);
+      driver.buffer_api->free(value);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(CpuStress, ManyQueuesShareTheWorkers) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  Kernels kernels(&driver);
+  std::vector<heddle_queue_t*> queues;
+  std::vector<heddle_timeline_t*> timelines;
+  std::vector<heddle_buffer_t*> buffers;
+  constexpr uint32_t kGrid = 503, kRounds = 20;
+  for (int i = 0; i < 20; ++i) {
+    queues.push_back(driver.make_queue(driver.device));
+    timelines.push_back(driver.make_timeline());
+    buffers.push_back(driver.make_filled(std::vector<uint32_t>(kGrid, 0)));
+  }
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < queues.size(); ++i) {
+      const std::vector<heddle_binding_t> bindings = {{buffers[i], 0, kGrid * 4}};
+      ASSERT_OK(driver.submit({kernels.command(kCountWorkgroups, bindings, {}, kGrid)}, {}, {{timelines[i], round + 1}}, queues[i]));
+    }
+  }
+  for (size_t i = 0; i < queues.size(); ++i) {
+    EXPECT_TRUE(driver.wait(timelines[i], kRounds).ok());
+    EXPECT_EQ(driver.values_of<uint32_t>(buffers[i], kGrid), std::vector<uint32_t>(kGrid, kRounds));
+    EXPECT_OK(driver.device_api->queue_destroy(queues[i]));
+    driver.timeline_api->destroy(timelines[i]);
+    driver.buffer_api->free(buffers[i]);
+  }
+}
+
+TEST(CpuStress, ATimelineMayGoAsSoonAsItsValueIsSeen) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    heddle_timeline_t* timeline = driver.make_timeline();
+    std::thread signaller;
+    const bool asleep = random() % 16 == 0;
+    if (asleep || random() % 4 == 0) {
+      signaller = std::thread([&, asleep] {
+        if (asleep) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        driver.timeline_api->signal(timeline, 1);
+      });
+    } else {
+      ASSERT_OK(driver.submit({}, {}, {{timeline, 1}}));
+    }
+    EXPECT_TRUE(driver.wait(timeline, 1).ok());
+    if (signaller.joinable()) {
+      // The signalling call itself has to return before its timeline goes; a queue's signal need not.
+      signaller.join();
+    }
+    driver.timeline_api->destroy(timeline);
+  }
+}
+
+TEST(CpuStress, WaitersNotifiersAndFailuresMeet) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  for (int round = 0; round < 50; ++round) {
+    heddle_timeline_t* a = driver.make_timeline();
+    heddle_timeline_t* b = driver.make_timeline();
+    std::atomic<int> notified{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        const heddle_point_t points[] = {{a, 10}, {b, 10}};
+        Result waited(driver.timeline_api->wait(points, 2, t % 2 ? HEDDLE_WAIT_ANY : HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
+        // Any: the good timeline may be seen first.
+        EXPECT_TRUE(waited.code() == HEDDLE_STATUS_ABORTED || (t % 2 == 1 && waited.ok())) << waited.message();
+        for (uint64_t i = 1; i <= 10; ++i) {
+          EXPECT_OK(driver.timeline_api->notify(b, i, [](void* context, const heddle_status_t*) { ++*static_cast<std::atomic<int>*>(context); },
+                                                &notified));
+        }
+      });
+    }
+    threads.emplace_back([&] {
+      for (uint64_t i = 1; i <= 10; ++i) EXPECT_OK(driver.timeline_api->signal(a, i));
+    });
+    threads.emplace_back([&] {
+      for (uint64_t i = 1; i <= 5; ++i) EXPECT_OK(driver.timeline_api->signal(b, i));
+      driver.timeline_api->fail(b, 6, host.table()->status_create(nullptr, HEDDLE_STATUS_ABORTED, {}, 0, string_of("stop")));
+    });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(notified, 40);
+    driver.timeline_api->destroy(a);
+    driver.timeline_api->destroy(b);
+  }
+  EXPECT_EQ(PluginHost::live_statuses().load(), 0);
+}
+
+TEST(CpuStress, DevicesComeAndGoWithoutGrowth) {
+  PluginHost host;
+  size_t threads_before = 0, files_before = 0;
+  for (int i = 0; i < 60; ++i) {
+    {
+      OpenDriver driver(kCpu, &host);
+      Kernels kernels(&driver);
+      heddle_buffer_t* counts = driver.make_filled(std::vector<uint32_t>(100, 0));
+      const std::vector<heddle_binding_t> bindings = {{counts, 0, 400}};
+      ASSERT_OK(driver.run({kernels.command(kCountWorkgroups, bindings, {}, 100)}));
+      driver.buffer_api->free(counts);
+    }
+    if (i == 10) {
+      threads_before = entries_of("/proc/self/task");
+      files_before = entries_of("/proc/self/fd");
+    }
+  }
+  EXPECT_EQ(entries_of("/proc/self/task"), threads_before);
+  EXPECT_EQ(entries_of("/proc/self/fd"), files_before);
+}
+
+TEST(Cpu, CheapListsStartNoThread) {
+  PluginHost host;
+  const size_t before = entries_of("/proc/self/task");
+  OpenDriver driver(kCpu, &host);
+  Kernels kernels(&driver);
+  heddle_buffer_t* value = driver.make_filled(std::vector<uint64_t>(1, 1));
+  const std::vector<heddle_binding_t> bindings = {{value, 0, 8}};
+  const std::vector<int64_t> constants = {1};
+  ASSERT_OK(driver.run(std::vector<heddle_command_t>(100, kernels.command(kChain, bindings, constants, 1))));
+  EXPECT_EQ(entries_of("/proc/self/task"), before);
+  driver.buffer_api->free(value);
+}
+
+TEST(Cpu, SplitsItsCoresIntoDevices) {
+  PluginHost host;
+  host.set_int("device_count", 3);
+  OpenDriver driver(kCpu, &host);
+  uint32_t count = 0;
+  ASSERT_OK(driver.device_api->count(driver.instance(), &count));
+  ASSERT_EQ(count, 3u);
+  uint32_t units = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    heddle_device_description_t description = {};
+    description.struct_size = sizeof description;
+    ASSERT_OK(driver.device_api->describe(driver.instance(), i, &description));
+    EXPECT_GE(description.compute_units, 1u);
+    units += description.compute_units;
+  }
+  EXPECT_GE(units, 3u);
+  // Work crosses from one to the other.
+  heddle_device_t* other = driver.open(1);
+  heddle_queue_t* queue = driver.make_queue(other);
+  heddle_buffer_t* a = driver.make_filled(std::vector<uint32_t>{1, 2, 3});
+  heddle_buffer_t* b = driver.make_buffer(12, HEDDLE_MEMORY_DEVICE, other);
+  heddle_timeline_t* timeline = driver.make_timeline(0, other);
+  const heddle_point_t point = {timeline, 1};
+  const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+  const heddle_binding_t from = {a, 0, 12}, to = {b, 0, 12};
+  ASSERT_OK(driver.transfer_api->peer_copy(queue, &sync, &from, &to));
+  EXPECT_TRUE(driver.wait(timeline, 1).ok());
+  EXPECT_EQ(driver.values_of<uint32_t>(b, 3), (std::vector<uint32_t>{1, 2, 3}));
+  // A kernel of one device does not run on the other's queue.
+  Kernels kernels(&driver);
+  EXPECT_FAILS(driver.submit({kernels.command(kNothing, {}, {}, 1)}, {}, {}, queue), HEDDLE_STATUS_INVALID_ARGUMENT, "HD-Q-02");
+  driver.timeline_api->destroy(timeline);
+  driver.buffer_api->free(a);
+  driver.buffer_api->free(b);
+  EXPECT_OK(driver.device_api->queue_destroy(queue));
+  EXPECT_OK(driver.device_api->close(other));
+}
+
+TEST(Cpu, RefusesOptionsOutOfRange) {
+  LoadedPlugin plugin(kCpu);
+  heddle_plugin_instance_t* instance = nullptr;
+  PluginHost host;
+  host.set_int("device_count", 0);
+  EXPECT_FAILS(plugin->create(host.table(), &instance), HEDDLE_STATUS_INVALID_ARGUMENT, "device_count");
+  host.set_int("device_count", 1);
+  host.set_string("max_level", "v7");
+  EXPECT_FAILS(plugin->create(host.table(), &instance), HEDDLE_STATUS_INVALID_ARGUMENT, "v7");
+  EXPECT_EQ(instance, nullptr);
+}
+
+TEST(Cpu, MaxLevelCapsTheRank) {
+  PluginHost host;
+  host.set_string("max_level", "v3");
+  OpenDriver driver(kCpu, &host);
+  uint32_t rank = 99;
+  ASSERT_OK(driver.dispatch_api->variant_rank(driver.device, string_of("x86_64-elf/1"), string_of("x86-64-v4"), &rank));
+  EXPECT_EQ(rank, 0u);
+  ASSERT_OK(driver.dispatch_api->variant_rank(driver.device, string_of("x86_64-elf/1"), string_of("x86-64-v3"), &rank));
+  EXPECT_EQ(rank, 30u);
+}
+
+TEST(Cpu, OpensOnChosenCores) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  heddle_device_t* device = nullptr;
+  auto open = [&](const char* cpus) {
+    heddle_device_open_params_t params = {sizeof params, 0, &driver.api, string_of(cpus), -1, 0};
+    return driver.device_api->open(driver.instance(), 0, &params, &device);
+  };
+  EXPECT_FAILS(open("0-"), HEDDLE_STATUS_INVALID_ARGUMENT, "\"0-\"");
+  EXPECT_FAILS(open("3-1"), HEDDLE_STATUS_INVALID_ARGUMENT, "\"3-1\"");
+  EXPECT_FAILS(open("0,,1"), HEDDLE_STATUS_INVALID_ARGUMENT, "0-3,8");
+  EXPECT_FAILS(open("99999999999999999999"), HEDDLE_STATUS_INVALID_ARGUMENT, "");
+  EXPECT_FAILS(open("900000"), HEDDLE_STATUS_INVALID_ARGUMENT, "none of them");
+  ASSERT_OK(open("0-1048575"));
+  EXPECT_OK(driver.device_api->close(device));
+  heddle_device_open_params_t params = {sizeof params, 0, &driver.api, {}, 4000, 0};
+  EXPECT_FAILS(driver.device_api->open(driver.instance(), 0, &params, &device), HEDDLE_STATUS_NOT_FOUND, "NUMA");
+}
+
+TEST(Cpu, NegotiatesAndRefusesWithAReason) {
+  LoadedPlugin plugin(kCpu);
+  auto entry = reinterpret_cast<heddle_plugin_entry_fn_t>(dlsym(plugin.library(), HEDDLE_PLUGIN_ENTRY_NAME));
+  heddle_negotiation_t record = {};
+  record.struct_size = sizeof record;
+  record.host_min_minor = 70;
+  record.host_max_minor = 80;
+  EXPECT_EQ(entry(&record), nullptr);
+  EXPECT_NE(std::string(record.reason, record.reason_size).find("0.70 to 0.80"), std::string::npos);
+  record = {};
+  record.struct_size = sizeof record;
+  record.host_max_minor = 80;
+  EXPECT_NE(entry(&record), nullptr);
+  EXPECT_EQ(record.chosen_minor, static_cast<uint32_t>(HEDDLE_ABI_MINOR));
+  EXPECT_EQ(plugin->get_interface(nullptr, string_of("heddle.no_such/1")), nullptr);
+}
+
+TEST(Cpu, ProbeFindsItsDevices) {
+  LoadedPlugin plugin(kCpu);
+  PluginHost host;
+  host.set_int("device_count", 2);
+  heddle_probe_result_t result = {};
+  result.struct_size = sizeof result;
+  ASSERT_OK(plugin->probe(host.table(), &result));
+  EXPECT_EQ(result.verdict, HEDDLE_PROBE_AVAILABLE);
+  EXPECT_EQ(result.device_count, 2u);
+}
+
+}  // namespace
+}  // namespace heddle::test
