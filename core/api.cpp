@@ -37,15 +37,31 @@ struct heddle_module {
 
 namespace {
 
-Instance* of(heddle_instance_t* instance) { return reinterpret_cast<Instance*>(instance); }
-Function* of(heddle_function_t* function) { return reinterpret_cast<Function*>(function); }
-const Function* of(const heddle_function_t* function) { return reinterpret_cast<const Function*>(function); }
-Tensor* of(heddle_tensor_t* tensor) { return reinterpret_cast<Tensor*>(tensor); }
-const Tensor* of(const heddle_tensor_t* tensor) { return reinterpret_cast<const Tensor*>(tensor); }
-Call* of(heddle_call_t* call) { return reinterpret_cast<Call*>(call); }
+Instance* of(heddle_instance_t* instance) {
+  return reinterpret_cast<Instance*>(instance);
+}
+Function* of(heddle_function_t* function) {
+  return reinterpret_cast<Function*>(function);
+}
+const Function* of(const heddle_function_t* function) {
+  return reinterpret_cast<const Function*>(function);
+}
+Tensor* of(heddle_tensor_t* tensor) {
+  return reinterpret_cast<Tensor*>(tensor);
+}
+const Tensor* of(const heddle_tensor_t* tensor) {
+  return reinterpret_cast<const Tensor*>(tensor);
+}
+Call* of(heddle_call_t* call) {
+  return reinterpret_cast<Call*>(call);
+}
 // Arrays of handles are arrays of the objects' addresses.
-std::span<Tensor* const> tensors(heddle_tensor_t* const* list, uint32_t count) { return {reinterpret_cast<Tensor* const*>(list), count}; }
-std::span<Tensor*> tensors(heddle_tensor_t** list, uint32_t count) { return {reinterpret_cast<Tensor**>(list), count}; }
+std::span<Tensor* const> tensors(heddle_tensor_t* const* list, uint32_t count) {
+  return {reinterpret_cast<Tensor* const*>(list), count};
+}
+std::span<Tensor*> tensors(heddle_tensor_t** list, uint32_t count) {
+  return {reinterpret_cast<Tensor**>(list), count};
+}
 
 // What a function's try block catches.
 heddle_status_t* caught() noexcept {
@@ -82,8 +98,9 @@ Status read_params(const T* given, T* out, const char* name) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(T); i < given->struct_size; ++i) {
     if (bytes[i] != 0) {
-      return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {} has a value at byte {}, which this library (0.{}) does not know [HD-E-04]",
-                           name, i, HEDDLE_ABI_MINOR);
+      return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                           "heddle: {} has a value at byte {}, which this library (0.{}) does not know [HD-E-04]", name, i,
+                           HEDDLE_ABI_MINOR);
     }
   }
   std::memcpy(static_cast<void*>(out), given, std::min<size_t>(given->struct_size, sizeof(T)));
@@ -98,8 +115,8 @@ heddle_status_t* give_type(const heddle::open::TensorSignature& type, heddle_ten
   for (size_t i = 0; i < type.extents.size(); ++i) full.dims[i] = type.extents[i].symbol >= 0 ? -1 : type.extents[i].value;
   uint32_t size = out_type->struct_size;
   if (size < sizeof(uint32_t)) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: out_type.struct_size is {}; set it to sizeof(heddle_tensor_type_t) [HD-E-04]",
-                         size)
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "heddle: out_type.struct_size is {}; set it to sizeof(heddle_tensor_type_t) [HD-E-04]", size)
         .release();
   }
   full.struct_size = size;
@@ -117,8 +134,12 @@ heddle_status_t* out_of_range(const Function* function, const char* what, uint32
 
 extern "C" {
 
-heddle_string_t heddle_text_view(const heddle_text_t* text) { return text ? to_c(text->text) : heddle_string_t{"", 0}; }
-void heddle_text_free(heddle_text_t* text) { delete text; }
+heddle_string_t heddle_text_view(const heddle_text_t* text) {
+  return text ? to_c(text->text) : heddle_string_t{"", 0};
+}
+void heddle_text_free(heddle_text_t* text) {
+  delete text;
+}
 
 // ------------------------------------------------------------------------------------------------------------ runtime
 
@@ -141,7 +162,9 @@ heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* given, hed
   return caught();
 }
 
-void heddle_runtime_release(heddle_runtime_t* runtime) { delete runtime; }
+void heddle_runtime_release(heddle_runtime_t* runtime) {
+  delete runtime;
+}
 
 heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json) try {
   if (!runtime || !out_json) return missing("heddle_runtime_report", runtime ? "out_json" : "runtime");
@@ -167,7 +190,9 @@ heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t p
   return caught();
 }
 
-void heddle_module_release(heddle_module_t* module) { delete module; }
+void heddle_module_release(heddle_module_t* module) {
+  delete module;
+}
 
 heddle_status_t* heddle_module_report(heddle_module_t* module, heddle_text_t** out_json) try {
   if (!module || !out_json) return missing("heddle_module_report", module ? "out_json" : "module");
@@ -261,14 +286,18 @@ heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t a
   size_t arguments = of(function)->signature().arguments.size();
   if (argument >= arguments) return out_of_range(of(function), "argument", argument, arguments);
   if (rank > HEDDLE_MAX_RANK || !heddle::module::element_type_exists(type)) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of rank {} and element type {:#x} failed: ranks are up to {}, "
-                         "types are HEDDLE_TYPE_*", rank, type, HEDDLE_MAX_RANK).release();
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "heddle: making a tensor of rank {} and element type {:#x} failed: ranks are up to {}, "
+                         "types are HEDDLE_TYPE_*",
+                         rank, type, HEDDLE_MAX_RANK)
+        .release();
   }
   std::optional<uint64_t> expected = heddle::module::tensor_bytes(HEDDLE_TYPE_BITS(type), {dims, rank});
   if (!expected || *expected != size_bytes) {
     return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of {} failed: it has {} bytes, got {}",
                          heddle::module::shape_text(type, {dims, rank}), expected ? std::to_string(*expected) : std::string("too many"),
-                         size_bytes).release();
+                         size_bytes)
+        .release();
   }
   Result<Ref<Tensor>> tensor = Tensor::create(of(function)->argument_device(argument), type, {dims, rank}, size_bytes);
   if (!tensor.ok()) return tensor.take_status().release();
@@ -291,9 +320,15 @@ void heddle_tensor_release(heddle_tensor_t* tensor) {
 heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor) {
   return tensor ? of(tensor)->element_type() : HEDDLE_TYPE_UNDEFINED;
 }
-uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->rank() : 0; }
-const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->dims() : nullptr; }
-uint64_t heddle_tensor_size(const heddle_tensor_t* tensor) { return tensor ? of(tensor)->size_bytes() : 0; }
+uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor) {
+  return tensor ? of(tensor)->rank() : 0;
+}
+const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor) {
+  return tensor ? of(tensor)->dims() : nullptr;
+}
+uint64_t heddle_tensor_size(const heddle_tensor_t* tensor) {
+  return tensor ? of(tensor)->size_bytes() : 0;
+}
 
 heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes) try {
   if (!tensor) return missing("heddle_tensor_read", "tensor");

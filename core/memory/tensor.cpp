@@ -68,8 +68,7 @@ Status Tensor::write(const void* bytes, uint64_t size_bytes) {
 
 Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device) {
   HEDDLE_RETURN_IF_ERROR(tensor.wait());
-  Result<Ref<Tensor>> copy =
-      Tensor::create(device, tensor.element_type(), {tensor.dims(), tensor.rank()}, tensor.size_bytes());
+  Result<Ref<Tensor>> copy = Tensor::create(device, tensor.element_type(), {tensor.dims(), tensor.rank()}, tensor.size_bytes());
   if (!copy.ok()) return copy;
   std::unique_ptr<char[]> staging(new char[tensor.size_bytes()]);
   HEDDLE_RETURN_IF_ERROR(tensor.read(staging.get(), tensor.size_bytes()));

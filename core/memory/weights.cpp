@@ -32,8 +32,8 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     heddle_block_t block{};
     Status allocated = device.pool().allocate(extent.length, 64, &block);
     if (!allocated.ok()) {
-      return wrap(std::move(allocated), fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path,
-                                                    device.alias()));
+      return wrap(std::move(allocated),
+                  fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));
     }
     weights[i] = std::make_shared<Weight>(Ref<Device>(&device), block);
     fresh.emplace(key, weights[i]);

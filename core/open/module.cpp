@@ -12,8 +12,7 @@ Status to_status(const module::Error& failure, std::string_view context) {
 }
 
 Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& path, uint32_t flags) {
-  module::Result<std::unique_ptr<module::Module>> file =
-      module::open_module(path, flags & HEDDLE_MODULE_NO_HASH ? module::kOpenNoHash : 0);
+  module::Result<std::unique_ptr<module::Module>> file = module::open_module(path, flags & HEDDLE_MODULE_NO_HASH ? module::kOpenNoHash : 0);
   if (!file.ok()) return to_status(file.error(), "");
   std::shared_ptr<OpenModule> opened(new OpenModule());
   opened->file_ = std::move(file.value());
@@ -33,8 +32,8 @@ Result<uint32_t> OpenModule::find_function(std::string_view name) const {
     if (signatures_[i].name == wanted) return i;
     if (names.size() < 400) names += (i ? ", '" : "'") + signatures_[i].name + "'";
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding function '{}' of {} failed: there is none of that name; it has {}", wanted,
-               path(), names.empty() ? std::string("no functions") : names);
+  return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding function '{}' of {} failed: there is none of that name; it has {}", wanted, path(),
+               names.empty() ? std::string("no functions") : names);
 }
 
 }  // namespace heddle::open

@@ -87,14 +87,14 @@ std::string OpenModule::report() const {
   for (const mf::Executable* executable : *meta.executables()) {
     Json entries = Json::array(), variants = Json::array();
     for (const mf::Entry* entry : *executable->entries()) {
-      entries.push_back({{"name", entry->name()->str()}, {"bindings", entry->binding_count()}, {"constants_bytes", entry->constants_bytes()}});
+      entries.push_back(
+          {{"name", entry->name()->str()}, {"bindings", entry->binding_count()}, {"constants_bytes", entry->constants_bytes()}});
     }
     for (const mf::Variant* variant : *executable->variants()) {
       Json resources = Json::array();
       for (const mf::EntryResources* one : *variant->resources()) {
-        Json record{{"workspace_bytes", one->workspace_bytes()},
-                    {"shared_memory_bytes", one->shared_memory_bytes()},
-                    {"cost_ns", one->cost()}};
+        Json record{
+            {"workspace_bytes", one->workspace_bytes()}, {"shared_memory_bytes", one->shared_memory_bytes()}, {"cost_ns", one->cost()}};
         if (one->rung()->size() != 0) record["rung"] = one->rung()->str();
         resources.push_back(std::move(record));
       }
@@ -104,8 +104,7 @@ std::string OpenModule::report() const {
                           {"code_bytes", variant->code()->length()},
                           {"resources", std::move(resources)}});
     }
-    out["executables"].push_back(
-        {{"name", executable->name()->str()}, {"entries", std::move(entries)}, {"variants", std::move(variants)}});
+    out["executables"].push_back({{"name", executable->name()->str()}, {"entries", std::move(entries)}, {"variants", std::move(variants)}});
   }
 
   out["parameters"] = Json::array();

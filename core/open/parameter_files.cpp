@@ -79,19 +79,21 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   std::string scope = parameter.scope()->str(), name = parameter.name()->str();
   auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.scope == scope; });
   if (file == files_.end()) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
-                 "--params {}FILE.safetensors", name, module.path(), scope, scope.empty() ? scope : scope + "=");
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
+                 "--params {}FILE.safetensors",
+                 name, module.path(), scope, scope.empty() ? scope : scope + "=");
   }
   const module::SafetensorsEntry* entry = file->index.find(name);
   if (!entry) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding parameter '{}' failed: {} has {} tensors and none of that name", name, file->path,
-                 file->index.entries().size());
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding parameter '{}' failed: {} has {} tensors and none of that name", name,
+                 file->path, file->index.entries().size());
   }
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
   if (entry->element_type != parameter.element_type() || entry->dims != dims || entry->length != parameter.size_bytes()) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}",
-                 name, file->path, module::shape_text(parameter.element_type(), dims),
-                 module::shape_text(entry->element_type, entry->dims), entry->dtype);
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}", name, file->path,
+                 module::shape_text(parameter.element_type(), dims), module::shape_text(entry->element_type, entry->dims), entry->dtype);
   }
   return ParameterExtent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
 }

@@ -67,8 +67,7 @@ bool fits(const Signature& signature, uint32_t argument, const ActualShape& actu
   return true;
 }
 
-std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual,
-                             std::span<const int64_t> symbols) {
+std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols) {
   const TensorSignature& expected = signature.arguments[argument];
   std::string text = "input '" + expected.name + "' expects " + type_text(signature, expected) + ", got " +
                      module::shape_text(actual.element_type, {actual.dims, actual.rank});

@@ -118,7 +118,8 @@ class Search {
     return true;
   }
 
-  void collect(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs, std::set<std::pair<uint32_t, uint32_t>>& needed) const {
+  void collect(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs,
+               std::set<std::pair<uint32_t, uint32_t>>& needed) const {
     for (const mf::Program* program : programs) {
       if (!starts_with(program, slots_)) continue;
       for (const mf::DispatchSite* site : *program->dispatches()) needed.insert({site->executable(), site->slot()});
@@ -237,7 +238,8 @@ class Search {
       }
       for (const std::string& absent : wishes_[i].absent) of_slot += (of_slot.empty() ? "" : "; ") + absent;
       if (of_slot.empty() && wishes_[i].devices.empty()) of_slot = "no device is there";
-      if (!of_slot.empty()) reasons += (reasons.empty() ? "" : "; ") + ("slot " + slot_name(i) + " (" + wishes_[i].reason + "): ") + of_slot;
+      if (!of_slot.empty())
+        reasons += (reasons.empty() ? "" : "; ") + ("slot " + slot_name(i) + " (" + wishes_[i].reason + "): ") + of_slot;
     }
     std::string families;
     for (const std::string& family : families_of(module_)) families += (families.empty() ? "" : ", ") + family;

@@ -25,8 +25,8 @@ struct DeviceFacts {
 
 // What one slot may be bound to, best first, and why these.
 struct SlotWish {
-  std::vector<uint32_t> devices;  // indexes into the facts
-  std::string reason;             // "--device", "heddle.toml:12:1", "devices in order"
+  std::vector<uint32_t> devices;    // indexes into the facts
+  std::string reason;               // "--device", "heddle.toml:12:1", "devices in order"
   std::vector<std::string> absent;  // named, but not there: "gpu0: heddle.cuda is no-device: ..."
 };
 
@@ -37,12 +37,12 @@ struct ChosenCode {
 };
 
 struct Route {
-  std::vector<uint32_t> devices;           // indexes into the facts, each once
-  std::vector<uint32_t> device_of_slot;    // index into devices
+  std::vector<uint32_t> devices;         // indexes into the facts, each once
+  std::vector<uint32_t> device_of_slot;  // index into devices
   std::vector<uint32_t> program_of_function;
-  int64_t initializer = -1;                // index, or -1: the module has none
-  std::vector<ChosenCode> code;            // what the chosen programs need
-  std::string explanation;                 // JSON
+  int64_t initializer = -1;      // index, or -1: the module has none
+  std::vector<ChosenCode> code;  // what the chosen programs need
+  std::string explanation;       // JSON
 };
 
 // How well a device runs code of a format and target: 0 not at all. Called only for devices that are tried.

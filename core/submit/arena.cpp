@@ -13,7 +13,9 @@ namespace {
 constexpr size_t kMaxSlices = 8192;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 
-uint64_t align_up(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
+uint64_t align_up(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
 
 Status too_large() {
   return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the call's intermediate values need more than {} bytes", kMaxBytes);
@@ -60,9 +62,9 @@ Result<uint64_t> pack(std::vector<Slice>& slices) {
     slice.offset = best != UINT64_MAX ? best : align_up(end, slice.alignment_bytes);
     if (slice.offset + slice.size_bytes > kMaxBytes) return too_large();
     total = std::max(total, slice.offset + slice.size_bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                   [&](uint32_t a, uint32_t b) { return slices[a].offset < slices[b].offset; }),
-                  index);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), index, [&](uint32_t a, uint32_t b) { return slices[a].offset < slices[b].offset; }),
+        index);
   }
   return total;
 }

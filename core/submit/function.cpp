@@ -4,6 +4,7 @@
 #include "core/submit/function.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/submit/call.h"
 #include "core/submit/run.h"
@@ -17,8 +18,8 @@ namespace mf = module_format;
 using memory::Ref;
 using memory::Tensor;
 
-constexpr size_t kMaxPlans = 32;        // kept per function
-constexpr size_t kMaxIdleFrames = 16;   // kept per plan
+constexpr size_t kMaxPlans = 32;       // kept per function
+constexpr size_t kMaxIdleFrames = 16;  // kept per plan
 
 }  // namespace
 
@@ -35,7 +36,14 @@ memory::Device& Function::argument_device(size_t i) const {
 
 Status Function::fail(Status&& status) const {
   instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed);
-  return wrap(std::move(status), "heddle: calling '" + signature_.name + "' failed");
+  std::string context = "heddle: calling '" + signature_.name + "' failed";
+  // A driver says which region it was by number; the module knows its name.
+  std::string_view region = view(heddle_status_payload(status.get(), to_c("region")));
+  uint32_t index = 0;
+  if (std::from_chars(region.data(), region.data() + region.size(), index).ec == std::errc() && index < program_.dispatches()->size()) {
+    context += ": in region '" + program_.dispatches()->Get(index)->name()->str() + "'";
+  }
+  return wrap(std::move(status), context);
 }
 
 // ------------------------------------------------------------------------------------------------------------- checks
@@ -82,7 +90,8 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
 Status Function::move_argument(size_t index, memory::Device& device, Invocation& call) const {
   if (!call.moved) call.moved.reset(new Ref<Tensor>[signature_.arguments.size()]);
   Result<Ref<Tensor>> copy = memory::copy_to(*call.arguments[index], device);
-  if (!copy.ok()) return wrap(copy.take_status(), "copying input '" + signature_.arguments[index].name + "' to device '" + device.alias() + "'");
+  if (!copy.ok())
+    return wrap(copy.take_status(), "copying input '" + signature_.arguments[index].name + "' to device '" + device.alias() + "'");
   call.moved[index] = std::move(*copy);
   call.arguments[index] = call.moved[index].get();
   return Status();
@@ -159,8 +168,8 @@ void Function::keep_plan(const Ref<Plan>& plan) {
     if (cached.plan->key == plan->key) return;  // another thread was faster
   }
   if (plans_.size() >= kMaxPlans) {
-    auto oldest = std::min_element(plans_.begin(), plans_.end(),
-                                   [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
+    auto oldest =
+        std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
     evicted = std::move(*oldest);
     plans_.erase(oldest);
     for (std::unique_ptr<Frame>& frame : evicted.idle) dispose(std::move(frame));

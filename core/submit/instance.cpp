@@ -16,7 +16,9 @@ namespace mf = module_format;
 using memory::Device;
 using memory::Ref;
 
-std::string shown(const std::string& slot) { return slot.empty() ? "default" : slot; }
+std::string shown(const std::string& slot) {
+  return slot.empty() ? "default" : slot;
+}
 
 // The devices a slot may be bound to. Everything that is asked of the host for it ends in facts and infos, in step.
 class Wishes {
@@ -195,8 +197,8 @@ Status Instance::load_code() {
       status = Status(dispatch.entry(loaded_.back().executable, i, &handles[i]));
     }
     if (!status.ok()) {
-      return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed", executable->name()->string_view(),
-                                                 module_->path(), device.alias()));
+      return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
+                                                 executable->name()->string_view(), module_->path(), device.alias()));
     }
   }
   return Status();

@@ -11,7 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-uint64_t value(const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); }
+uint64_t value(const std::atomic<uint64_t>& counter) {
+  return counter.load(std::memory_order_relaxed);
+}
 
 Json device_json(memory::Device& device) {
   Json out{{"device", device.alias()}, {"driver", device.driver_id()}};
@@ -25,11 +27,16 @@ Json device_json(memory::Device& device) {
                             {"bytes_reserved", driver.bytes_reserved}};
   }
   heddle_allocator_statistics_t pool = device.pool().statistics();
-  out["pool"] = {{"allocator", device.pool().allocator_id()}, {"requested", pool.requested},
-                 {"allocated", pool.allocated},               {"bytes_reserved", pool.bytes_reserved},
-                 {"inactive_split", pool.inactive_split},     {"peak_allocated", pool.peak_allocated},
-                 {"peak_reserved", pool.peak_reserved},       {"allocations", pool.allocations},
-                 {"frees", pool.frees},                       {"retries", pool.retries},
+  out["pool"] = {{"allocator", device.pool().allocator_id()},
+                 {"requested", pool.requested},
+                 {"allocated", pool.allocated},
+                 {"bytes_reserved", pool.bytes_reserved},
+                 {"inactive_split", pool.inactive_split},
+                 {"peak_allocated", pool.peak_allocated},
+                 {"peak_reserved", pool.peak_reserved},
+                 {"allocations", pool.allocations},
+                 {"frees", pool.frees},
+                 {"retries", pool.retries},
                  {"exhaustions", pool.exhaustions}};
   memory::TransferCounts transfers = device.transfer_counts();
   out["host_transfers"] = {{"uploads", transfers.uploads},

@@ -12,20 +12,25 @@ constexpr uint32_t kNoRegister = 0xFFFFFFFFu;
 
 const char* symbol_of(mf::Op op) {
   switch (op) {
-    case mf::Op::Add: return "+";
-    case mf::Op::Sub: return "-";
-    case mf::Op::Mul: return "*";
-    case mf::Op::FloorDiv: return "floordiv";
-    case mf::Op::CeilDiv: return "ceildiv";
-    default: return "mod";
+    case mf::Op::Add:
+      return "+";
+    case mf::Op::Sub:
+      return "-";
+    case mf::Op::Mul:
+      return "*";
+    case mf::Op::FloorDiv:
+      return "floordiv";
+    case mf::Op::CeilDiv:
+      return "ceildiv";
+    default:
+      return "mod";
   }
 }
 
 }  // namespace
 
 Interpreter::Interpreter(const mf::Program& program, const open::Signature& signature,
-                         const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols,
-                         InterpreterLimits limits)
+                         const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits)
     : program_(program), signature_(signature), argument_dims_(argument_dims), limits_(limits), registers_(program.register_count(), 0) {
   result_dims_.reserve(signature.results.size());
   for (const open::TensorSignature& result : signature.results) {
@@ -41,9 +46,15 @@ Status Interpreter::arithmetic(mf::Op op, const mf::Instruction& instruction) {
   int64_t left = registers_[instruction.b()], right = registers_[instruction.c()], result = 0;
   bool overflows = false;
   switch (op) {
-    case mf::Op::Add: overflows = __builtin_add_overflow(left, right, &result); break;
-    case mf::Op::Sub: overflows = __builtin_sub_overflow(left, right, &result); break;
-    case mf::Op::Mul: overflows = __builtin_mul_overflow(left, right, &result); break;
+    case mf::Op::Add:
+      overflows = __builtin_add_overflow(left, right, &result);
+      break;
+    case mf::Op::Sub:
+      overflows = __builtin_sub_overflow(left, right, &result);
+      break;
+    case mf::Op::Mul:
+      overflows = __builtin_mul_overflow(left, right, &result);
+      break;
     default: {
       if (right == 0) {
         return error(HEDDLE_STATUS_INVALID_ARGUMENT, "instruction {} computes {} {} 0, which divides by zero", next_, left, symbol_of(op));
@@ -179,28 +190,50 @@ Result<Interpreter::Outcome> Interpreter::run() {
         }
         return Outcome::kFinished;
       }
-      case mf::Op::Literal: r[a] = program_.literals()->Get(b); break;
-      case mf::Op::Move: r[a] = r[b]; break;
+      case mf::Op::Literal:
+        r[a] = program_.literals()->Get(b);
+        break;
+      case mf::Op::Move:
+        r[a] = r[b];
+        break;
       case mf::Op::Add:
       case mf::Op::Sub:
       case mf::Op::Mul:
       case mf::Op::FloorDiv:
       case mf::Op::CeilDiv:
-      case mf::Op::Mod: HEDDLE_RETURN_IF_ERROR(arithmetic(op, instruction)); break;
-      case mf::Op::Min: r[a] = r[b] < r[c] ? r[b] : r[c]; break;
-      case mf::Op::Max: r[a] = r[b] > r[c] ? r[b] : r[c]; break;
-      case mf::Op::Equal: r[a] = r[b] == r[c] ? 1 : 0; break;
-      case mf::Op::Less: r[a] = r[b] < r[c] ? 1 : 0; break;
-      case mf::Op::LessEqual: r[a] = r[b] <= r[c] ? 1 : 0; break;
-      case mf::Op::Branch: next_ = a; continue;
+      case mf::Op::Mod:
+        HEDDLE_RETURN_IF_ERROR(arithmetic(op, instruction));
+        break;
+      case mf::Op::Min:
+        r[a] = r[b] < r[c] ? r[b] : r[c];
+        break;
+      case mf::Op::Max:
+        r[a] = r[b] > r[c] ? r[b] : r[c];
+        break;
+      case mf::Op::Equal:
+        r[a] = r[b] == r[c] ? 1 : 0;
+        break;
+      case mf::Op::Less:
+        r[a] = r[b] < r[c] ? 1 : 0;
+        break;
+      case mf::Op::LessEqual:
+        r[a] = r[b] <= r[c] ? 1 : 0;
+        break;
+      case mf::Op::Branch:
+        next_ = a;
+        continue;
       case mf::Op::BranchIf:
         if (r[b] != 0) {
           next_ = a;
           continue;
         }
         break;
-      case mf::Op::ArgumentDim: r[a] = argument_dims_[b][c]; break;
-      case mf::Op::ResultDim: HEDDLE_RETURN_IF_ERROR(set_result_dim(a, b, r[c])); break;
+      case mf::Op::ArgumentDim:
+        r[a] = argument_dims_[b][c];
+        break;
+      case mf::Op::ResultDim:
+        HEDDLE_RETURN_IF_ERROR(set_result_dim(a, b, r[c]));
+        break;
       case mf::Op::Check:
         if (r[b] == 0) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", program_.messages()->Get(a)->string_view());
         break;
@@ -252,7 +285,8 @@ Result<Interpreter::Outcome> Interpreter::run() {
         ++next_;
         return Outcome::kNeedsScalar;
       }
-      default: return error(HEDDLE_STATUS_UNIMPLEMENTED, "instruction {} has the unknown operation {}", next_, instruction.op());
+      default:
+        return error(HEDDLE_STATUS_UNIMPLEMENTED, "instruction {} has the unknown operation {}", next_, instruction.op());
     }
     ++next_;
   }

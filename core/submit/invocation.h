@@ -37,13 +37,13 @@ class Inline {
 };
 
 struct Invocation {
-  Inline<int64_t, 8> symbols;                              // also the key of the plan
-  Inline<memory::Tensor*, 8> arguments;                    // each on the device it is expected on
+  Inline<int64_t, 8> symbols;            // also the key of the plan
+  Inline<memory::Tensor*, 8> arguments;  // each on the device it is expected on
   Inline<memory::Tensor*, 8> results;
-  Inline<memory::Ref<memory::Tensor>, 8> made;             // results that are new; empty where the caller gave one
+  Inline<memory::Ref<memory::Tensor>, 8> made;  // results that are new; empty where the caller gave one
   Inline<heddle_point_t, 8> waits;
   size_t wait_count = 0;
-  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;    // copies of arguments that were on another device
+  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
 };
 
 }  // namespace heddle::submit

@@ -84,10 +84,14 @@ Status Resolver::find_devices(const Recording& recording, size_t first_command, 
   auto device_of = [&](const RecordedBinding& binding) -> int64_t {
     const mf::Value* value = program_.values()->Get(binding.value);
     switch (value->kind()) {
-      case mf::ValueKind::Argument: return machine_.device_of_slot[signature_.arguments[value->index()].slot];
-      case mf::ValueKind::Result: return machine_.device_of_slot[signature_.results[value->index()].slot];
-      case mf::ValueKind::Global: return machine_.globals[value->index()].device;
-      default: return transients_[value->index()].device_known ? static_cast<int64_t>(transients_[value->index()].device) : -1;
+      case mf::ValueKind::Argument:
+        return machine_.device_of_slot[signature_.arguments[value->index()].slot];
+      case mf::ValueKind::Result:
+        return machine_.device_of_slot[signature_.results[value->index()].slot];
+      case mf::ValueKind::Global:
+        return machine_.globals[value->index()].device;
+      default:
+        return transients_[value->index()].device_known ? static_cast<int64_t>(transients_[value->index()].device) : -1;
     }
   };
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
@@ -210,10 +214,14 @@ Result<Place> Resolver::place_of(const RecordedBinding& binding) const {
 
 std::string Resolver::region(const RecordedCommand& command) const {
   switch (command.kind) {
-    case RecordedKind::kDispatch: return fmt::format("region '{}'", program_.dispatches()->Get(command.site)->name()->string_view());
-    case RecordedKind::kCopy: return fmt::format("copy {}", command.site);
-    case RecordedKind::kFill: return fmt::format("fill {}", command.site);
-    default: return "barrier";
+    case RecordedKind::kDispatch:
+      return fmt::format("region '{}'", program_.dispatches()->Get(command.site)->name()->string_view());
+    case RecordedKind::kCopy:
+      return fmt::format("copy {}", command.site);
+    case RecordedKind::kFill:
+      return fmt::format("fill {}", command.site);
+    default:
+      return "barrier";
   }
 }
 

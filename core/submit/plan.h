@@ -26,9 +26,9 @@ enum class Source : uint32_t { kFixed, kArgument, kResult, kArena };
 
 struct Place {
   Source source = Source::kFixed;
-  uint32_t index = 0;               // of the argument, result or arena
+  uint32_t index = 0;                 // of the argument, result or arena
   heddle_buffer_t* buffer = nullptr;  // kFixed
-  uint64_t offset = 0;              // from the start of the source's block, or of the buffer
+  uint64_t offset = 0;                // from the start of the source's block, or of the buffer
   uint64_t length = 0;
   uint32_t device = 0;
 };
@@ -78,11 +78,11 @@ struct Machine {
 class Plan final : public memory::Counted {
  public:
   std::vector<int64_t> key;
-  std::vector<heddle_command_t> commands;   // .dispatch.bindings is filled in by frames
-  std::vector<uint32_t> first_binding;      // per command, for dispatches
+  std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
+  std::vector<uint32_t> first_binding;     // per command, for dispatches
   std::vector<heddle_binding_t> bindings;
-  std::vector<int64_t> constants;           // commands point into it
-  std::vector<Patch> patches;               // arena first, then arguments and results
+  std::vector<int64_t> constants;  // commands point into it
+  std::vector<Patch> patches;      // arena first, then arguments and results
   uint32_t arena_patch_count = 0;
   std::vector<Segment> segments;
   std::vector<ArenaNeed> arenas;
@@ -138,7 +138,7 @@ class Resolver {
   std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, moved on to the next barrier
   uint32_t arena_count_ = 0;
   bool barrier_pending_ = false;  // wanted before the next command of the segment; between segments the core waits anyway
-  Status failure_;  // of the constructor
+  Status failure_;                // of the constructor
 };
 
 }  // namespace heddle::submit

@@ -23,9 +23,13 @@ Status cross(const heddle_binding_t& from, const heddle_binding_t& to, memory::D
   return Status();
 }
 
-bool is_set(const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_acquire); }
+bool is_set(const std::atomic<bool>* flag) {
+  return flag && flag->load(std::memory_order_acquire);
+}
 
-Status cancelled_status() { return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled"); }
+Status cancelled_status() {
+  return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled");
+}
 
 }  // namespace
 

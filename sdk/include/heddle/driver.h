@@ -194,7 +194,7 @@ typedef struct heddle_dispatch_command {
   uint32_t binding_count;
   uint32_t constants_bytes;
   uint32_t grid[3];
-  uint32_t region; /* the module's dispatch site, for profiles and error texts */
+  uint32_t region; /* the module's dispatch site, for profiles; a failing kernel's status has it as payload "region", in decimal */
 } heddle_dispatch_command_t;
 
 /* source and target must not overlap; INVALID_ARGUMENT if they do. */

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Tests of core/open, core/route, core/memory, core/submit and runtime.h. Those named core_runtime_* run once per driver.
+heddle_add_test(NAME core_interpreter_test SOURCES core_interpreter_test.cpp LIBS heddle_core heddle_plugin_host)
+heddle_add_test(NAME core_route_test SOURCES core_route_test.cpp LIBS heddle_core heddle_plugin_host)
+heddle_add_test(NAME core_runtime_test
+  SOURCES core_runtime_call_test.cpp core_runtime_errors_test.cpp core_runtime_globals_test.cpp core_runtime_async_test.cpp
+  LIBS heddle heddle_module heddle_plugin_host)
+if(TARGET heddle_fake_gpu)
+  add_dependencies(core_runtime_test heddle_fake_gpu)
+endif()
+foreach(allocator heddle_pool heddle_system)
+  if(TARGET ${allocator})
+    add_dependencies(core_runtime_test ${allocator})
+  endif()
+endforeach()

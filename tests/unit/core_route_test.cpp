@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The router: pure, so that every machine can be described here.
+#include "core/route/route.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "../support/module_builder.h"
+
+namespace heddle::route {
+namespace {
+
+namespace mf = module_format;
+
+// A module with one function: programs for the given families, per slot, and one executable with the given variants.
+struct Described {
+  Described(std::vector<std::string> slots, std::vector<std::vector<std::string>> programs,
+            std::vector<std::pair<std::string, std::string>> variants) {
+    mf::ModuleT module;
+    for (const std::string& name : slots) {
+      module.slots.push_back(std::make_unique<mf::SlotT>());
+      module.slots.back()->name = name;
+    }
+    auto function = std::make_unique<mf::FunctionT>();
+    function->name = "main";
+    for (const std::vector<std::string>& families : programs) {
+      testing::ProgramBuilder p(families);
+      uint32_t one = p.literal(1);
+      for (uint32_t slot = 0; slot < slots.size(); ++slot) p.dispatch("region", 0, {}, {}, {one, one, one}, slot);
+      function->programs.push_back(p.finish());
+    }
+    module.functions.push_back(std::move(function));
+    auto executable = std::make_unique<mf::ExecutableT>();
+    executable->name = "code";
+    for (const auto& [family, target] : variants) {
+      auto variant = std::make_unique<mf::VariantT>();
+      variant->format = "format";
+      variant->family = family;
+      variant->target = target;
+      executable->variants.push_back(std::move(variant));
+    }
+    module.executables.push_back(std::move(executable));
+    buffer.ForceDefaults(true);
+    buffer.Finish(mf::Module::Pack(buffer, &module));
+  }
+  const mf::Module& get() const { return *flatbuffers::GetRoot<mf::Module>(buffer.GetBufferPointer()); }
+  flatbuffers::FlatBufferBuilder buffer;
+};
+
+const std::vector<DeviceFacts> kMachine = {
+    {"cpu:0", "heddle.cpu", "cpu"}, {"gpu0", "heddle.cuda", "cuda"}, {"gpu1", "heddle.cuda", "cuda"}};
+
+// v4 is better than v3; gpu1 runs sm_90 only.
+Result<uint32_t> rank(uint32_t device, std::string_view, std::string_view target) {
+  if (device == 0) return target == "v4" ? 4u : target == "v3" ? 3u : 0u;
+  if (target == "sm_90") return 9u;
+  return device == 1 && target == "sm_80" ? 8u : 0u;
+}
+
+TEST(Route, TakesTheFirstDeviceThatFitsAndTheBestVariant) {
+  Described module({""}, {{"cpu"}, {"cuda"}}, {{"cpu", "v3"}, {"cpu", "v4"}, {"cuda", "sm_80"}});
+  Result<Route> route = choose(module.get(), kMachine, {{{0, 1, 2}, "devices in order", {}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->devices, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(route->program_of_function, (std::vector<uint32_t>{0}));
+  ASSERT_EQ(route->code.size(), 1u);
+  EXPECT_EQ(route->code[0].variant, 1u);
+  auto why = nlohmann::json::parse(route->explanation);
+  EXPECT_EQ(why["executables"][0]["target"], "v4");
+  EXPECT_EQ(why["executables"][0]["rank"], 4);
+  EXPECT_EQ(why["slots"][0]["device"], "cpu:0");
+}
+
+TEST(Route, TakesTheNextDeviceWhenOneHasNoVariantAndSaysSo) {
+  Described module({""}, {{"cuda"}}, {{"cuda", "sm_80"}});
+  Result<Route> route = choose(module.get(), kMachine, {{{0, 2, 1}, "[[route]]", {"gpu9: there is none"}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->devices, (std::vector<uint32_t>{1}));
+  auto why = nlohmann::json::parse(route->explanation);
+  ASSERT_EQ(why["slots"][0]["refused"].size(), 2u);
+  EXPECT_EQ(why["slots"][0]["refused"][0]["device"], "cpu:0");
+  EXPECT_EQ(why["slots"][0]["refused"][1]["device"], "gpu1");
+  EXPECT_EQ(why["slots"][0]["absent"][0], "gpu9: there is none");
+}
+
+TEST(Route, BindsSlotsSoThatAProgramFits) {
+  Described module({"@a", "@b"}, {{"cuda", "cpu"}}, {{"cpu", "v3"}, {"cuda", "sm_90"}});
+  SlotWish any{{0, 1, 2}, "devices in order", {}};
+  Result<Route> route = choose(module.get(), kMachine, {any, any}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->devices, (std::vector<uint32_t>{1, 0}));
+  EXPECT_EQ(route->device_of_slot, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(route->code.size(), 2u);
+}
+
+TEST(Route, PutsSlotsOfOneDeviceTogether) {
+  Described module({"@a", "@b"}, {{"cpu", "cpu"}}, {{"cpu", "v3"}});
+  SlotWish cpu{{0}, "asked for", {}};
+  Result<Route> route = choose(module.get(), kMachine, {cpu, cpu}, rank);
+  ASSERT_TRUE(route.ok());
+  EXPECT_EQ(route->devices.size(), 1u);
+  EXPECT_EQ(route->device_of_slot, (std::vector<uint32_t>{0, 0}));
+  EXPECT_EQ(route->code.size(), 1u) << "code is loaded once per device";
+}
+
+TEST(Route, SaysWhyEachCandidateWasRefused) {
+  Described module({""}, {{"cuda"}}, {{"cuda", "sm_70"}});
+  Result<Route> route = choose(module.get(), kMachine, {{{0, 1, 2}, "devices in order", {}}}, rank);
+  ASSERT_FALSE(route.ok());
+  EXPECT_EQ(route.status().code(), HEDDLE_STATUS_UNAVAILABLE);
+  std::string text(route.status().message());
+  EXPECT_NE(text.find("cpu:0: function 'main' has no program for 'cpu'"), std::string::npos) << text;
+  EXPECT_NE(text.find("gpu0: executable 'code' has no variant that it runs (it has format sm_70)"), std::string::npos) << text;
+  EXPECT_NE(text.find("gpu1: "), std::string::npos) << text;
+  EXPECT_NE(text.find("compiled for: cuda"), std::string::npos) << text;
+}
+
+TEST(Route, AnswersNotFoundWhenNothingIsThere) {
+  Described module({""}, {{"cuda"}}, {{"cuda", "sm_70"}});
+  Result<Route> route = choose(module.get(), {}, {{{}, "devices in order", {"heddle.cuda: no device"}}}, rank);
+  ASSERT_FALSE(route.ok());
+  EXPECT_EQ(route.status().code(), HEDDLE_STATUS_NOT_FOUND);
+  EXPECT_NE(route.status().message().find("heddle.cuda: no device"), std::string_view::npos);
+}
+
+TEST(Route, TakesADeviceThatCannotBeOpenedAsAReason) {
+  Described module({""}, {{"cpu"}, {"cuda"}}, {{"cpu", "v3"}, {"cuda", "sm_90"}});
+  auto broken = [](uint32_t device, std::string_view format, std::string_view target) -> Result<uint32_t> {
+    if (device == 1) return error(HEDDLE_STATUS_UNAVAILABLE, "cuda: the device fell off the bus");
+    return rank(device, format, target);
+  };
+  Result<Route> route = choose(module.get(), kMachine, {{{1, 2}, "asked for", {}}}, broken);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->devices, (std::vector<uint32_t>{2}));
+  EXPECT_NE(route->explanation.find("fell off the bus"), std::string::npos);
+}
+
+TEST(Route, EndsWhenCombinationsAreTooMany) {
+  std::vector<std::string> slots(40), families(40, "cuda");
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = "@" + std::to_string(i);
+  Described module(slots, {families}, {{"cuda", "sm_70"}});
+  std::vector<SlotWish> wishes(40, SlotWish{{1, 2}, "devices in order", {}});
+  EXPECT_FALSE(choose(module.get(), kMachine, wishes, rank).ok());
+}
+
+}  // namespace
+}  // namespace heddle::route

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls that are started and waited for later, on every driver: order, timeouts, failures, cancelling, handles given back early.
+#include <atomic>
+#include <thread>
+
+#include "core_drivers.h"
+
+namespace heddle::testing {
+namespace {
+
+class RuntimeAsync : public OnDriver {
+ protected:
+  // out = slowly counted; spins for `spins` thousand pauses.
+  void add_slow(ModuleBuilder& module, int64_t spins) {
+    mf::FunctionT& function = module.add_function("slow");
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), count = p.literal(spins);
+    p.dispatch("wait", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {count}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+  CallHandle start(heddle_function_t* function, const std::vector<heddle_tensor_t*>& arguments, TensorHandle* result) {
+    heddle_call_t* call = nullptr;
+    heddle_tensor_t* out = nullptr;
+    HEDDLE_EXPECT_OK(heddle_call_start(function, arguments.data(), static_cast<uint32_t>(arguments.size()), &out, 1, &call));
+    result->reset(out);
+    return CallHandle(call);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeAsync, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeAsync, ChainsCallsWithoutWaiting) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  TensorHandle one = make_tensor<float>(function, 1, {1, 4}, {1, 1, 1, 1});
+  TensorHandle value = make_tensor<float>(function, 0, {1, 4}, {0, 0, 0, 0});
+  for (int i = 0; i < 50; ++i) {
+    TensorHandle next;
+    CallHandle call = start(function, {value.get(), one.get()}, &next);  // given back before it is over
+    value = std::move(next);
+  }
+  EXPECT_EQ(read_tensor(value), (std::vector<float>{50, 50, 50, 50}));
+}
+
+TEST_P(RuntimeAsync, WaitTimesOutAndLeavesTheCallRunning) {
+  ModuleBuilder module = builder();
+  add_slow(module, 2000);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle result;
+  CallHandle call = start(find_function(instance), {}, &result);
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), 0), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+  HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+  HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), 0));
+  EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
+}
+
+TEST_P(RuntimeAsync, InstanceWaitsForCallsThatNobodyHolds) {
+  ModuleBuilder module = builder();
+  add_slow(module, 500);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle result;
+  start(find_function(instance), {}, &result).reset();
+  instance.reset();
+  EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
+}
+
+TEST_P(RuntimeAsync, GivesTheFailureToEveryWaiterAndReader) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& failing = module.add_function("breaks");
+  failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1), ModuleBuilder::extent(4)}));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), code = p.literal(7);
+  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+  failing.programs.push_back(p.finish());
+  add_adder(module, "add", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle result;
+  CallHandle call = start(find_function(instance, "breaks"), {}, &result);
+  for (int i = 0; i < 2; ++i) {
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "in region 'bad region'");
+  }
+  float values[4];
+  HEDDLE_EXPECT_FAILS(heddle_tensor_read(result.get(), values, sizeof(values)), HEDDLE_STATUS_INTERNAL, "");
+  heddle_tensor_t* arguments[] = {result.get(), result.get()};
+  heddle_tensor_t* sum = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance, "add"), arguments, 2, &sum, 1), HEDDLE_STATUS_INTERNAL, "calling 'add' failed");
+  EXPECT_EQ(sum, nullptr);
+}
+
+// A loop of the host program that asks the device whether to go on, which it always says: only cancelling ends it.
+TEST_P(RuntimeAsync, CancelDropsWhatIsNotEnqueued) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function = module.add_function("main");
+  function.arguments.push_back(ModuleBuilder::type("go", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  uint32_t zero = p.literal(0), go = p.reg(), more = p.reg();
+  p.emit(mf::Op::Add, more, zero, zero);
+  uint32_t loop = p.emit(mf::Op::ReadScalar, go, p.argument(0), zero);
+  p.emit(mf::Op::BranchIf, loop, go);
+  p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance);
+  TensorHandle go_on = make_tensor<int64_t>(main, 0, {1}, {1}, HEDDLE_TYPE_I64),
+               stop = make_tensor<int64_t>(main, 0, {1}, {0}, HEDDLE_TYPE_I64);
+  TensorHandle result;
+  CallHandle call = start(main, {go_on.get()}, &result);
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), 1'000'000), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+  heddle_call_cancel(call.get());
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_CANCELLED, "calling 'main' failed");
+  int64_t value = 0;
+  HEDDLE_EXPECT_FAILS(heddle_tensor_read(result.get(), &value, 8), HEDDLE_STATUS_CANCELLED, "");
+  EXPECT_EQ(read_tensor<int64_t>(call_for_one(main, {stop.get()})), std::vector<int64_t>{0});
+}
+
+// A result whose extents are found out on the way is valid on completion, and usable as an argument before.
+TEST_P(RuntimeAsync, PassesOnResultsOfUnknownExtents) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& grow = module.add_function("grow");
+  grow.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  grow.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::unknown(), ModuleBuilder::extent(1)}));
+  ProgramBuilder p = program();
+  uint32_t zero = p.literal(0), n = p.reg();
+  p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+  p.emit(mf::Op::ResultDim, 0, 0, n);
+  p.fill(ProgramBuilder::whole(p.result(0), kWrite), 0x3F800000, 4);  // 1.0f
+  grow.programs.push_back(p.finish());
+  add_adder(module, "add", 1);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* grows = find_function(instance, "grow");
+  TensorHandle five = make_tensor<int64_t>(grows, 0, {1}, {5}, HEDDLE_TYPE_I64);
+  TensorHandle ones, sum;
+  CallHandle first = start(grows, {five.get()}, &ones);
+  CallHandle second = start(find_function(instance, "add"), {ones.get(), ones.get()}, &sum);
+  HEDDLE_EXPECT_OK(heddle_call_wait(second.get(), HEDDLE_TIMEOUT_INFINITE));
+  EXPECT_EQ(dims_of(sum), (std::vector<int64_t>{5, 1}));
+  EXPECT_EQ(read_tensor(sum), std::vector<float>(5, 2.0f));
+  HEDDLE_EXPECT_OK(heddle_call_wait(first.get(), 0));
+}
+
+TEST_P(RuntimeAsync, RunsManyCallsInFlightFromManyThreads) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      float base = static_cast<float>(t);
+      TensorHandle a = make_tensor<float>(function, 0, {1, 4}, {base, base, base, base});
+      for (int round = 0; round < 20; ++round) {
+        std::vector<CallHandle> calls(8);
+        std::vector<TensorHandle> results(8);
+        for (size_t i = 0; i < calls.size(); ++i) calls[i] = start(function, {a.get(), a.get()}, &results[i]);
+        for (size_t i = 0; i < calls.size(); ++i) {
+          if (i % 2) HEDDLE_EXPECT_OK(heddle_call_wait(calls[i].get(), HEDDLE_TIMEOUT_INFINITE));
+          if (read_tensor(results[i]) != std::vector<float>(4, 2 * base)) ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace heddle::testing
