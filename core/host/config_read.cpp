@@ -582,7 +582,6 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
 
 bool is_cpu_list(std::string_view text) {
   // ranges separated by commas: 0-3,8
-  uint32_t count = 0;
   while (!text.empty()) {
     uint32_t first = 0, last = 0;
     auto read = std::from_chars(text.data(), text.data() + text.size(), first);
@@ -596,7 +595,6 @@ bool is_cpu_list(std::string_view text) {
       text.remove_prefix(static_cast<size_t>(read.ptr - text.data()));
     }
     if (last < first || last >= 65536) return false;
-    ++count;
     if (text.empty()) return true;
     if (text.front() != ',') return false;
     text.remove_prefix(1);

@@ -64,9 +64,10 @@ std::string Diagnostics::name_of(Place place) const {
 std::vector<const Diagnostics::Entry*> Diagnostics::sorted() const {
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return std::tuple(a->place.file, a->place.at.line, a->place.at.column) <
-           std::tuple(b->place.file, b->place.at.line, b->place.at.column);
+  // Addresses ascend in the order of reporting, which decides between equal places.
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return std::tuple(a->place.file, a->place.at.line, a->place.at.column, a) <
+           std::tuple(b->place.file, b->place.at.line, b->place.at.column, b);
   });
   return order;
 }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 
 namespace heddle::host {
 namespace {
@@ -36,8 +37,8 @@ void convert_table(const toml::table& source, uint32_t depth, TomlNode& target, 
     child.key_place = place_of(key.source().begin);
     convert(value, depth + 1, child, errors);
   }
-  std::stable_sort(target.children.begin(), target.children.end(), [](const TomlNode& a, const TomlNode& b) {
-    return std::pair(a.key_place.line, a.key_place.column) < std::pair(b.key_place.line, b.key_place.column);
+  std::sort(target.children.begin(), target.children.end(), [](const TomlNode& a, const TomlNode& b) {
+    return std::tie(a.key_place.line, a.key_place.column, a.key) < std::tie(b.key_place.line, b.key_place.column, b.key);
   });
 }
 
