@@ -45,7 +45,7 @@ void print_function(const Json& function) {
   print_line("  takes    " + types(array(function, "arguments")));
   print_line("  gives    " + types(array(function, "results")));
   for (const Json& symbol : array(function, "symbols")) {
-    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") + ".." + text(symbol, "max") +
+    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") + (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
                (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
   }
   for (const Json& program : array(function, "programs")) {

@@ -43,27 +43,52 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
   print_table(table, format);
 }
 
+namespace {
+
+bool is_plain(const Json& value) {
+  return !value.is_structured() || (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& one) { return one.is_structured(); }));
+}
+
+// "kernel: k0, cost: 3": the plain fields of a record, on one line.
+std::string plain_fields(const Json& record) {
+  std::string line;
+  for (auto part = record.begin(); part != record.end(); ++part) {
+    if (is_plain(*part)) line += (line.empty() ? "" : ", ") + part.key() + ": " + cell_text(*part);
+  }
+  return line;
+}
+
+void print_nested_fields(const Json& record, const std::string& indent, int depth) {
+  for (auto part = record.begin(); part != record.end(); ++part) {
+    if (is_plain(*part)) continue;
+    print_line(indent + part.key() + ":");
+    print_tree(*part, indent + "  ", depth + 1);
+  }
+}
+
+}  // namespace
+
 void print_tree(const Json& value, const std::string& indent, int depth) {
   if (depth > 12) return print_line(indent + "...");
-  const bool object = value.is_object();
-  size_t index = 0;
-  for (auto item = value.begin(); item != value.end(); ++item, ++index) {
-    const std::string name = object ? item.key() : "-";
-    const bool flat = item->is_array() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
-    if (item->is_structured() && !flat) {
-      // A list of records: each on one line as long as its own values are plain.
-      const bool record = item->is_object() && std::none_of(item->begin(), item->end(), [](const Json& one) { return one.is_structured(); });
-      if (record && !object) {
-        std::string line;
-        for (auto part = item->begin(); part != item->end(); ++part) line += (line.empty() ? "" : ", ") + part.key() + ": " + cell_text(*part);
-        print_line(indent + "- " + line);
-      } else {
-        print_line(indent + name + (object ? ":" : ""));
-        print_tree(*item, indent + "  ", depth + 1);
-      }
-    } else {
-      print_line(indent + name + (object ? ": " : " ") + cell_text(*item));
+  if (value.is_object()) {
+    for (auto part = value.begin(); part != value.end(); ++part) {
+      if (is_plain(*part)) print_line(indent + part.key() + ": " + cell_text(*part));
     }
+    print_nested_fields(value, indent, depth);
+  } else if (value.is_array()) {
+    for (const Json& item : value) {
+      if (item.is_object()) {
+        print_line(indent + "- " + plain_fields(item));
+        print_nested_fields(item, indent + "  ", depth);
+      } else if (is_plain(item)) {
+        print_line(indent + "- " + cell_text(item));
+      } else {
+        print_line(indent + "-");
+        print_tree(item, indent + "  ", depth + 1);
+      }
+    }
+  } else {
+    print_line(indent + cell_text(value));
   }
 }
 
