@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An ONNX file of any bytes: it is refused with one error text, or what was imported is valid IR that the passes take through to
+// dispatches and the target has a plan, or an error, for.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "compiler/emit/kernels.h"
+#include "compiler/import/onnx_importer.h"
+#include "compiler/pipeline.h"
+#include "compiler/targets/x86_64/x86_64.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace {
+
+void require(bool condition, const char* what, const std::string& detail) {
+  if (condition) return;
+  std::fprintf(stderr, "onnx_fuzz: %s: %s\n", what, detail.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  int descriptor = memfd_create("model.onnx", MFD_CLOEXEC);
+  if (descriptor < 0 || write(descriptor, data, size) != static_cast<ssize_t>(size)) std::abort();
+  std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    mlir::DialectRegistry registry;
+    registry.insert<heddle::tx::TxDialect, mlir::func::FuncDialect>();
+    heddle::targets::register_x86_64_dialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    std::string said;
+    mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic& diagnostic) { said += diagnostic.str() + "; "; });
+    heddle::tx::ParameterStore parameters;
+    heddle::import::ImportError error;
+    auto module = heddle::import::import_onnx(path, context, parameters, error);
+    if (!module) {
+      require(error.code != HEDDLE_STATUS_OK && !error.message.empty(), "a failure without an error", "");
+    } else {
+      require(mlir::succeeded(mlir::verify(*module)), "the importer made invalid IR", said);
+      mlir::PassManager passes(&context);
+      heddle::compiler::add_passes(passes);
+      require(mlir::succeeded(passes.run(*module)), "a pass failed", said);
+      auto target = heddle::targets::make_x86_64_target("x86-64-v3");
+      heddle::emit::Kernels kernels = heddle::emit::Kernels::collect(*module);
+      for (const heddle::emit::Kernel& kernel : kernels.all()) (void)target->plan(kernel.region);
+    }
+  }
+  close(descriptor);
+  return 0;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The metadata of any module: what the verifier lets pass is routed, interpreted and planned, and every command of the plan must lie inside
+// the memory that a driver would be given. The driver is one that executes nothing: its kernels and buffers are only addresses.
+// The first byte of the input chooses extents and answers; the rest is the metadata.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "core/route/route.h"
+#include "core/submit/interpreter.h"
+#include "core/submit/plan.h"
+#include "sdk/module/element_types.h"
+#include "sdk/module/verifier.h"
+
+namespace {
+
+using namespace heddle;
+using namespace heddle::submit;
+namespace mf = heddle::module_format;
+
+constexpr InterpreterLimits kLimits{1 << 16, 1 << 12};
+constexpr int kMaxScalars = 4;
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "program_fuzz: %s\n", what);
+  std::abort();
+}
+
+void require_text(const Status& status) { require(!status.message().empty(), "an error has no text"); }
+
+// Two devices, slots on them in turn; globals of their size, entries that are only addresses.
+struct Nothing {
+  explicit Nothing(const mf::Module& module) {
+    machine.device_names = {"a", "b"};
+    for (uint32_t i = 0; i < module.slots()->size(); ++i) machine.device_of_slot.push_back(i % 2);
+    for (const mf::Global* global : *module.globals()) {
+      machine.globals.push_back({{buffer(), 64, global->size_bytes()}, machine.device_of_slot[global->slot()]});
+    }
+    for (const mf::Executable* executable : *module.executables()) {
+      std::vector<heddle_entry_t*> entries(executable->entries()->size(), reinterpret_cast<heddle_entry_t*>(uintptr_t{16}));
+      machine.entries.push_back({entries, entries});
+    }
+  }
+  static heddle_buffer_t* buffer() { return reinterpret_cast<heddle_buffer_t*>(uintptr_t{32}); }
+  Machine machine;
+};
+
+struct Limits {
+  const Plan& plan;
+  const std::vector<uint64_t>& arguments;
+  const std::vector<uint64_t>& arenas;  // of all pieces so far
+
+  void check(Source source, uint32_t index, uint64_t offset, uint64_t length) const {
+    uint64_t size = 0;
+    switch (source) {
+      case Source::kArgument: size = arguments.at(index); break;
+      case Source::kResult:
+        require(plan.result_known.at(index), "a result without a size is used");
+        size = plan.results.at(index).size_bytes;
+        break;
+      case Source::kArena: size = arenas.at(index); break;
+      case Source::kFixed: return;  // checked against the global below
+    }
+    require(offset <= size && length <= size - offset, "a range is outside its memory");
+  }
+};
+
+void check_plan(const Plan& plan, const Machine& machine, const std::vector<uint64_t>& arguments, const std::vector<uint64_t>& arenas) {
+  Limits limits{plan, arguments, arenas};
+  uint64_t largest_global = 0;
+  for (const GlobalMemory& global : machine.globals) largest_global = std::max(largest_global, global.memory.length);
+  for (const Patch& patch : plan.patches) {
+    uint64_t length = 0;
+    const heddle_command_t* command = patch.field == Field::kBinding ? nullptr : &plan.commands.at(patch.at);
+    switch (patch.field) {
+      case Field::kBinding: length = plan.bindings.at(patch.at).length; break;
+      case Field::kCopySource:
+      case Field::kCopyTarget: length = command->as.copy.length; break;
+      case Field::kFillTarget: length = command->as.fill.length; break;
+    }
+    limits.check(patch.source, patch.index, patch.offset, length);
+  }
+  for (const heddle_binding_t& binding : plan.bindings) {
+    if (binding.buffer) require(binding.length <= largest_global, "a binding is longer than every global");
+  }
+  uint32_t next = 0;
+  for (const Segment& segment : plan.segments) {
+    if (segment.crossing) {
+      require(segment.from.device != segment.to.device && segment.from.length == segment.to.length, "a copy between devices");
+      limits.check(segment.from.source, segment.from.index, segment.from.offset, segment.from.length);
+      limits.check(segment.to.source, segment.to.index, segment.to.offset, segment.to.length);
+      continue;
+    }
+    require(segment.first == next, "segments leave commands out");
+    next += segment.count;
+  }
+  require(next == plan.commands.size() && plan.first_binding.size() == plan.commands.size(), "segments end early");
+  for (size_t i = 0; i < plan.commands.size(); ++i) {
+    if (plan.commands[i].kind != HEDDLE_COMMAND_DISPATCH) continue;
+    const heddle_dispatch_command_t& dispatch = plan.commands[i].as.dispatch;
+    require(plan.first_binding[i] + uint64_t{dispatch.binding_count} <= plan.bindings.size(), "bindings of a dispatch");
+    const auto* constants = static_cast<const int64_t*>(dispatch.constants);
+    require(!constants || (constants >= plan.constants.data() &&
+                           constants + dispatch.constants_bytes / 8 <= plan.constants.data() + plan.constants.size()),
+            "constants of a dispatch");
+  }
+}
+
+void run_program(const mf::Program& program, const open::Signature& signature, const Machine& machine, uint8_t choice) {
+  std::vector<int64_t> symbols;
+  for (const open::SymbolRange& symbol : signature.symbols) {
+    int64_t extent = choice & 1 ? symbol.min : std::min<int64_t>(symbol.max, choice);
+    symbols.push_back(std::max<int64_t>(extent, 0));
+  }
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<uint64_t> bytes;
+  for (const open::TensorSignature& type : signature.arguments) {
+    std::vector<int64_t> extents;
+    for (const open::Extent& extent : type.extents) {
+      extents.push_back(extent.symbol >= 0 ? symbols[static_cast<size_t>(extent.symbol)] : std::max<int64_t>(extent.value, 0));
+    }
+    std::optional<uint64_t> size = module::tensor_bytes(HEDDLE_TYPE_BITS(type.element_type), extents);
+    if (!size) return;  // such a tensor cannot be made
+    bytes.push_back(*size);
+    dims.push_back(std::move(extents));
+  }
+  Interpreter interpreter(program, signature, dims, symbols, kLimits);
+  Resolver resolver(program, signature, machine, dims);
+  std::vector<uint64_t> arenas;
+  size_t done = 0;
+  for (int scalars = 0; scalars <= kMaxScalars; ++scalars) {
+    Result<Interpreter::Outcome> outcome = interpreter.run();
+    if (!outcome.ok()) return require_text(outcome.status());
+    Result<memory::Ref<Plan>> plan = resolver.resolve(interpreter, done);
+    if (!plan.ok()) return require_text(plan.status());
+    done = interpreter.recording().commands.size();
+    for (const ArenaNeed& arena : (*plan)->arenas) arenas.push_back(arena.size_bytes);
+    check_plan(**plan, machine, bytes, arenas);
+    if (*outcome == Interpreter::Outcome::kFinished) return;
+    Result<Place> place = resolver.place(interpreter, interpreter.scalar());
+    if (!place.ok()) return require_text(place.status());
+    interpreter.answer(static_cast<int64_t>(choice) * scalars - 3);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  uint8_t choice = data[0];
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  void* raw = nullptr;
+  require(posix_memalign(&raw, 64, size) == 0, "no memory");
+  std::unique_ptr<void, Free> copy(raw);
+  std::memcpy(raw, data + 1, size - 1);
+  if (module::verify_metadata({static_cast<const std::byte*>(raw), size - 1}, {4096, 65536, 65536})) return 0;
+  const mf::Module& module = *mf::GetModule(raw);
+
+  Nothing nothing(module);
+  std::vector<route::DeviceFacts> facts;
+  for (const std::string& family : route::families_of(module)) {
+    if (facts.size() < 4) facts.push_back({"device" + std::to_string(facts.size()), "driver", family});
+  }
+  route::SlotWish wish{{}, "devices in order", {}};
+  for (uint32_t i = 0; i < facts.size(); ++i) wish.devices.push_back(i);
+  auto rank = [&](uint32_t device, std::string_view, std::string_view target) -> Result<uint32_t> {
+    return static_cast<uint32_t>((device + target.size() + choice) % 3);
+  };
+  Result<route::Route> route = route::choose(module, facts, std::vector<route::SlotWish>(module.slots()->size(), wish), rank);
+  if (!route.ok()) require_text(route.status());
+
+  for (const mf::Function* function : *module.functions()) {
+    Result<open::Signature> signature = open::make_signature(*function);
+    if (!signature.ok()) {
+      require_text(signature.status());
+      continue;
+    }
+    for (const mf::Program* program : *function->programs()) run_program(*program, *signature, nothing.machine, choice);
+  }
+  const open::Signature initializer{"initializer", {}, {}, {}};
+  for (const mf::Program* program : *module.initializer()) run_program(*program, initializer, nothing.machine, choice);
+  return 0;
+}
