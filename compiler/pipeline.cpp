@@ -20,7 +20,6 @@
 using namespace mlir;
 
 namespace heddle::compiler {
-namespace {
 
 void add_passes(PassManager& passes) {
   // Factors a channel are easier to move than a normalization.
@@ -41,6 +40,8 @@ void add_passes(PassManager& passes) {
   // One kernel each from here on.
   passes.addPass(passes::form_dispatches());
 }
+
+namespace {
 
 // Collects diagnostics, so that a failure's text names what MLIR said first.
 class Diagnostics {

@@ -8,7 +8,14 @@
 
 #include "heddle/status.h"
 
+namespace mlir {
+class PassManager;
+}
+
 namespace heddle::compiler {
+
+// Everything between import and code generation, in order.
+void add_passes(mlir::PassManager& passes);
 
 struct Options {
   std::string input_path;
