@@ -59,6 +59,7 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
   api = api_;
   host = instance_->host;
   who = "cpu";
+  DeviceRoot::help = cpu::help;
   spin_ns = allowed_cpus().size() > 1 ? 20000 : 0;
 }
 

@@ -64,6 +64,8 @@ struct Counters {
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
 };
 
+class Queue;
+
 struct Device : sdk::DeviceRoot {
   Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus);
   ~Device();
@@ -81,6 +83,8 @@ struct Device : sdk::DeviceRoot {
   std::atomic<Workspace*> spare_workspace{nullptr}; // for lists that run in the caller's thread
   std::atomic<uint32_t> pinned_queues{0};
   Counters counters;
+  std::mutex queues_mutex;
+  std::vector<Queue*> queues; // under queues_mutex
 };
 
 const heddle_device_interface_t* device_interface() noexcept;
@@ -92,6 +96,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 // queue.cpp
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out) noexcept;
 heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
+// DeviceRoot::help of a CPU device.
+bool help(sdk::DeviceRoot* device, heddle_point_t point) noexcept;
 
 inline unsigned long long number(uint64_t value) noexcept { return value; }
 

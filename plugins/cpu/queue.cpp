@@ -2,6 +2,7 @@
 // heddle.dispatch/1 and the queues: the hot path.
 #include "cpu/queue.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "heddle/sdk/futex.h"
@@ -52,15 +53,23 @@ heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync
 
 }  // namespace
 
-Queue::Queue(Device* device) noexcept : api_(device->api), device_(device) {}
+Queue::Queue(Device* device) : api_(device->api), device_(device) {
+  std::lock_guard<std::mutex> lock(device->queues_mutex);
+  device->queues.push_back(this);
+}
 
 Queue::~Queue() {
+  {
+    std::lock_guard<std::mutex> lock(device_->queues_mutex);
+    std::erase(device_->queues, this);
+  }
   if (thread_.joinable()) {
     stop_.store(true);
     news_.fetch_add(1);
     sdk::futex_wake(news_);
     thread_.join();
   }
+  while (helpers_.load(std::memory_order_acquire) != 0) std::this_thread::yield(); // rare and short
   if (pinned_) device_->pinned_queues.store(0);
   Arena::free_blocks(spare_.load());
 }
@@ -142,32 +151,60 @@ void Queue::loop() noexcept {
     pin_thread(pinned_ ? std::vector<uint32_t>{device_->workers.cpus()[0]} : device_->workers.cpus());
   }
   const uint64_t spin_ns = device_->instance->options.spin_ns;
+  bool busy = false; // ran something since it last slept
   for (;;) {
     const uint32_t seen = news_.load(std::memory_order_acquire);
-    Work* work;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      work = first_;
-      first_ = nullptr;
-      end_ = &first_;
-    }
-    while (work) {
-      Work* next = work->next;
+    while (Work* work = take_first()) {
       execute(work);
-      work = next;
+      busy = true;
     }
     if (news_.load(std::memory_order_acquire) != seen) continue;
     if (stop_.load()) return;
-    const uint64_t spin_end = sdk::monotonic_ns() + spin_ns;
+    // Who only finds that a waiting caller did the work does not spin beside it.
+    const uint64_t spin_end = busy ? sdk::monotonic_ns() + spin_ns : 0;
     uint32_t turn = 0;
     while (news_.load(std::memory_order_acquire) == seen) {
       sdk::cpu_pause();
-      if ((++turn & 63) != 0 || sdk::monotonic_ns() < spin_end) continue;
+      if (busy && ((++turn & 63) != 0 || sdk::monotonic_ns() < spin_end)) continue;
       sleeping_.store(1); // ordered before the look at news_
       if (news_.load() == seen) sdk::futex_wait(news_, seen, UINT64_MAX);
       sleeping_.store(0);
+      busy = false;
     }
   }
+}
+
+Work* Queue::take_first() noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Work* work = first_;
+  if (!work) return nullptr;
+  first_ = work->next;
+  if (!first_) end_ = &first_;
+  return work;
+}
+
+Work* Queue::take_for(heddle_point_t point) noexcept {
+  if (pending_.load(std::memory_order_acquire) == 0) return nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  Work** ready = nullptr;
+  for (Work** link = &first_; Work* work = *link; link = &work->next) {
+    const bool wanted = std::any_of(work->signals, work->signals + work->signal_count,
+                                    [&](const heddle_point_t& signal) { return signal.timeline == point.timeline; });
+    if (all_reached(work->waits, work->wait_count) && (wanted || !ready)) ready = link;
+    if (!wanted) continue;
+    if (!ready) return nullptr;
+    work = *ready;
+    *ready = work->next;
+    if (!*ready) end_ = ready;
+    helpers_.fetch_add(1, std::memory_order_relaxed);
+    return work;
+  }
+  return nullptr;
+}
+
+void Queue::run_taken(Work* work) noexcept {
+  execute(work);
+  helpers_.fetch_sub(1, std::memory_order_release); // the last touch: a destructor polls it
 }
 
 void Queue::execute(Work* work) noexcept {
@@ -232,6 +269,23 @@ heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
     device->live.queues.fetch_sub(1);
     return nullptr;
   });
+}
+
+bool help(sdk::DeviceRoot* root, heddle_point_t point) noexcept {
+  auto* device = static_cast<Device*>(root);
+  Queue* queue = nullptr;
+  Work* work = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(device->queues_mutex);
+    for (Queue* candidate : device->queues) {
+      work = candidate->take_for(point);
+      queue = candidate;
+      if (work) break;
+    }
+  }
+  if (!work) return false;
+  queue->run_taken(work);
+  return true;
 }
 
 namespace {

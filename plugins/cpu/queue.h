@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A queue of a CPU device: cheap lists run in the caller's thread, the others in the queue's own, in the order they came.
+// A queue of a CPU device: cheap lists run in the caller's thread, the others in the queue's own or in that of a caller who waits for
+// them, whoever comes first; they start in the order they came.
 #ifndef HEDDLE_CPU_QUEUE_H_
 #define HEDDLE_CPU_QUEUE_H_
 
@@ -13,7 +14,7 @@ namespace heddle::cpu {
 
 class Queue {
  public:
-  explicit Queue(Device* device) noexcept;
+  explicit Queue(Device* device);
   // Waits for what is enqueued.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -40,8 +41,14 @@ class Queue {
   // Checks the waits and signals, runs the work or hands it over. The draft is used up, unless this fails.
   heddle_status_t* submit(Draft* draft, const heddle_sync_t& sync) noexcept;
 
+  // Takes a ready work that signals `point`'s timeline, or one that came before it; NULL if there is none. Pass it to run_taken.
+  Work* take_for(heddle_point_t point) noexcept;
+  // After this returns, the queue may be gone.
+  void run_taken(Work* work) noexcept;
+
  private:
   void loop() noexcept;
+  Work* take_first() noexcept;
   void execute(Work* work) noexcept;
   void retire(const Work& work, heddle_status_t* failure) noexcept;
   void give_back(Arena::Block* blocks) noexcept;
@@ -51,6 +58,7 @@ class Queue {
   Device* device_;
   std::atomic<Arena::Block*> spare_{nullptr};
   std::atomic<uint64_t> pending_{0}; // handed over and not yet run
+  std::atomic<uint32_t> helpers_{0}; // callers that run a work; raised under mutex_
   std::mutex mutex_;
   Work* first_ = nullptr;   // under mutex_, as is all up to here
   Work** end_ = &first_;

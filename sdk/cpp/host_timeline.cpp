@@ -192,6 +192,17 @@ Verdict judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint6
   return pending ? Verdict::kPending : Verdict::kDone;
 }
 
+// True if this thread ran something that one of the points may have waited for.
+bool help_any(const heddle_point_t* points, uint64_t count) noexcept {
+  for (uint64_t i = 0; i < count; ++i) {
+    const HostTimeline* timeline = HostTimeline::from(points[i].timeline);
+    if (timeline->state(points[i].value) != State::kPending) continue;
+    DeviceRoot* device = timeline->device();
+    if (device->help && device->help(device, points[i])) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) {
@@ -201,6 +212,9 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
   if (verdict == Verdict::kDone) [[likely]] return nullptr;
   DeviceRoot* device = from(points[0].timeline)->device();
   const heddle_host_t* host = device->host;
+  if (timeout_ns == HEDDLE_TIMEOUT_INFINITE) { // work has no deadline
+    while (verdict == Verdict::kPending && help_any(points, count)) verdict = judge(points, count, mode, &failed);
+  }
   if (verdict == Verdict::kPending && timeout_ns != 0) {
     const uint64_t start = monotonic_ns();
     const uint64_t end = timeout_ns > UINT64_MAX - start ? UINT64_MAX : start + timeout_ns;

@@ -44,6 +44,9 @@ struct DeviceRoot {
   const heddle_host_t* host;
   const char* who; // opens every error text, e.g. "cpu"
   uint32_t spin_ns = 20000; // how long a host wait spins before it sleeps; 0 on a single core
+  // Runs, in the calling thread, enqueued work that a wait for this point is waiting for; false if there is none to run. NULL: work runs
+  // on the driver's own threads only. Why: a caller that waits at once saves two hand-overs between threads.
+  bool (*help)(DeviceRoot* device, heddle_point_t point) = nullptr;
   LiveObjects live;
 };
 
