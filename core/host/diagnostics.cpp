@@ -29,6 +29,12 @@ std::vector<std::string> characters_of(std::string_view line) {
   return characters;
 }
 
+// Keys and values of a file stand in messages: what would move a cursor or end a text early does not get through.
+std::string printable(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 std::string_view line_of(std::string_view text, uint32_t line) {
   for (uint32_t i = 1; i < line; ++i) {
     size_t end = text.find('\n');
@@ -48,12 +54,12 @@ uint32_t Diagnostics::add_file(std::string name, std::string text) {
 }
 
 void Diagnostics::error(Place place, const char* code, std::string message, std::string hint, size_t width) {
-  entries_.push_back({place, code, std::move(message), std::move(hint), width, true});
+  entries_.push_back({place, code, printable(std::move(message)), printable(std::move(hint)), width, true});
   ++error_count_;
 }
 
 void Diagnostics::warning(Place place, const char* code, std::string message, std::string hint, size_t width) {
-  entries_.push_back({place, code, std::move(message), std::move(hint), width, false});
+  entries_.push_back({place, code, printable(std::move(message)), printable(std::move(hint)), width, false});
 }
 
 std::string Diagnostics::name_of(Place place) const {

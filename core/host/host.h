@@ -76,6 +76,8 @@ class Host {
   Host& operator=(const Host&) = delete;
 
   const Config& config() const;
+  // What the configuration says that is not wrong but may not be meant, with places and excerpts; empty if nothing.
+  std::string config_warnings() const;
 
   // Every plugin found, in order of discovery. With look, those not yet looked at are checked and probed (in parallel, in child
   // processes); without, their state is only what the manifest told.

@@ -83,7 +83,7 @@ std::string config_report(Host& host) {
     out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text), quoted(value.origin));
     first = false;
   }
-  return out + "]}";
+  return out + "],\"warnings\":" + quoted(host.config_warnings()) + "}";
 }
 
 }  // namespace
