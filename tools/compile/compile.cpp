@@ -159,7 +159,11 @@ int compile(const Arguments& arguments) {
   heddle_status_t* status = heddle_compile(&params);
   alarm(0);
   if (progress.shown) std::fprintf(stderr, "\r\x1b[K");
-  if (status) return report(status);
+  if (status) {
+    // No device and no plugin is needed to compile: whatever the code, it is a failure.
+    report(status);
+    return kFailed;
+  }
   return options.explain.empty() ? kFine : explain(report_path, options.explain);
 }
 
