@@ -29,8 +29,8 @@ void submit_and_wait(benchmark::State& state) {
   uint64_t value = 0;
   for (auto _ : state) {
     heddle_point_t point = {timeline, ++value};
-    heddle_submission_t submission = {sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(),
-                                      {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
+    heddle_submission_t submission = {
+        sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(), {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
     f.driver.dispatch_api->submit(f.driver.queue, &submission);
     f.driver.timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
   }
@@ -58,8 +58,8 @@ void submit_with_bindings(benchmark::State& state) {
   uint64_t value = 0;
   for (auto _ : state) {
     heddle_point_t point = {timeline, ++value};
-    heddle_submission_t submission = {sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(),
-                                      {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
+    heddle_submission_t submission = {
+        sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(), {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
     f.driver.dispatch_api->submit(f.driver.queue, &submission);
     f.driver.timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
   }
@@ -84,8 +84,8 @@ void fork_join(benchmark::State& state) {
   uint64_t value = 0;
   for (auto _ : state) {
     heddle_point_t point = {timeline, ++value};
-    heddle_submission_t submission = {sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(),
-                                      {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
+    heddle_submission_t submission = {
+        sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(), {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
     f.driver.dispatch_api->submit(f.driver.queue, &submission);
     f.driver.timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
   }

@@ -154,9 +154,11 @@ class Function:
         results = [Tensor(self.library, ctypes.c_void_p(handle)) for handle in got]
         handle = self.handle
 
-        def call(keep=arguments):
-            if function(handle, given, counts[0], got, counts[1]):
-                raise RuntimeError("heddle_call failed after it had succeeded once")
+        # What the call points to has to live as long as the call itself.
+        def call(keep=(self, arguments, results)):
+            status = function(handle, given, counts[0], got, counts[1])
+            if status:
+                raise RuntimeError("heddle_call: " + self.library.plain("heddle_status_message", status).text())
 
         return call, results
 

@@ -25,7 +25,7 @@ MATMULS = 100
 STRIPPED_LIMIT = 2_500_000
 # What an installation that only runs modules consists of, relative to the build folder.
 SHIPPED = ("lib/libheddle.so*", "lib/heddle/plugins.d/*.so", "bin/heddle", "bin/heddle-*")
-NOT_SHIPPED = ("heddle-compile", "heddle-opt", "heddle-conformance")
+NOT_SHIPPED = ("heddle-compile", "heddle-import", "heddle-opt", "heddle-conformance")
 # Fake and misbehaving plugins of the tests are never in plugins.d.
 
 
@@ -161,11 +161,9 @@ def main():
                 run(heddle, "run", module, *flags)
                 whole = turns.measure({
                     "ours": silent(heddle, "run", module, *flags),
-                    "ours alone": silent(build / "bin" / "heddle-run", module, *flags),
                     "theirs": silent(*iree.run_command(vmfb, inputs)),
                 }, rounds, 0.3, 20, 0.0)
                 rows.append(["`heddle run` of one add, whole process, ms", *row(whole, "ours", 1e3, 2)])
-                rows.append(["`heddle-run` itself, the same, ms", *row(whole, "ours alone", 1e3, 2)])
             calls.append((label, module, vmfb, inputs, flags))
         for label, module, vmfb, inputs, flags in calls:
             both = {"ours": [], "theirs": []}
