@@ -14,7 +14,9 @@ namespace {
 constexpr uint32_t kMaxEntries = 1 << 20;
 constexpr uint64_t kMaxWorkspace = uint64_t{1} << 40;
 
-int shown(std::string_view text) { return static_cast<int>(std::min<size_t>(text.size(), 120)); }
+int shown(std::string_view text) {
+  return static_cast<int>(std::min<size_t>(text.size(), 120));
+}
 
 uint32_t rank_of(const Device* device, std::string_view format, std::string_view target) {
   if (format != HEDDLE_CODE_X86_64_ELF) return 0;
@@ -28,8 +30,8 @@ heddle_status_t* check_entry(Device* device, std::string_view executable, uint32
   const std::string_view name = sdk::view_of(entry.name);
   auto too_large = [&](const char* what, uint64_t value, uint64_t most) {
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: %s %llu is more than this driver's %llu", index,
-                  shown(name), name.data(), shown(executable), executable.data(), what, number(value), number(most));
+                  "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: %s %llu is more than this driver's %llu", index, shown(name),
+                  name.data(), shown(executable), executable.data(), what, number(value), number(most));
   };
   if (entry.binding_count > kMaxBindings) return too_large("its number of bindings", entry.binding_count, kMaxBindings);
   if (entry.constants_bytes > kMaxConstantsBytes) return too_large("its bytes of constants", entry.constants_bytes, kMaxConstantsBytes);
@@ -56,22 +58,19 @@ heddle_status_t* variant_rank(heddle_device_t* handle, heddle_string_t format, h
   return nullptr;
 }
 
-heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executable_params_t* in,
-                                 heddle_executable_t** out) noexcept {
+heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executable_params_t* in, heddle_executable_t** out) noexcept {
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "loading an executable", [&]() -> heddle_status_t* {
     heddle_executable_params_t params;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_executable_params_t", bad_byte);
-    const std::string_view name = sdk::view_of(params.name), format = sdk::view_of(params.format),
-                           target = sdk::view_of(params.target);
+    const std::string_view name = sdk::view_of(params.name), format = sdk::view_of(params.format), target = sdk::view_of(params.target);
     if (rank_of(device, format, target) == 0) {
       return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
                     "cpu: loading executable '%.*s' failed: code '%.*s' for '%.*s' does not run on this device (x86_64-elf/1 up to "
                     "x86-64-v%u); choose a variant by its rank [HD-C-01]",
-                    shown(name), name.data(), shown(format), format.data(), shown(target), target.data(),
-                    device->instance->options.level);
+                    shown(name), name.data(), shown(format), format.data(), shown(target), target.data(), device->instance->options.level);
     }
     if (params.entry_count > kMaxEntries || (params.entry_count != 0 && params.entry_stride < sizeof(uint32_t))) {
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -81,14 +80,14 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     Image image;
     ImageError error;
     if (!Image::load(params.code, params.code_bytes, &image, &error)) {
-      return status(device->host, error.code, "cpu: loading executable '%.*s' (%llu bytes for %.*s) failed: %s", shown(name),
-                    name.data(), number(params.code_bytes), shown(target), target.data(), error.text);
+      return status(device->host, error.code, "cpu: loading executable '%.*s' (%llu bytes for %.*s) failed: %s", shown(name), name.data(),
+                    number(params.code_bytes), shown(target), target.data(), error.text);
     }
     std::vector<Entry> entries;
     entries.reserve(params.entry_count);
     for (uint32_t i = 0; i < params.entry_count; ++i) {
-      const auto* at = reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) +
-                                                                      uint64_t{i} * params.entry_stride);
+      const auto* at =
+          reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) + uint64_t{i} * params.entry_stride);
       heddle_entry_params_t entry;
       if (!sdk::read_struct(at, &entry, &bad_byte)) return sdk::tail_status(device->host, "heddle_entry_params_t", bad_byte);
       if (heddle_status_t* bad = check_entry(device, name, i, entry)) return bad;
@@ -99,8 +98,8 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
                       "cpu: loading entry %u of executable '%.*s' failed: its code has no function '%.*s' among %llu symbols", i,
                       shown(name), name.data(), shown(symbol), symbol.data(), number(image.symbol_count()));
       }
-      entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes,
-                         entry.cost, std::string(symbol)});
+      entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, entry.cost,
+                         std::string(symbol)});
     }
     auto* executable = sdk::make<Executable>(device->host, Executable{device->api, device, std::move(image), std::move(entries)});
     device->live.executables.fetch_add(1);

@@ -12,13 +12,13 @@
 namespace heddle::cpu {
 
 struct Entry {
-  const heddle_driver_api_t* api; // HD-H-01: the first word
+  const heddle_driver_api_t* api;  // HD-H-01: the first word
   Device* device;
   heddle_x86_64_kernel_t kernel;
   uint32_t binding_count;
   uint32_t constants_bytes;
   uint64_t workspace_bytes;
-  uint64_t cost_ns; // of one workgroup; 0: unknown
+  uint64_t cost_ns;  // of one workgroup; 0: unknown
   std::string name;
 
   static Entry* from(heddle_entry_t* handle) noexcept { return reinterpret_cast<Entry*>(handle); }
@@ -36,8 +36,7 @@ struct Executable {
 };
 
 heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept;
-heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params,
-                                 heddle_executable_t** out) noexcept;
+heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params, heddle_executable_t** out) noexcept;
 void executable_unload(heddle_executable_t* executable) noexcept;
 heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
 

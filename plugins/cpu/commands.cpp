@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks and lowers commands, and runs them.
+// Checks and lowers commands.
 #include "cpu/commands.h"
-
-#include <immintrin.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,108 +13,7 @@ using sdk::status;
 
 namespace {
 
-constexpr uint64_t kCopyBytesPerNs = 8;       // for estimates
-constexpr uint64_t kSplitCopyBytes = 1 << 20; // copies from here on are split over workers
-constexpr uint64_t kCopyPieceBytes = 256 << 10;
-constexpr uint64_t kMinPieceNs = 2000; // a smaller piece is not worth another worker
-constexpr uint64_t kMinForkNs = 4000;
-
-// Kernels may leave the upper halves of vector registers dirty, which slows the caller's SSE code down.
-__attribute__((target("avx"))) void clear_upper_halves() noexcept { _mm256_zeroupper(); }
-
-void fill_range(const Op::Fill& fill, uint64_t first, uint64_t last) noexcept {
-  char* target = fill.target;
-  if (fill.pattern_bytes == 1) {
-    std::memset(target + first, static_cast<int>(fill.pattern & 0xff), last - first);
-    return;
-  }
-  // A range starts at a multiple of 8, so it starts with a whole pattern, which is repeated to 8 bytes.
-  uint64_t word = fill.pattern;
-  if (fill.pattern_bytes == 2) word = (word & 0xffff) * 0x0001000100010001u;
-  if (fill.pattern_bytes == 4) word = (word & 0xffffffffu) * 0x0000000100000001u;
-  uint64_t at = first;
-  for (; at + 8 <= last; at += 8) std::memcpy(target + at, &word, 8);
-  if (at < last) std::memcpy(target + at, &word, last - at);
-}
-
-void copy_rows(const Op::Copy2d& copy, uint64_t first, uint64_t last) noexcept {
-  for (uint64_t row = first; row < last; ++row) {
-    std::memcpy(copy.target + row * copy.target_stride, copy.source + row * copy.source_stride, copy.row_bytes);
-  }
-}
-
-// Runs a whole op that is not a dispatch in this thread.
-void run_transfer(const Op& op) noexcept {
-  switch (op.kind) {
-    case Op::Kind::kCopy:
-      if (op.copy.length) std::memcpy(op.copy.target, op.copy.source, op.copy.length);
-      break;
-    case Op::Kind::kFill:
-      if (op.fill.length) fill_range(op.fill, 0, op.fill.length);
-      break;
-    case Op::Kind::kCopy2d:
-      copy_rows(op.copy_2d, 0, op.copy_2d.rows);
-      break;
-    case Op::Kind::kDispatch:
-    case Op::Kind::kIo:
-      break;
-  }
-}
-
-// The host knows the region's name by its number.
-heddle_status_t* with_region(Device* device, const Op::Dispatch& dispatch, heddle_status_t* failure) noexcept {
-  char digits[16];
-  const int size = std::snprintf(digits, sizeof digits, "%u", dispatch.region);
-  device->host->status_set_payload(device->host->self, failure, sdk::string_of("region"), {digits, static_cast<uint64_t>(size)});
-  return failure;
-}
-
-heddle_status_t* kernel_failed(Device* device, const Op::Dispatch& dispatch, int32_t result) noexcept {
-  return with_region(device, dispatch,
-                     status(device->host, HEDDLE_STATUS_INTERNAL,
-                            "cpu: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
-                            dispatch.entry->name.c_str(), dispatch.region, number(dispatch.workgroups), result));
-}
-
-heddle_status_t* no_workspace(Device* device, const Op::Dispatch& dispatch) noexcept {
-  return with_region(device, dispatch,
-                     status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                            "cpu: running kernel '%s' (region %u) failed: no memory for its workspace of %llu bytes a worker",
-                            dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes)));
-}
-
-// What a piece of a job needs: the op and the workers' workspaces.
-struct Context {
-  const Op* op;
-  const Workspace* workspaces;
-};
-
-int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
-  const auto* at = static_cast<const Context*>(context);
-  const Op::Dispatch& dispatch = at->op->dispatch;
-  void* workspace = dispatch.entry->workspace_bytes ? at->workspaces[worker].data() : nullptr;
-  const int32_t result = dispatch.entry->kernel(&dispatch.record, first, last, workspace);
-  clear_upper_halves();
-  return result;
-}
-
-int32_t copy_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  const Op::Copy& copy = static_cast<const Context*>(context)->op->copy;
-  const uint64_t start = first * kCopyPieceBytes, end = std::min(copy.length, last * kCopyPieceBytes);
-  std::memcpy(copy.target + start, copy.source + start, end - start);
-  return 0;
-}
-
-int32_t fill_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  const Op::Fill& fill = static_cast<const Context*>(context)->op->fill;
-  fill_range(fill, first * kCopyPieceBytes, std::min(fill.length, last * kCopyPieceBytes));
-  return 0;
-}
-
-int32_t rows_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  copy_rows(static_cast<const Context*>(context)->op->copy_2d, first, last);
-  return 0;
-}
+constexpr uint64_t kCopyBytesPerNs = 8;  // for estimates
 
 // Lowers one list; holds what every check needs.
 class Lowering {
@@ -127,7 +24,7 @@ class Lowering {
     index_ = index;
     switch (command.kind) {
       case HEDDLE_COMMAND_BARRIER:
-        return nullptr; // commands run in order
+        return nullptr;  // commands run in order
       case HEDDLE_COMMAND_DISPATCH:
         return dispatch(command.as.dispatch);
       case HEDDLE_COMMAND_COPY:
@@ -139,15 +36,15 @@ class Lowering {
       case HEDDLE_COMMAND_COPY_2D:
         return copy_2d(command.as.copy_2d);
       default:
-        return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u failed: its kind %u is unknown", index,
-                      command.kind);
+        return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u failed: its kind %u is unknown", index, command.kind);
     }
   }
 
   // A new op at the end of the list; NULL when exhausted.
   Op* append(Op::Kind kind, uint64_t cost_ns) noexcept {
     auto* op = static_cast<Op*>(arena_->take(sizeof(Op)));
-    if (!op) [[unlikely]] return nullptr;
+    if (!op) [[unlikely]]
+      return nullptr;
     op->next = nullptr;
     op->kind = kind;
     *work_->end = op;
@@ -169,8 +66,8 @@ class Lowering {
     if (command.grid[0] > kMaxGrid || command.grid[1] > kMaxGrid || command.grid[2] > kMaxGrid ||
         __builtin_mul_overflow(plane, uint64_t{command.grid[2]}, &workgroups)) [[unlikely]] {
       return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                    "cpu: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than %u each or 2^64 in all",
-                    index_, entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], kMaxGrid);
+                    "cpu: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than %u each or 2^64 in all", index_,
+                    entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], kMaxGrid);
     }
     // Workgroups of an unknown cost are taken to be long, so that the list goes to the queue's thread.
     uint64_t cost = 0;
@@ -178,7 +75,8 @@ class Lowering {
     const uint32_t count = command.binding_count;
     Op* op = append(Op::Kind::kDispatch, cost);
     auto* pointers = static_cast<void**>(arena_->take(uint64_t{count} * 16 + command.constants_bytes));
-    if (!op || !pointers) [[unlikely]] return exhausted();
+    if (!op || !pointers) [[unlikely]]
+      return exhausted();
     auto* lengths = reinterpret_cast<uint64_t*>(pointers + count);
     auto* constants = reinterpret_cast<int64_t*>(lengths + count);
     for (uint32_t i = 0; i < count; ++i) {
@@ -190,15 +88,14 @@ class Lowering {
         lengths[i] = 0;
         continue;
       }
-      if (!buffer->holds(binding.offset, binding.length)) [[unlikely]] return bad_binding(command, i);
+      if (!buffer->holds(binding.offset, binding.length)) [[unlikely]]
+        return bad_binding(command, i);
       pointers[i] = buffer->data + binding.offset;
       lengths[i] = binding.length;
     }
     if (command.constants_bytes) std::memcpy(constants, command.constants, command.constants_bytes);
-    op->dispatch = {{pointers, lengths, constants, {command.grid[0], command.grid[1], command.grid[2]}, count},
-                    entry,
-                    workgroups,
-                    command.region};
+    op->dispatch = {
+        {pointers, lengths, constants, {command.grid[0], command.grid[1], command.grid[2]}, count}, entry, workgroups, command.region};
     ++work_->dispatches;
     return nullptr;
   }
@@ -236,8 +133,8 @@ class Lowering {
     char* target = nullptr;
     if (heddle_status_t* bad = range("updating", command.target, command.offset, command.length, &target)) return bad;
     if (command.length && !command.source) [[unlikely]] {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (update of %llu bytes) failed: no source",
-                    index_, number(command.length));
+      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (update of %llu bytes) failed: no source", index_,
+                    number(command.length));
     }
     void* captured = arena_->take(command.length);
     if (!captured) return exhausted();
@@ -292,13 +189,12 @@ class Lowering {
   heddle_status_t* range(const char* what, heddle_buffer_t* handle, uint64_t offset, uint64_t length, char** out) noexcept {
     Buffer* buffer = Buffer::from(handle);
     if (!buffer) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (%s %llu bytes) failed: no buffer", index_,
-                    what, number(length));
+      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (%s %llu bytes) failed: no buffer", index_, what,
+                    number(length));
     }
     if (!buffer->holds(offset, length)) {
-      return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                    "cpu: command %u (%s %llu bytes at %llu) failed: the buffer has %llu bytes", index_, what, number(length),
-                    number(offset), number(buffer->size));
+      return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE, "cpu: command %u (%s %llu bytes at %llu) failed: the buffer has %llu bytes",
+                    index_, what, number(length), number(offset), number(buffer->size));
     }
     *out = buffer->data + offset;
     return nullptr;
@@ -307,8 +203,8 @@ class Lowering {
   heddle_status_t* bad_dispatch(const heddle_dispatch_command_t& command) noexcept {
     const Entry* entry = Entry::from(command.entry);
     if (!entry) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (dispatch, region %u) failed: no entry",
-                    index_, command.region);
+      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: command %u (dispatch, region %u) failed: no entry", index_,
+                    command.region);
     }
     if (entry->device != device_) {
       return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -361,7 +257,7 @@ void Arena::free_blocks(Block* block) noexcept {
 bool Arena::grow(uint64_t bytes) noexcept {
   Block* block = make_block(std::max(bytes, kBlockBytes));
   if (!block) return false;
-  if (first_) { // behind the first, which the queue keeps
+  if (first_) {  // behind the first, which the queue keeps
     block->next = first_->next;
     first_->next = block;
   } else {
@@ -375,7 +271,8 @@ bool Arena::grow(uint64_t bytes) noexcept {
 heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, Arena* arena, Work* work) noexcept {
   Lowering lowering(device, arena, work);
   for (uint32_t i = 0; i < count; ++i) {
-    if (heddle_status_t* bad = lowering.add(commands[i], i)) [[unlikely]] return bad;
+    if (heddle_status_t* bad = lowering.add(commands[i], i)) [[unlikely]]
+      return bad;
   }
   return nullptr;
 }
@@ -388,92 +285,6 @@ bool lower_io(IoJob* job, Arena* arena, Work* work) noexcept {
   Op* op = Lowering(nullptr, arena, work).append(Op::Kind::kIo, kUnknownCost);
   if (op) op->io = job;
   return op != nullptr;
-}
-
-heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
-  KernelFloatState state;
-  Workspace* workspace = nullptr;
-  heddle_status_t* failure = nullptr;
-  for (const Op* op = work.first; op; op = op->next) {
-    if (op->kind != Op::Kind::kDispatch) [[unlikely]] {
-      run_transfer(*op);
-      continue;
-    }
-    const Op::Dispatch& dispatch = op->dispatch;
-    if (dispatch.workgroups == 0) continue;
-    void* memory = nullptr;
-    if (dispatch.entry->workspace_bytes) {
-      if (!workspace) workspace = device->spare_workspace.exchange(nullptr, std::memory_order_acquire);
-      if (!workspace) workspace = new (std::nothrow) Workspace;
-      if (!workspace || !workspace->reserve(dispatch.entry->workspace_bytes)) {
-        failure = no_workspace(device, dispatch);
-        break;
-      }
-      memory = workspace->data();
-    }
-    const int32_t result = dispatch.entry->kernel(&dispatch.record, 0, dispatch.workgroups, memory);
-    if (result != 0) [[unlikely]] {
-      failure = kernel_failed(device, dispatch, result);
-      break;
-    }
-  }
-  if (work.dispatches) clear_upper_halves();
-  if (workspace) delete device->spare_workspace.exchange(workspace, std::memory_order_acq_rel);
-  return failure;
-}
-
-heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
-  KernelFloatState state;
-  Workers& workers = device->workers;
-  for (const Op* op = work.first; op; op = op->next) {
-    Context context = {op, device->workspaces.get()};
-    switch (op->kind) {
-      case Op::Kind::kDispatch: {
-        const Op::Dispatch& dispatch = op->dispatch;
-        if (dispatch.workgroups == 0) break;
-        std::lock_guard<std::mutex> lock(workers.busy());
-        const uint64_t cost = dispatch.entry->cost_ns;
-        uint64_t whole = 0;
-        if (__builtin_mul_overflow(cost, dispatch.workgroups, &whole)) whole = kUnknownCost;
-        const bool alone = cost != 0 && whole < kMinForkNs;
-        if (const uint64_t bytes = dispatch.entry->workspace_bytes) {
-          for (uint32_t i = 0; i < workers.count(); ++i) {
-            if (!device->workspaces[i].reserve(bytes)) return no_workspace(device, dispatch);
-          }
-        }
-        const int32_t result = workers.run(dispatch_piece, &context, dispatch.workgroups, alone ? 1 : workers.count(),
-                                           cost ? std::max<uint64_t>(kMinPieceNs / cost, 1) : 1);
-        if (result != 0) return kernel_failed(device, dispatch, result);
-        break;
-      }
-      case Op::Kind::kCopy:
-      case Op::Kind::kFill: {
-        const bool copy = op->kind == Op::Kind::kCopy;
-        const uint64_t length = copy ? op->copy.length : op->fill.length;
-        if (length < kSplitCopyBytes) {
-          run_transfer(*op);
-          break;
-        }
-        std::lock_guard<std::mutex> lock(workers.busy());
-        workers.run(copy ? copy_piece : fill_piece, &context, (length - 1) / kCopyPieceBytes + 1, workers.count(), 1);
-        break;
-      }
-      case Op::Kind::kCopy2d: {
-        const Op::Copy2d& rows = op->copy_2d;
-        if (rows.row_bytes * rows.rows < kSplitCopyBytes) {
-          run_transfer(*op);
-          break;
-        }
-        std::lock_guard<std::mutex> lock(workers.busy());
-        workers.run(rows_piece, &context, rows.rows, workers.count(), kCopyPieceBytes / rows.row_bytes + 1);
-        break;
-      }
-      case Op::Kind::kIo:
-        if (heddle_status_t* failure = run_io(device, op->io)) return failure;
-        break;
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace heddle::cpu

@@ -18,7 +18,7 @@ class Arena {
  public:
   struct Block {
     Block* next;
-    uint64_t bytes; // usable, after this header
+    uint64_t bytes;  // usable, after this header
     uint64_t padding_;
   };
   static constexpr uint64_t kBlockBytes = 32 << 10;
@@ -57,7 +57,7 @@ class Arena {
   char* end_;
 };
 
-struct IoJob; // param_io.cpp
+struct IoJob;  // param_io.cpp
 
 // One command, ready to run.
 struct Op {
@@ -104,7 +104,7 @@ struct Work {
   heddle_point_t* waits = nullptr;
   heddle_point_t* signals = nullptr;
   uint32_t wait_count = 0, signal_count = 0;
-  uint64_t cost_ns = 0; // estimate of the whole; UINT64_MAX: unknown
+  uint64_t cost_ns = 0;  // estimate of the whole; UINT64_MAX: unknown
   uint64_t dispatches = 0, copies = 0;
   Arena::Block* blocks = nullptr;
 };

@@ -23,22 +23,25 @@ uint32_t x86_64_level() noexcept {
   if ((c & kV3Leaf1) != kV3Leaf1) return 0;
   unsigned low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low & 0x6) != 0x6) return 0; // the system does not save SSE and AVX state
+  if ((low & 0x6) != 0x6) return 0;  // the system does not save SSE and AVX state
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
   constexpr unsigned kBmi1 = 1u << 3, kAvx2 = 1u << 5, kBmi2 = 1u << 8;
   constexpr unsigned kV3Leaf7 = kBmi1 | kAvx2 | kBmi2;
   if ((b & kV3Leaf7) != kV3Leaf7) return 0;
   unsigned ea, eb, ec, ed;
-  if (!__get_cpuid(0x80000001u, &ea, &eb, &ec, &ed) || !(ec & (1u << 5))) return 0; // LZCNT
+  if (!__get_cpuid(0x80000001u, &ea, &eb, &ec, &ed) || !(ec & (1u << 5))) return 0;  // LZCNT
   constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kCd = 1u << 28, kBw = 1u << 30, kVl = 1u << 31;
   constexpr unsigned kV4 = kF | kDq | kCd | kBw | kVl;
   return (b & kV4) == kV4 && (low & 0xe6) == 0xe6 ? 4 : 3;
 }
 
-Workspace::~Workspace() { std::free(data_); }
+Workspace::~Workspace() {
+  std::free(data_);
+}
 
 bool Workspace::reserve(uint64_t bytes) noexcept {
-  if (bytes <= bytes_) [[likely]] return true;
+  if (bytes <= bytes_) [[likely]]
+    return true;
   if (bytes > UINT64_MAX / 2) return false;
   const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* data = std::aligned_alloc(kAlignment, rounded);
@@ -63,7 +66,9 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
   spin_ns = allowed_cpus().size() > 1 ? 20000 : 0;
 }
 
-Device::~Device() { delete spare_workspace.load(); }
+Device::~Device() {
+  delete spare_workspace.load();
+}
 
 namespace {
 
@@ -80,8 +85,7 @@ heddle_status_t* device_count(heddle_plugin_instance_t* handle, uint32_t* out_co
   return nullptr;
 }
 
-heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordinal,
-                                 heddle_device_description_t* out) noexcept {
+heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordinal, heddle_device_description_t* out) noexcept {
   Instance* instance = Instance::from(handle);
   return guarded(instance->host, "describing a device", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_ordinal(instance, "describing", ordinal)) return bad;
@@ -108,8 +112,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
   });
 }
 
-heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint32_t b,
-                             heddle_device_link_t* out) noexcept {
+heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint32_t b, heddle_device_link_t* out) noexcept {
   Instance* instance = Instance::from(handle);
   return guarded(instance->host, "describing a link", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_ordinal(instance, "describing a link of", a)) return bad;
@@ -123,8 +126,7 @@ heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint3
 }
 
 // The cores that open's params leave of the ordinal's own.
-heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_device_open_params_t& params,
-                             std::vector<uint32_t>* out) {
+heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_device_open_params_t& params, std::vector<uint32_t>* out) {
   const std::vector<uint32_t> allowed = allowed_cpus();
   auto keep_allowed = [&](const std::vector<uint32_t>& wanted) {
     out->clear();
@@ -136,16 +138,16 @@ heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_
   if (params.numa_node >= 0) {
     std::string reason;
     if (!cpus_of_numa_node(params.numa_node, &wanted, &reason)) {
-      return status(instance->host, HEDDLE_STATUS_NOT_FOUND, "cpu: opening device %u on NUMA node %d failed: %s", ordinal,
-                    params.numa_node, reason.c_str());
+      return status(instance->host, HEDDLE_STATUS_NOT_FOUND, "cpu: opening device %u on NUMA node %d failed: %s", ordinal, params.numa_node,
+                    reason.c_str());
     }
     keep_allowed(one_per_core(wanted));
   }
   if (!cpus.empty()) {
     if (!parse_cpu_list(cpus, &wanted)) {
       return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: opening device %u with cpus \"%.*s\" failed: not a list of processors; write e.g. \"0-3,8\"",
-                    ordinal, static_cast<int>(std::min<size_t>(cpus.size(), 200)), cpus.data());
+                    "cpu: opening device %u with cpus \"%.*s\" failed: not a list of processors; write e.g. \"0-3,8\"", ordinal,
+                    static_cast<int>(std::min<size_t>(cpus.size(), 200)), cpus.data());
     }
     if (params.numa_node >= 0) {
       std::vector<uint32_t> both;
@@ -165,8 +167,8 @@ heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_
   return nullptr;
 }
 
-heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
-                             const heddle_device_open_params_t* in, heddle_device_t** out) noexcept {
+heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal, const heddle_device_open_params_t* in,
+                             heddle_device_t** out) noexcept {
   *out = nullptr;
   Instance* instance = Instance::from(handle);
   return guarded(instance->host, "opening a device", [&]() -> heddle_status_t* {
@@ -219,9 +221,16 @@ heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statis
 }  // namespace
 
 const heddle_device_interface_t* device_interface() noexcept {
-  static const heddle_device_interface_t table = {
-      sizeof(heddle_device_interface_t), 0, device_count, device_describe, device_link, device_open, device_close,
-      queue_create, queue_destroy, device_statistics};
+  static const heddle_device_interface_t table = {sizeof(heddle_device_interface_t),
+                                                  0,
+                                                  device_count,
+                                                  device_describe,
+                                                  device_link,
+                                                  device_open,
+                                                  device_close,
+                                                  queue_create,
+                                                  queue_destroy,
+                                                  device_statistics};
   return &table;
 }
 

@@ -28,17 +28,17 @@ uint32_t x86_64_level() noexcept;
 // What the manifest's [options] say.
 struct Options {
   uint32_t device_count = 1;
-  uint32_t threads = 0; // 0: one a core
+  uint32_t threads = 0;  // 0: one a core
   uint64_t spin_ns = 200000;
   bool pin = true;
-  uint32_t level = 0; // the highest x86-64 level to run, at most the processor's
+  uint32_t level = 0;  // the highest x86-64 level to run, at most the processor's
 };
 
 struct Instance {
   const heddle_host_t* host = nullptr;
   Options options;
   std::string name;
-  std::vector<std::vector<uint32_t>> device_cpus; // by ordinal
+  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal
   std::atomic<uint64_t> open_devices{0};
 
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
@@ -70,21 +70,19 @@ struct Device : sdk::DeviceRoot {
   Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus);
   ~Device();
 
-  static Device* from(heddle_device_t* handle) noexcept {
-    return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle));
-  }
+  static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
 
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
   Workers workers;
-  std::unique_ptr<Workspace[]> workspaces;         // one a worker, under workers.busy()
-  std::atomic<Workspace*> spare_workspace{nullptr}; // for lists that run in the caller's thread
+  std::unique_ptr<Workspace[]> workspaces;           // one a worker, under workers.busy()
+  std::atomic<Workspace*> spare_workspace{nullptr};  // for lists that run in the caller's thread
   std::atomic<uint32_t> pinned_queues{0};
   Counters counters;
   std::mutex queues_mutex;
-  std::vector<Queue*> queues; // under queues_mutex
+  std::vector<Queue*> queues;  // under queues_mutex
 };
 
 const heddle_device_interface_t* device_interface() noexcept;
@@ -99,7 +97,9 @@ heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
 // DeviceRoot::help of a CPU device.
 bool help(sdk::DeviceRoot* device, heddle_point_t point) noexcept;
 
-inline unsigned long long number(uint64_t value) noexcept { return value; }
+inline unsigned long long number(uint64_t value) noexcept {
+  return value;
+}
 
 }  // namespace heddle::cpu
 #endif  // HEDDLE_CPU_DEVICE_H_

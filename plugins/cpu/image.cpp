@@ -18,8 +18,12 @@ constexpr uint32_t kMaxSegments = 64;
 constexpr uint64_t kMaxSymbols = 1 << 20;
 constexpr uint64_t kMaxDynamicEntries = 4096;
 
-uint64_t page_down(uint64_t value) { return value & ~(kPage - 1); }
-uint64_t page_up(uint64_t value) { return page_down(value + kPage - 1); }
+uint64_t page_down(uint64_t value) {
+  return value & ~(kPage - 1);
+}
+uint64_t page_up(uint64_t value) {
+  return page_down(value + kPage - 1);
+}
 
 }  // namespace
 
@@ -30,8 +34,8 @@ class ImageLoader {
       : bytes_(static_cast<const unsigned char*>(bytes)), size_(size), error_(error) {}
 
   bool run(Image* out) {
-    if (!check_header() || !check_segments() || !map() || !read_dynamic() || !count_symbols() || !check_symbols() ||
-        !relocate() || !protect()) {
+    if (!check_header() || !check_segments() || !map() || !read_dynamic() || !count_symbols() || !check_symbols() || !relocate() ||
+        !protect()) {
       return false;
     }
     *out = std::move(image_);
@@ -40,7 +44,7 @@ class ImageLoader {
 
  private:
   struct Segment {
-    uint64_t start = 0, end = 0; // memory
+    uint64_t start = 0, end = 0;  // memory
     uint64_t file_offset = 0, file_bytes = 0;
     uint32_t flags = 0;
   };
@@ -72,15 +76,14 @@ class ImageLoader {
   const Segment* segment_of(uint64_t start, uint64_t length, uint32_t flags) const {
     for (uint32_t i = 0; i < segment_count_; ++i) {
       const Segment& segment = segments_[i];
-      if ((segment.flags & flags) == flags && start >= segment.start && start <= segment.end &&
-          length <= segment.end - start) {
+      if ((segment.flags & flags) == flags && start >= segment.start && start <= segment.end && length <= segment.end - start) {
         return &segment;
       }
     }
     return nullptr;
   }
   template <class T>
-  T read(uint64_t at) const { // `at` was checked with segment_of
+  T read(uint64_t at) const {  // `at` was checked with segment_of
     T value;
     std::memcpy(&value, image_.base_ + at, sizeof(T));
     return value;
@@ -109,7 +112,7 @@ class ImageLoader {
   Elf64_Ehdr header_ = {};
   Segment segments_[kMaxSegments];
   uint32_t segment_count_ = 0;
-  uint64_t lowest_ = UINT64_MAX; // lowest page of the image's own addresses
+  uint64_t lowest_ = UINT64_MAX;  // lowest page of the image's own addresses
   bool has_dynamic_ = false;
   uint64_t dynamic_ = 0, dynamic_bytes_ = 0;
   uint64_t relro_start_ = 0, relro_end_ = 0;
@@ -140,8 +143,8 @@ bool ImageLoader::check_header() {
     return damaged("%u program headers are not 1 to %u", header_.e_phnum, kMaxSegments);
   }
   if (!in_file(header_.e_phoff, uint64_t{header_.e_phnum} * sizeof(Elf64_Phdr))) {
-    return damaged("%u program headers at byte %llu end after the file's %llu bytes", header_.e_phnum,
-                   number(header_.e_phoff), number(size_));
+    return damaged("%u program headers at byte %llu end after the file's %llu bytes", header_.e_phnum, number(header_.e_phoff),
+                   number(size_));
   }
   return true;
 }
@@ -161,13 +164,13 @@ bool ImageLoader::check_segments() {
                          number(segment.p_memsz));
         }
         if (!in_file(segment.p_offset, segment.p_filesz)) {
-          return damaged("segment %u (%llu bytes at byte %llu) ends after the file's %llu bytes", i,
-                         number(segment.p_filesz), number(segment.p_offset), number(size_));
+          return damaged("segment %u (%llu bytes at byte %llu) ends after the file's %llu bytes", i, number(segment.p_filesz),
+                         number(segment.p_offset), number(size_));
         }
         if (segment.p_memsz == 0) break;
         if (segment.p_vaddr > UINT64_MAX - Image::kMaxSpanBytes || segment.p_memsz > Image::kMaxSpanBytes) {
-          return damaged("segment %u has %llu bytes at address %llx, more than an image's %llu", i,
-                         number(segment.p_memsz), number(segment.p_vaddr), number(Image::kMaxSpanBytes));
+          return damaged("segment %u has %llu bytes at address %llx, more than an image's %llu", i, number(segment.p_memsz),
+                         number(segment.p_vaddr), number(Image::kMaxSpanBytes));
         }
         if (segment.p_flags & ~uint32_t{PF_R | PF_W | PF_X}) return refused("segment %u has flags %x", i, segment.p_flags);
         if ((segment.p_flags & (PF_W | PF_X)) == (PF_W | PF_X)) {
@@ -175,8 +178,7 @@ bool ImageLoader::check_segments() {
         }
         if (lowest_ == UINT64_MAX) lowest_ = previous_end = page_down(segment.p_vaddr);
         if (segment.p_vaddr < previous_end) {
-          return damaged("segment %u at address %llx shares a page with another or is out of order", i,
-                         number(segment.p_vaddr));
+          return damaged("segment %u at address %llx shares a page with another or is out of order", i, number(segment.p_vaddr));
         }
         if (segment.p_vaddr - lowest_ > Image::kMaxSpanBytes - segment.p_memsz) {
           return damaged("segment %u ends %llu bytes after the first, more than an image's %llu", i,
@@ -207,7 +209,7 @@ bool ImageLoader::check_segments() {
       case PT_PHDR:
       case PT_GNU_EH_FRAME:
       case PT_GNU_PROPERTY:
-        break; // nothing that a kernel needs at run time
+        break;  // nothing that a kernel needs at run time
       case PT_TLS:
         return refused("it has thread-local storage [HD-C-02]");
       case PT_INTERP:
@@ -222,8 +224,7 @@ bool ImageLoader::check_segments() {
   if (dynamic) {
     dynamic_bytes_ = dynamic->p_memsz;
     if (!locate(dynamic->p_vaddr, dynamic_bytes_, &dynamic_)) {
-      return damaged("the dynamic section (%llu bytes at address %llx) is in no segment", number(dynamic_bytes_),
-                     number(dynamic->p_vaddr));
+      return damaged("the dynamic section (%llu bytes at address %llx) is in no segment", number(dynamic_bytes_), number(dynamic->p_vaddr));
     }
     has_dynamic_ = true;
   }
@@ -317,9 +318,9 @@ bool ImageLoader::read_dynamic() {
       case DT_REL:
       case DT_RELSZ:
       case DT_RELENT:
-      case 35: // DT_RELRSZ
-      case 36: // DT_RELR
-      case 37: // DT_RELRENT
+      case 35:  // DT_RELRSZ
+      case 36:  // DT_RELR
+      case 37:  // DT_RELRENT
         return refused("it has relocations of another kind than RELA [HD-C-02]");
       case DT_SONAME:
       case DT_RELACOUNT:
@@ -342,8 +343,7 @@ bool ImageLoader::read_dynamic() {
   if (!has_symbols || !has_strings) return damaged("it has no table of symbols or no names");
   if (symbol_entry != sizeof(Elf64_Sym)) return damaged("symbols of %llu bytes are not %zu", number(symbol_entry), sizeof(Elf64_Sym));
   if (!locate(symbols, sizeof(Elf64_Sym), &image_.symbols_)) return damaged("the symbols at %llx are in no segment", number(symbols));
-  if (image_.strings_bytes_ == 0 || image_.strings_bytes_ > image_.span_ ||
-      !locate(strings, image_.strings_bytes_, &image_.strings_)) {
+  if (image_.strings_bytes_ == 0 || image_.strings_bytes_ > image_.span_ || !locate(strings, image_.strings_bytes_, &image_.strings_)) {
     return damaged("the names (%llu bytes at %llx) are in no segment", number(image_.strings_bytes_), number(strings));
   }
   // Relocations are written after the checks: they must not reach what was checked.
@@ -357,8 +357,7 @@ bool ImageLoader::read_dynamic() {
   }
   if (has_relocations && relocation_bytes != 0) {
     if (relocation_entry != sizeof(Elf64_Rela) || relocation_bytes % sizeof(Elf64_Rela) != 0) {
-      return damaged("%llu bytes of relocations of %llu bytes each are not whole", number(relocation_bytes),
-                     number(relocation_entry));
+      return damaged("%llu bytes of relocations of %llu bytes each are not whole", number(relocation_bytes), number(relocation_entry));
     }
     if (relocation_bytes > image_.span_ || !locate(relocations, relocation_bytes, &relocations_)) {
       return damaged("the relocations (%llu bytes at %llx) are in no segment", number(relocation_bytes), number(relocations));
@@ -390,8 +389,8 @@ bool ImageLoader::count_by_gnu_hash() {
   const auto buckets = read<uint32_t>(gnu_hash_), first_hashed = read<uint32_t>(gnu_hash_ + 4);
   const auto bloom_words = read<uint32_t>(gnu_hash_ + 8);
   if (buckets > kMaxSymbols || first_hashed > kMaxSymbols || bloom_words > kMaxSymbols) {
-    return damaged("a GNU hash table with %u buckets, %u unhashed symbols and %u bloom words is too large", buckets,
-                   first_hashed, bloom_words);
+    return damaged("a GNU hash table with %u buckets, %u unhashed symbols and %u bloom words is too large", buckets, first_hashed,
+                   bloom_words);
   }
   const uint64_t bucket_table = gnu_hash_ + 16 + uint64_t{bloom_words} * 8;
   const uint64_t chains = bucket_table + uint64_t{buckets} * 4;
@@ -401,7 +400,7 @@ bool ImageLoader::count_by_gnu_hash() {
     const auto start = read<uint32_t>(bucket_table + uint64_t{i} * 4);
     if (start > last) last = start;
   }
-  if (last == 0) { // nothing is hashed
+  if (last == 0) {  // nothing is hashed
     image_.symbol_count_ = first_hashed;
     return true;
   }
@@ -424,19 +423,18 @@ bool ImageLoader::check_symbols() {
       return damaged("symbol %llu has its name at %u of %llu bytes", number(i), symbol.st_name, number(image_.strings_bytes_));
     }
     if (symbol.st_shndx == SHN_UNDEF) {
-      return refused("symbol '%.100s' is not defined: images import nothing [HD-C-02]",
-                     image_.base_ + image_.strings_ + symbol.st_name);
+      return refused("symbol '%.100s' is not defined: images import nothing [HD-C-02]", image_.base_ + image_.strings_ + symbol.st_name);
     }
     const unsigned type = ELF64_ST_TYPE(symbol.st_info);
     if (type == STT_TLS || type == STT_GNU_IFUNC) {
-      return refused("symbol '%.100s' has type %u: no TLS and no resolvers [HD-C-02]",
-                     image_.base_ + image_.strings_ + symbol.st_name, type);
+      return refused("symbol '%.100s' has type %u: no TLS and no resolvers [HD-C-02]", image_.base_ + image_.strings_ + symbol.st_name,
+                     type);
     }
     if (type == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL) {
-      const uint64_t at = symbol.st_value - lowest_; // a wrapped value is in no segment
+      const uint64_t at = symbol.st_value - lowest_;  // a wrapped value is in no segment
       if (at > Image::kMaxSpanBytes || !segment_of(at, 1, PF_X)) {
-        return damaged("function '%.100s' at %llx is in no executable segment",
-                       image_.base_ + image_.strings_ + symbol.st_name, number(symbol.st_value));
+        return damaged("function '%.100s' at %llx is in no executable segment", image_.base_ + image_.strings_ + symbol.st_name,
+                       number(symbol.st_value));
       }
     }
   }
@@ -450,17 +448,15 @@ bool ImageLoader::relocate() {
     const auto relocation = read<Elf64_Rela>(relocations_ + i * sizeof(Elf64_Rela));
     if (relocation.r_info != ELF64_R_INFO(uint64_t{0}, R_X86_64_RELATIVE)) {
       return refused("relocation %llu has type %u of symbol %u: only relative ones are allowed [HD-C-02]", number(i),
-                     static_cast<unsigned>(ELF64_R_TYPE(relocation.r_info)),
-                     static_cast<unsigned>(ELF64_R_SYM(relocation.r_info)));
+                     static_cast<unsigned>(ELF64_R_TYPE(relocation.r_info)), static_cast<unsigned>(ELF64_R_SYM(relocation.r_info)));
     }
-    const uint64_t target = relocation.r_offset - lowest_; // a wrapped value is in no segment
+    const uint64_t target = relocation.r_offset - lowest_;  // a wrapped value is in no segment
     if (target > Image::kMaxSpanBytes || !segment_of(target, 8, PF_R | PF_W)) {
       return damaged("relocation %llu writes to %llx, which is no writable memory of it", number(i), number(relocation.r_offset));
     }
     const uint64_t value = static_cast<uint64_t>(relocation.r_addend) - lowest_;
     if (value > image_.span_) {
-      return damaged("relocation %llu points to %llx, outside of the image", number(i),
-                     number(static_cast<uint64_t>(relocation.r_addend)));
+      return damaged("relocation %llu points to %llx, outside of the image", number(i), number(static_cast<uint64_t>(relocation.r_addend)));
     }
     const uint64_t address = base + value;
     std::memcpy(image_.base_ + target, &address, sizeof address);
@@ -477,7 +473,7 @@ bool ImageLoader::protect() {
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
     const uint64_t start = page_down(segment.start), end = page_up(segment.end);
-    fine = fine && set(done, start, PROT_NONE); // the gap before it
+    fine = fine && set(done, start, PROT_NONE);  // the gap before it
     const int protection = (segment.flags & PF_R ? PROT_READ : 0) | (segment.flags & PF_W ? PROT_WRITE : 0) |
                            (segment.flags & PF_X ? PROT_READ | PROT_EXEC : 0);
     fine = fine && set(start, end, protection);

@@ -14,7 +14,7 @@
 namespace heddle::cpu {
 
 struct ImageError {
-  heddle_status_code_t code = HEDDLE_STATUS_OK; // DATA_LOSS: damaged; INVALID_ARGUMENT: whole, but not allowed
+  heddle_status_code_t code = HEDDLE_STATUS_OK;  // DATA_LOSS: damaged; INVALID_ARGUMENT: whole, but not allowed
   char text[224] = {};
 };
 
@@ -41,7 +41,7 @@ class Image {
   friend class ImageLoader;
   char* base_ = nullptr;
   uint64_t span_ = 0;
-  uint64_t first_address_ = 0; // the image's own address of base_
+  uint64_t first_address_ = 0;  // the image's own address of base_
   // Offsets from base_, all checked.
   uint64_t symbols_ = 0, symbol_count_ = 0, strings_ = 0, strings_bytes_ = 0;
 };

@@ -21,7 +21,9 @@ constexpr uint64_t kHugeFrom = 4 << 20;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 
-uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+uint64_t round_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 // Maps `size` bytes at an aligned address; false if the system has none.
 bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
@@ -38,12 +40,13 @@ bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
   buffer->mapped_bytes = whole;
   buffer->data = static_cast<char*>(buffer->mapped);
   buffer->reserved_bytes = whole - size;
-  if (size >= kHugeFrom) madvise(buffer->mapped, whole, MADV_HUGEPAGE); // a refusal only costs speed
+  if (size >= kHugeFrom) madvise(buffer->mapped, whole, MADV_HUGEPAGE);  // a refusal only costs speed
   return true;
 }
 
 heddle_status_t* check_size(Device* device, uint64_t size, uint64_t alignment) {
-  const unsigned long long free_bytes = number(device->memory_bytes - std::min(device->memory_bytes, device->counters.bytes_allocated.load()));
+  const unsigned long long free_bytes =
+      number(device->memory_bytes - std::min(device->memory_bytes, device->counters.bytes_allocated.load()));
   if (size > device->memory_bytes) {
     return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
                   "cpu: allocating %llu bytes on device %u failed: the machine has %llu (%llu not given out by this device); "
@@ -52,8 +55,8 @@ heddle_status_t* check_size(Device* device, uint64_t size, uint64_t alignment) {
   }
   if ((alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment) {
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cpu: allocating %llu bytes aligned to %llu failed: an alignment is a power of two of at most %llu",
-                  number(size), number(alignment), number(kMaxAlignment));
+                  "cpu: allocating %llu bytes aligned to %llu failed: an alignment is a power of two of at most %llu", number(size),
+                  number(alignment), number(kMaxAlignment));
   }
   return nullptr;
 }
@@ -66,9 +69,8 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_buffer_params_t", bad_byte);
     if (params.memory & ~kAllKinds) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: allocating %llu bytes failed: memory kinds %x are unknown", number(params.size_bytes),
-                    params.memory & ~kAllKinds);
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: allocating %llu bytes failed: memory kinds %x are unknown",
+                    number(params.size_bytes), params.memory & ~kAllKinds);
     }
     const uint64_t alignment = std::max(params.alignment_bytes, kAlignment);
     if (heddle_status_t* bad = check_size(device, params.size_bytes, params.alignment_bytes)) return bad;
@@ -77,7 +79,7 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     buffer->device = device;
     buffer->size = params.size_bytes;
     buffer->alignment = alignment;
-    buffer->memory = kAllKinds; // this memory is all of them at once
+    buffer->memory = kAllKinds;  // this memory is all of them at once
     if (params.size_bytes >= kMapFrom || alignment > kPage) {
       map_memory(buffer, std::max<uint64_t>(params.size_bytes, 1), alignment);
       if (params.size_bytes == 0) buffer->reserved_bytes = buffer->mapped_bytes;
@@ -121,10 +123,10 @@ void buffer_free(heddle_buffer_t* handle) noexcept {
 }
 
 heddle_status_t* check_range(Buffer* buffer, const char* what, uint64_t offset, uint64_t length) {
-  if (buffer->holds(offset, length)) [[likely]] return nullptr;
-  return status(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                "cpu: %s %llu bytes at %llu failed: the buffer has %llu bytes", what, number(length), number(offset),
-                number(buffer->size));
+  if (buffer->holds(offset, length)) [[likely]]
+    return nullptr;
+  return status(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cpu: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
+                number(length), number(offset), number(buffer->size));
 }
 
 heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t length, uint32_t flags, void** out) noexcept {
@@ -136,15 +138,17 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
     if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
         ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
       return status(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write",
-                    number(length), flags);
+                    "cpu: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length),
+                    flags);
     }
     *out = buffer->data + offset;
     return nullptr;
   });
 }
 
-heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept { return nullptr; }
+heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept {
+  return nullptr;
+}
 
 heddle_status_t* buffer_flush(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
   return check_range(Buffer::from(handle), "flushing", offset, length);
@@ -154,18 +158,17 @@ heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uin
   return check_range(Buffer::from(handle), "invalidating", offset, length);
 }
 
-heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint64_t size, void (*release)(void*),
-                                    void* context, heddle_buffer_t** out) noexcept {
+heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint64_t size, void (*release)(void*), void* context,
+                                    heddle_buffer_t** out) noexcept {
   *out = nullptr;
   Device* device = Device::from(handle);
   heddle_status_t* failed = guarded(device->host, "importing host memory", [&]() -> heddle_status_t* {
     if (!memory && size != 0) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: importing %llu bytes failed: the pointer is null",
-                    number(size));
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: importing %llu bytes failed: the pointer is null", number(size));
     }
     if (size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: importing %llu bytes failed: they end after the address space", number(size));
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: importing %llu bytes failed: they end after the address space",
+                    number(size));
     }
     auto* buffer = sdk::make<Buffer>(device->host);
     buffer->api = device->api;
@@ -200,9 +203,16 @@ heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_proper
 }  // namespace
 
 const heddle_buffer_interface_t* buffer_interface() noexcept {
-  static const heddle_buffer_interface_t table = {
-      sizeof(heddle_buffer_interface_t), 0, buffer_allocate, buffer_free, buffer_map, buffer_unmap, buffer_flush,
-      buffer_invalidate, buffer_import_host, buffer_properties};
+  static const heddle_buffer_interface_t table = {sizeof(heddle_buffer_interface_t),
+                                                  0,
+                                                  buffer_allocate,
+                                                  buffer_free,
+                                                  buffer_map,
+                                                  buffer_unmap,
+                                                  buffer_flush,
+                                                  buffer_invalidate,
+                                                  buffer_import_host,
+                                                  buffer_properties};
   return &table;
 }
 

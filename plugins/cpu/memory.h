@@ -8,15 +8,15 @@
 namespace heddle::cpu {
 
 struct Buffer {
-  const heddle_driver_api_t* api; // HD-H-01: the first word
+  const heddle_driver_api_t* api;  // HD-H-01: the first word
   char* data = nullptr;
   uint64_t size = 0;
   Device* device = nullptr;
   uint64_t alignment = kAlignment;
   uint32_t memory = 0;
-  void* mapped = nullptr; // the range to unmap, NULL if the memory is from the heap or imported
+  void* mapped = nullptr;  // the range to unmap, NULL if the memory is from the heap or imported
   uint64_t mapped_bytes = 0;
-  uint64_t reserved_bytes = 0; // beyond size, for the statistics
+  uint64_t reserved_bytes = 0;  // beyond size, for the statistics
   bool heap = false;
   void (*release)(void*) = nullptr;
   void* release_context = nullptr;

@@ -49,12 +49,12 @@ struct IoJob {
   bool writes;
   std::vector<Chunk> chunks;
   uint64_t total_bytes = 0;
-  uint32_t in_flight = 0; // 0: one a worker
+  uint32_t in_flight = 0;  // 0: one a worker
   void (*progress)(void*, uint64_t, uint64_t) = nullptr;
   void* context = nullptr;
   const volatile uint32_t* cancel = nullptr;
 
-  std::mutex mutex; // guards what follows; progress is called under it, so that its numbers only grow
+  std::mutex mutex;  // guards what follows; progress is called under it, so that its numbers only grow
   uint64_t done_bytes = 0;
   heddle_status_code_t failure = HEDDLE_STATUS_OK;
   uint64_t failed_offset = 0, failed_got = 0;
@@ -63,7 +63,9 @@ struct IoJob {
 
 namespace {
 
-bool cancelled(const IoJob& job) noexcept { return job.cancel && *job.cancel != 0; }
+bool cancelled(const IoJob& job) noexcept {
+  return job.cancel && *job.cancel != 0;
+}
 
 // Moves one chunk; false if the job is to stop.
 bool move_chunk(IoJob* job, const Chunk& chunk) noexcept {
@@ -77,7 +79,7 @@ bool move_chunk(IoJob* job, const Chunk& chunk) noexcept {
                                     : pread(job->file->descriptor, chunk.memory + moved, left, offset);
     if (got > 0) {
       moved += static_cast<uint64_t>(got);
-    } else if (got == 0) { // the end of the file
+    } else if (got == 0) {  // the end of the file
       failure = HEDDLE_STATUS_DATA_LOSS;
       break;
     } else if (errno != EINTR) {
@@ -137,15 +139,17 @@ heddle_status_t* run_io(Device* device, IoJob* job) noexcept {
       break;
   }
   if (job->error) {
-    return sdk::errno_status(device->host, job->failure, job->error, "cpu: %s '%s' at byte %llu failed", verb,
-                             job->file->name.c_str(), number(job->failed_offset + job->failed_got));
+    return sdk::errno_status(device->host, job->failure, job->error, "cpu: %s '%s' at byte %llu failed", verb, job->file->name.c_str(),
+                             number(job->failed_offset + job->failed_got));
   }
   return status(device->host, HEDDLE_STATUS_DATA_LOSS,
                 "cpu: %s '%s' at byte %llu failed: the file ends at byte %llu; it is truncated or was replaced", verb,
                 job->file->name.c_str(), number(job->failed_offset), number(job->failed_offset + job->failed_got));
 }
 
-void free_io(Device* device, IoJob* job) noexcept { sdk::unmake(device->host, job); }
+void free_io(Device* device, IoJob* job) noexcept {
+  sdk::unmake(device->host, job);
+}
 
 namespace {
 
@@ -208,20 +212,18 @@ heddle_status_t* add_extent(Device* device, const File& file, uint64_t index, co
   }
   if (extent.file_offset > INT64_MAX || extent.length > INT64_MAX - extent.file_offset) {
     return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                  "cpu: extent %llu of '%s' (%llu bytes at file byte %llu) failed: files end before 2^63", number(index),
-                  file.name.c_str(), number(extent.length), number(extent.file_offset));
+                  "cpu: extent %llu of '%s' (%llu bytes at file byte %llu) failed: files end before 2^63", number(index), file.name.c_str(),
+                  number(extent.length), number(extent.file_offset));
   }
-  job->total_bytes += extent.length; // cannot wrap: each is inside a buffer
+  job->total_bytes += extent.length;  // cannot wrap: each is inside a buffer
   for (uint64_t at = 0; at < extent.length; at += chunk_bytes) {
-    job->chunks.push_back({extent.file_offset + at, std::min(chunk_bytes, extent.length - at),
-                           buffer->data + extent.buffer_offset + at});
+    job->chunks.push_back({extent.file_offset + at, std::min(chunk_bytes, extent.length - at), buffer->data + extent.buffer_offset + at});
   }
   return nullptr;
 }
 
 heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t* sync_in, heddle_file_t* file_handle,
-                              const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in,
-                              bool writes) noexcept {
+                              const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
   Queue* queue = Queue::from(queue_handle);
   Device* device = queue->device();
   return guarded(device->host, writes ? "writing a file" : "reading a file", [&]() -> heddle_status_t* {
@@ -232,9 +234,11 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     if (!sdk::read_struct(sync_in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
     if (in && !sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
     if (!file || (count && !extents) || !(file->access & (writes ? HEDDLE_FILE_WRITE : HEDDLE_FILE_READ))) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: %s %llu extents of '%s' failed: %s",
-                    writes ? "writing" : "reading", number(count), file ? file->name.c_str() : "",
-                    !file ? "there is no file" : count && !extents ? "the list is null" : "it was opened without that access");
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: %s %llu extents of '%s' failed: %s", writes ? "writing" : "reading",
+                    number(count), file ? file->name.c_str() : "",
+                    !file               ? "there is no file"
+                    : count && !extents ? "the list is null"
+                                        : "it was opened without that access");
     }
     const uint64_t chunk = std::clamp(params.chunk_bytes ? params.chunk_bytes : kDefaultChunk, kMinChunk, kMaxChunk);
     IoJob* job = sdk::make<IoJob>(device->host);
@@ -257,7 +261,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     Queue::Draft draft(queue);
     if (!draft.work || !lower_io(job, &draft.arena, draft.work)) return sdk::exhausted_status(device->host, "cpu: reading a file");
     heddle_status_t* bad = queue->submit(&draft, sync);
-    if (!bad) holder.job = nullptr; // the queue's thread frees it
+    if (!bad) holder.job = nullptr;  // the queue's thread frees it
     return bad;
   });
 }
@@ -267,16 +271,16 @@ heddle_status_t* param_io_read(heddle_queue_t* queue, const heddle_sync_t* sync,
   return move_extents(queue, sync, file, extents, count, params, false);
 }
 
-heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file,
-                                const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* params) noexcept {
+heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                                uint64_t count, const heddle_param_io_params_t* params) noexcept {
   return move_extents(queue, sync, file, extents, count, params, true);
 }
 
 }  // namespace
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
-  static const heddle_param_io_interface_t table = {sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read,
-                                                    param_io_write};
+  static const heddle_param_io_interface_t table = {
+      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write};
   return &table;
 }
 

@@ -31,9 +31,8 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   auto bounded = [&](const char* name, int64_t least, int64_t most, auto* value, int64_t scale) -> heddle_status_t* {
     if (!read_option(host, name, HEDDLE_OPTION_INT, &option)) return nullptr;
     if (option.int_value < least || option.int_value > most) {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option %s failed: %lld is not in %lld to %lld",
-                    name, static_cast<long long>(option.int_value), static_cast<long long>(least),
-                    static_cast<long long>(most));
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option %s failed: %lld is not in %lld to %lld", name,
+                    static_cast<long long>(option.int_value), static_cast<long long>(least), static_cast<long long>(most));
     }
     *value = static_cast<std::remove_reference_t<decltype(*value)>>(option.int_value * scale);
     return nullptr;
@@ -48,8 +47,7 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
     if (level == "v3") {
       out->level = std::min(out->level, 3u);
     } else if (!level.empty() && level != "v4") {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: reading option max_level failed: '%.*s' is neither \"v3\" nor \"v4\"",
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option max_level failed: '%.*s' is neither \"v3\" nor \"v4\"",
                     static_cast<int>(std::min<size_t>(level.size(), 100)), level.data());
     }
   }
@@ -133,13 +131,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
-                                         HEDDLE_PLUGIN_DRIVER,
-                                         {"heddle.cpu", 10},
-                                         {"0.1.0", 5},
-                                         cpu::plugin_probe,
-                                         cpu::plugin_create,
-                                         cpu::plugin_shutdown,
-                                         cpu::plugin_get_interface};
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER, {"heddle.cpu", 10},   {"0.1.0", 5},
+                                         cpu::plugin_probe,       cpu::plugin_create,   cpu::plugin_shutdown, cpu::plugin_get_interface};
   return sdk::negotiate(negotiation, "heddle.cpu", &plugin);
 }

@@ -16,7 +16,7 @@ using sdk::status;
 
 namespace {
 
-constexpr uint64_t kInlineNs = 50000; // dearer lists go to the queue's thread
+constexpr uint64_t kInlineNs = 50000;  // dearer lists go to the queue's thread
 
 bool all_reached(const heddle_point_t* points, uint32_t count) noexcept {
   for (uint32_t i = 0; i < count; ++i) {
@@ -69,7 +69,7 @@ Queue::~Queue() {
     sdk::futex_wake(news_);
     thread_.join();
   }
-  while (helpers_.load(std::memory_order_acquire) != 0) std::this_thread::yield(); // rare and short
+  while (helpers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // rare and short
   if (pinned_) device_->pinned_queues.store(0);
   Arena::free_blocks(spare_.load());
 }
@@ -89,15 +89,17 @@ void Queue::give_back(Arena::Block* blocks) noexcept {
     Arena::free_blocks(blocks->next);
     blocks->next = nullptr;
   }
-  if (Arena::Block* before = spare_.exchange(blocks, std::memory_order_acq_rel)) [[unlikely]] Arena::free_blocks(before);
+  if (Arena::Block* before = spare_.exchange(blocks, std::memory_order_acq_rel)) [[unlikely]]
+    Arena::free_blocks(before);
 }
 
 heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept {
   const heddle_host_t* host = device_->host;
   Work* work = draft->work;
-  if (heddle_status_t* bad = check_sync(host, sync)) [[unlikely]] return bad;
+  if (heddle_status_t* bad = check_sync(host, sync)) [[unlikely]]
+    return bad;
   if (work->cost_ns < kInlineNs && pending_.load(std::memory_order_acquire) == 0 && all_reached(sync.waits, sync.wait_count)) {
-    work->signals = const_cast<heddle_point_t*>(sync.signals); // read before this returns
+    work->signals = const_cast<heddle_point_t*>(sync.signals);  // read before this returns
     work->signal_count = sync.signal_count;
     heddle_status_t* failure = run_inline(device_, *work);
     // The block goes back first: what a signal wakes may submit here.
@@ -118,7 +120,7 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
     work->signal_count = sync.signal_count;
   }
   Arena::Block* blocks = work->blocks = draft->arena.release();
-  heddle_status_t* bad = hand_over(work); // the work may be gone now
+  heddle_status_t* bad = hand_over(work);  // the work may be gone now
   if (bad) give_back(blocks);
   return bad;
 }
@@ -151,7 +153,7 @@ void Queue::loop() noexcept {
     pin_thread(pinned_ ? std::vector<uint32_t>{device_->workers.cpus()[0]} : device_->workers.cpus());
   }
   const uint64_t spin_ns = device_->instance->options.spin_ns;
-  bool busy = false; // ran something since it last slept
+  bool busy = false;  // ran something since it last slept
   for (;;) {
     const uint32_t seen = news_.load(std::memory_order_acquire);
     while (Work* work = take_first()) {
@@ -166,7 +168,7 @@ void Queue::loop() noexcept {
     while (news_.load(std::memory_order_acquire) == seen) {
       sdk::cpu_pause();
       if (busy && ((++turn & 63) != 0 || sdk::monotonic_ns() < spin_end)) continue;
-      sleeping_.store(1); // ordered before the look at news_
+      sleeping_.store(1);  // ordered before the look at news_
       if (news_.load() == seen) sdk::futex_wait(news_, seen, UINT64_MAX);
       sleeping_.store(0);
       busy = false;
@@ -204,7 +206,7 @@ Work* Queue::take_for(heddle_point_t point) noexcept {
 
 void Queue::run_taken(Work* work) noexcept {
   execute(work);
-  helpers_.fetch_sub(1, std::memory_order_release); // the last touch: a destructor polls it
+  helpers_.fetch_sub(1, std::memory_order_release);  // the last touch: a destructor polls it
 }
 
 void Queue::execute(Work* work) noexcept {
@@ -235,7 +237,7 @@ void Queue::retire(const Work& work, heddle_status_t* failure) noexcept {
   for (uint32_t i = 0; i < work.signal_count; ++i) {
     const heddle_point_t point = work.signals[i];
     if (!failure) [[likely]] {
-      HostTimeline::from(point.timeline)->advance(point.value); // refused only where it is poisoned already
+      HostTimeline::from(point.timeline)->advance(point.value);  // refused only where it is poisoned already
     } else {
       HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
     }
@@ -292,13 +294,14 @@ namespace {
 
 heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission) noexcept {
   const heddle_host_t* host = queue->device()->host;
-  if (host->is_forked_child(host->self)) [[unlikely]] return sdk::forked_status(host);
+  if (host->is_forked_child(host->self)) [[unlikely]]
+    return sdk::forked_status(host);
   if (submission.command_count && !submission.commands) [[unlikely]] {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting %u commands failed: the list is null",
-                  submission.command_count);
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting %u commands failed: the list is null", submission.command_count);
   }
   Queue::Draft draft(queue);
-  if (!draft.work) [[unlikely]] return sdk::exhausted_status(host, "cpu: submitting");
+  if (!draft.work) [[unlikely]]
+    return sdk::exhausted_status(host, "cpu: submitting");
   if (heddle_status_t* bad = lower_commands(queue->device(), submission.commands, submission.command_count, &draft.arena, draft.work))
       [[unlikely]] {
     return bad;
@@ -309,7 +312,8 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
 heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
   sdk::ErrnoKeeper keep;
   Queue* queue = Queue::from(handle);
-  if (in->struct_size == sizeof(heddle_submission_t)) [[likely]] return submit_sized(queue, *in);
+  if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
+    return submit_sized(queue, *in);
   heddle_submission_t submission;
   uint64_t bad_byte;
   if (!sdk::read_struct(in, &submission, &bad_byte)) {
@@ -321,9 +325,16 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
 }  // namespace
 
 const heddle_dispatch_interface_t* dispatch_interface() noexcept {
-  static const heddle_dispatch_interface_t table = {
-      sizeof(heddle_dispatch_interface_t), 0, variant_rank, executable_load, executable_unload, executable_entry, submit,
-      nullptr, nullptr, nullptr}; // recording: the host fills the holes with UNIMPLEMENTED
+  static const heddle_dispatch_interface_t table = {sizeof(heddle_dispatch_interface_t),
+                                                    0,
+                                                    variant_rank,
+                                                    executable_load,
+                                                    executable_unload,
+                                                    executable_entry,
+                                                    submit,
+                                                    nullptr,
+                                                    nullptr,
+                                                    nullptr};  // recording: the host fills the holes with UNIMPLEMENTED
   return &table;
 }
 

@@ -28,7 +28,7 @@ class Queue {
   class Draft {
    public:
     explicit Draft(Queue* queue) noexcept;
-    ~Draft(); // abandons what was not submitted
+    ~Draft();  // abandons what was not submitted
     Draft(const Draft&) = delete;
     Draft& operator=(const Draft&) = delete;
     Arena arena;
@@ -54,17 +54,17 @@ class Queue {
   void give_back(Arena::Block* blocks) noexcept;
   heddle_status_t* hand_over(Work* work) noexcept;
 
-  const heddle_driver_api_t* api_; // HD-H-01: the first word
+  const heddle_driver_api_t* api_;  // HD-H-01: the first word
   Device* device_;
   std::atomic<Arena::Block*> spare_{nullptr};
-  std::atomic<uint64_t> pending_{0}; // handed over and not yet run
-  std::atomic<uint32_t> helpers_{0}; // callers that run a work; raised under mutex_
+  std::atomic<uint64_t> pending_{0};  // handed over and not yet run
+  std::atomic<uint32_t> helpers_{0};  // callers that run a work; raised under mutex_
   std::mutex mutex_;
-  Work* first_ = nullptr;   // under mutex_, as is all up to here
+  Work* first_ = nullptr;  // under mutex_, as is all up to here
   Work** end_ = &first_;
   bool started_ = false;
   bool pinned_ = false;
-  std::atomic<uint32_t> news_{0}; // grows with every work; the thread sleeps on it
+  std::atomic<uint32_t> news_{0};  // grows with every work; the thread sleeps on it
   std::atomic<uint32_t> sleeping_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;

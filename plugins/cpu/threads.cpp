@@ -16,7 +16,7 @@
 namespace heddle::cpu {
 namespace {
 
-constexpr uint32_t kDefaultMxcsr = 0x1f80; // round to nearest, no flush to zero, exceptions masked (code.h)
+constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zero, exceptions masked (code.h)
 constexpr uint64_t kPiecesPerShare = 4;
 
 }  // namespace
@@ -24,7 +24,9 @@ constexpr uint64_t kPiecesPerShare = 4;
 KernelFloatState::KernelFloatState() noexcept : saved_(_mm_getcsr()) {
   if (saved_ != kDefaultMxcsr) _mm_setcsr(kDefaultMxcsr);
 }
-KernelFloatState::~KernelFloatState() { _mm_setcsr(saved_); }
+KernelFloatState::~KernelFloatState() {
+  _mm_setcsr(saved_);
+}
 
 static_assert(sizeof(sigset_t) <= sizeof(unsigned long[16]));
 SignalsBlocked::SignalsBlocked() noexcept {
@@ -39,7 +41,9 @@ SignalsBlocked::~SignalsBlocked() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void name_thread(const char* name) noexcept { pthread_setname_np(pthread_self(), name); }
+void name_thread(const char* name) noexcept {
+  pthread_setname_np(pthread_self(), name);
+}
 
 void pin_thread(const std::vector<uint32_t>& cpus) noexcept {
   const uint32_t highest = cpus.empty() ? 0 : *std::max_element(cpus.begin(), cpus.end());
@@ -70,7 +74,7 @@ void Workers::start() noexcept {
     try {
       threads_.emplace_back([this, worker] { work(worker); });
       running_ = worker + 1;
-    } catch (...) { // no more threads to be had: go on with fewer
+    } catch (...) {  // no more threads to be had: go on with fewer
       break;
     }
   }
@@ -81,18 +85,18 @@ void Workers::work(uint32_t worker) noexcept {
   std::snprintf(name, sizeof name, "heddle-cpu-%u", worker % 10000);
   name_thread(name);
   if (pin_) pin_thread({cpus_[worker]});
-  _mm_setcsr(kDefaultMxcsr); // a new thread inherits its creator's
+  _mm_setcsr(kDefaultMxcsr);  // a new thread inherits its creator's
   uint32_t seen = 0;
   for (;;) {
     uint32_t number;
     uint64_t spin_end = 0;
     for (uint32_t turn = 0; (number = number_.load(std::memory_order_acquire)) == seen; ++turn) {
       sdk::cpu_pause();
-      if ((turn & 63) != 63) continue; // look at the clock now and then only
+      if ((turn & 63) != 63) continue;  // look at the clock now and then only
       const uint64_t now = sdk::monotonic_ns();
       if (spin_end == 0) spin_end = now + spin_ns_;
       if (now < spin_end) continue;
-      sleepers_.fetch_add(1); // ordered before the look at number_ inside the kernel's wait
+      sleepers_.fetch_add(1);  // ordered before the look at number_ inside the kernel's wait
       if (number_.load() == seen) sdk::futex_wait(number_, seen, UINT64_MAX);
       sleepers_.fetch_sub(1);
       spin_end = 0;
@@ -144,7 +148,7 @@ int32_t Workers::run(Body body, void* context, uint64_t count, uint32_t workers,
   done_.store(0, std::memory_order_relaxed);
   failure_.store(0, std::memory_order_relaxed);
   uint32_t number = number_.load(std::memory_order_relaxed) + 1;
-  if (number == 0) number = 1; // after 2^32 jobs; 0 is what a new worker has seen
+  if (number == 0) number = 1;  // after 2^32 jobs; 0 is what a new worker has seen
   uint64_t pieces_in_all = 0;
   const uint64_t length = count / workers, rest = count % workers;
   for (uint32_t i = 0; i < this->count(); ++i) {
@@ -158,14 +162,14 @@ int32_t Workers::run(Body body, void* context, uint64_t count, uint32_t workers,
     }
     share.ticket.store((static_cast<uint64_t>(number) << 32) | (pieces << 16), std::memory_order_release);
   }
-  number_.store(number); // seq_cst: ordered before the look at sleepers_
+  number_.store(number);  // seq_cst: ordered before the look at sleepers_
   if (sleepers_.load() != 0) sdk::futex_wake(number_);
   take_pieces(0, number);
   for (uint32_t turn = 0; done_.load(std::memory_order_acquire) != pieces_in_all; ++turn) {
     if (turn < 20000) {
       sdk::cpu_pause();
     } else {
-      sched_yield(); // a worker lost its core to another process
+      sched_yield();  // a worker lost its core to another process
     }
   }
   return failure_.load(std::memory_order_relaxed);

@@ -68,7 +68,7 @@ class Workers {
 
  private:
   struct alignas(64) Share {
-    std::atomic<uint64_t> ticket{0}; // job's number << 32 | pieces << 16 | next piece
+    std::atomic<uint64_t> ticket{0};  // job's number << 32 | pieces << 16 | next piece
     uint64_t first = 0, last = 0;
   };
   struct alignas(64) Job {
@@ -86,15 +86,15 @@ class Workers {
   const bool pin_;
   const uint64_t spin_ns_;
   std::mutex busy_;
-  bool started_ = false; // under busy_
-  uint32_t running_ = 1; // workers that exist, the caller included
+  bool started_ = false;  // under busy_
+  uint32_t running_ = 1;  // workers that exist, the caller included
   std::vector<std::thread> threads_;
   std::unique_ptr<Share[]> shares_;
   Job job_;
-  alignas(64) std::atomic<uint32_t> number_{0}; // of the newest job; workers sleep on it
+  alignas(64) std::atomic<uint32_t> number_{0};  // of the newest job; workers sleep on it
   alignas(64) std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
-  alignas(64) std::atomic<uint64_t> done_{0}; // pieces of the newest job
+  alignas(64) std::atomic<uint64_t> done_{0};  // pieces of the newest job
   std::atomic<int32_t> failure_{0};
 };
 

@@ -47,7 +47,7 @@ std::vector<uint32_t> allowed_cpus() {
       }
     }
     CPU_FREE(set);
-    if (!failed || error != EINVAL) break; // EINVAL: more processors than there was room for
+    if (!failed || error != EINVAL) break;  // EINVAL: more processors than there was room for
   }
   if (cpus.empty()) cpus.push_back(0);
   return cpus;

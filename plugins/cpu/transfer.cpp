@@ -35,8 +35,7 @@ heddle_status_t* submit_copy(Queue* queue, const heddle_sync_t* in, const void* 
   uint64_t bad_byte;
   if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
   if (length && (!source || !target)) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: copying %llu bytes failed: the host pointer is null",
-                  number(length));
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: copying %llu bytes failed: the host pointer is null", number(length));
   }
   const auto from = reinterpret_cast<uint64_t>(source), to = reinterpret_cast<uint64_t>(target);
   if (length && from < to + length && to < from + length) {
@@ -78,8 +77,8 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
     if (heddle_status_t* bad = locate(host, "copying from", source, &from)) return bad;
     if (heddle_status_t* bad = locate(host, "copying to", target, &to)) return bad;
     if (source->length != target->length) {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: copying %llu bytes to %llu failed: lengths differ",
-                    number(source->length), number(target->length));
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: copying %llu bytes to %llu failed: lengths differ", number(source->length),
+                    number(target->length));
     }
     return submit_copy(queue, sync, from, to, source->length);
   });
@@ -88,8 +87,8 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
 }  // namespace
 
 const heddle_transfer_interface_t* transfer_interface() noexcept {
-  static const heddle_transfer_interface_t table = {sizeof(heddle_transfer_interface_t), 0, transfer_properties, transfer_upload,
-                                                    transfer_download, transfer_peer_copy};
+  static const heddle_transfer_interface_t table = {
+      sizeof(heddle_transfer_interface_t), 0, transfer_properties, transfer_upload, transfer_download, transfer_peer_copy};
   return &table;
 }
 

@@ -38,8 +38,10 @@ heddle_status_t* HostTimeline::query(uint64_t* out_value) const noexcept {
 bool HostTimeline::advance(uint64_t value) noexcept {
   uint64_t word = word_.load(std::memory_order_relaxed);
   do {
-    if (word & (kWatched | kPoisoned)) [[unlikely]] return advance_watched(value);
-    if ((word >> 2) >= value) [[unlikely]] return false;
+    if (word & (kWatched | kPoisoned)) [[unlikely]]
+      return advance_watched(value);
+    if ((word >> 2) >= value) [[unlikely]]
+      return false;
   } while (!word_.compare_exchange_weak(word, value << 2, std::memory_order_acq_rel, std::memory_order_relaxed));
   return true;
 }
@@ -56,7 +58,7 @@ bool HostTimeline::advance_watched(uint64_t value) noexcept {
     } while (!word_.compare_exchange_weak(word, (value << 2) | (word & 3), std::memory_order_acq_rel));
     due = take_due();
   }
-  run_callbacks(host, due); // `this` may be gone
+  run_callbacks(host, due);  // `this` may be gone
   return true;
 }
 
@@ -75,7 +77,7 @@ void HostTimeline::fail(uint64_t value, heddle_status_t* status) noexcept {
       failure_ = status;
       status = nullptr;
       uint64_t word = word_.load(std::memory_order_acquire);
-      do { // what is reached at the moment of the flag stays reached
+      do {  // what is reached at the moment of the flag stays reached
         const uint64_t next = (word >> 2) + 1;
         failed_at_.store(value < next ? next : value, std::memory_order_release);
       } while (!word_.compare_exchange_weak(word, word | kPoisoned, std::memory_order_acq_rel));
@@ -99,7 +101,7 @@ HostTimeline::Watch* HostTimeline::take_due() noexcept {
     *link = watch->next;
     watch->next = nullptr;
     if (watch->wake) {
-      std::atomic<uint32_t>* wake = watch->wake; // lives until its owner gets our lock
+      std::atomic<uint32_t>* wake = watch->wake;  // lives until its owner gets our lock
       watch->wake = nullptr;
       wake->fetch_add(1, std::memory_order_release);
       futex_wake(*wake);
@@ -209,10 +211,11 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
   if (count == 0) return nullptr;
   uint64_t failed = 0;
   Verdict verdict = judge(points, count, mode, &failed);
-  if (verdict == Verdict::kDone) [[likely]] return nullptr;
+  if (verdict == Verdict::kDone) [[likely]]
+    return nullptr;
   DeviceRoot* device = from(points[0].timeline)->device();
   const heddle_host_t* host = device->host;
-  if (timeout_ns == HEDDLE_TIMEOUT_INFINITE) { // work has no deadline
+  if (timeout_ns == HEDDLE_TIMEOUT_INFINITE) {  // work has no deadline
     while (verdict == Verdict::kPending && help_any(points, count)) verdict = judge(points, count, mode, &failed);
   }
   if (verdict == Verdict::kPending && timeout_ns != 0) {
@@ -267,10 +270,10 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
 namespace {
 
 heddle_status_t* check_value(DeviceRoot* device, const char* what, uint64_t value) noexcept {
-  if (value <= HostTimeline::kMaxValue) [[likely]] return nullptr;
-  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                "%s: %s at value %llu failed: values end at 2^62-1; use smaller steps", device->who, what,
-                static_cast<unsigned long long>(value));
+  if (value <= HostTimeline::kMaxValue) [[likely]]
+    return nullptr;
+  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "%s: %s at value %llu failed: values end at 2^62-1; use smaller steps",
+                device->who, what, static_cast<unsigned long long>(value));
 }
 
 heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
@@ -322,54 +325,59 @@ void timeline_fail(heddle_timeline_t* handle, uint64_t value, heddle_status_t* f
   });
 }
 
-heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode,
-                               uint64_t timeout_ns) noexcept {
+heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) noexcept {
   if (count == 0) return nullptr;
-  if (!points[0].timeline) return nullptr; // no host to make a status with; the host checks (HD-Q-02)
+  if (!points[0].timeline) return nullptr;  // no host to make a status with; the host checks (HD-Q-02)
   DeviceRoot* device = HostTimeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
     if (mode > HEDDLE_WAIT_ANY) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "%s: waiting failed: mode %u is neither all (0) nor any (1)", device->who, mode);
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: mode %u is neither all (0) nor any (1)", device->who,
+                    mode);
     }
     for (uint64_t i = 0; i < count; ++i) {
       if (!points[i].timeline) {
-        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: point %llu has no timeline",
-                      device->who, static_cast<unsigned long long>(i));
+        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: point %llu has no timeline", device->who,
+                      static_cast<unsigned long long>(i));
       }
     }
     return HostTimeline::wait(points, count, mode, timeout_ns);
   });
 }
 
-heddle_status_t* timeline_notify(heddle_timeline_t* handle, uint64_t value,
-                                 void (*function)(void*, const heddle_status_t*), void* context) noexcept {
+heddle_status_t* timeline_notify(heddle_timeline_t* handle, uint64_t value, void (*function)(void*, const heddle_status_t*),
+                                 void* context) noexcept {
   HostTimeline* timeline = HostTimeline::from(handle);
-  return guarded(timeline->device()->host, "asking for a notification",
-                 [&] { return timeline->notify(value, function, context); });
+  return guarded(timeline->device()->host, "asking for a notification", [&] { return timeline->notify(value, function, context); });
 }
 
 heddle_status_t* timeline_export(heddle_timeline_t* handle, heddle_string_t kind, uint64_t* out) noexcept {
   *out = 0;
   DeviceRoot* device = HostTimeline::from(handle)->device();
-  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: exporting a timeline as '%.*s' failed: unknown kind",
-                device->who, static_cast<int>(kind.size), kind.data);
+  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: exporting a timeline as '%.*s' failed: unknown kind", device->who,
+                static_cast<int>(kind.size), kind.data);
 }
 
-heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, uint64_t,
-                                 heddle_timeline_t** out) noexcept {
+heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, uint64_t, heddle_timeline_t** out) noexcept {
   *out = nullptr;
   auto* device = reinterpret_cast<DeviceRoot*>(handle);
-  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: importing a timeline from '%.*s' failed: unknown kind",
-                device->who, static_cast<int>(kind.size), kind.data);
+  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: importing a timeline from '%.*s' failed: unknown kind", device->who,
+                static_cast<int>(kind.size), kind.data);
 }
 
 }  // namespace
 
 const heddle_timeline_interface_t* host_timeline_interface() noexcept {
-  static const heddle_timeline_interface_t table = {
-      sizeof(heddle_timeline_interface_t), 0, timeline_create, timeline_destroy, timeline_query, timeline_signal,
-      timeline_fail, timeline_wait, timeline_notify, timeline_export, timeline_import};
+  static const heddle_timeline_interface_t table = {sizeof(heddle_timeline_interface_t),
+                                                    0,
+                                                    timeline_create,
+                                                    timeline_destroy,
+                                                    timeline_query,
+                                                    timeline_signal,
+                                                    timeline_fail,
+                                                    timeline_wait,
+                                                    timeline_notify,
+                                                    timeline_export,
+                                                    timeline_import};
   return &table;
 }
 

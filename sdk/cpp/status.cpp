@@ -28,8 +28,7 @@ heddle_status_t* status(const heddle_host_t* host, heddle_status_code_t code, co
   return host->status_create(host->self, code, {nullptr, 0}, 0, message);
 }
 
-heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code, int error, const char* format,
-                              ...) noexcept {
+heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code, int error, const char* format, ...) noexcept {
   char text[kTextBytes];
   va_list arguments;
   va_start(arguments, format);
@@ -38,10 +37,9 @@ heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t co
   char reason[128] = {};
   const char* described = strerror_r(error, reason, sizeof reason);
   char whole[kTextBytes + 160];
-  const int written = std::snprintf(whole, sizeof whole, "%.*s: %s", static_cast<int>(message.size), message.data,
-                                    described ? described : "unknown error");
-  return host->status_create(host->self, code, string_of("errno"), error,
-                             {whole, static_cast<uint64_t>(written < 0 ? 0 : written)});
+  const int written =
+      std::snprintf(whole, sizeof whole, "%.*s: %s", static_cast<int>(message.size), message.data, described ? described : "unknown error");
+  return host->status_create(host->self, code, string_of("errno"), error, {whole, static_cast<uint64_t>(written < 0 ? 0 : written)});
 }
 
 void set_region(const heddle_host_t* host, heddle_status_t* failure, uint32_t region) noexcept {

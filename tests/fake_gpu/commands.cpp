@@ -132,8 +132,10 @@ class Reader {
     if (!copy.source || !copy.target) return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "a 2-D copy has no source or target");
     const uint64_t count = copy.row_bytes ? copy.rows : 0;
     uint64_t from_span = 0, to_span = 0;
-    if (count && (__builtin_mul_overflow(count - 1, copy.source_stride, &from_span) || __builtin_add_overflow(from_span, copy.row_bytes, &from_span) ||
-                  __builtin_mul_overflow(count - 1, copy.target_stride, &to_span) || __builtin_add_overflow(to_span, copy.row_bytes, &to_span))) {
+    if (count &&
+        (__builtin_mul_overflow(count - 1, copy.source_stride, &from_span) ||
+         __builtin_add_overflow(from_span, copy.row_bytes, &from_span) || __builtin_mul_overflow(count - 1, copy.target_stride, &to_span) ||
+         __builtin_add_overflow(to_span, copy.row_bytes, &to_span))) {
       return failed(HEDDLE_STATUS_OUT_OF_RANGE, "a 2-D copy of more than 2^64 bytes");
     }
     char *from = nullptr, *to = nullptr;
@@ -155,13 +157,15 @@ class Reader {
         (command.binding_count && !command.bindings) || (command.constants_bytes && !command.constants)) {
       return bad(HEDDLE_STATUS_INVALID_ARGUMENT, std::to_string(command.binding_count) + " bindings and " +
                                                      std::to_string(command.constants_bytes) + " bytes of constants; the kernel takes " +
-                                                     std::to_string(entry->binding_count) + " and " + std::to_string(entry->constants_bytes));
+                                                     std::to_string(entry->binding_count) + " and " +
+                                                     std::to_string(entry->constants_bytes));
     }
     uint64_t workgroups = uint64_t{command.grid[0]} * command.grid[1];
     for (uint32_t side : command.grid) {
       if (side > 0x7fffffffu) return bad(HEDDLE_STATUS_OUT_OF_RANGE, "a grid side of " + std::to_string(side) + " is too large");
     }
-    if (__builtin_mul_overflow(workgroups, uint64_t{command.grid[2]}, &workgroups)) return bad(HEDDLE_STATUS_OUT_OF_RANGE, "the grid is over 2^64");
+    if (__builtin_mul_overflow(workgroups, uint64_t{command.grid[2]}, &workgroups))
+      return bad(HEDDLE_STATUS_OUT_OF_RANGE, "the grid is over 2^64");
     std::vector<void*> pointers;
     std::vector<uint64_t> lengths;
     for (uint32_t i = 0; i < command.binding_count; ++i) {
@@ -169,7 +173,8 @@ class Reader {
       const Buffer* buffer = Buffer::from(binding.buffer);
       if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.offset || binding.length) {
         return bad(HEDDLE_STATUS_OUT_OF_RANGE, "binding " + std::to_string(i) + " (" + std::to_string(binding.length) + " bytes at " +
-                                                   std::to_string(binding.offset) + ") " + (buffer ? "ends after the buffer" : "has no buffer"));
+                                                   std::to_string(binding.offset) + ") " +
+                                                   (buffer ? "ends after the buffer" : "has no buffer"));
       }
       pointers.push_back(buffer ? buffer->secret + binding.offset : nullptr);
       lengths.push_back(binding.length);
@@ -188,8 +193,8 @@ class Reader {
   static heddle_status_t* run(Device* device, const Entry& entry, uint64_t workgroups, const std::vector<void*>& pointers,
                               const std::vector<uint64_t>& lengths, const std::vector<int64_t>& constants,
                               const std::vector<uint32_t>& grid, uint32_t region) {
-    const heddle_x86_64_dispatch_t record = {pointers.data(), lengths.data(), constants.data(), {grid[0], grid[1], grid[2]},
-                                             static_cast<uint32_t>(pointers.size())};
+    const heddle_x86_64_dispatch_t record = {
+        pointers.data(), lengths.data(), constants.data(), {grid[0], grid[1], grid[2]}, static_cast<uint32_t>(pointers.size())};
     const uint64_t workspace_bytes = (entry.workspace_bytes + 63) / 64 * 64;
     std::unique_ptr<void, decltype(&std::free)> workspace(workspace_bytes ? std::aligned_alloc(64, workspace_bytes) : nullptr, &std::free);
     if (workspace_bytes && !workspace) return sdk::exhausted_status(device->host, "fake: running a kernel");
@@ -238,7 +243,8 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_executable_params_t", bad_byte);
     const std::string name(sdk::view_of(params.name)), target(sdk::view_of(params.target));
     if (rank_of(sdk::view_of(params.format), target) == 0) {
-      return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION, "fake: loading '%s' failed: '%s' does not run here", name.c_str(), target.c_str());
+      return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION, "fake: loading '%s' failed: '%s' does not run here", name.c_str(),
+                    target.c_str());
     }
     auto executable = std::make_unique<Executable>();
     executable->api = device->api;
@@ -249,12 +255,15 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     }
     for (uint32_t i = 0; i < params.entry_count; ++i) {
       heddle_entry_params_t entry;
-      const auto* at = reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) + i * params.entry_stride);
+      const auto* at =
+          reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) + i * params.entry_stride);
       if (!sdk::read_struct(at, &entry, &bad_byte)) return sdk::tail_status(device->host, "heddle_entry_params_t", bad_byte);
       const std::string symbol(sdk::view_of(entry.name));
       heddle_x86_64_kernel_t kernel = executable->image.find_kernel(symbol);
-      if (!kernel) return status(device->host, HEDDLE_STATUS_NOT_FOUND, "fake: loading '%s' failed: no function '%s'", name.c_str(), symbol.c_str());
-      executable->entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, symbol});
+      if (!kernel)
+        return status(device->host, HEDDLE_STATUS_NOT_FOUND, "fake: loading '%s' failed: no function '%s'", name.c_str(), symbol.c_str());
+      executable->entries.push_back(
+          {device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, symbol});
     }
     device->live.executables += 1;
     *out = reinterpret_cast<heddle_executable_t*>(executable.release());
@@ -316,19 +325,22 @@ heddle_status_t* enqueue_copy(Queue* queue, const heddle_sync_t* sync, const hed
     for (const heddle_binding_t* binding : {from, to}) {
       if (!binding) continue;
       const Buffer* buffer = Buffer::from(binding->buffer);
-      if (!buffer) return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: no buffer", number(length));
+      if (!buffer)
+        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: no buffer", number(length));
       if (!buffer->holds(binding->offset, binding->length) || binding->length != length) {
         return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "fake: copying %llu bytes at %llu failed: the buffer has %llu bytes",
                       number(binding->length), number(binding->offset), number(buffer->size));
       }
     }
     if (length && ((!from && !host_from) || (!to && !host_to))) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: the host pointer is null", number(length));
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: the host pointer is null",
+                    number(length));
     }
     const char* source = from ? Buffer::from(from->buffer)->secret + from->offset : static_cast<const char*>(host_from);
     char* target = to ? Buffer::from(to->buffer)->secret + to->offset : static_cast<char*>(host_to);
     if (length && source < target + length && target < source + length) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: source and target overlap", number(length));
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: copying %llu bytes failed: source and target overlap",
+                    number(length));
     }
     auto submission = std::make_unique<Submission>();
     submission->queue = queue;
@@ -357,14 +369,22 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
 }  // namespace
 
 const heddle_dispatch_interface_t* dispatch_interface() noexcept {
-  static const heddle_dispatch_interface_t table = {
-      sizeof(heddle_dispatch_interface_t), 0, variant_rank, executable_load, executable_unload, executable_entry, submit,
-      nullptr, nullptr, nullptr};
+  static const heddle_dispatch_interface_t table = {sizeof(heddle_dispatch_interface_t),
+                                                    0,
+                                                    variant_rank,
+                                                    executable_load,
+                                                    executable_unload,
+                                                    executable_entry,
+                                                    submit,
+                                                    nullptr,
+                                                    nullptr,
+                                                    nullptr};
   return &table;
 }
 
 const heddle_transfer_interface_t* transfer_interface() noexcept {
-  static const heddle_transfer_interface_t table = {sizeof(heddle_transfer_interface_t), 0, transfer_properties, upload, download, peer_copy};
+  static const heddle_transfer_interface_t table = {
+      sizeof(heddle_transfer_interface_t), 0, transfer_properties, upload, download, peer_copy};
   return &table;
 }
 

@@ -12,8 +12,7 @@ namespace heddle::fake {
 using sdk::HostTimeline;
 using std::chrono::microseconds;
 
-Engine::Engine(Device* device)
-    : device_(device), random_(device->instance->seed * 1000 + device->ordinal), thread_([this] { loop(); }) {}
+Engine::Engine(Device* device) : device_(device), random_(device->instance->seed * 1000 + device->ordinal), thread_([this] { loop(); }) {}
 
 Engine::~Engine() {
   {
@@ -77,7 +76,7 @@ void Engine::execute(Submission& submission) {
   for (const heddle_point_t& point : submission.waits) {
     if (!failure) failure = HostTimeline::from(point.timeline)->failure(point.value);
   }
-  _mm_setcsr(0x1f80); // what code.h promises to kernels
+  _mm_setcsr(0x1f80);  // what code.h promises to kernels
   for (auto& group : submission.groups) {
     if (failure) break;
     std::shuffle(group.begin(), group.end(), random_);

@@ -39,13 +39,13 @@ using Step = std::function<heddle_status_t*()>;
 struct Queue {
   const heddle_driver_api_t* api;
   Device* device;
-  uint64_t unfinished = 0; // under the engine's lock
+  uint64_t unfinished = 0;  // under the engine's lock
   static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
 };
 
 struct Submission {
   Queue* queue = nullptr;
-  std::vector<std::vector<Step>> groups{1}; // barriers between them
+  std::vector<std::vector<Step>> groups{1};  // barriers between them
   std::vector<heddle_point_t> waits, signals;
   uint64_t dispatches = 0, copies = 0;
 };
@@ -83,7 +83,7 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
-  std::unique_ptr<Engine> engine; // last: its thread uses the rest
+  std::unique_ptr<Engine> engine;  // last: its thread uses the rest
 };
 
 struct Buffer {
@@ -92,8 +92,8 @@ struct Buffer {
   uint64_t size = 0;
   uint64_t alignment = 0;
   uint32_t memory = 0;
-  char* secret = nullptr;  // where the bytes are; only the engine goes there, unless the memory is host visible
-  void* address = nullptr; // what properties() shows: for device memory, a range that faults
+  char* secret = nullptr;   // where the bytes are; only the engine goes there, unless the memory is host visible
+  void* address = nullptr;  // what properties() shows: for device memory, a range that faults
   void* mapped[2] = {};
   uint64_t mapped_bytes[2] = {};
   uint64_t reserved_bytes = 0;
@@ -129,7 +129,9 @@ const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 
-inline unsigned long long number(uint64_t value) noexcept { return value; }
+inline unsigned long long number(uint64_t value) noexcept {
+  return value;
+}
 
 }  // namespace heddle::fake
 #endif  // HEDDLE_TESTS_FAKE_GPU_FAKE_H_

@@ -15,7 +15,9 @@ using sdk::status;
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 constexpr uint64_t kMinAlignment = 256;
 
-uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+uint64_t round_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 // An aligned mapping, remembered in slot `slot` of the buffer; NULL if the system has none.
 char* map(Buffer* buffer, int slot, uint64_t size, uint64_t alignment, int protection) {
@@ -120,7 +122,9 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   });
 }
 
-heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept { return nullptr; }
+heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept {
+  return nullptr;
+}
 heddle_status_t* buffer_flush(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
   return check_host_range(Buffer::from(handle), "flushing", offset, length);
 }
@@ -133,7 +137,8 @@ heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint6
   *out = nullptr;
   Device* device = Device::from(handle);
   heddle_status_t* failed = guarded(device->host, "importing host memory", [&]() -> heddle_status_t* {
-    if (!memory && size) return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: importing %llu bytes failed: null", number(size));
+    if (!memory && size)
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: importing %llu bytes failed: null", number(size));
     auto* buffer = sdk::make<Buffer>(device->host);
     buffer->api = device->api;
     buffer->device = device;
@@ -163,9 +168,16 @@ heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_proper
 }  // namespace
 
 const heddle_buffer_interface_t* buffer_interface() noexcept {
-  static const heddle_buffer_interface_t table = {
-      sizeof(heddle_buffer_interface_t), 0, buffer_allocate, buffer_free, buffer_map, buffer_unmap, buffer_flush,
-      buffer_invalidate, buffer_import_host, buffer_properties};
+  static const heddle_buffer_interface_t table = {sizeof(heddle_buffer_interface_t),
+                                                  0,
+                                                  buffer_allocate,
+                                                  buffer_free,
+                                                  buffer_map,
+                                                  buffer_unmap,
+                                                  buffer_flush,
+                                                  buffer_invalidate,
+                                                  buffer_import_host,
+                                                  buffer_properties};
   return &table;
 }
 

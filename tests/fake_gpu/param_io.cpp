@@ -26,7 +26,8 @@ struct File {
   static File* from(heddle_file_t* handle) noexcept { return reinterpret_cast<File*>(handle); }
 };
 
-heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name, heddle_file_t** out) noexcept {
+heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
+                           heddle_file_t** out) noexcept {
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
@@ -72,7 +73,8 @@ heddle_status_t* move(Device* device, const File* file, bool writes, const heddl
     const uint64_t length = std::min<uint64_t>(staging.size(), extent.length - at);
     if (writes) std::memcpy(staging.data(), memory + at, length);
     const auto offset = static_cast<off_t>(extent.file_offset + at);
-    const ssize_t got = writes ? pwrite(file->descriptor, staging.data(), length, offset) : pread(file->descriptor, staging.data(), length, offset);
+    const ssize_t got =
+        writes ? pwrite(file->descriptor, staging.data(), length, offset) : pread(file->descriptor, staging.data(), length, offset);
     if (got <= 0) {
       return status(device->host, HEDDLE_STATUS_DATA_LOSS, "fake: %s '%s' at byte %llu failed: %s", verb, file->name.c_str(),
                     number(extent.file_offset + at), got == 0 ? "the file ends there" : "the system refuses");
@@ -85,15 +87,16 @@ heddle_status_t* move(Device* device, const File* file, bool writes, const heddl
   return nullptr;
 }
 
-heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync, heddle_file_t* file_handle, const heddle_extent_t* extents,
-                         uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
+heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync, heddle_file_t* file_handle,
+                         const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
   Queue* queue = Queue::from(queue_handle);
   Device* device = queue->device;
   return guarded(device->host, "moving file extents", [&]() -> heddle_status_t* {
     const File* file = File::from(file_handle);
     auto progress = std::make_shared<Progress>();
     uint64_t bad_byte;
-    if (in && !sdk::read_struct(in, &progress->params, &bad_byte)) return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
+    if (in && !sdk::read_struct(in, &progress->params, &bad_byte))
+      return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
     if (!file || !(file->access & (writes ? HEDDLE_FILE_WRITE : HEDDLE_FILE_READ))) {
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: the file was opened without that access");
     }
@@ -109,7 +112,8 @@ heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync
                       file->name.c_str(), number(extent.length), number(extent.buffer_offset), number(buffer ? buffer->size : 0));
       }
       if (extent.file_offset > INT64_MAX || extent.length > INT64_MAX - extent.file_offset) {
-        return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "fake: extent %llu of '%s' failed: files end before 2^63", number(i), file->name.c_str());
+        return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "fake: extent %llu of '%s' failed: files end before 2^63", number(i),
+                      file->name.c_str());
       }
       progress->total += extent.length;
       if (extent.length) submission->groups[0].push_back([=] { return move(device, file, writes, extent, progress.get()); });
@@ -123,8 +127,8 @@ heddle_status_t* read(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_f
                       const heddle_param_io_params_t* params) noexcept {
   return enqueue(queue, sync, file, extents, count, params, false);
 }
-heddle_status_t* write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents, uint64_t count,
-                       const heddle_param_io_params_t* params) noexcept {
+heddle_status_t* write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                       uint64_t count, const heddle_param_io_params_t* params) noexcept {
   return enqueue(queue, sync, file, extents, count, params, true);
 }
 

@@ -40,7 +40,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     heddle_device_description_t description = {};
     description.ordinal = ordinal;
     description.name = sdk::string_of("fake GPU");
-    description.family = sdk::string_of("cpu"); // it runs the CPU's programs
+    description.family = sdk::string_of("cpu");  // it runs the CPU's programs
     description.numa_node = -1;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = 1;
@@ -129,16 +129,23 @@ heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
 
 heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statistics_t* out) noexcept {
   const Device* device = Device::from(handle);
-  heddle_device_statistics_t values = {0, 0, device->submissions, device->dispatches, device->copies, device->bytes_allocated,
-                                       device->bytes_reserved};
+  heddle_device_statistics_t values = {
+      0, 0, device->submissions, device->dispatches, device->copies, device->bytes_allocated, device->bytes_reserved};
   sdk::write_struct(values, out);
   return nullptr;
 }
 
 const heddle_device_interface_t* device_interface() noexcept {
-  static const heddle_device_interface_t table = {
-      sizeof(heddle_device_interface_t), 0, device_count, device_describe, device_link, device_open, device_close,
-      queue_create, queue_destroy, device_statistics};
+  static const heddle_device_interface_t table = {sizeof(heddle_device_interface_t),
+                                                  0,
+                                                  device_count,
+                                                  device_describe,
+                                                  device_link,
+                                                  device_open,
+                                                  device_close,
+                                                  queue_create,
+                                                  queue_destroy,
+                                                  device_statistics};
   return &table;
 }
 
@@ -203,13 +210,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
-                                         HEDDLE_PLUGIN_DRIVER,
-                                         {"test.fake_gpu", 13},
-                                         {"0.1.0", 5},
-                                         fake::plugin_probe,
-                                         fake::plugin_create,
-                                         fake::plugin_shutdown,
-                                         fake::plugin_get_interface};
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER, {"test.fake_gpu", 13}, {"0.1.0", 5},
+                                         fake::plugin_probe,      fake::plugin_create,  fake::plugin_shutdown, fake::plugin_get_interface};
   return sdk::negotiate(negotiation, "test.fake_gpu", &plugin);
 }

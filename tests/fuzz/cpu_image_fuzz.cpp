@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     image.find_kernel("add_f32");
     image.find_kernel("no_such_kernel");
   } else if (error.text[0] == 0 || error.code == HEDDLE_STATUS_OK) {
-    std::abort(); // a refusal says why
+    std::abort();  // a refusal says why
   }
   return 0;
 }

@@ -33,13 +33,17 @@ struct heddle_status {
 
 namespace heddle::test {
 
-inline heddle_string_t string_of(std::string_view text) { return {text.data(), text.size()}; }
-inline std::string text_of(heddle_string_t text) { return std::string(text.data ? text.data : "", text.data ? text.size : 0); }
+inline heddle_string_t string_of(std::string_view text) {
+  return {text.data(), text.size()};
+}
+inline std::string text_of(heddle_string_t text) {
+  return std::string(text.data ? text.data : "", text.data ? text.size : 0);
+}
 
 // Owns a status; prints as its text.
 class Result {
  public:
-  Result(heddle_status_t* status) : status_(status) {} // NOLINT: converts on purpose
+  Result(heddle_status_t* status) : status_(status) {}  // NOLINT: converts on purpose
   Result(const Result&) = delete;
   Result& operator=(const Result&) = delete;
   ~Result();
@@ -113,9 +117,7 @@ class PluginHost {
       *out = found->second;
       return nullptr;
     };
-    table_.clock_ns = [](void*) -> uint64_t {
-      return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    };
+    table_.clock_ns = [](void*) -> uint64_t { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); };
     table_.is_forked_child = [](void* self) -> uint32_t { return static_cast<PluginHost*>(self)->forked_child ? 1 : 0; };
   }
   ~PluginHost() { EXPECT_EQ(live_memory.load(), 0) << "the plugin kept memory of the host"; }
@@ -161,23 +163,25 @@ class PluginHost {
   std::vector<std::string> logged_;
 };
 
-inline Result::~Result() { PluginHost::free_status(status_); }
+inline Result::~Result() {
+  PluginHost::free_status(status_);
+}
 
-#define EXPECT_OK(call)                                  \
-  do {                                                   \
-    ::heddle::test::Result result_(call);                \
-    EXPECT_TRUE(result_.ok()) << result_.message();      \
+#define EXPECT_OK(call)                             \
+  do {                                              \
+    ::heddle::test::Result result_(call);           \
+    EXPECT_TRUE(result_.ok()) << result_.message(); \
   } while (false)
-#define ASSERT_OK(call)                                  \
-  do {                                                   \
-    ::heddle::test::Result result_(call);                \
-    ASSERT_TRUE(result_.ok()) << result_.message();      \
+#define ASSERT_OK(call)                             \
+  do {                                              \
+    ::heddle::test::Result result_(call);           \
+    ASSERT_TRUE(result_.ok()) << result_.message(); \
   } while (false)
 // The call fails with that code and a text that holds `part`.
-#define EXPECT_FAILS(call, expected_code, part)                                   \
-  do {                                                                            \
-    ::heddle::test::Result result_(call);                                         \
-    EXPECT_EQ(result_.code(), (expected_code)) << result_.message();              \
+#define EXPECT_FAILS(call, expected_code, part)                                      \
+  do {                                                                               \
+    ::heddle::test::Result result_(call);                                            \
+    EXPECT_EQ(result_.code(), (expected_code)) << result_.message();                 \
     EXPECT_NE(result_.message().find(part), std::string::npos) << result_.message(); \
   } while (false)
 
@@ -300,9 +304,11 @@ class OpenDriver {
   // Submits a list that waits for `waits` and signals `signals`.
   heddle_status_t* submit(const std::vector<heddle_command_t>& commands, const std::vector<heddle_point_t>& waits,
                           const std::vector<heddle_point_t>& signals, heddle_queue_t* on = nullptr) {
-    heddle_submission_t submission = {sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(),
-                                      {sizeof(heddle_sync_t), static_cast<uint32_t>(waits.size()),
-                                       static_cast<uint32_t>(signals.size()), 0, waits.data(), signals.data()}};
+    heddle_submission_t submission = {sizeof submission,
+                                      static_cast<uint32_t>(commands.size()),
+                                      commands.data(),
+                                      {sizeof(heddle_sync_t), static_cast<uint32_t>(waits.size()), static_cast<uint32_t>(signals.size()), 0,
+                                       waits.data(), signals.data()}};
     return dispatch_api->submit(on ? on : queue, &submission);
   }
   // Submits and waits; the failure of either.

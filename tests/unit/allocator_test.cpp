@@ -17,7 +17,9 @@ class Provider {
  public:
   Provider() {
     table_ = {this,
-              [](void* self, uint64_t size, uint64_t alignment, heddle_buffer_t** out) { return static_cast<Provider*>(self)->allocate(size, alignment, out); },
+              [](void* self, uint64_t size, uint64_t alignment, heddle_buffer_t** out) {
+                return static_cast<Provider*>(self)->allocate(size, alignment, out);
+              },
               [](void* self, heddle_buffer_t* buffer) { static_cast<Provider*>(self)->free(buffer); },
               [](void* self, heddle_point_t point) -> uint32_t { return static_cast<Provider*>(self)->reached(point) ? 1 : 0; }};
   }
@@ -80,8 +82,8 @@ class AllocatorTest : public testing::Test {
     ASSERT_OK((*plugin)->create(host.table(), &instance));
     api = static_cast<const heddle_allocator_interface_t*>((*plugin)->get_interface(instance, string_of(HEDDLE_ALLOCATOR_INTERFACE)));
     ASSERT_NE(api, nullptr);
-    heddle_allocator_params_t params = {sizeof params, static_cast<uint32_t>(options.size()), provider.table(), options.data(),
-                                        sizeof(heddle_option_t), string_of("test")};
+    heddle_allocator_params_t params = {
+        sizeof params, static_cast<uint32_t>(options.size()), provider.table(), options.data(), sizeof(heddle_option_t), string_of("test")};
     ASSERT_OK(api->create(instance, &params, &allocator));
   }
   void TearDown() override {
@@ -144,7 +146,8 @@ TEST_P(EveryAllocator, BlocksLieInsideTheirBuffersAndNeverOverlap) {
       ASSERT_EQ(block.offset % (alignment ? alignment : 64), 0u);
       ASSERT_LE(block.offset + block.length, provider.size_of(block.buffer));
       for (const heddle_block_t& other : live) {
-        ASSERT_FALSE(other.buffer == block.buffer && other.offset < block.offset + block.length && block.offset < other.offset + other.length);
+        ASSERT_FALSE(other.buffer == block.buffer && other.offset < block.offset + block.length &&
+                     block.offset < other.offset + other.length);
       }
       live.push_back(block);
     } else {
@@ -243,7 +246,7 @@ TEST_F(PoolTest, TakesTheBestFit) {
 TEST_F(PoolTest, ReusesInStreamOrderWithoutWaiting) {
   const heddle_block_t first = allocate(10 << 20);
   free(first, {{timeline(1), 5}});
-  const heddle_block_t early = allocate(10 << 20, {timeline(1), 4}); // before the last use
+  const heddle_block_t early = allocate(10 << 20, {timeline(1), 4});  // before the last use
   EXPECT_NE(early.buffer, first.buffer);
   const heddle_block_t other = allocate(10 << 20, {timeline(2), 9});
   EXPECT_NE(other.buffer, first.buffer);

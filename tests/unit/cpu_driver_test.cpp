@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every driver owes the host: buffers, transfers, command lists, timelines, errors. Runs on heddle.cpu and on the fake GPU.
+// What every driver owes the host: devices, buffers, transfers, command lists, errors. Runs on heddle.cpu and on the fake GPU.
 #include <cfenv>
 #include <cstring>
 #include <numeric>
@@ -7,36 +7,12 @@
 
 #include <xmmintrin.h>
 
-#include "kernels.h"
+#include "cpu_driver_case.h"
 
 namespace heddle::test {
 namespace {
 
-struct DriverCase {
-  const char* name;
-  const char* path;
-  bool host_visible;
-};
-
-class Driver : public testing::TestWithParam<DriverCase> {
- protected:
-  PluginHost host;
-  std::unique_ptr<OpenDriver> driver_owner = std::make_unique<OpenDriver>(GetParam().path, &host);
-  OpenDriver& driver = *driver_owner;
-
-  void TearDown() override {
-    driver_owner.reset();
-    EXPECT_EQ(PluginHost::live_statuses().load(), 0);
-  }
-  void free(std::initializer_list<heddle_buffer_t*> buffers) {
-    for (heddle_buffer_t* buffer : buffers) driver.buffer_api->free(buffer);
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Cpu, Driver,
-                         testing::Values(DriverCase{"heddle.cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true},
-                                         DriverCase{"test.fake_gpu", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so", false}),
-                         [](const auto& info) { return std::string(info.param.host_visible ? "heddle_cpu" : "fake_gpu"); });
+INSTANTIATE_TEST_SUITE_P(Cpu, Driver, every_driver(), name_of);
 
 std::vector<float> ramp(size_t count, float step) {
   std::vector<float> values(count);
@@ -143,8 +119,7 @@ TEST_P(Driver, RefusesMoreThanThereIs) {
   for (uint64_t size : {uint64_t{1} << 60, UINT64_MAX, UINT64_MAX - 4095}) {
     heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, size, 0};
     heddle_buffer_t* buffer = nullptr;
-    EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                 std::to_string(size));
+    EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_RESOURCE_EXHAUSTED, std::to_string(size));
     EXPECT_EQ(buffer, nullptr);
   }
 }
@@ -153,8 +128,7 @@ TEST_P(Driver, RefusesAnAlignmentThatIsNoPowerOfTwo) {
   for (uint64_t alignment : {3ull, 48ull, 96ull, 5000ull}) {
     heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, 64, alignment};
     heddle_buffer_t* buffer = nullptr;
-    EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_INVALID_ARGUMENT,
-                 std::to_string(alignment));
+    EXPECT_FAILS(driver.buffer_api->allocate(driver.device, &params, &buffer), HEDDLE_STATUS_INVALID_ARGUMENT, std::to_string(alignment));
   }
 }
 
@@ -419,7 +393,7 @@ TEST_P(Driver, KernelsSeeTheDefaultFloatStateAndCallersKeepTheirs) {
   const std::vector<heddle_binding_t> bindings = {{out, 0, 4 * 64}};
   const std::vector<int64_t> zero = {0};
   std::fesetround(FE_UPWARD);
-  _mm_setcsr(_mm_getcsr() | 0x8040); // flush to zero, denormals are zero
+  _mm_setcsr(_mm_getcsr() | 0x8040);  // flush to zero, denormals are zero
   std::feclearexcept(FE_ALL_EXCEPT);
   const unsigned before = _mm_getcsr();
   errno = 4711;
@@ -446,9 +420,9 @@ TEST_P(Driver, CopiesArgumentsAtEnqueue) {
   heddle_timeline_t* timeline = driver.make_timeline();
   std::vector<heddle_binding_t> slow_bindings = {{flags, 0, 400}}, bindings = {{value, 0, 8}};
   std::vector<int64_t> slow_constants = {20}, constants = {5};
-  ASSERT_OK(driver.submit({kernels.command(kSlow, slow_bindings, slow_constants, 100), barrier(),
-                           kernels.command(kChain, bindings, constants, 1)},
-                          {}, {{timeline, 1}}));
+  ASSERT_OK(driver.submit(
+      {kernels.command(kSlow, slow_bindings, slow_constants, 100), barrier(), kernels.command(kChain, bindings, constants, 1)}, {},
+      {{timeline, 1}}));
   constants[0] = 99;
   bindings[0].offset = 8;
   slow_bindings[0] = {};
@@ -529,8 +503,9 @@ TEST_P(Driver, RefusesUnknownFormatsTargetsAndKernels) {
 
   const std::vector<char> image = kernel_image();
   heddle_entry_params_t entry = kernel_entries()[kNothing];
-  heddle_executable_params_t params = {sizeof params, 1, string_of("x86_64-elf/1"), string_of("x86-64-v9"), image.data(), image.size(),
-                                       &entry, sizeof entry, string_of("test")};
+  heddle_executable_params_t params = {
+      sizeof params,    1, string_of("x86_64-elf/1"), string_of("x86-64-v9"), image.data(), image.size(), &entry, sizeof entry,
+      string_of("test")};
   heddle_executable_t* executable = nullptr;
   EXPECT_FAILS(driver.dispatch_api->executable_load(driver.device, &params, &executable), HEDDLE_STATUS_FAILED_PRECONDITION, "x86-64-v9");
   params.target = string_of("x86-64-v3");
@@ -547,175 +522,6 @@ TEST_P(Driver, LooksEntriesUpByIndex) {
   heddle_entry_t* entry = nullptr;
   EXPECT_FAILS(driver.dispatch_api->entry(kernels.executable(), 99, &entry), HEDDLE_STATUS_NOT_FOUND, "99");
   EXPECT_EQ(entry, nullptr);
-}
-
-// -------------------------------------------------------------------------------------------------------------- timelines
-
-TEST_P(Driver, SignalsOnlyGrow) {
-  heddle_timeline_t* timeline = driver.make_timeline(5);
-  uint64_t value = 0;
-  ASSERT_OK(driver.timeline_api->query(timeline, &value));
-  EXPECT_EQ(value, 5u);
-  EXPECT_OK(driver.timeline_api->signal(timeline, 7));
-  EXPECT_FAILS(driver.timeline_api->signal(timeline, 7), HEDDLE_STATUS_INVALID_ARGUMENT, "reached 7");
-  EXPECT_FAILS(driver.timeline_api->signal(timeline, 6), HEDDLE_STATUS_INVALID_ARGUMENT, "6");
-  EXPECT_FAILS(driver.submit({}, {}, {{timeline, 7}}), HEDDLE_STATUS_INVALID_ARGUMENT, "reached 7");
-  driver.timeline_api->destroy(timeline);
-}
-
-TEST_P(Driver, ATimeoutLeavesEverythingAsItWas) {
-  heddle_timeline_t* timeline = driver.make_timeline();
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(driver.wait(timeline, 1, 0).code(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
-  EXPECT_EQ(driver.wait(timeline, 1, 20000000).code(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
-  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
-  EXPECT_OK(driver.timeline_api->signal(timeline, 1));
-  EXPECT_TRUE(driver.wait(timeline, 1, 0).ok());
-  driver.timeline_api->destroy(timeline);
-}
-
-TEST_P(Driver, WaitsForAnyAndForAll) {
-  heddle_timeline_t* a = driver.make_timeline();
-  heddle_timeline_t* b = driver.make_timeline();
-  const heddle_point_t both[] = {{a, 1}, {b, 1}};
-  std::thread signaller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_OK(driver.timeline_api->signal(b, 1));
-  });
-  EXPECT_OK(driver.timeline_api->wait(both, 2, HEDDLE_WAIT_ANY, HEDDLE_TIMEOUT_INFINITE));
-  signaller.join();
-  EXPECT_FAILS(driver.timeline_api->wait(both, 2, HEDDLE_WAIT_ALL, 1000000), HEDDLE_STATUS_DEADLINE_EXCEEDED, "2 points");
-  std::thread second([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_OK(driver.timeline_api->signal(a, 3));
-  });
-  EXPECT_OK(driver.timeline_api->wait(both, 2, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
-  second.join();
-  EXPECT_FAILS(driver.timeline_api->wait(both, 2, 9, 0), HEDDLE_STATUS_INVALID_ARGUMENT, "mode 9");
-  driver.timeline_api->destroy(a);
-  driver.timeline_api->destroy(b);
-}
-
-TEST_P(Driver, TheFirstFailureWinsAndEndsWaits) {
-  heddle_timeline_t* a = driver.make_timeline();
-  heddle_timeline_t* b = driver.make_timeline();
-  const heddle_host_t* table = host.table();
-  auto failure = [&](const char* text) { return table->status_create(table->self, HEDDLE_STATUS_ABORTED, {}, 0, string_of(text)); };
-  EXPECT_OK(driver.timeline_api->signal(a, 2));
-  std::thread failing([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    driver.timeline_api->fail(a, 5, failure("the first"));
-    driver.timeline_api->fail(a, 6, failure("the second"));
-  });
-  const heddle_point_t both[] = {{b, 1}, {a, 6}};
-  EXPECT_FAILS(driver.timeline_api->wait(both, 2, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_ABORTED, "the first");
-  failing.join();
-  EXPECT_TRUE(driver.wait(a, 2).ok()) << "what was reached stays reached";
-  EXPECT_OK(driver.timeline_api->signal(a, 4)) ;
-  EXPECT_FAILS(driver.timeline_api->signal(a, 5), HEDDLE_STATUS_ABORTED, "the first");
-  uint64_t value = 0;
-  EXPECT_FAILS(driver.timeline_api->query(a, &value), HEDDLE_STATUS_ABORTED, "the first");
-  EXPECT_EQ(value, 4u);
-  driver.timeline_api->destroy(a);
-  driver.timeline_api->destroy(b);
-}
-
-struct Notified {
-  std::atomic<int> calls{0};
-  std::string failure;
-};
-void note(void* context, const heddle_status_t* failure) {
-  auto* notified = static_cast<Notified*>(context);
-  if (failure) notified->failure = failure->message;
-  ++notified->calls;
-}
-
-TEST_P(Driver, NotifiesOnceOnSuccessOnFailureAndAtOnce) {
-  heddle_timeline_t* timeline = driver.make_timeline();
-  Notified early, reached, failed;
-  EXPECT_OK(driver.timeline_api->notify(timeline, 0, note, &early));
-  EXPECT_EQ(early.calls, 1);
-  EXPECT_OK(driver.timeline_api->notify(timeline, 2, note, &reached));
-  EXPECT_OK(driver.timeline_api->notify(timeline, 9, note, &failed));
-  EXPECT_OK(driver.timeline_api->signal(timeline, 1));
-  EXPECT_EQ(reached.calls, 0);
-  ASSERT_OK(driver.submit({}, {}, {{timeline, 3}}));
-  EXPECT_TRUE(driver.wait(timeline, 3).ok());
-  for (int i = 0; i < 1000 && reached.calls == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(reached.calls, 1);
-  EXPECT_EQ(failed.calls, 0);
-  driver.timeline_api->fail(timeline, 4, host.table()->status_create(nullptr, HEDDLE_STATUS_ABORTED, {}, 0, string_of("why")));
-  EXPECT_EQ(failed.calls, 1);
-  EXPECT_EQ(failed.failure, "why");
-  driver.timeline_api->destroy(timeline);
-}
-
-struct Resubmit {
-  OpenDriver* driver;
-  heddle_timeline_t* next;
-};
-
-TEST_P(Driver, ANotificationMaySubmitAndSignal) {
-  heddle_timeline_t* first = driver.make_timeline();
-  heddle_timeline_t* next = driver.make_timeline();
-  Resubmit resubmit = {&driver, next};
-  EXPECT_OK(driver.timeline_api->notify(
-      first, 1,
-      [](void* context, const heddle_status_t*) {
-        auto* at = static_cast<Resubmit*>(context);
-        EXPECT_OK(at->driver->submit({}, {}, {{at->next, 1}}));
-        EXPECT_OK(at->driver->timeline_api->signal(at->next, 2));
-      },
-      &resubmit));
-  // Wait for value 1 before the host signals 2 where submissions are slow.
-  if (!GetParam().host_visible) {
-    driver.timeline_api->destroy(first);
-    driver.timeline_api->destroy(next);
-    return;
-  }
-  EXPECT_OK(driver.submit({}, {}, {{first, 1}}));
-  EXPECT_TRUE(driver.wait(next, 2).ok());
-  driver.timeline_api->destroy(first);
-  driver.timeline_api->destroy(next);
-}
-
-TEST_P(Driver, QueuesWaitForEachOther) {
-  Kernels kernels(&driver);
-  heddle_queue_t* other = driver.make_queue(driver.device);
-  heddle_timeline_t* timeline = driver.make_timeline();
-  heddle_buffer_t* value = driver.make_filled(std::vector<uint64_t>(1, 1));
-  heddle_buffer_t* flags = driver.make_buffer(400);
-  const std::vector<heddle_binding_t> bindings = {{value, 0, 8}}, slow_bindings = {{flags, 0, 400}};
-  std::vector<std::vector<int64_t>> constants;
-  for (int64_t i = 0; i < 20; ++i) constants.push_back({i});
-  const std::vector<int64_t> slow_constants = {1};
-  uint64_t expected = 1;
-  for (uint64_t i = 0; i < 20; ++i) {
-    ASSERT_OK(driver.submit({kernels.command(kSlow, slow_bindings, slow_constants, 3), kernels.command(kChain, bindings, constants[i], 1)},
-                            i ? std::vector<heddle_point_t>{{timeline, i}} : std::vector<heddle_point_t>{}, {{timeline, i + 1}},
-                            i % 2 ? other : driver.queue));
-    expected = expected * 3 + i;
-  }
-  EXPECT_TRUE(driver.wait(timeline, 20).ok());
-  EXPECT_EQ(driver.values_of<uint64_t>(value, 1)[0], expected);
-  EXPECT_OK(driver.device_api->queue_destroy(other));
-  driver.timeline_api->destroy(timeline);
-  free({value, flags});
-}
-
-TEST_P(Driver, DestroyingAQueueWaitsForItsWork) {
-  Kernels kernels(&driver);
-  heddle_queue_t* other = driver.make_queue(driver.device);
-  heddle_timeline_t* timeline = driver.make_timeline();
-  heddle_buffer_t* flags = driver.make_filled(std::vector<uint32_t>(50, 0));
-  const std::vector<heddle_binding_t> bindings = {{flags, 0, 200}};
-  const std::vector<int64_t> constants = {50};
-  ASSERT_OK(driver.submit({kernels.command(kSlow, bindings, constants, 50)}, {}, {{timeline, 1}}, other));
-  EXPECT_OK(driver.device_api->queue_destroy(other));
-  EXPECT_TRUE(driver.wait(timeline, 1, 0).ok());
-  EXPECT_EQ(driver.values_of<uint32_t>(flags, 50), std::vector<uint32_t>(50, 1));
-  driver.timeline_api->destroy(timeline);
-  free({flags});
 }
 
 TEST_P(Driver, KeepsTwoInstancesApart) {

@@ -178,7 +178,12 @@ TEST(Image, HoldsWritableAndExecutableApart) {
 
 TEST(Image, ChecksEverySegmentsRange) {
   auto code = [](Bytes& b) { return b.find(PT_LOAD, PF_R | PF_X); };
-  expect_refused([&](Bytes& b) { code(b)->p_filesz = b.data.size(); code(b)->p_memsz = b.data.size(); }, HEDDLE_STATUS_DATA_LOSS, "ends after");
+  expect_refused(
+      [&](Bytes& b) {
+        code(b)->p_filesz = b.data.size();
+        code(b)->p_memsz = b.data.size();
+      },
+      HEDDLE_STATUS_DATA_LOSS, "ends after");
   expect_refused([&](Bytes& b) { code(b)->p_offset = UINT64_MAX; }, HEDDLE_STATUS_DATA_LOSS, "ends after");
   expect_refused([&](Bytes& b) { code(b)->p_filesz = code(b)->p_memsz + 1; }, HEDDLE_STATUS_DATA_LOSS, "only");
   expect_refused([&](Bytes& b) { code(b)->p_memsz = uint64_t{1} << 40; }, HEDDLE_STATUS_DATA_LOSS, "more than an image's");
@@ -200,13 +205,17 @@ TEST(Image, RefusesWhatALoaderWouldHaveToRunOrFind) {
   expect_refused([](Bytes& b) { b.find(PT_GNU_EH_FRAME)->p_type = PT_TLS; }, HEDDLE_STATUS_INVALID_ARGUMENT, "thread-local");
   expect_refused([](Bytes& b) { b.find(PT_GNU_EH_FRAME)->p_type = PT_INTERP; }, HEDDLE_STATUS_INVALID_ARGUMENT, "interpreter");
   expect_refused([](Bytes& b) { b.symbol(1)->st_shndx = SHN_UNDEF; }, HEDDLE_STATUS_INVALID_ARGUMENT, "import nothing");
-  expect_refused([](Bytes& b) { b.symbol(1)->st_info = ELF64_ST_INFO(STB_GLOBAL, STT_GNU_IFUNC); }, HEDDLE_STATUS_INVALID_ARGUMENT, "resolvers");
+  expect_refused([](Bytes& b) { b.symbol(1)->st_info = ELF64_ST_INFO(STB_GLOBAL, STT_GNU_IFUNC); }, HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "resolvers");
 }
 
 TEST(Image, AllowsOnlyRelativeRelocationsInsideTheImage) {
-  expect_refused([](Bytes& b) { b.relocation(0)->r_info = ELF64_R_INFO(1, R_X86_64_64); }, HEDDLE_STATUS_INVALID_ARGUMENT, "type 1 of symbol 1");
-  expect_refused([](Bytes& b) { b.relocation(0)->r_info = ELF64_R_INFO(1, R_X86_64_RELATIVE); }, HEDDLE_STATUS_INVALID_ARGUMENT, "symbol 1");
-  expect_refused([](Bytes& b) { b.relocation(0)->r_offset = b.find(PT_LOAD, PF_R | PF_X)->p_vaddr; }, HEDDLE_STATUS_DATA_LOSS, "no writable memory");
+  expect_refused([](Bytes& b) { b.relocation(0)->r_info = ELF64_R_INFO(1, R_X86_64_64); }, HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "type 1 of symbol 1");
+  expect_refused([](Bytes& b) { b.relocation(0)->r_info = ELF64_R_INFO(1, R_X86_64_RELATIVE); }, HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "symbol 1");
+  expect_refused([](Bytes& b) { b.relocation(0)->r_offset = b.find(PT_LOAD, PF_R | PF_X)->p_vaddr; }, HEDDLE_STATUS_DATA_LOSS,
+                 "no writable memory");
   expect_refused([](Bytes& b) { b.relocation(0)->r_offset = UINT64_MAX - 3; }, HEDDLE_STATUS_DATA_LOSS, "no writable memory");
   expect_refused([](Bytes& b) { b.relocation(0)->r_addend = int64_t{1} << 40; }, HEDDLE_STATUS_DATA_LOSS, "outside of the image");
   expect_refused([](Bytes& b) { b.relocation(0)->r_addend = -8; }, HEDDLE_STATUS_DATA_LOSS, "outside of the image");
@@ -222,10 +231,12 @@ TEST(Image, ChecksTablesBeforeItFollowsThem) {
   expect_refused([](Bytes& b) { b.dynamic(DT_SYMENT)->d_un.d_val = 16; }, HEDDLE_STATUS_DATA_LOSS, "symbols of 16");
   expect_refused([](Bytes& b) { b.dynamic(DT_GNU_HASH)->d_un.d_val = uint64_t{1} << 50; }, HEDDLE_STATUS_DATA_LOSS, "hash table");
   expect_refused([](Bytes& b) { b.symbol(1)->st_name = 0x7fffffff; }, HEDDLE_STATUS_DATA_LOSS, "name at");
-  expect_refused([](Bytes& b) { b.symbol(1)->st_value = b.find(PT_LOAD, PF_R | PF_W)->p_vaddr; }, HEDDLE_STATUS_DATA_LOSS, "executable segment");
+  expect_refused([](Bytes& b) { b.symbol(1)->st_value = b.find(PT_LOAD, PF_R | PF_W)->p_vaddr; }, HEDDLE_STATUS_DATA_LOSS,
+                 "executable segment");
   expect_refused([](Bytes& b) { b.find(PT_DYNAMIC)->p_memsz = uint64_t{1} << 40; }, HEDDLE_STATUS_DATA_LOSS, "dynamic section");
   expect_refused([](Bytes& b) { b.find(PT_DYNAMIC)->p_type = PT_NULL; }, HEDDLE_STATUS_DATA_LOSS, "no dynamic section");
-  expect_refused([](Bytes& b) { *b.at<uint32_t>(b.offset_of(b.dynamic(DT_GNU_HASH)->d_un.d_val)) = UINT32_MAX; }, HEDDLE_STATUS_DATA_LOSS, "too large");
+  expect_refused([](Bytes& b) { *b.at<uint32_t>(b.offset_of(b.dynamic(DT_GNU_HASH)->d_un.d_val)) = UINT32_MAX; }, HEDDLE_STATUS_DATA_LOSS,
+                 "too large");
   expect_refused([](Bytes& b) { b.find(PT_GNU_RELRO)->p_memsz = uint64_t{1} << 40; }, HEDDLE_STATUS_DATA_LOSS, "relro");
 }
 

@@ -29,11 +29,13 @@ class ParamIo : public testing::TestWithParam<const char*> {
     std::mt19937 random(5);
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
     EXPECT_EQ(pwrite(descriptor, bytes.data(), size, 0), static_cast<ssize_t>(size));
-    EXPECT_OK(driver->param_io_api->file_open(driver->device, descriptor, HEDDLE_FILE_READ | HEDDLE_FILE_WRITE, string_of("weights.bin"), &file));
+    EXPECT_OK(
+        driver->param_io_api->file_open(driver->device, descriptor, HEDDLE_FILE_READ | HEDDLE_FILE_WRITE, string_of("weights.bin"), &file));
     return bytes;
   }
   // Reads and waits; the failure of either.
-  heddle_status_t* move(const std::vector<heddle_extent_t>& extents, const heddle_param_io_params_t* params = nullptr, bool writes = false) {
+  heddle_status_t* move(const std::vector<heddle_extent_t>& extents, const heddle_param_io_params_t* params = nullptr,
+                        bool writes = false) {
     heddle_timeline_t* done = driver->make_timeline();
     heddle_point_t point = {done, 1};
     heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
@@ -52,7 +54,9 @@ class ParamIo : public testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Drivers, ParamIo,
                          testing::Values(HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so"),
-                         [](const auto& info) { return std::string(info.param).find("fake") == std::string::npos ? "heddle_cpu" : "fake_gpu"; });
+                         [](const auto& info) {
+                           return std::string(info.param).find("fake") == std::string::npos ? "heddle_cpu" : "fake_gpu";
+                         });
 
 TEST_P(ParamIo, ReadsAWholeFile) {
   for (uint64_t chunk : {0ull, 4096ull, 1000000ull}) {
@@ -78,7 +82,8 @@ TEST_P(ParamIo, ReadsScatteredExtentsAtOddPlaces) {
   for (uint64_t i = 0; i < 40; ++i) {
     const heddle_extent_t extent = {(i * 7919) % 90000 + 1, i == 3 ? 0 : 1 + (i * 131) % 1000, buffer, i * 1200 + 3};
     extents.push_back(extent);
-    std::copy_n(bytes.begin() + static_cast<long>(extent.file_offset), extent.length, expected.begin() + static_cast<long>(extent.buffer_offset));
+    std::copy_n(bytes.begin() + static_cast<long>(extent.file_offset), extent.length,
+                expected.begin() + static_cast<long>(extent.buffer_offset));
   }
   EXPECT_OK(move(extents));
   EXPECT_EQ(driver->values_of<uint8_t>(buffer, 50000), expected);
@@ -159,13 +164,13 @@ TEST_P(ParamIo, RejectsExtentsOutsideOfBuffersAndFiles) {
 
 TEST_P(ParamIo, ChecksDescriptorsAndKeepsItsOwn) {
   heddle_file_t* other = nullptr;
-  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, 9999, HEDDLE_FILE_READ, string_of("no file"), &other), HEDDLE_STATUS_INVALID_ARGUMENT,
-               "no file");
-  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, descriptor, 0, string_of("no access"), &other), HEDDLE_STATUS_INVALID_ARGUMENT,
-               "no access");
+  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, 9999, HEDDLE_FILE_READ, string_of("no file"), &other),
+               HEDDLE_STATUS_INVALID_ARGUMENT, "no file");
+  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, descriptor, 0, string_of("no access"), &other),
+               HEDDLE_STATUS_INVALID_ARGUMENT, "no access");
   const int only_read = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, only_read, HEDDLE_FILE_WRITE, string_of("exe"), &other), HEDDLE_STATUS_INVALID_ARGUMENT,
-               "exe");
+  EXPECT_FAILS(driver->param_io_api->file_open(driver->device, only_read, HEDDLE_FILE_WRITE, string_of("exe"), &other),
+               HEDDLE_STATUS_INVALID_ARGUMENT, "exe");
   ASSERT_OK(driver->param_io_api->file_open(driver->device, only_read, HEDDLE_FILE_READ, string_of("exe"), &file));
   close(only_read);
   heddle_buffer_t* buffer = driver->make_buffer(4);

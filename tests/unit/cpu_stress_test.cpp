@@ -38,7 +38,8 @@ TEST(CpuStress, ThreadsShareOneQueue) {
         // Some run in this thread, some in the queue's, each behind the last.
         const Kernel kind = (i + static_cast<uint64_t>(t)) % 3 ? kChain : kChainUnknownCost;
         Result submitted(driver.submit({kernels.command(kind, bindings, constants, 1)},
-                                       i ? std::vector<heddle_point_t>{{timeline, i}} : std::vector<heddle_point_t>{}, {{timeline, i + 1}}));
+                                       i ? std::vector<heddle_point_t>{{timeline, i}} : std::vector<heddle_point_t>{},
+                                       {{timeline, i + 1}}));
         if (!submitted.ok()) ++wrong;
         expected = expected * 3 + i;
       }
@@ -120,8 +121,8 @@ TEST(CpuStress, WaitersNotifiersAndFailuresMeet) {
         // Any: the good timeline may be seen first.
         EXPECT_TRUE(waited.code() == HEDDLE_STATUS_ABORTED || (t % 2 == 1 && waited.ok())) << waited.message();
         for (uint64_t i = 1; i <= 10; ++i) {
-          EXPECT_OK(driver.timeline_api->notify(b, i, [](void* context, const heddle_status_t*) { ++*static_cast<std::atomic<int>*>(context); },
-                                                &notified));
+          EXPECT_OK(driver.timeline_api->notify(
+              b, i, [](void* context, const heddle_status_t*) { ++*static_cast<std::atomic<int>*>(context); }, &notified));
         }
       });
     }

@@ -8,7 +8,7 @@
 
 namespace heddle::pool {
 
-constexpr uint64_t kGranule = 256; // sizes and offsets are multiples
+constexpr uint64_t kGranule = 256;  // sizes and offsets are multiples
 
 struct Chunk;
 struct Pending;
@@ -19,8 +19,8 @@ struct Part {
   Chunk* chunk = nullptr;
   uint64_t offset = 0;
   uint64_t size = 0;
-  uint64_t requested = 0;         // while used
-  Part* before = nullptr;         // in the chunk
+  uint64_t requested = 0;  // while used
+  Part* before = nullptr;  // in the chunk
   Part* after = nullptr;
   Part* previous_free = nullptr;  // in its class, or in the list of pending ones
   Part* next_free = nullptr;
@@ -40,7 +40,7 @@ class FreeBlocks {
   static constexpr uint32_t kClasses = 256;
   static uint32_t class_of(uint64_t size) noexcept;
   static bool fits(const Part* part, uint64_t size, uint64_t alignment) noexcept;
-  uint32_t next_class(uint32_t from) const noexcept; // the first non-empty one at or after; kClasses if none
+  uint32_t next_class(uint32_t from) const noexcept;  // the first non-empty one at or after; kClasses if none
 
   Part* first_[kClasses] = {};
   uint64_t filled_[kClasses / 64] = {};

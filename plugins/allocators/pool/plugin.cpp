@@ -10,8 +10,12 @@ namespace {
 using sdk::guarded;
 using sdk::status;
 
-Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
-Pool* from(heddle_allocator_t* handle) noexcept { return reinterpret_cast<Pool*>(handle); }
+Instance* from(heddle_plugin_instance_t* handle) noexcept {
+  return reinterpret_cast<Instance*>(handle);
+}
+Pool* from(heddle_allocator_t* handle) noexcept {
+  return reinterpret_cast<Pool*>(handle);
+}
 
 heddle_status_t* read_option(const heddle_host_t* host, const heddle_option_t& option, uint64_t* out) {
   const std::string_view name = sdk::view_of(option.name);
@@ -40,7 +44,7 @@ heddle_status_t* pool_create(heddle_plugin_instance_t* handle, const heddle_allo
       const std::string_view name = sdk::view_of(option.name);
       heddle_status_t* bad = name == "pool_initial" ? read_option(host, option, &initial)
                              : name == "pool_limit" ? read_option(host, option, &limit)
-                                                    : nullptr; // others are the host's
+                                                    : nullptr;  // others are the host's
       if (bad) return bad;
     }
     if (limit && initial > limit) {
@@ -79,7 +83,8 @@ heddle_status_t* pool_allocate(heddle_allocator_t* handle, const heddle_block_pa
   *out_wait_count = 0;
   Pool* pool = from(handle);
   return guarded(pool->host(), "allocating from a pool", [&]() -> heddle_status_t* {
-    if (in->struct_size == sizeof *in) [[likely]] return pool->allocate(*in, out, out_waits, out_wait_count);
+    if (in->struct_size == sizeof *in) [[likely]]
+      return pool->allocate(*in, out, out_waits, out_wait_count);
     heddle_block_params_t params;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(pool->host(), "heddle_block_params_t", bad_byte);
@@ -135,8 +140,8 @@ heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* handle) noexcept {
 }
 
 const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) noexcept {
-  static const heddle_allocator_interface_t table = {sizeof(heddle_allocator_interface_t), 0, pool_create, pool_destroy,
-                                                     pool_allocate, pool_free, pool_statistics, pool_trim};
+  static const heddle_allocator_interface_t table = {
+      sizeof(heddle_allocator_interface_t), 0, pool_create, pool_destroy, pool_allocate, pool_free, pool_statistics, pool_trim};
   return sdk::view_of(id) == HEDDLE_ALLOCATOR_INTERFACE ? &table : nullptr;
 }
 
@@ -145,13 +150,8 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
-                                         HEDDLE_PLUGIN_ALLOCATOR,
-                                         {"heddle.pool", 11},
-                                         {"0.1.0", 5},
-                                         pool::plugin_probe,
-                                         pool::plugin_create,
-                                         pool::plugin_shutdown,
-                                         pool::plugin_get_interface};
+  static const heddle_plugin_t plugin = {
+      sizeof(heddle_plugin_t), HEDDLE_PLUGIN_ALLOCATOR, {"heddle.pool", 11},   {"0.1.0", 5},
+      pool::plugin_probe,      pool::plugin_create,     pool::plugin_shutdown, pool::plugin_get_interface};
   return sdk::negotiate(negotiation, "heddle.pool", &plugin);
 }

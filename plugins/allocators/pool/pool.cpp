@@ -20,8 +20,12 @@ constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr uint64_t kChunkAlignment = 4096;
 constexpr size_t kSettleOnAllocate = 4;
 
-uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
-unsigned long long number(uint64_t value) { return value; }
+uint64_t round_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+unsigned long long number(uint64_t value) {
+  return value;
+}
 
 // True if a part that starts at `offset` holds `size` bytes after rounding its start up.
 bool holds(const Part* part, uint64_t size, uint64_t alignment) {
@@ -102,7 +106,7 @@ Part* Pool::carve(Part* part, uint64_t size, uint64_t alignment) {
     part->after = tail;
     part->size = size;
   }
-  part->state = Part::State::kUsed; // so that the rest does not join it again
+  part->state = Part::State::kUsed;  // so that the rest does not join it again
   if (head) make_free(head);
   if (tail) make_free(tail);
   return part;
@@ -198,7 +202,7 @@ heddle_status_t* Pool::grow(Lock* lock, uint64_t bytes, uint64_t alignment) {
     return status(host(), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of %llu bytes leaves %llu", number(limit_), number(left));
   }
   auto* chunk = new Chunk;
-  statistics_.bytes_reserved += wanted; // taken before the lock is let go, so that the limit holds
+  statistics_.bytes_reserved += wanted;  // taken before the lock is let go, so that the limit holds
   lock->unlock();
   heddle_status_t* failed = provider_.allocate(provider_.self, wanted, std::max(alignment, kChunkAlignment), &chunk->buffer);
   lock->lock();
@@ -325,7 +329,7 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
     }
     cause = grow(&lock, bytes, alignment);
     if (!cause) {
-      attempt = -1; // somebody else may take it before us; then again
+      attempt = -1;  // somebody else may take it before us; then again
       continue;
     }
     if (host()->status_code(host()->self, cause) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return cause;
@@ -382,7 +386,7 @@ std::vector<heddle_buffer_t*> Pool::take_empty_chunks(uint64_t keep_bytes) {
   buffers.reserve(empty.size());
   for (Chunk* chunk : empty) {
     if (statistics_.bytes_reserved <= keep_bytes) break;
-    free_.remove(chunk->first); // without used parts, one free part is all there is
+    free_.remove(chunk->first);  // without used parts, one free part is all there is
     drop_part(chunk->first);
     chunks_.back()->index = chunk->index;
     std::swap(chunks_[chunk->index], chunks_.back());

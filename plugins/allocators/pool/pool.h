@@ -18,10 +18,10 @@ namespace heddle::pool {
 struct Chunk {
   heddle_buffer_t* buffer = nullptr;
   uint64_t size = 0;
-  uint64_t used_parts = 0; // handed out or pending
+  uint64_t used_parts = 0;  // handed out or pending
   uint64_t used_bytes = 0;
   Part* first = nullptr;
-  size_t index = 0; // in Pool::chunks_
+  size_t index = 0;  // in Pool::chunks_
 };
 
 // What a freed part waits for.
@@ -86,7 +86,7 @@ class Pool {
   std::mutex mutex_;
   std::vector<Chunk*> chunks_;
   FreeBlocks free_;
-  Part* first_pending_ = nullptr; // oldest
+  Part* first_pending_ = nullptr;  // oldest
   Part* last_pending_ = nullptr;
   Part* spare_parts_ = nullptr;
   uint64_t pending_bytes_ = 0;

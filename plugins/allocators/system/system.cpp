@@ -24,13 +24,15 @@ struct Instance {
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };
 
-unsigned long long number(uint64_t value) noexcept { return value; }
+unsigned long long number(uint64_t value) noexcept {
+  return value;
+}
 
 // One block; its address is the token.
 struct Block {
   heddle_buffer_t* buffer;
   uint64_t size;
-  std::vector<heddle_point_t> points; // to be reached before the buffer goes back
+  std::vector<heddle_point_t> points;  // to be reached before the buffer goes back
 };
 
 class Allocator {
@@ -162,8 +164,8 @@ heddle_status_t* allocator_destroy(heddle_allocator_t* handle) noexcept {
   return guarded(host, "destroying an allocator", [&]() -> heddle_status_t* {
     if (const uint64_t live = allocator->live()) {
       return status(host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                    "system: destroying '%s' failed: %llu block%s (%llu bytes) live; free them first [HD-L-01]",
-                    allocator->name().c_str(), number(live), live == 1 ? "" : "s", number(allocator->statistics().allocated));
+                    "system: destroying '%s' failed: %llu block%s (%llu bytes) live; free them first [HD-L-01]", allocator->name().c_str(),
+                    number(live), live == 1 ? "" : "s", number(allocator->statistics().allocated));
     }
     sdk::unmake(host, allocator);
     return nullptr;
@@ -237,8 +239,14 @@ heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* handle) noexcept {
 }
 
 const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) noexcept {
-  static const heddle_allocator_interface_t table = {sizeof(heddle_allocator_interface_t), 0, allocator_create, allocator_destroy,
-                                                     allocator_allocate, allocator_free, allocator_statistics, allocator_trim};
+  static const heddle_allocator_interface_t table = {sizeof(heddle_allocator_interface_t),
+                                                     0,
+                                                     allocator_create,
+                                                     allocator_destroy,
+                                                     allocator_allocate,
+                                                     allocator_free,
+                                                     allocator_statistics,
+                                                     allocator_trim};
   return sdk::view_of(id) == HEDDLE_ALLOCATOR_INTERFACE ? &table : nullptr;
 }
 

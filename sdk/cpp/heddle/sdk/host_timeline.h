@@ -19,8 +19,7 @@ class HostTimeline {
   static constexpr uint64_t kMaxValue = (uint64_t{1} << 62) - 1;
   enum class State { kPending, kReached, kFailed };
 
-  HostTimeline(DeviceRoot* device, uint64_t initial_value) noexcept
-      : api_(device->api), device_(device), word_(initial_value << 2) {}
+  HostTimeline(DeviceRoot* device, uint64_t initial_value) noexcept : api_(device->api), device_(device), word_(initial_value << 2) {}
   ~HostTimeline();
   HostTimeline(const HostTimeline&) = delete;
   HostTimeline& operator=(const HostTimeline&) = delete;
@@ -32,7 +31,8 @@ class HostTimeline {
   uint64_t reached() const noexcept { return word_.load(std::memory_order_acquire) >> 2; }
   State state(uint64_t value) const noexcept {
     const uint64_t word = word_.load(std::memory_order_acquire);
-    if ((word >> 2) >= value) [[likely]] return State::kReached;
+    if ((word >> 2) >= value) [[likely]]
+      return State::kReached;
     if (word & kPoisoned) [[unlikely]] {
       return value >= failed_at_.load(std::memory_order_acquire) ? State::kFailed : State::kPending;
     }
@@ -69,16 +69,16 @@ class HostTimeline {
   // With the lock held: takes what is due off the list, wakes waiters, returns callbacks in the order of registration.
   Watch* take_due() noexcept;
   static void run_callbacks(const heddle_host_t* host, Watch* due) noexcept;
-  bool add_waiter(Watch* watch) noexcept; // false: already reached or failed
+  bool add_waiter(Watch* watch) noexcept;  // false: already reached or failed
   void remove_waiter(Watch* watch) noexcept;
 
-  const heddle_driver_api_t* api_; // HD-H-01: the first word
+  const heddle_driver_api_t* api_;  // HD-H-01: the first word
   DeviceRoot* device_;
   std::atomic<uint64_t> word_;
   std::atomic<uint64_t> failed_at_{UINT64_MAX};
   mutable std::mutex mutex_;
-  heddle_status_t* failure_ = nullptr; // under mutex_
-  Watch* watches_ = nullptr;           // under mutex_
+  heddle_status_t* failure_ = nullptr;  // under mutex_
+  Watch* watches_ = nullptr;            // under mutex_
 };
 
 // heddle.timeline/1 over HostTimeline, for every driver whose devices derive from DeviceRoot.

@@ -11,8 +11,7 @@ namespace heddle::sdk {
 
 // Chooses the highest minor that host and plugin have; NULL and a reason if there is none.
 inline const heddle_plugin_t* negotiate(heddle_negotiation_t* in_out, const char* id, const heddle_plugin_t* plugin,
-                                        uint32_t min_minor = HEDDLE_ABI_MINOR,
-                                        uint32_t max_minor = HEDDLE_ABI_MINOR) noexcept {
+                                        uint32_t min_minor = HEDDLE_ABI_MINOR, uint32_t max_minor = HEDDLE_ABI_MINOR) noexcept {
   heddle_negotiation_t record = {};
   uint64_t ignored;
   if (!in_out || !read_struct(in_out, &record, &ignored)) return nullptr;
@@ -23,11 +22,11 @@ inline const heddle_plugin_t* negotiate(heddle_negotiation_t* in_out, const char
   record.chosen_minor = agreed ? highest : 0;
   record.reason_size = 0;
   if (!agreed) {
-    const int written = std::snprintf(
-        record.reason, sizeof record.reason,
-        "%s speaks ABI %d.%u to %d.%u and the host %d.%u to %d.%u; install a version of either that overlaps [HD-E-02]", id,
-        HEDDLE_ABI_MAJOR, min_minor, HEDDLE_ABI_MAJOR, max_minor, HEDDLE_ABI_MAJOR, record.host_min_minor,
-        HEDDLE_ABI_MAJOR, record.host_max_minor);
+    const int written =
+        std::snprintf(record.reason, sizeof record.reason,
+                      "%s speaks ABI %d.%u to %d.%u and the host %d.%u to %d.%u; install a version of either that overlaps [HD-E-02]", id,
+                      HEDDLE_ABI_MAJOR, min_minor, HEDDLE_ABI_MAJOR, max_minor, HEDDLE_ABI_MAJOR, record.host_min_minor, HEDDLE_ABI_MAJOR,
+                      record.host_max_minor);
     const int most = static_cast<int>(sizeof record.reason) - 1;
     record.reason_size = static_cast<uint32_t>(written < 0 ? 0 : written < most ? written : most);
   }

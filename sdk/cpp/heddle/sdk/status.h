@@ -15,17 +15,19 @@
 
 namespace heddle::sdk {
 
-inline heddle_string_t string_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
+inline heddle_string_t string_of(std::string_view text) noexcept {
+  return {text.data(), text.size()};
+}
 inline std::string_view view_of(heddle_string_t text) noexcept {
   return text.data ? std::string_view(text.data, static_cast<size_t>(text.size)) : std::string_view();
 }
 
 // A status with a printf-formatted message. The text is `<who>: <operation> failed: <cause>; <next step> [RULE]`.
-[[gnu::format(printf, 3, 4)]] heddle_status_t* status(const heddle_host_t* host, heddle_status_code_t code,
-                                                      const char* format, ...) noexcept;
+[[gnu::format(printf, 3, 4)]] heddle_status_t* status(const heddle_host_t* host, heddle_status_code_t code, const char* format,
+                                                      ...) noexcept;
 // The same with domain "errno" and the number; ": <strerror>" is appended to the text.
-[[gnu::format(printf, 4, 5)]] heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code,
-                                                            int error, const char* format, ...) noexcept;
+[[gnu::format(printf, 4, 5)]] heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code, int error,
+                                                            const char* format, ...) noexcept;
 // Files the dispatch site under "region", as driver.h asks of a failing kernel's status.
 void set_region(const heddle_host_t* host, heddle_status_t* failure, uint32_t region) noexcept;
 heddle_status_t* forked_status(const heddle_host_t* host) noexcept;
@@ -81,7 +83,8 @@ class ErrnoKeeper {
 template <class F>
 heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& function) noexcept {
   ErrnoKeeper keep;
-  if (host->is_forked_child(host->self)) [[unlikely]] return forked_status(host);
+  if (host->is_forked_child(host->self)) [[unlikely]]
+    return forked_status(host);
   try {
     return std::forward<F>(function)();
   } catch (const std::bad_alloc&) {

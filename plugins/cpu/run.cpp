@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs lowered lists: in the caller's thread, or spread over the device's workers.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/commands.h"
+
+namespace heddle::cpu {
+
+using sdk::status;
+
+namespace {
+
+constexpr uint64_t kSplitCopyBytes = 1 << 20;  // copies from here on are split over workers
+constexpr uint64_t kCopyPieceBytes = 256 << 10;
+constexpr uint64_t kMinPieceNs = 2000;  // a smaller piece is not worth another worker
+constexpr uint64_t kMinForkNs = 4000;
+
+// Kernels may leave the upper halves of vector registers dirty, which slows the caller's SSE code down.
+__attribute__((target("avx"))) void clear_upper_halves() noexcept {
+  _mm256_zeroupper();
+}
+
+void fill_range(const Op::Fill& fill, uint64_t first, uint64_t last) noexcept {
+  char* target = fill.target;
+  if (fill.pattern_bytes == 1) {
+    std::memset(target + first, static_cast<int>(fill.pattern & 0xff), last - first);
+    return;
+  }
+  // A range starts at a multiple of 8, so it starts with a whole pattern, which is repeated to 8 bytes.
+  uint64_t word = fill.pattern;
+  if (fill.pattern_bytes == 2) word = (word & 0xffff) * 0x0001000100010001u;
+  if (fill.pattern_bytes == 4) word = (word & 0xffffffffu) * 0x0000000100000001u;
+  uint64_t at = first;
+  for (; at + 8 <= last; at += 8) std::memcpy(target + at, &word, 8);
+  if (at < last) std::memcpy(target + at, &word, last - at);
+}
+
+void copy_rows(const Op::Copy2d& copy, uint64_t first, uint64_t last) noexcept {
+  for (uint64_t row = first; row < last; ++row) {
+    std::memcpy(copy.target + row * copy.target_stride, copy.source + row * copy.source_stride, copy.row_bytes);
+  }
+}
+
+// Runs a whole op that is not a dispatch in this thread.
+void run_transfer(const Op& op) noexcept {
+  switch (op.kind) {
+    case Op::Kind::kCopy:
+      if (op.copy.length) std::memcpy(op.copy.target, op.copy.source, op.copy.length);
+      break;
+    case Op::Kind::kFill:
+      if (op.fill.length) fill_range(op.fill, 0, op.fill.length);
+      break;
+    case Op::Kind::kCopy2d:
+      copy_rows(op.copy_2d, 0, op.copy_2d.rows);
+      break;
+    case Op::Kind::kDispatch:
+    case Op::Kind::kIo:
+      break;
+  }
+}
+
+// The host knows the region's name by its number.
+heddle_status_t* with_region(Device* device, const Op::Dispatch& dispatch, heddle_status_t* failure) noexcept {
+  sdk::set_region(device->host, failure, dispatch.region);
+  return failure;
+}
+
+heddle_status_t* kernel_failed(Device* device, const Op::Dispatch& dispatch, int32_t result) noexcept {
+  return with_region(
+      device, dispatch,
+      status(device->host, HEDDLE_STATUS_INTERNAL, "cpu: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
+             dispatch.entry->name.c_str(), dispatch.region, number(dispatch.workgroups), result));
+}
+
+heddle_status_t* no_workspace(Device* device, const Op::Dispatch& dispatch) noexcept {
+  return with_region(device, dispatch,
+                     status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                            "cpu: running kernel '%s' (region %u) failed: no memory for its workspace of %llu bytes a worker",
+                            dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes)));
+}
+
+// What a piece of a job needs: the op and the workers' workspaces.
+struct Context {
+  const Op* op;
+  const Workspace* workspaces;
+};
+
+int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
+  const auto* at = static_cast<const Context*>(context);
+  const Op::Dispatch& dispatch = at->op->dispatch;
+  void* workspace = dispatch.entry->workspace_bytes ? at->workspaces[worker].data() : nullptr;
+  const int32_t result = dispatch.entry->kernel(&dispatch.record, first, last, workspace);
+  clear_upper_halves();
+  return result;
+}
+
+int32_t copy_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
+  const Op::Copy& copy = static_cast<const Context*>(context)->op->copy;
+  const uint64_t start = first * kCopyPieceBytes, end = std::min(copy.length, last * kCopyPieceBytes);
+  std::memcpy(copy.target + start, copy.source + start, end - start);
+  return 0;
+}
+
+int32_t fill_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
+  const Op::Fill& fill = static_cast<const Context*>(context)->op->fill;
+  fill_range(fill, first * kCopyPieceBytes, std::min(fill.length, last * kCopyPieceBytes));
+  return 0;
+}
+
+int32_t rows_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
+  copy_rows(static_cast<const Context*>(context)->op->copy_2d, first, last);
+  return 0;
+}
+
+}  // namespace
+
+heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
+  KernelFloatState state;
+  Workspace* workspace = nullptr;
+  heddle_status_t* failure = nullptr;
+  for (const Op* op = work.first; op; op = op->next) {
+    if (op->kind != Op::Kind::kDispatch) [[unlikely]] {
+      run_transfer(*op);
+      continue;
+    }
+    const Op::Dispatch& dispatch = op->dispatch;
+    if (dispatch.workgroups == 0) continue;
+    void* memory = nullptr;
+    if (dispatch.entry->workspace_bytes) {
+      if (!workspace) workspace = device->spare_workspace.exchange(nullptr, std::memory_order_acquire);
+      if (!workspace) workspace = new (std::nothrow) Workspace;
+      if (!workspace || !workspace->reserve(dispatch.entry->workspace_bytes)) {
+        failure = no_workspace(device, dispatch);
+        break;
+      }
+      memory = workspace->data();
+    }
+    const int32_t result = dispatch.entry->kernel(&dispatch.record, 0, dispatch.workgroups, memory);
+    if (result != 0) [[unlikely]] {
+      failure = kernel_failed(device, dispatch, result);
+      break;
+    }
+  }
+  if (work.dispatches) clear_upper_halves();
+  if (workspace) delete device->spare_workspace.exchange(workspace, std::memory_order_acq_rel);
+  return failure;
+}
+
+heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
+  KernelFloatState state;
+  Workers& workers = device->workers;
+  for (const Op* op = work.first; op; op = op->next) {
+    Context context = {op, device->workspaces.get()};
+    switch (op->kind) {
+      case Op::Kind::kDispatch: {
+        const Op::Dispatch& dispatch = op->dispatch;
+        if (dispatch.workgroups == 0) break;
+        std::lock_guard<std::mutex> lock(workers.busy());
+        const uint64_t cost = dispatch.entry->cost_ns;
+        uint64_t whole = 0;
+        if (__builtin_mul_overflow(cost, dispatch.workgroups, &whole)) whole = kUnknownCost;
+        const bool alone = cost != 0 && whole < kMinForkNs;
+        if (const uint64_t bytes = dispatch.entry->workspace_bytes) {
+          for (uint32_t i = 0; i < workers.count(); ++i) {
+            if (!device->workspaces[i].reserve(bytes)) return no_workspace(device, dispatch);
+          }
+        }
+        const int32_t result = workers.run(dispatch_piece, &context, dispatch.workgroups, alone ? 1 : workers.count(),
+                                           cost ? std::max<uint64_t>(kMinPieceNs / cost, 1) : 1);
+        if (result != 0) return kernel_failed(device, dispatch, result);
+        break;
+      }
+      case Op::Kind::kCopy:
+      case Op::Kind::kFill: {
+        const bool copy = op->kind == Op::Kind::kCopy;
+        const uint64_t length = copy ? op->copy.length : op->fill.length;
+        if (length < kSplitCopyBytes) {
+          run_transfer(*op);
+          break;
+        }
+        std::lock_guard<std::mutex> lock(workers.busy());
+        workers.run(copy ? copy_piece : fill_piece, &context, (length - 1) / kCopyPieceBytes + 1, workers.count(), 1);
+        break;
+      }
+      case Op::Kind::kCopy2d: {
+        const Op::Copy2d& rows = op->copy_2d;
+        if (rows.row_bytes * rows.rows < kSplitCopyBytes) {
+          run_transfer(*op);
+          break;
+        }
+        std::lock_guard<std::mutex> lock(workers.busy());
+        workers.run(rows_piece, &context, rows.rows, workers.count(), kCopyPieceBytes / rows.row_bytes + 1);
+        break;
+      }
+      case Op::Kind::kIo:
+        if (heddle_status_t* failure = run_io(device, op->io)) return failure;
+        break;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::cpu
