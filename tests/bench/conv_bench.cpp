@@ -46,10 +46,24 @@ struct Instance {
   std::unique_ptr<Floats> weights;
 };
 
+// Other layers than ResNet-50's: "size,channels,columns,kernel,stride;..." with pads that keep the size.
+std::vector<Layer> layers_of(const char* text) {
+  std::vector<Layer> layers;
+  Layer layer{};
+  int used = 0;
+  while (sscanf(text, "%ld,%ld,%ld,%ld,%ld%n", &layer.size, &layer.channels, &layer.columns, &layer.kernel, &layer.stride, &used) == 5) {
+    layers.push_back(layer);
+    text += used;
+    if (*text == ';') ++text;
+  }
+  return layers;
+}
+
 int run(int rounds) {
   auto context = make_context();
   std::string level = level_of_this_cpu();
-  std::vector<Layer> layers = resnet50(), shapes;
+  const char* others = getenv("HEDDLE_BENCH_LAYERS");
+  std::vector<Layer> layers = others ? layers_of(others) : resnet50(), shapes;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<Instance> instances;
   std::vector<double> flops;

@@ -303,6 +303,8 @@ class ContractionWriter {
       Value other_row = pass.last ? k_.index(0) : k_.add(pass.b_row, pass.most);
       Value next_panel = k_.make<arith::SelectOp>(here, following, other);
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), f32());
+      // The only panel stays in L1 or L2: the next rows of A are wanted then.
+      prefetch.rows = shape_.is_flat() && shared_.count == 1 && cut_.passes == 1 && calls > 1;
       if (calls == 1) {  // rows of B pass once: fetch them well ahead in this panel
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit;
@@ -329,7 +331,10 @@ class ContractionWriter {
       }
       Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.columns));
       call.c = k_.pointer(k_.result(0), c_element, f32());
-      if (prefetch.from) {
+      if (prefetch.rows) {
+        call.next = k_.pointer(pass.a, k_.add(a_offset, rows * pixel_), f32());
+        call.next_step = k_.index(ceil_div(rows * pixel_, pass.most));
+      } else if (prefetch.from) {
         call.next = k_.pointer(prefetch.from, k_.mul(number, prefetch.part), f32());
         call.next_step = k_.index(prefetch.step);
       }
@@ -430,6 +435,7 @@ class ContractionWriter {
   struct Prefetch {
     Value from;
     int64_t part = 0, step = 0;
+    bool rows = false;  // fetch the rows of A after this tile's
   };
 
   KernelBuilder& k_;
