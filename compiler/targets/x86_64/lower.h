@@ -10,11 +10,12 @@
 
 namespace heddle::targets::x86_64 {
 
-// One relocatable object; consumes the module. Private functions become hidden and mergeable, so that several objects may
-// hold the same one. Errors are diagnostics on the module.
-mlir::FailureOr<std::vector<char>> lower_to_object(mlir::ModuleOp kernels, const Level& level);
+// Relocatable objects of all kernels; consumes the module. Kernels are spread over objects by the module alone, never by the
+// machine, and the objects are made by several threads. A private function that several objects need is in each of them, hidden
+// and mergeable. Errors are diagnostics on the module.
+mlir::FailureOr<std::vector<std::vector<char>>> lower_to_objects(mlir::ModuleOp kernels, const Level& level);
 
-// The last LLVM IR and assembly of the kernels as text, for tests and for people.
+// The assembly of all kernels as text, for tests and for people.
 mlir::FailureOr<std::string> lower_to_assembly(mlir::ModuleOp kernels, const Level& level);
 
 }  // namespace heddle::targets::x86_64

@@ -86,7 +86,7 @@ class PoolPart final : public RootPart {
   PoolPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::PoolOp pool) : RootPart(region, outputs, pool), pool_(pool) {
     double window = 1;
     for (int64_t extent : pool.getKernel()) window *= static_cast<double>(extent);
-    cut_ = RowCut::make(RowSpace::of(extents_, 1), window * 0.12 + element_ns(outputs_));
+    cut_ = RowCut::make(RowSpace::of(extents_, 1), window * 0.03 + element_ns(outputs_));
   }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
@@ -178,7 +178,7 @@ class ReducePart final : public RootPart {
       count *= fixed_or(in_extents[axis], 64);
     }
     along_lanes_ = !reduced_.empty() && reduced_.back();
-    double ns = count * (input_ns() * 0.6 + 0.05) + element_ns(outputs_);
+    double ns = count * input_ns() * 0.5 + 0.1;
     if (along_lanes_) {
       RowSpace space;
       space.outer = extents_;
@@ -314,7 +314,7 @@ class ReducePart final : public RootPart {
 class LrnPart final : public RootPart {
  public:
   LrnPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::LrnOp lrn) : RootPart(region, outputs, lrn), lrn_(lrn) {
-    cut_ = RowCut::make(RowSpace::of(extents_, 1), static_cast<double>(lrn.getSize()) * input_ns() * 0.5 + 2);
+    cut_ = RowCut::make(RowSpace::of(extents_, 1), static_cast<double>(lrn.getSize()) * 0.03 + input_ns() + 0.1);
   }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
@@ -392,7 +392,7 @@ class SoftmaxPart final : public RootPart {
     axis_ = static_cast<size_t>(softmax.getAxis());
     AffineExpr one = getAffineConstantExpr(1, region.getContext());
     along_lanes_ = llvm::all_of(ArrayRef<AffineExpr>(extents_).drop_front(axis_ + 1), [&](AffineExpr extent) { return extent == one; });
-    double ns = fixed_or(extents_[axis_], 256) * (3 * input_ns() + 4);
+    double ns = fixed_or(extents_[axis_], 256) * (2 * input_ns() + 0.15);
     SmallVector<AffineExpr> without_axis = extents_;
     without_axis[axis_] = one;
     if (along_lanes_) {

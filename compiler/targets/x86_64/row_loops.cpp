@@ -41,7 +41,7 @@ RowSpace RowSpace::of(ArrayRef<AffineExpr> extents, unsigned flattened) {
 AffineExpr RowSpace::rows() const { return product(outer, inner.getContext()); }
 
 RowCut RowCut::make(RowSpace space, double ns_per_element) {
-  constexpr double block_ns = 10000;
+  constexpr double block_ns = 4000;
   constexpr int64_t longest_vector_run = 128;  // a multiple of every vector and stretch
   RowCut cut;
   cut.space = space;

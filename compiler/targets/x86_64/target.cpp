@@ -37,10 +37,10 @@ class X86Target final : public Target {
   }
 
   FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
-    auto object = lower_to_object(kernels, level_);
-    if (failed(object)) return failure();
+    auto objects = lower_to_objects(kernels, level_);
+    if (failed(objects)) return failure();
     std::string error;
-    std::vector<char> image = link_image({*object}, error);
+    std::vector<char> image = link_image(*objects, error);
     if (image.empty()) return kernels.emitError(error);
     return image;
   }

@@ -73,10 +73,10 @@ class TransposePart final : public Part {
     } else if (plain && in_adjacent && j_extent && *j_extent <= narrow_limit) {
       form_ = separate;
     }
-    double per_element = form_ == tiles ? 0.35 : 0.25;
+    double per_element = form_ == tiles ? 0.2 : 0.1;
     tile_ns_ = per_element * static_cast<double>(tile_lanes) *
                static_cast<double>(form_ == interleave ? *i_extent : form_ == separate ? *j_extent : tile_lanes);
-    tiles_per_block_ = std::max<int64_t>(1, static_cast<int64_t>(10000 / tile_ns_));
+    tiles_per_block_ = std::max<int64_t>(1, static_cast<int64_t>(4000 / tile_ns_));
     // Tiles in order: blocks of i, the other dimensions, blocks of j.
     counts_.push_back(form_ == interleave ? getAffineConstantExpr(1, region.getContext()) : groups_[i_].extent.ceilDiv(tile_lanes));
     for (size_t g = 0; g < groups_.size(); ++g) {
