@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/report.h"
 
-#include "compiler/passes/passes.h"
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -18,7 +17,7 @@ std::string location_text(Location location) {
 
 json::Array refusals(ModuleOp module) {
   json::Array result;
-  auto log = module->getAttrOfType<ArrayAttr>(passes::fusion_log_attr);
+  auto log = module->getAttrOfType<ArrayAttr>(tx::fusion_log_attr);
   for (Attribute entry : log ? log.getValue() : ArrayRef<Attribute>()) {
     json::Object object;
     for (NamedAttribute field : llvm::cast<DictionaryAttr>(entry)) {

@@ -7,7 +7,6 @@
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
-#include "compiler/passes/passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/writer.h"
@@ -112,7 +111,7 @@ std::string write_module_file(ModuleOp module, const Kernels& kernels, const std
   Globals globals(file, writer);
   func::FuncOp initializer;
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.getName() == passes::initializer_name) {
+    if (function.getName() == tx::initializer_name) {
       initializer = function;
       continue;
     }
@@ -125,7 +124,7 @@ std::string write_module_file(ModuleOp module, const Kernels& kernels, const std
   if (!initializer && !globals.fills().empty()) {
     OpBuilder builder(module.getBodyRegion());
     builder.setInsertionPointToEnd(module.getBody());
-    initializer = builder.create<func::FuncOp>(module.getLoc(), passes::initializer_name, builder.getFunctionType({}, {}));
+    initializer = builder.create<func::FuncOp>(module.getLoc(), tx::initializer_name, builder.getFunctionType({}, {}));
     builder.setInsertionPointToStart(initializer.addEntryBlock());
     builder.create<func::ReturnOp>(module.getLoc());
   }

@@ -4,7 +4,6 @@
 #include "compiler/emit/schedule.h"
 
 #include "compiler/emit/registers.h"
-#include "compiler/passes/passes.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;

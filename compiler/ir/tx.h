@@ -31,6 +31,12 @@ inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
 // Name of the attribute that holds the name of an argument, a result or a derived constant.
 inline constexpr llvm::StringLiteral name_attr = "tx.name";
 
+// Name of the function that computes, once at load, what depends on constants only.
+inline constexpr llvm::StringLiteral initializer_name = "$init";
+
+// Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
+inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
+
 // Extents of a tensor type, one expression a dimension, over the symbols of its function.
 llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);
 

@@ -250,7 +250,7 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     SmallVector<Attribute> log;
     for (auto function : getOperation().getOps<func::FuncOp>()) Former(function).run(log);
-    getOperation()->setAttr(fusion_log_attr, ArrayAttr::get(&getContext(), log));
+    getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }
 };
 

@@ -41,7 +41,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     SmallVector<Value> hoisted;       // in the functions
     llvm::DenseMap<Value, unsigned> index;
     for (func::FuncOp function : functions) {
-      if (function.getName() == initializer_name) return;  // has run already
+      if (function.getName() == tx::initializer_name) return;  // has run already
       function.walk([&](Operation* op) {
         bool constant = op->getNumResults() == 1 && is_constant_expression(op->getResult(0));
         if (constant && !stays(op) && !all_users_constant(op)) {
@@ -53,7 +53,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     SmallVector<Type> types;
     for (Value value : hoisted) types.push_back(value.getType());
     builder.setInsertionPointToEnd(module.getBody());
-    auto init = builder.create<func::FuncOp>(module.getLoc(), initializer_name, builder.getFunctionType({}, types));
+    auto init = builder.create<func::FuncOp>(module.getLoc(), tx::initializer_name, builder.getFunctionType({}, types));
     builder.setInsertionPointToStart(init.addEntryBlock());
     IRMapping copies;
     SmallVector<Value> results;

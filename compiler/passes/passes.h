@@ -19,9 +19,4 @@ std::unique_ptr<mlir::Pass> form_dispatches();
 // Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
 void register_passes();
 
-// Name of the function that hoist_constants fills.
-inline constexpr llvm::StringLiteral initializer_name = "$init";
-// Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
-inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
-
 }  // namespace heddle::passes
