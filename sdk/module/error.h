@@ -26,8 +26,8 @@ using Status = std::optional<Error>;
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}        // NOLINT: a value is a result
-  Result(Error error) : state_(std::move(error)) {}    // NOLINT: and so is an error
+  Result(T value) : state_(std::move(value)) {}      // NOLINT: a value is a result
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT: and so is an error
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   T& value() { return *std::get_if<0>(&state_); }
@@ -39,7 +39,9 @@ class [[nodiscard]] Result {
 };
 
 namespace detail {
-inline void append(std::string& out, std::string_view text) { out.append(text); }
+inline void append(std::string& out, std::string_view text) {
+  out.append(text);
+}
 template <typename T>
   requires std::is_integral_v<T>
 void append(std::string& out, T value) {

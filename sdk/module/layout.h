@@ -51,6 +51,8 @@ static_assert(sizeof(SectionHeader) == 24 && sizeof(FileHeader) == 192);
 static_assert(offsetof(FileHeader, content_hash) == 24 && offsetof(FileHeader, sections) == 40);
 
 // The smallest multiple of `alignment` (a power of two) that is not below `value`; value is below 2^63.
-constexpr uint64_t align_up(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
+constexpr uint64_t align_up(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
 
 }  // namespace heddle::module

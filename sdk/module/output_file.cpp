@@ -49,15 +49,15 @@ OutputFile::~OutputFile() {
 }
 
 Error OutputFile::failure(std::string_view what, int error_number) const {
-  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), " at byte ", size_bytes_, " failed: ", std::strerror(error_number),
-                                        "; check the folder and its free space")};
+  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), " at byte ", size_bytes_,
+                                        " failed: ", std::strerror(error_number), "; check the folder and its free space")};
 }
 
 Status OutputFile::open() {
   struct stat facts;
   if (stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
-    return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
-                 concat("module: writing ", in_quotes(path_), " failed: something that is not a regular file has this name; choose another")};
+    return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path_),
+                                                        " failed: something that is not a regular file has this name; choose another")};
   }
   const std::string folder = folder_of(path_);
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);

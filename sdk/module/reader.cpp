@@ -56,13 +56,14 @@ bool all_zero(const uint8_t* bytes, size_t count) {
 // The header's own rules. Afterwards sections are where the layout says, and inside the file.
 Status check_header(const FileHeader& header, const std::string& path, uint64_t file_bytes) {
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: opening ", in_quotes(path),
-                                                        " failed: it does not start as a .heddle file does; give a file written by heddle compile")};
+    return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                 concat("module: opening ", in_quotes(path),
+                        " failed: it does not start as a .heddle file does; give a file written by heddle compile")};
   }
   if (header.format_major != kFormatMajor || header.format_minor > kFormatMinor) {
     return Error{HEDDLE_STATUS_UNIMPLEMENTED,
-                 concat("module: opening ", in_quotes(path), " failed: its format version is ", header.format_major, ".", header.format_minor,
-                        ", this library reads ", kFormatMajor, ".0 to ", kFormatMajor, ".", kFormatMinor,
+                 concat("module: opening ", in_quotes(path), " failed: its format version is ", header.format_major, ".",
+                        header.format_minor, ", this library reads ", kFormatMajor, ".0 to ", kFormatMajor, ".", kFormatMinor,
                         "; compile the model with this version or install a newer one")};
   }
   if (header.section_count != kSectionCount) {
@@ -114,8 +115,12 @@ Module::~Module() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::span<const std::byte> Module::code(const module_format::Range& range) const { return inside(code_, range); }
-std::span<const std::byte> Module::constants(const module_format::Range& range) const { return inside(constants_, range); }
+std::span<const std::byte> Module::code(const module_format::Range& range) const {
+  return inside(code_, range);
+}
+std::span<const std::byte> Module::constants(const module_format::Range& range) const {
+  return inside(constants_, range);
+}
 
 FileExtent Module::parameter_extent(const module_format::Parameter& parameter) const {
   if (!parameter.stored() || parameter.data() == nullptr) return {};
@@ -131,7 +136,8 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   struct stat facts;
   if (fstat(module->descriptor_, &facts) != 0) return system_failure(path, errno);
   if (!S_ISREG(facts.st_mode)) {
-    return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: opening ", in_quotes(path), " failed: it is not a regular file; give a .heddle file")};
+    return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                 concat("module: opening ", in_quotes(path), " failed: it is not a regular file; give a .heddle file")};
   }
   const uint64_t file_bytes = static_cast<uint64_t>(facts.st_size);
 
@@ -149,8 +155,8 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   module->head_bytes_ = module->parameters_offset_;  // a multiple of a page, and at least one
   module->head_ = static_cast<std::byte*>(std::aligned_alloc(kPageAlignment, module->head_bytes_));
   if (module->head_ == nullptr) {
-    return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, concat("module: opening ", in_quotes(path), " failed: no memory for ", module->head_bytes_,
-                                                          " bytes of metadata and code; free memory")};
+    return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, concat("module: opening ", in_quotes(path), " failed: no memory for ",
+                                                          module->head_bytes_, " bytes of metadata and code; free memory")};
   }
   if (Status failed = read_exactly(module->descriptor_, path, 0, {module->head_, module->head_bytes_})) return *failed;
   if (std::memcmp(module->head_, &header, sizeof(header)) != 0) return damaged(path, "its header changed while it was read");
@@ -193,9 +199,9 @@ Status verify_parameters(const Module& module) try {
       done += count;
     }
     if (XXH3_64bits_digest(state.get()) != parameter->hash()) {
-      return Error{HEDDLE_STATUS_DATA_LOSS,
-                   concat("module: checking parameter ", in_quotes(parameter->name()->string_view()), " of ", in_quotes(module.path()), " failed: its ",
-                          extent.length, " bytes from byte ", extent.offset, " are not what was written; compile or copy the file again")};
+      return Error{HEDDLE_STATUS_DATA_LOSS, concat("module: checking parameter ", in_quotes(parameter->name()->string_view()), " of ",
+                                                   in_quotes(module.path()), " failed: its ", extent.length, " bytes from byte ",
+                                                   extent.offset, " are not what was written; compile or copy the file again")};
     }
   }
   return std::nullopt;

@@ -17,8 +17,8 @@ constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;                                              // as the file says, e.g. "F8_E8M0"
-  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;     // undefined for a dtype that Heddle has no type for
+  std::string dtype;                                           // as the file says, e.g. "F8_E8M0"
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype that Heddle has no type for
   std::vector<int64_t> dims;
   uint64_t offset = 0;  // from the start of the file, bytes
   uint64_t length = 0;  // bytes

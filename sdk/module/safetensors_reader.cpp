@@ -18,7 +18,8 @@ namespace {
 namespace dom = simdjson::dom;
 
 Error broken(const std::string& path, std::string_view cause) {
-  return {HEDDLE_STATUS_DATA_LOSS, concat("module: reading the index of ", in_quotes(path), " failed: ", cause, "; write or copy the file again")};
+  return {HEDDLE_STATUS_DATA_LOSS,
+          concat("module: reading the index of ", in_quotes(path), " failed: ", cause, "; write or copy the file again")};
 }
 
 Status read_exactly(int descriptor, const std::string& path, uint64_t offset, char* out, uint64_t bytes) {
@@ -97,7 +98,8 @@ std::string read_entry(const dom::element& value, SafetensorsEntry& entry) {
 }  // namespace
 
 const SafetensorsEntry* SafetensorsIndex::find(std::string_view name) const {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                             [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
@@ -134,7 +136,8 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
     }
     SafetensorsEntry entry;
     entry.name = field.key;
-    if (const std::string wrong = read_entry(field.value, entry); !wrong.empty()) return broken(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
+    if (const std::string wrong = read_entry(field.value, entry); !wrong.empty())
+      return broken(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
     index.entries_.push_back(std::move(entry));
   }
 
@@ -144,16 +147,19 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   });
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : index.entries_) {
-    if (entry.offset != end) return broken(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
+    if (entry.offset != end)
+      return broken(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
     end += entry.length;  // at most the last end, which is checked against the file below; lengths come from offsets, so no wrap
   }
   const uint64_t data_bytes = file_bytes - 8 - header_bytes;
   if (end != data_bytes) return broken(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
 
-  std::sort(index.entries_.begin(), index.entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
+  std::sort(index.entries_.begin(), index.entries_.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries_.size(); ++i) {
-    if (index.entries_[i].name == index.entries_[i - 1].name) return broken(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
+    if (index.entries_[i].name == index.entries_[i - 1].name)
+      return broken(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
   }
   return index;
 } catch (const std::bad_alloc&) {

@@ -47,7 +47,8 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
     if (!is_utf8_text(tensor.name) || tensor.name == "__metadata__") {
       return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the format does not allow this name; rename it");
     }
-    if (!names.insert(tensor.name).second) return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the name is there twice; rename one");
+    if (!names.insert(tensor.name).second)
+      return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the name is there twice; rename one");
     const std::string_view dtype = safetensors_dtype(tensor.element_type);
     if (dtype.empty()) {
       return failure(HEDDLE_STATUS_UNIMPLEMENTED, path, tensor.name,
@@ -55,8 +56,9 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
     }
     const std::optional<uint64_t> bytes = tensor_bytes(HEDDLE_TYPE_BITS(tensor.element_type), tensor.dims);
     if (!bytes || *bytes != tensor.source.size_bytes || (!tensor.source.read && tensor.source.bytes.size() != *bytes)) {
-      return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name,
-                     concat("its source has ", tensor.source.size_bytes, " bytes, its shape is ", shape_text(tensor.element_type, tensor.dims)));
+      return failure(
+          HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name,
+          concat("its source has ", tensor.source.size_bytes, " bytes, its shape is ", shape_text(tensor.element_type, tensor.dims)));
     }
     if (json.size() > 1) json.push_back(',');
     append_json_string(json, tensor.name);
@@ -69,8 +71,8 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
   json.push_back('}');
   json.resize(align_up(json.size(), 8), ' ');
   if (json.size() > kMaxSafetensorsHeaderBytes) {
-    return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path), " failed: a header of ", json.size(), " bytes is above ",
-                                                        kMaxSafetensorsHeaderBytes, "; use fewer or shorter names")};
+    return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path), " failed: a header of ", json.size(),
+                                                        " bytes is above ", kMaxSafetensorsHeaderBytes, "; use fewer or shorter names")};
   }
 
   OutputFile file(path);

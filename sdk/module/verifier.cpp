@@ -28,7 +28,8 @@ Status verify_range(const mf::Range* range, uint64_t size, uint64_t alignment, s
   if (range->offset() > size || range->length() > size - range->offset()) {
     return broken("its ", range->length(), " bytes from byte ", range->offset(), " are outside section ", section, " of ", size, " bytes");
   }
-  if (range->offset() % alignment != 0) return broken("its start, byte ", range->offset(), " of section ", section, ", is not a multiple of ", alignment);
+  if (range->offset() % alignment != 0)
+    return broken("its start, byte ", range->offset(), " of section ", section, ", is not a multiple of ", alignment);
   return std::nullopt;
 }
 
@@ -43,7 +44,8 @@ class ModuleChecker {
       : module_(module), sizes_(sizes), budget_(metadata_bytes) {}
 
   Status run() {
-    if (!all_usable(module_.slots(), module_.functions(), module_.initializer(), module_.executables(), module_.parameters(), module_.globals()) ||
+    if (!all_usable(module_.slots(), module_.functions(), module_.initializer(), module_.executables(), module_.parameters(),
+                    module_.globals()) ||
         !module_.report()) {
       return broken("module: a vector is missing or misaligned");
     }
@@ -80,7 +82,8 @@ class ModuleChecker {
     for (uint32_t i = 0; i < count; ++i) {
       const flatbuffers::String* name = module_.slots()->Get(i)->name();
       if (Status bad = verify_name(name, true, "name")) return in(concat("slot ", i), bad);
-      if (!names.insert(name->string_view()).second) return broken("slot ", i, ": the name ", in_quotes(name->string_view()), " is there twice");
+      if (!names.insert(name->string_view()).second)
+        return broken("slot ", i, ": the name ", in_quotes(name->string_view()), " is there twice");
     }
     return std::nullopt;
   }
@@ -106,8 +109,8 @@ class ModuleChecker {
         }
         case 1:  // HEDDLE_ARGUMENT_CONSTANT
           if (argument->size_bytes() > entry.constants_bytes() || argument->index() > entry.constants_bytes() - argument->size_bytes()) {
-            return broken("argument ", i, ": ", argument->size_bytes(), " bytes from byte ", argument->index(), " are outside the constants of ",
-                          entry.constants_bytes(), " bytes");
+            return broken("argument ", i, ": ", argument->size_bytes(), " bytes from byte ", argument->index(),
+                          " are outside the constants of ", entry.constants_bytes(), " bytes");
           }
           break;
         default:
@@ -125,7 +128,8 @@ class ModuleChecker {
     if (Status bad = verify_name(variant.family(), false, "family")) return bad;
     if (Status bad = verify_range(variant.code(), sizes_.code, kPageAlignment, "code")) return bad;
     if (variant.code()->length() == 0) return broken("its code is empty");
-    if (variant.resources()->size() != entry_count) return broken("resources of ", variant.resources()->size(), " entries, there are ", entry_count);
+    if (variant.resources()->size() != entry_count)
+      return broken("resources of ", variant.resources()->size(), " entries, there are ", entry_count);
     for (uint32_t i = 0; i < entry_count; ++i) {
       const mf::EntryResources* need = variant.resources()->Get(i);
       const std::string where = concat("resources of entry ", i);
@@ -135,12 +139,15 @@ class ModuleChecker {
       if (axes != 0 && axes != 3) return in(where, broken("workgroup size of ", axes, " numbers, not 0 or 3"));
       uint64_t threads = 1;
       for (uint32_t extent : *need->workgroup_size()) {
-        if (extent == 0 || extent > kMaxWorkgroupSize) return in(where, broken("workgroup extent ", extent, " is outside 1..", kMaxWorkgroupSize));
+        if (extent == 0 || extent > kMaxWorkgroupSize)
+          return in(where, broken("workgroup extent ", extent, " is outside 1..", kMaxWorkgroupSize));
         threads *= extent;
       }
       if (threads > kMaxWorkgroupSize) return in(where, broken("workgroup of ", threads, " threads is above ", kMaxWorkgroupSize));
-      if (need->subgroup_size() > kMaxWorkgroupSize) return in(where, broken("subgroup size ", need->subgroup_size(), " is above ", kMaxWorkgroupSize));
-      if (need->workspace_bytes() > kMaxWorkspaceBytes) return in(where, broken("workspace of ", need->workspace_bytes(), " bytes is above ", kMaxWorkspaceBytes));
+      if (need->subgroup_size() > kMaxWorkgroupSize)
+        return in(where, broken("subgroup size ", need->subgroup_size(), " is above ", kMaxWorkgroupSize));
+      if (need->workspace_bytes() > kMaxWorkspaceBytes)
+        return in(where, broken("workspace of ", need->workspace_bytes(), " bytes is above ", kMaxWorkspaceBytes));
       if (need->shared_memory_bytes() > kMaxWorkspaceBytes) {
         return in(where, broken("shared memory of ", need->shared_memory_bytes(), " bytes is above ", kMaxWorkspaceBytes));
       }
@@ -174,7 +181,8 @@ class ModuleChecker {
     if (parameter.dims()->size() > HEDDLE_MAX_RANK) return broken("rank ", parameter.dims()->size(), " is above ", HEDDLE_MAX_RANK);
     const std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
     const std::optional<uint64_t> bytes = tensor_bytes(HEDDLE_TYPE_BITS(parameter.element_type()), dims);
-    if (!bytes || *bytes > kMaxSizeBytes) return broken("its shape ", shape_text(parameter.element_type(), dims), " has no size up to ", kMaxSizeBytes, " bytes");
+    if (!bytes || *bytes > kMaxSizeBytes)
+      return broken("its shape ", shape_text(parameter.element_type(), dims), " has no size up to ", kMaxSizeBytes, " bytes");
     if (parameter.size_bytes() != *bytes) {
       return broken("size of ", parameter.size_bytes(), " bytes, its shape ", shape_text(parameter.element_type(), dims), " has ", *bytes);
     }
@@ -193,7 +201,8 @@ class ModuleChecker {
       std::string key(at.scope()->string_view());
       key.push_back('\0');
       key.append(at.name()->string_view());
-      if (!names.insert(std::move(key)).second) return broken("parameter ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
+      if (!names.insert(std::move(key)).second)
+        return broken("parameter ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
     }
     return std::nullopt;
   }
@@ -204,7 +213,8 @@ class ModuleChecker {
     if (global.size_bytes() > kMaxSizeBytes) return broken("size of ", global.size_bytes(), " bytes is above ", kMaxSizeBytes);
     switch (global.kind()) {
       case mf::GlobalKind::Parameter: {
-        if (global.index() >= module_.parameters()->size()) return broken("parameter ", global.index(), " is not one of ", module_.parameters()->size());
+        if (global.index() >= module_.parameters()->size())
+          return broken("parameter ", global.index(), " is not one of ", module_.parameters()->size());
         const uint64_t bytes = module_.parameters()->Get(global.index())->size_bytes();
         if (global.size_bytes() != bytes) return broken("size of ", global.size_bytes(), " bytes, its parameter has ", bytes);
         return std::nullopt;
@@ -233,7 +243,8 @@ class ModuleChecker {
     for (uint32_t i = 0; i < type.dims()->size(); ++i) {
       const mf::Dim* dim = type.dims()->Get(i);
       if (dim->symbol() >= 0) {
-        if (static_cast<uint32_t>(dim->symbol()) >= symbols) return broken("dimension ", i, ": symbol ", dim->symbol(), " is not one of ", symbols);
+        if (static_cast<uint32_t>(dim->symbol()) >= symbols)
+          return broken("dimension ", i, ": symbol ", dim->symbol(), " is not one of ", symbols);
       } else if (dim->symbol() != -1) {
         return broken("dimension ", i, ": symbol ", dim->symbol(), " is below -1");
       } else if (dim->value() >= 0) {
@@ -248,17 +259,20 @@ class ModuleChecker {
   }
 
   Status function(const mf::Function& function) {
-    if (!all_usable(function.arguments(), function.results(), function.symbols(), function.programs())) return broken("a vector is missing or misaligned");
+    if (!all_usable(function.arguments(), function.results(), function.symbols(), function.programs()))
+      return broken("a vector is missing or misaligned");
     const uint32_t arguments = function.arguments()->size(), results = function.results()->size(), symbols = function.symbols()->size();
     const uint32_t programs = function.programs()->size();
-    if (!budget_.take(uint64_t{4} * (uint64_t{arguments} + results + symbols + programs))) return broken("its vectors are shared with others");
+    if (!budget_.take(uint64_t{4} * (uint64_t{arguments} + results + symbols + programs)))
+      return broken("its vectors are shared with others");
     if (arguments > kMaxArguments) return broken("argument count ", arguments, " is above ", kMaxArguments);
     if (results > kMaxArguments) return broken("result count ", results, " is above ", kMaxArguments);
     if (programs == 0 || programs > kMaxPrograms) return broken("program count ", programs, " is outside 1..", kMaxPrograms);
     for (uint32_t i = 0; i < symbols; ++i) {
       const mf::Symbol* symbol = function.symbols()->Get(i);
       if (Status bad = verify_name(symbol->name(), true, "name")) return in(concat("symbol ", i), bad);
-      if (symbol->min() < 0 || symbol->min() > symbol->max()) return broken("symbol ", i, ": range ", symbol->min(), "..", symbol->max(), " is empty or negative");
+      if (symbol->min() < 0 || symbol->min() > symbol->max())
+        return broken("symbol ", i, ": range ", symbol->min(), "..", symbol->max(), " is empty or negative");
       if (symbol->divisor() <= 0) return broken("symbol ", i, ": divisor ", symbol->divisor(), " is not positive");
     }
     for (uint32_t i = 0; i < arguments; ++i) {
@@ -280,7 +294,8 @@ class ModuleChecker {
     for (uint32_t i = 0; i < module_.functions()->size(); ++i) {
       const mf::Function& at = *module_.functions()->Get(i);
       if (Status bad = verify_name(at.name(), false, "name")) return in(concat("function ", i), bad);
-      if (!names.insert(at.name()->string_view()).second) return broken("function ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
+      if (!names.insert(at.name()->string_view()).second)
+        return broken("function ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
       if (Status bad = function(at)) return in(concat("function ", in_quotes(at.name()->string_view())), bad);
     }
     return std::nullopt;
@@ -304,7 +319,8 @@ Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::stri
 Status verify_metadata(std::span<const std::byte> metadata, const SectionSizes& sizes) {
   // FlatBuffers counts in 32 bits, and its verifier asserts rather than answers beyond that.
   constexpr uint64_t kMaxMetadataBytes = (uint64_t{1} << 31) - 1;
-  if (metadata.size() < 16 || metadata.size() > kMaxMetadataBytes) return broken("metadata: ", metadata.size(), " bytes are outside 16..", kMaxMetadataBytes);
+  if (metadata.size() < 16 || metadata.size() > kMaxMetadataBytes)
+    return broken("metadata: ", metadata.size(), " bytes are outside 16..", kMaxMetadataBytes);
   // An honest table takes at least 8 bytes (its vtable reference and the reference to it): a bound that no sharing can exceed.
   const uint32_t tables = static_cast<uint32_t>(metadata.size() / 8);
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(metadata.data()), metadata.size(), 16, tables);

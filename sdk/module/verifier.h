@@ -21,7 +21,7 @@ constexpr uint32_t kMaxConstantsBytes = 65536;  // of an entry
 constexpr uint32_t kMaxNameBytes = 65535;
 constexpr uint32_t kMaxAlignment = 4096;  // of a transient, bytes
 constexpr uint32_t kMaxWorkgroupSize = 65536;
-constexpr uint64_t kMaxSizeBytes = uint64_t{1} << 48;      // of a parameter or a global
+constexpr uint64_t kMaxSizeBytes = uint64_t{1} << 48;       // of a parameter or a global
 constexpr uint64_t kMaxWorkspaceBytes = uint64_t{1} << 32;  // of an entry, private or shared
 
 // Sizes of the sections that the metadata's ranges point into, in bytes.

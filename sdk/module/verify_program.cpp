@@ -43,8 +43,8 @@ class ProgramChecker {
   }
 
   bool present() {
-    if (!all_usable(program_.families(), program_.literals(), program_.messages(), program_.code(), program_.values(), program_.transients(),
-                    program_.dispatches(), program_.copies(), program_.fills())) {
+    if (!all_usable(program_.families(), program_.literals(), program_.messages(), program_.code(), program_.values(),
+                    program_.transients(), program_.dispatches(), program_.copies(), program_.fills())) {
       return fail("a vector is missing or misaligned");
     }
     if (program_.register_count() > kMaxRegisters) return fail("register count ", program_.register_count(), " is above ", kMaxRegisters);
@@ -53,13 +53,15 @@ class ProgramChecker {
 
   bool affordable(WorkBudget& budget) {
     const uint64_t bytes = uint64_t{8} * program_.literals()->size() + sizeof(mf::Instruction) * uint64_t{program_.code()->size()} +
-                           sizeof(mf::Value) * uint64_t{program_.values()->size()} + sizeof(mf::Transient) * uint64_t{program_.transients()->size()} +
-                           uint64_t{4} * program_.dispatches()->size() + sizeof(mf::CopySite) * uint64_t{program_.copies()->size()} +
+                           sizeof(mf::Value) * uint64_t{program_.values()->size()} +
+                           sizeof(mf::Transient) * uint64_t{program_.transients()->size()} + uint64_t{4} * program_.dispatches()->size() +
+                           sizeof(mf::CopySite) * uint64_t{program_.copies()->size()} +
                            sizeof(mf::FillSite) * uint64_t{program_.fills()->size()} + uint64_t{4} * program_.messages()->size();
     if (!budget.take(bytes)) return fail("its vectors are shared with others");
     for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
       const mf::DispatchSite* site = program_.dispatches()->Get(i);
-      if (!all_usable(site->candidates(), site->bindings(), site->constants())) return fail("dispatch site ", i, ": a vector is missing or misaligned");
+      if (!all_usable(site->candidates(), site->bindings(), site->constants()))
+        return fail("dispatch site ", i, ": a vector is missing or misaligned");
       if (!budget.take(uint64_t{4} * site->candidates()->size() + sizeof(mf::BindingRef) * uint64_t{site->bindings()->size()} +
                        uint64_t{4} * site->constants()->size())) {
         return fail("dispatch site ", i, ": its vectors are shared with others");
@@ -162,7 +164,8 @@ class ProgramChecker {
       const mf::FillSite* site = program_.fills()->Get(i);
       if (!binding(site->target(), kWrite, "fill site ", i, ": target: ")) return false;
       const uint32_t bytes = site->pattern_bytes();
-      if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return fail("fill site ", i, ": pattern of ", bytes, " bytes is not 1, 2, 4 or 8");
+      if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8)
+        return fail("fill site ", i, ": pattern of ", bytes, " bytes is not 1, 2, 4 or 8");
     }
     return true;
   }
@@ -182,25 +185,30 @@ class ProgramChecker {
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
       const mf::Candidate* candidate = site->candidates()->Get(c);
-      if (!all_usable(candidate->guards(), candidate->grid())) return fail("dispatch site ", i, ": candidate ", c, ": a vector is missing or misaligned");
+      if (!all_usable(candidate->guards(), candidate->grid()))
+        return fail("dispatch site ", i, ": candidate ", c, ": a vector is missing or misaligned");
       if (!below(candidate->entry(), entries.size(), "entry", "dispatch site ", i, ": candidate ", c, ": ")) return false;
       const mf::Entry* entry = entries.Get(candidate->entry());
       if (site->bindings()->size() != entry->binding_count()) {
-        return fail("dispatch site ", i, ": ", site->bindings()->size(), " bindings, entry ", candidate->entry(), " takes ", entry->binding_count());
+        return fail("dispatch site ", i, ": ", site->bindings()->size(), " bindings, entry ", candidate->entry(), " takes ",
+                    entry->binding_count());
       }
       if (uint64_t{8} * site->constants()->size() != entry->constants_bytes()) {
-        return fail("dispatch site ", i, ": ", uint64_t{8} * site->constants()->size(), " bytes of constants, entry ", candidate->entry(), " takes ",
-                    entry->constants_bytes());
+        return fail("dispatch site ", i, ": ", uint64_t{8} * site->constants()->size(), " bytes of constants, entry ", candidate->entry(),
+                    " takes ", entry->constants_bytes());
       }
-      if (candidate->grid()->size() != 3) return fail("dispatch site ", i, ": candidate ", c, ": grid of ", candidate->grid()->size(), " registers, not 3");
+      if (candidate->grid()->size() != 3)
+        return fail("dispatch site ", i, ": candidate ", c, ": grid of ", candidate->grid()->size(), " registers, not 3");
       for (uint32_t register_index : *candidate->grid()) {
         if (!reg(register_index, "dispatch site ", i, ": candidate ", c, ": grid ")) return false;
       }
       for (uint32_t g = 0; g < candidate->guards()->size(); ++g) {
         const mf::Guard* guard = candidate->guards()->Get(g);
         if (!reg(guard->register_(), "dispatch site ", i, ": candidate ", c, ": guard ")) return false;
-        if (guard->divisor() <= 0) return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": divisor ", guard->divisor(), " is not positive");
-        if (guard->min() > guard->max()) return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
+        if (guard->divisor() <= 0)
+          return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": divisor ", guard->divisor(), " is not positive");
+        if (guard->min() > guard->max())
+          return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
       }
     }
     return true;
@@ -212,7 +220,8 @@ class ProgramChecker {
     if (value->kind() != ValueKind::Transient) return true;
     const mf::Transient* transient = program_.transients()->Get(value->index());
     if (transient->first() <= pc && pc <= transient->last()) return true;
-    return fail("instruction ", pc, ": transient ", value->index(), " is used outside its life, ", transient->first(), "..", transient->last());
+    return fail("instruction ", pc, ": transient ", value->index(), " is used outside its life, ", transient->first(), "..",
+                transient->last());
   }
 
   bool code() {

@@ -67,7 +67,9 @@ module_format::Range ModuleWriter::add_constant(std::span<const std::byte> data)
   return range;
 }
 
-void ModuleWriter::set_parameter(uint32_t index, ParameterSource source) { sources_[index] = std::move(source); }
+void ModuleWriter::set_parameter(uint32_t index, ParameterSource source) {
+  sources_[index] = std::move(source);
+}
 
 Status ModuleWriter::write(module_format::ModuleT& module, const std::string& path) try {
   using module_format::GlobalKind;

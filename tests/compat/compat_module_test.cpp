@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Opens the frozen .heddle files. sample-0.1.heddle was written by the writer of format 0.1 from module_sample.h; set
-// HEDDLE_FREEZE=FILE to write one of the present version.
+// HEDDLE_FREEZE=FILE to write one of the present version. add-0.1.heddle was compiled from an ONNX file with one Add of 4 floats.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -37,7 +37,7 @@ TEST(FrozenModule, Sample01MeansWhatItMeant) {
   EXPECT_EQ(function.name()->str(), "main");
   EXPECT_EQ(function.symbols()->Get(0)->max(), 64);
   const auto& program = *function.programs()->Get(0);
-  EXPECT_EQ(program.code()->Get(3)->op(), 5);  // Mul
+  EXPECT_EQ(program.code()->Get(3)->op(), 5);   // Mul
   EXPECT_EQ(program.code()->Get(14)->op(), 0);  // Return
   EXPECT_EQ(program.transients()->Get(0)->alignment(), 64u);
   EXPECT_EQ(program.dispatches()->Get(0)->candidates()->Get(0)->guards()->Get(0)->max(), 1);

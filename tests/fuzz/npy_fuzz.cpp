@@ -9,7 +9,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   heddle::tool::NpyHeader header;
   const heddle::tool::Wrong wrong = heddle::tool::parse_npy_header({reinterpret_cast<const std::byte*>(data), size}, header);
   if (!wrong.empty()) return 0;
-  bool good = header.data_offset <= size && header.shape.dims.size() <= HEDDLE_MAX_RANK && header.shape.element_type != HEDDLE_TYPE_UNDEFINED;
+  bool good =
+      header.data_offset <= size && header.shape.dims.size() <= HEDDLE_MAX_RANK && header.shape.element_type != HEDDLE_TYPE_UNDEFINED;
   for (int64_t extent : header.shape.dims) good = good && extent >= 0;
   if (!good) {
     std::fprintf(stderr, "npy_fuzz: a header that breaks the rules was let pass\n");

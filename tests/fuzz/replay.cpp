@@ -41,7 +41,8 @@ int main(int argc, char** argv) {
   for (const auto& path : files) {
     std::string name = path.lexically_relative(HEDDLE_CORPUS_FOLDER).string();
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-    ::testing::RegisterTest("Replay", name.c_str(), nullptr, nullptr, __FILE__, __LINE__, [path]() -> ::testing::Test* { return new Replay(path); });
+    ::testing::RegisterTest("Replay", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [path]() -> ::testing::Test* { return new Replay(path); });
   }
   if (files.empty()) {
     std::fprintf(stderr, "replay: %s holds no file\n", HEDDLE_CORPUS_FOLDER);

@@ -76,7 +76,8 @@ TEST(Safetensors, WriterRefusesWhatTheFormatCannotHold) {
 
 TEST(Safetensors, AllowsRankZeroWhiteSpaceMetadataAndTypesThatHeddleLacks) {
   auto index = parse(R"(  {"__metadata__":{"format":"pt"},"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]},
-                         "e":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[8,10]}}   )", 10);
+                         "e":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[8,10]}}   )",
+                     10);
   ASSERT_TRUE(index) << index.error().message;
   EXPECT_TRUE(index.value().find("s")->dims.empty());
   EXPECT_EQ(index.value().find("s")->length, 8u);
@@ -90,7 +91,9 @@ struct Broken {
   size_t data_bytes;
   const char* words;
 };
-void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+void PrintTo(const Broken& broken, std::ostream* out) {
+  *out << broken.name;
+}
 
 std::string entry(const char* name, const char* shape, const char* offsets) {
   return std::string("\"") + name + R"(":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
@@ -117,8 +120,10 @@ const Broken kBroken[] = {
     {"SizeDiffers", "{" + entry("a", "[2]", "[0,4]") + "}", 4, "do not fit 8 bytes"},
     {"OffsetsBackward", "{" + entry("a", "[1]", "[4,0]") + "}", 4, "do not fit"},
     {"OffsetsThree", "{" + entry("a", "[1]", "[0,4,8]") + "}", 4, "data_offsets is not one array"},
-    {"Hole", "{" + entry("a", "[1]", "[0,4]") + "," + entry("b", "[1]", "[8,12]") + "}", 12, "tensor 'b': it starts at data byte 8, expected 4"},
-    {"Overlap", "{" + entry("a", "[2]", "[0,8]") + "," + entry("b", "[1]", "[4,8]") + "}", 8, "tensor 'b': it starts at data byte 4, expected 8"},
+    {"Hole", "{" + entry("a", "[1]", "[0,4]") + "," + entry("b", "[1]", "[8,12]") + "}", 12,
+     "tensor 'b': it starts at data byte 8, expected 4"},
+    {"Overlap", "{" + entry("a", "[2]", "[0,8]") + "," + entry("b", "[1]", "[4,8]") + "}", 8,
+     "tensor 'b': it starts at data byte 4, expected 8"},
     {"BeyondTheFile", "{" + entry("a", "[2]", "[0,8]") + "}", 7, "tensors end at data byte 8, the data has 7 bytes"},
     {"BytesBehind", "{" + entry("a", "[2]", "[0,8]") + "}", 9, "tensors end at data byte 8, the data has 9 bytes"},
     {"NameTwice", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[4,8]") + "}", 8, "tensor 'a': the name is there twice"},

@@ -167,10 +167,11 @@ inline mf::ModuleT make(ModuleWriter& writer) {
   program->literals = {1, 32, 64};
   program->messages = {"x: extent 0 is above 64"};
   program->values = {mf::Value(mf::ValueKind::Argument, 0), mf::Value(mf::ValueKind::Result, 0), mf::Value(mf::ValueKind::Transient, 0),
-                     mf::Value(mf::ValueKind::Global, 3), mf::Value(mf::ValueKind::Global, 4), mf::Value(mf::ValueKind::Global, 2)};
+                     mf::Value(mf::ValueKind::Global, 3),   mf::Value(mf::ValueKind::Global, 4), mf::Value(mf::ValueKind::Global, 2)};
   program->transients = {mf::Transient(3, 64, 8, 12)};
-  program->dispatches.push_back(
-      site("dense", {mf::BindingRef(0, kAll, kAll, kReadOnly), mf::BindingRef(3, kAll, kAll, kReadOnly), mf::BindingRef(2, kAll, 3, kWriteOnly)}, {0}));
+  program->dispatches.push_back(site(
+      "dense", {mf::BindingRef(0, kAll, kAll, kReadOnly), mf::BindingRef(3, kAll, kAll, kReadOnly), mf::BindingRef(2, kAll, 3, kWriteOnly)},
+      {0}));
   program->copies = {mf::CopySite(mf::BindingRef(2, kAll, 3, kReadOnly), mf::BindingRef(1, kAll, 3, kWriteOnly))};
   program->fills = {mf::FillSite(mf::BindingRef(4, kAll, kAll, kWriteOnly), 0, 8, 0)};
   program->code = {
@@ -199,7 +200,9 @@ inline mf::ModuleT make(ModuleWriter& writer) {
   initializer->literals = {1};
   initializer->values = {mf::Value(mf::ValueKind::Global, 0), mf::Value(mf::ValueKind::Global, 1), mf::Value(mf::ValueKind::Global, 3)};
   initializer->dispatches.push_back(
-      site("pack", {mf::BindingRef(0, kAll, kAll, kReadOnly), mf::BindingRef(1, kAll, kAll, kReadOnly), mf::BindingRef(2, kAll, kAll, kWriteOnly)}, {0}));
+      site("pack",
+           {mf::BindingRef(0, kAll, kAll, kReadOnly), mf::BindingRef(1, kAll, kAll, kReadOnly), mf::BindingRef(2, kAll, kAll, kWriteOnly)},
+           {0}));
   initializer->code = {op(mf::Op::Literal, 1, 0), op(mf::Op::Dispatch, 0), op(mf::Op::Return)};
   module.initializer.push_back(std::move(initializer));
   return module;

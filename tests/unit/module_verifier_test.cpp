@@ -40,19 +40,34 @@ struct Wrong {
   std::function<void(mf::ModuleT&)> break_it;
   const char* words;
 };
-void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+void PrintTo(const Wrong& wrong, std::ostream* out) {
+  *out << wrong.name;
+}
 
-mf::ProgramT& program(mf::ModuleT& m) { return *m.functions[0]->programs[0]; }
-mf::ExecutableT& executable(mf::ModuleT& m) { return *m.executables[0]; }
+mf::ProgramT& program(mf::ModuleT& m) {
+  return *m.functions[0]->programs[0];
+}
+mf::ExecutableT& executable(mf::ModuleT& m) {
+  return *m.executables[0];
+}
 void set(mf::ModuleT& m, uint32_t pc, mf::Op op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0) {
   program(m).code[pc] = sample::op(op, a, b, c);
 }
-mf::DispatchSiteT& site(mf::ModuleT& m) { return *program(m).dispatches[0]; }
+mf::DispatchSiteT& site(mf::ModuleT& m) {
+  return *program(m).dispatches[0];
+}
 
 const Wrong kWrong[] = {
     // module
     {"NoSlot", [](auto& m) { m.slots.clear(); }, "slots: there are 0, expected 1..64"},
-    {"TooManySlots", [](auto& m) { for (int i = 0; i < 64; ++i) { m.slots.push_back(std::make_unique<mf::SlotT>()); m.slots.back()->name = concat("@", i); } }, "slots: there are 65"},
+    {"TooManySlots",
+     [](auto& m) {
+       for (int i = 0; i < 64; ++i) {
+         m.slots.push_back(std::make_unique<mf::SlotT>());
+         m.slots.back()->name = concat("@", i);
+       }
+     },
+     "slots: there are 65"},
     {"SlotTwice", [](auto& m) { m.slots.push_back(std::make_unique<mf::SlotT>()); }, "slot 1: the name '' is there twice"},
     {"ProducerNotText", [](auto& m) { m.producer = "\xff"; }, "producer: it is not UTF-8 text"},
     {"NameTooLong", [](auto& m) { m.name.assign(65536, 'x'); }, "module name: 65536 bytes are above 65535"},
@@ -68,24 +83,36 @@ const Wrong kWrong[] = {
     {"TooManyConstants", [](auto& m) { executable(m).entries[0]->constants_bytes = 65544; }, "constants of 65544 bytes"},
     {"ArgumentKind", [](auto& m) { executable(m).entries[0]->arguments[0]->kind = 3; }, "argument 0: kind 3 is not known"},
     {"ArgumentBinding", [](auto& m) { executable(m).entries[0]->arguments[0]->index = 3; }, "argument 0: binding 3 is not one of 3"},
-    {"ArgumentTensorMap", [](auto& m) { executable(m).entries[0]->arguments[0]->kind = 2; executable(m).entries[0]->arguments[0]->index = 9; }, "binding 9 is not one of 3"},
-    {"ArgumentConstant", [](auto& m) { executable(m).entries[0]->arguments[1]->index = 4; }, "argument 1: 8 bytes from byte 4 are outside the constants of 8"},
-    {"ArgumentConstantWraps", [](auto& m) { executable(m).entries[0]->arguments[1]->index = 0xFFFFFFFFu; }, "argument 1: 8 bytes from byte 4294967295"},
+    {"ArgumentTensorMap",
+     [](auto& m) {
+       executable(m).entries[0]->arguments[0]->kind = 2;
+       executable(m).entries[0]->arguments[0]->index = 9;
+     },
+     "binding 9 is not one of 3"},
+    {"ArgumentConstant", [](auto& m) { executable(m).entries[0]->arguments[1]->index = 4; },
+     "argument 1: 8 bytes from byte 4 are outside the constants of 8"},
+    {"ArgumentConstantWraps", [](auto& m) { executable(m).entries[0]->arguments[1]->index = 0xFFFFFFFFu; },
+     "argument 1: 8 bytes from byte 4294967295"},
     {"VariantWithoutFormat", [](auto& m) { executable(m).variants[0]->format.clear(); }, "variant 0: format: it is empty"},
     {"VariantWithoutTarget", [](auto& m) { executable(m).variants[0]->target.clear(); }, "variant 0: target: it is empty"},
     {"VariantWithoutFamily", [](auto& m) { executable(m).variants[0]->family.clear(); }, "variant 0: family: it is empty"},
     {"VariantWithoutCode", [](auto& m) { executable(m).variants[1]->code.reset(); }, "variant 1: its range in section code is missing"},
-    {"CodeOutside", [](auto& m) { *executable(m).variants[1]->code = mf::Range(8192, 101); }, "its 101 bytes from byte 8192 are outside section code of 8292 bytes"},
+    {"CodeOutside", [](auto& m) { *executable(m).variants[1]->code = mf::Range(8192, 101); },
+     "its 101 bytes from byte 8192 are outside section code of 8292 bytes"},
     {"CodeWraps", [](auto& m) { *executable(m).variants[1]->code = mf::Range(4096, UINT64_MAX - 4095); }, "are outside section code"},
-    {"CodeUnaligned", [](auto& m) { *executable(m).variants[1]->code = mf::Range(64, 64); }, "its start, byte 64 of section code, is not a multiple of 4096"},
+    {"CodeUnaligned", [](auto& m) { *executable(m).variants[1]->code = mf::Range(64, 64); },
+     "its start, byte 64 of section code, is not a multiple of 4096"},
     {"CodeEmpty", [](auto& m) { *executable(m).variants[1]->code = mf::Range(0, 0); }, "its code is empty"},
     {"ResourceCount", [](auto& m) { executable(m).variants[0]->resources.pop_back(); }, "resources of 1 entries, there are 2"},
     {"WorkgroupAxes", [](auto& m) { executable(m).variants[0]->resources[0]->workgroup_size.pop_back(); }, "workgroup size of 2 numbers"},
     {"WorkgroupZero", [](auto& m) { executable(m).variants[0]->resources[0]->workgroup_size[1] = 0; }, "workgroup extent 0"},
-    {"WorkgroupLarge", [](auto& m) { executable(m).variants[0]->resources[0]->workgroup_size = {1024, 1024, 1}; }, "workgroup of 1048576 threads"},
+    {"WorkgroupLarge", [](auto& m) { executable(m).variants[0]->resources[0]->workgroup_size = {1024, 1024, 1}; },
+     "workgroup of 1048576 threads"},
     {"Subgroup", [](auto& m) { executable(m).variants[0]->resources[0]->subgroup_size = 65537; }, "subgroup size 65537"},
-    {"Workspace", [](auto& m) { executable(m).variants[0]->resources[1]->workspace_bytes = uint64_t{1} << 40; }, "workspace of 1099511627776 bytes"},
-    {"SharedMemory", [](auto& m) { executable(m).variants[0]->resources[1]->shared_memory_bytes = uint64_t{1} << 40; }, "shared memory of 1099511627776 bytes"},
+    {"Workspace", [](auto& m) { executable(m).variants[0]->resources[1]->workspace_bytes = uint64_t{1} << 40; },
+     "workspace of 1099511627776 bytes"},
+    {"SharedMemory", [](auto& m) { executable(m).variants[0]->resources[1]->shared_memory_bytes = uint64_t{1} << 40; },
+     "shared memory of 1099511627776 bytes"},
     // parameters
     {"ParameterWithoutName", [](auto& m) { m.parameters[0]->name.clear(); }, "parameter 0: name: it is empty"},
     {"ParameterTwice", [](auto& m) { m.parameters[1]->name = "dense.weight"; }, "parameter 1: the name 'dense.weight' is there twice"},
@@ -109,7 +136,12 @@ const Wrong kWrong[] = {
     {"GlobalLarge", [](auto& m) { m.globals[4]->size_bytes = UINT64_MAX; }, "global 4: size of 18446744073709551615 bytes"},
     // functions
     {"FunctionWithoutName", [](auto& m) { m.functions[0]->name.clear(); }, "function 0: name: it is empty"},
-    {"FunctionTwice", [](auto& m) { m.functions.push_back(std::make_unique<mf::FunctionT>()); m.functions[1]->name = "main"; }, "function 1: the name 'main' is there twice"},
+    {"FunctionTwice",
+     [](auto& m) {
+       m.functions.push_back(std::make_unique<mf::FunctionT>());
+       m.functions[1]->name = "main";
+     },
+     "function 1: the name 'main' is there twice"},
     {"FunctionWithoutProgram", [](auto& m) { m.functions[0]->programs.clear(); }, "program count 0 is outside 1..256"},
     {"SymbolRange", [](auto& m) { m.functions[0]->symbols[0]->min = 65; }, "symbol 0: range 65..64 is empty"},
     {"SymbolDivisor", [](auto& m) { m.functions[0]->symbols[0]->divisor = 0; }, "symbol 0: divisor 0 is not positive"},
@@ -117,32 +149,50 @@ const Wrong kWrong[] = {
     {"ArgumentRank", [](auto& m) { m.functions[0]->arguments[0]->dims.assign(17, mf::Dim(1, -1, 0)); }, "rank 17 is above 16"},
     {"ArgumentSlot", [](auto& m) { m.functions[0]->arguments[0]->slot = 1; }, "argument 0: slot 1 is not one of 1"},
     {"ArgumentSymbol", [](auto& m) { m.functions[0]->arguments[0]->dims[0] = mf::Dim(0, 1, 0); }, "dimension 0: symbol 1 is not one of 1"},
-    {"ArgumentSymbolNegative", [](auto& m) { m.functions[0]->arguments[0]->dims[0] = mf::Dim(0, -2, 0); }, "dimension 0: symbol -2 is below -1"},
-    {"ArgumentUnknownExtent", [](auto& m) { m.functions[0]->arguments[0]->dims[0] = mf::Dim(-1, -1, 0); }, "dimension 0: extent -1 is negative"},
-    {"ResultExtent", [](auto& m) { m.functions[0]->results[0]->dims[0] = mf::Dim(-2, -1, 0); }, "result 0: dimension 0: extent -2 is negative"},
+    {"ArgumentSymbolNegative", [](auto& m) { m.functions[0]->arguments[0]->dims[0] = mf::Dim(0, -2, 0); },
+     "dimension 0: symbol -2 is below -1"},
+    {"ArgumentUnknownExtent", [](auto& m) { m.functions[0]->arguments[0]->dims[0] = mf::Dim(-1, -1, 0); },
+     "dimension 0: extent -1 is negative"},
+    {"ResultExtent", [](auto& m) { m.functions[0]->results[0]->dims[0] = mf::Dim(-2, -1, 0); },
+     "result 0: dimension 0: extent -2 is negative"},
     {"ResultOverflow", [](auto& m) { m.functions[0]->results[0]->dims[1] = mf::Dim(INT64_MAX, -1, 0); }, "result 0: its shape has no size"},
     // programs
     {"Families", [](auto& m) { program(m).families.clear(); }, "it names 0 families for 1 slots"},
     {"FamilyEmpty", [](auto& m) { program(m).families[0].clear(); }, "family: it is empty"},
     {"RegisterCount", [](auto& m) { program(m).register_count = 65537; }, "register count 65537 is above 65536"},
-    {"NoCode", [](auto& m) { program(m).code.clear(); program(m).transients.clear(); program(m).values[2] = mf::Value(mf::ValueKind::Argument, 0);
-        program(m).dispatches.clear(); program(m).copies.clear(); }, "it has no instruction"},
+    {"NoCode",
+     [](auto& m) {
+       program(m).code.clear();
+       program(m).transients.clear();
+       program(m).values[2] = mf::Value(mf::ValueKind::Argument, 0);
+       program(m).dispatches.clear();
+       program(m).copies.clear();
+     },
+     "it has no instruction"},
     {"LastInstruction", [](auto& m) { program(m).code.pop_back(); }, "the last one is neither Return nor Branch"},
     {"ValueKind", [](auto& m) { program(m).values[0] = mf::Value(static_cast<mf::ValueKind>(4), 0); }, "value 0: kind 4 is not known"},
     {"ValueArgument", [](auto& m) { program(m).values[0] = mf::Value(mf::ValueKind::Argument, 1); }, "value 0: argument 1 is outside 0..0"},
     {"ValueResult", [](auto& m) { program(m).values[1] = mf::Value(mf::ValueKind::Result, 1); }, "value 1: result 1 is outside 0..0"},
-    {"ValueTransient", [](auto& m) { program(m).values[2] = mf::Value(mf::ValueKind::Transient, 1); }, "value 2: transient 1 is outside 0..0"},
+    {"ValueTransient", [](auto& m) { program(m).values[2] = mf::Value(mf::ValueKind::Transient, 1); },
+     "value 2: transient 1 is outside 0..0"},
     {"ValueGlobal", [](auto& m) { program(m).values[3] = mf::Value(mf::ValueKind::Global, 5); }, "value 3: global 5 is outside 0..4"},
-    {"ValueInitializerOnly", [](auto& m) { program(m).values[3] = mf::Value(mf::ValueKind::Global, 0); }, "value 3: global 0 is for the initializer only"},
-    {"InitializerArgument", [](auto& m) { m.initializer[0]->values[0] = mf::Value(mf::ValueKind::Argument, 0); }, "initializer 0: value 0: argument 0 does not exist"},
-    {"TransientRegister", [](auto& m) { program(m).transients[0] = mf::Transient(6, 64, 8, 12); }, "transient 0: register 6 is outside 0..5"},
+    {"ValueInitializerOnly", [](auto& m) { program(m).values[3] = mf::Value(mf::ValueKind::Global, 0); },
+     "value 3: global 0 is for the initializer only"},
+    {"InitializerArgument", [](auto& m) { m.initializer[0]->values[0] = mf::Value(mf::ValueKind::Argument, 0); },
+     "initializer 0: value 0: argument 0 does not exist"},
+    {"TransientRegister", [](auto& m) { program(m).transients[0] = mf::Transient(6, 64, 8, 12); },
+     "transient 0: register 6 is outside 0..5"},
     {"TransientAlignment", [](auto& m) { program(m).transients[0] = mf::Transient(3, 48, 8, 12); }, "transient 0: alignment 48"},
     {"TransientAlignmentZero", [](auto& m) { program(m).transients[0] = mf::Transient(3, 0, 8, 12); }, "transient 0: alignment 0"},
     {"TransientAlignmentLarge", [](auto& m) { program(m).transients[0] = mf::Transient(3, 8192, 8, 12); }, "transient 0: alignment 8192"},
-    {"TransientBackward", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 12, 8); }, "transient 0: it lives from instruction 12 to 8 of 15"},
-    {"TransientBeyond", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 15); }, "transient 0: it lives from instruction 8 to 15 of 15"},
-    {"TransientDeadAtDispatch", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 9, 12); }, "instruction 8: transient 0 is used outside its life, 9..12"},
-    {"TransientDeadAtCopy", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 11); }, "instruction 12: transient 0 is used outside its life"},
+    {"TransientBackward", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 12, 8); },
+     "transient 0: it lives from instruction 12 to 8 of 15"},
+    {"TransientBeyond", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 15); },
+     "transient 0: it lives from instruction 8 to 15 of 15"},
+    {"TransientDeadAtDispatch", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 9, 12); },
+     "instruction 8: transient 0 is used outside its life, 9..12"},
+    {"TransientDeadAtCopy", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 11); },
+     "instruction 12: transient 0 is used outside its life"},
     {"MessageNotText", [](auto& m) { program(m).messages[0] = "\xed\xa0\x80"; }, "message: it is not UTF-8 text"},
     // sites
     {"SiteExecutable", [](auto& m) { site(m).executable = 1; }, "dispatch site 0: executable 1 is outside 0..0"},
@@ -157,19 +207,32 @@ const Wrong kWrong[] = {
     {"GuardRegister", [](auto& m) { site(m).candidates[0]->guards[0] = mf::Guard(6, 0, 1, 1, 1); }, "guard register 6 is outside 0..5"},
     {"GuardDivisor", [](auto& m) { site(m).candidates[0]->guards[0] = mf::Guard(0, 0, 1, 1, 0); }, "guard 0: divisor 0 is not positive"},
     {"GuardRange", [](auto& m) { site(m).candidates[0]->guards[0] = mf::Guard(0, 0, 2, 1, 1); }, "guard 0: range 2..1 is empty"},
-    {"BindingValue", [](auto& m) { site(m).bindings[0] = mf::BindingRef(6, sample::kAll, sample::kAll, 1); }, "binding 0: value 6 is outside 0..5"},
+    {"BindingValue", [](auto& m) { site(m).bindings[0] = mf::BindingRef(6, sample::kAll, sample::kAll, 1); },
+     "binding 0: value 6 is outside 0..5"},
     {"BindingOffset", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, 6, sample::kAll, 1); }, "binding 0: offset register 6"},
     {"BindingLength", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, 6, 1); }, "binding 0: length register 6"},
-    {"BindingAccess", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 4); }, "binding 0: access 4 is outside 1..3"},
-    {"BindingAccessNone", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 0); }, "binding 0: access 0 is outside 1..3"},
-    {"ArgumentWritten", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 2); }, "binding 0: argument 0 is written"},
-    {"DerivedWritten", [](auto& m) { site(m).bindings[1] = mf::BindingRef(3, sample::kAll, sample::kAll, 3); }, "binding 1: global 3 of kind 2 is written"},
-    {"ConstantWritten", [](auto& m) { site(m).bindings[1] = mf::BindingRef(5, sample::kAll, sample::kAll, 3); }, "binding 1: global 2 of kind 1 is written"},
-    {"ParameterWritten", [](auto& m) { m.initializer[0]->dispatches[0]->bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 3); }, "initializer 0: dispatch site 0: binding 0: global 0 of kind 0 is written"},
-    {"CopySource", [](auto& m) { program(m).copies[0] = mf::CopySite(mf::BindingRef(2, sample::kAll, 3, 2), program(m).copies[0].target()); }, "copy site 0: source: access 2 lacks 1"},
-    {"CopyTarget", [](auto& m) { program(m).copies[0] = mf::CopySite(program(m).copies[0].source(), mf::BindingRef(1, sample::kAll, 3, 1)); }, "copy site 0: target: access 1 lacks 2"},
-    {"FillTarget", [](auto& m) { program(m).fills[0] = mf::FillSite(mf::BindingRef(99, sample::kAll, 3, 2), 0, 8, 0); }, "fill site 0: target: value 99"},
-    {"FillPattern", [](auto& m) { program(m).fills[0] = mf::FillSite(mf::BindingRef(4, sample::kAll, sample::kAll, 2), 0, 3, 0); }, "fill site 0: pattern of 3 bytes"},
+    {"BindingAccess", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 4); },
+     "binding 0: access 4 is outside 1..3"},
+    {"BindingAccessNone", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 0); },
+     "binding 0: access 0 is outside 1..3"},
+    {"ArgumentWritten", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 2); },
+     "binding 0: argument 0 is written"},
+    {"DerivedWritten", [](auto& m) { site(m).bindings[1] = mf::BindingRef(3, sample::kAll, sample::kAll, 3); },
+     "binding 1: global 3 of kind 2 is written"},
+    {"ConstantWritten", [](auto& m) { site(m).bindings[1] = mf::BindingRef(5, sample::kAll, sample::kAll, 3); },
+     "binding 1: global 2 of kind 1 is written"},
+    {"ParameterWritten", [](auto& m) { m.initializer[0]->dispatches[0]->bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 3); },
+     "initializer 0: dispatch site 0: binding 0: global 0 of kind 0 is written"},
+    {"CopySource",
+     [](auto& m) { program(m).copies[0] = mf::CopySite(mf::BindingRef(2, sample::kAll, 3, 2), program(m).copies[0].target()); },
+     "copy site 0: source: access 2 lacks 1"},
+    {"CopyTarget",
+     [](auto& m) { program(m).copies[0] = mf::CopySite(program(m).copies[0].source(), mf::BindingRef(1, sample::kAll, 3, 1)); },
+     "copy site 0: target: access 1 lacks 2"},
+    {"FillTarget", [](auto& m) { program(m).fills[0] = mf::FillSite(mf::BindingRef(99, sample::kAll, 3, 2), 0, 8, 0); },
+     "fill site 0: target: value 99"},
+    {"FillPattern", [](auto& m) { program(m).fills[0] = mf::FillSite(mf::BindingRef(4, sample::kAll, sample::kAll, 2), 0, 3, 0); },
+     "fill site 0: pattern of 3 bytes"},
     // instructions
     {"Unknown", [](auto& m) { set(m, 5, static_cast<mf::Op>(24)); }, "instruction 5: operation 24 is not known"},
     {"Reserved", [](auto& m) { program(m).code[5] = mf::Instruction(0, 1, 0, 0, 0); }, "instruction 5: reserved bits 1"},
@@ -242,8 +305,8 @@ TEST(ModuleVerifierStructure, RefusesSharedVectors) {
   const auto program = mf::CreateProgram(
       builder, families, 1, builder.CreateVector(std::vector<int64_t>{}), no_strings, builder.CreateVectorOfStructs(code),
       builder.CreateVectorOfStructs(std::vector<mf::Value>{}), builder.CreateVectorOfStructs(std::vector<mf::Transient>{}),
-      builder.CreateVector(std::vector<flatbuffers::Offset<mf::DispatchSite>>{}), builder.CreateVectorOfStructs(std::vector<mf::CopySite>{}),
-      builder.CreateVectorOfStructs(std::vector<mf::FillSite>{}));
+      builder.CreateVector(std::vector<flatbuffers::Offset<mf::DispatchSite>>{}),
+      builder.CreateVectorOfStructs(std::vector<mf::CopySite>{}), builder.CreateVectorOfStructs(std::vector<mf::FillSite>{}));
   const auto programs = builder.CreateVector(std::vector<flatbuffers::Offset<mf::Program>>{program});
   const auto tensors = builder.CreateVector(std::vector<flatbuffers::Offset<mf::TensorType>>{});
   const auto symbols = builder.CreateVector(std::vector<flatbuffers::Offset<mf::Symbol>>{});
@@ -253,11 +316,11 @@ TEST(ModuleVerifierStructure, RefusesSharedVectors) {
   }
   const auto text = builder.CreateString("");
   const auto slots = builder.CreateVector(std::vector<flatbuffers::Offset<mf::Slot>>{mf::CreateSlot(builder, text)});
-  mf::FinishModuleBuffer(
-      builder, mf::CreateModule(builder, text, text, slots, builder.CreateVector(functions), builder.CreateVector(std::vector<flatbuffers::Offset<mf::Program>>{}),
-                                builder.CreateVector(std::vector<flatbuffers::Offset<mf::Executable>>{}),
-                                builder.CreateVector(std::vector<flatbuffers::Offset<mf::Parameter>>{}),
-                                builder.CreateVector(std::vector<flatbuffers::Offset<mf::Global>>{}), text));
+  mf::FinishModuleBuffer(builder, mf::CreateModule(builder, text, text, slots, builder.CreateVector(functions),
+                                                   builder.CreateVector(std::vector<flatbuffers::Offset<mf::Program>>{}),
+                                                   builder.CreateVector(std::vector<flatbuffers::Offset<mf::Executable>>{}),
+                                                   builder.CreateVector(std::vector<flatbuffers::Offset<mf::Parameter>>{}),
+                                                   builder.CreateVector(std::vector<flatbuffers::Offset<mf::Global>>{}), text));
   Status failed = verify_metadata({reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()}, kSizes);
   ASSERT_TRUE(failed);
   EXPECT_THAT(failed->message, HasSubstr("shared"));

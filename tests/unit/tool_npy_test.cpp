@@ -34,7 +34,8 @@ constexpr const char kGood[] = "{'descr': '<f4', 'fortran_order': False, 'shape'
 
 TEST(Npy, ReadsWhatItWrites) {
   TemporaryFolder folder;
-  for (const char* text : {"2x3xf32=1,2,3,4,5,6", "f64=0.1", "3xbool=true,false,true", "2xi64=-1,5", "0x3xu16=", "2xf16=1,2", "1x1x2xi8=-3,3"}) {
+  for (const char* text :
+       {"2x3xf32=1,2,3,4,5,6", "f64=0.1", "3xbool=true,false,true", "2xi64=-1,5", "0x3xu16=", "2xf16=1,2", "1x1x2xi8=-3,3"}) {
     TensorArgument argument;
     ASSERT_EQ(parse_tensor_argument(text, argument), "");
     HostTensor tensor, again;
@@ -88,9 +89,13 @@ struct Broken {
   std::string bytes;
   const char* words;
 };
-void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+void PrintTo(const Broken& broken, std::ostream* out) {
+  *out << broken.name;
+}
 
-std::string with(const char* header, std::string_view data = "12345678") { return file_of(header, data); }
+std::string with(const char* header, std::string_view data = "12345678") {
+  return file_of(header, data);
+}
 
 const Broken kBroken[] = {
     {"Empty", "", "does not start as an .npy file"},
@@ -115,7 +120,8 @@ const Broken kBroken[] = {
     {"NegativeExtent", with("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }"), "expected an extent"},
     {"HugeExtent", with("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), "expected an extent"},
     {"Overflow", with("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"), "more than fit"},
-    {"TooManyDims", with("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1), }"), "more than 16 dimensions"},
+    {"TooManyDims", with("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1), }"),
+     "more than 16 dimensions"},
     {"TextBehind", with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x"), "text behind the dictionary"},
     {"NoComma", with("{'descr': '<f4' 'fortran_order': False, 'shape': (2,), }"), "expected ',' or '}'"},
     {"OpenString", with("{'descr"), "expected a key"},

@@ -23,10 +23,13 @@ TEST(Output, TableAlignsCharactersAndTrimsLines) {
   EXPECT_THAT(table_text(kTable, Format::kTable, true), HasSubstr("\x1b[1mname"));
 }
 
-TEST(Output, CsvQuotes) { EXPECT_EQ(table_text(kTable, Format::kCsv, false), "name,what\na,plain\né|b,\"with, \"\"quotes\"\"\"\nshort,\n"); }
+TEST(Output, CsvQuotes) {
+  EXPECT_EQ(table_text(kTable, Format::kCsv, false), "name,what\na,plain\né|b,\"with, \"\"quotes\"\"\"\nshort,\n");
+}
 
 TEST(Output, MarkdownEscapesBars) {
-  EXPECT_EQ(table_text(kTable, Format::kMarkdown, false), "| name | what |\n| --- | --- |\n| a | plain |\n| é\\|b | with, \"quotes\" |\n| short |  |\n");
+  EXPECT_EQ(table_text(kTable, Format::kMarkdown, false),
+            "| name | what |\n| --- | --- |\n| a | plain |\n| é\\|b | with, \"quotes\" |\n| short |  |\n");
 }
 
 TEST(Output, NumbersForPeople) {
@@ -66,7 +69,8 @@ Parsed parse(const Arguments& arguments) {
 }
 
 TEST(Flags, ReadsEveryKind) {
-  const Parsed got = parse({"--texts", "1", "f.heddle", "--texts=2", "-t", "x y", "--count", "9", "--number", "2.5", "--on", "--choice", "b", "--word=json"});
+  const Parsed got = parse(
+      {"--texts", "1", "f.heddle", "--texts=2", "-t", "x y", "--count", "9", "--number", "2.5", "--on", "--choice", "b", "--word=json"});
   EXPECT_EQ(got.code, std::nullopt) << got.said;
   EXPECT_EQ(got.texts, (std::vector<std::string>{"1", "2"}));
   EXPECT_EQ(got.file, "f.heddle");

@@ -82,9 +82,9 @@ TEST(TensorArgument, RefusesWhatIsNone) {
 TEST(TensorText, ReadsWhatItWritesForEveryType) {
   for (const char* text :
        {"3xbool=true,false,true", "3xi4=-8,7,-1", "3xu4=0,15,8", "2xi8=-128,127", "2xu8=0,255", "2xi16=-32768,32767", "2xu16=0,65535",
-        "2xi32=-2147483648,2147483647", "2xu32=0,4294967295", "2xi64=-9223372036854775808,9223372036854775807", "2xu64=0,18446744073709551615",
-        "4xf16=0.5,-65504,inf,nan", "3xbf16=1,-0.0078125,inf", "3xf8e4m3=448,-0.001953125,nan", "3xf8e5m2=57344,inf,0.25",
-        "4xf32=0.1,-1e-45,inf,nan", "3xf64=0.1,1e+300,-inf", "f32=7", "0xf32="}) {
+        "2xi32=-2147483648,2147483647", "2xu32=0,4294967295", "2xi64=-9223372036854775808,9223372036854775807",
+        "2xu64=0,18446744073709551615", "4xf16=0.5,-65504,inf,nan", "3xbf16=1,-0.0078125,inf", "3xf8e4m3=448,-0.001953125,nan",
+        "3xf8e5m2=57344,inf,0.25", "4xf32=0.1,-1e-45,inf,nan", "3xf64=0.1,1e+300,-inf", "f32=7", "0xf32="}) {
     EXPECT_EQ(tensor_text(tensor(text), 100), text);
   }
 }
@@ -223,7 +223,8 @@ TEST(Random, IsSeededAndInRange) {
 }
 
 TEST(ResultJson, QuotesWhatJsonHasNoNumberFor) {
-  EXPECT_EQ(result_json("a\"b", tensor("4xf32=1.5,nan,inf,-inf"), 9), R"({"name":"a\"b","shape":[4],"type":"f32","values":[1.5,"nan","inf","-inf"]})");
+  EXPECT_EQ(result_json("a\"b", tensor("4xf32=1.5,nan,inf,-inf"), 9),
+            R"({"name":"a\"b","shape":[4],"type":"f32","values":[1.5,"nan","inf","-inf"]})");
 }
 
 }  // namespace

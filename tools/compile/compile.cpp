@@ -44,7 +44,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("compile", "Compiles a model into a .heddle file."); }
+Flags make_flags() {
+  return Flags("compile", "Compiles a model into a .heddle file.");
+}
 
 // ----------------------------------------------------------------------------------------------- being interrupted
 

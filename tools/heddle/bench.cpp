@@ -41,7 +41,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("bench", "Measures the time of a call of a function of a compiled module."); }
+Flags make_flags() {
+  return Flags("bench", "Measures the time of a call of a function of a compiled module.");
+}
 
 uint64_t now_ns() {
   timespec time;
@@ -85,7 +87,8 @@ uint64_t percentile(const std::vector<uint64_t>& sorted, double p) {
 }
 double median(const std::vector<uint64_t>& sorted) {
   const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 ? static_cast<double>(sorted[half]) : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
+  return sorted.size() % 2 ? static_cast<double>(sorted[half])
+                           : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
 }
 
 // Names of the symbols in each argument's dimensions, from the module's report: runtime.h says only that an extent is not known.
@@ -108,11 +111,13 @@ SymbolicDims symbolic_dims(heddle_module_t* module, const std::string& function_
     if (functions.size() > 1 && name != (function_name.empty() ? "main" : function_name)) continue;
     for (const Json& argument : function.value("arguments", Json::array())) {
       out.names.emplace_back();
-      for (const Json& dim : argument.value("dims", Json::array())) out.names.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
+      for (const Json& dim : argument.value("dims", Json::array()))
+        out.names.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
     }
     for (const Json& symbol : function.value("symbols", Json::array())) {
       // The least extent that the compiler allows, and that the divisor divides.
-      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1), divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
+      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1),
+                    divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
       out.least[symbol.value("name", std::string())] = (least - 1) / divisor * divisor + divisor;
     }
   }
@@ -129,7 +134,8 @@ Wrong parse_dims(const std::vector<std::string>& given, std::map<std::string, in
   return {};
 }
 
-Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles, const std::vector<HostTensor>& values) {
+Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles,
+               const std::vector<HostTensor>& values) {
   std::vector<uint64_t> sorted = one.times_ns;
   std::sort(sorted.begin(), sorted.end());
   const double count = static_cast<double>(sorted.size());
@@ -254,7 +260,8 @@ int run(const Arguments& arguments) {
   for (const std::string& device : wanted) {
     Contestant& one = contestants.emplace_back();
     const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
-    if (heddle_status_t* status = create_instance(module.get(), options.module, bindings, one.instance)) return report_instance_failure(status);
+    if (heddle_status_t* status = create_instance(module.get(), options.module, bindings, one.instance))
+      return report_instance_failure(status);
     if (heddle_status_t* status = find_function(one.instance.get(), options.module.function, one.function)) return report(status);
     one.device = device.empty() ? bound_devices(one.instance.get()) : device;
     if (values.empty()) {
@@ -310,7 +317,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command bench_command() {
-  return {"bench", "measures the time of a call", run,
+  return {"bench",
+          "measures the time of a call",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

@@ -61,7 +61,8 @@ Comparison compare(const HostTensor& got, const HostTensor& expected, double rto
   result.equal = result.wrong == 0;
   if (!result.equal) {
     char numbers[160];
-    std::snprintf(numbers, sizeof(numbers), ", difference %.6g, allowed %.6g", std::fabs(element(got, worst_index) - element(expected, worst_index)),
+    std::snprintf(numbers, sizeof(numbers), ", difference %.6g, allowed %.6g",
+                  std::fabs(element(got, worst_index) - element(expected, worst_index)),
                   atol + rtol * std::fabs(element(expected, worst_index)));
     result.explanation = std::to_string(result.wrong) + " of " + std::to_string(count) + " elements differ; the worst is " +
                          index_text(got.shape, worst_index) + ": got " + element_text(got, worst_index) + ", expected " +

@@ -55,7 +55,9 @@ int complete(const Arguments& words) {
   return kFine;
 }
 
-Flags make_flags() { return Flags("completion", "Prints a completion script for a shell."); }
+Flags make_flags() {
+  return Flags("completion", "Prints a completion script for a shell.");
+}
 
 int run(const Arguments& arguments) {
   if (!arguments.empty() && arguments[0] == "--words") return complete(Arguments(arguments.begin() + 1, arguments.end()));
@@ -63,7 +65,8 @@ int run(const Arguments& arguments) {
   Flags flags = make_flags();
   flags.positional("SHELL", shell, "bash, zsh or fish");
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  if (shell != "bash" && shell != "zsh" && shell != "fish") return flags.misuse("unknown shell '" + shell + "'; bash, zsh and fish are known");
+  if (shell != "bash" && shell != "zsh" && shell != "fish")
+    return flags.misuse("unknown shell '" + shell + "'; bash, zsh and fish are known");
   print_line(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
   return kFine;
 }

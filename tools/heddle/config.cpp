@@ -20,7 +20,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("config", "Checks a configuration file, or shows the values in force."); }
+Flags make_flags() {
+  return Flags("config", "Checks a configuration file, or shows the values in force.");
+}
 
 int check(const Options& options, const Flags& flags) {
   RuntimeFlags given = options.runtime;
@@ -56,7 +58,8 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.action == "check") return check(options, flags);
-  if (options.action == "effective") return options.file.empty() ? effective(options) : flags.misuse("effective takes no FILE; give --config FILE");
+  if (options.action == "effective")
+    return options.file.empty() ? effective(options) : flags.misuse("effective takes no FILE; give --config FILE");
   if (options.action == "schema") return flags.misuse("schema is not in this version");
   return flags.misuse("unknown action '" + options.action + "'; check and effective are known");
 }
@@ -64,7 +67,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command config_command() {
-  return {"config", "checks a configuration file, or shows the values in force", run,
+  return {"config",
+          "checks a configuration file, or shows the values in force",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

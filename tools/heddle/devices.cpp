@@ -18,7 +18,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("devices", "Lists the devices that modules can run on."); }
+Flags make_flags() {
+  return Flags("devices", "Lists the devices that modules can run on.");
+}
 
 int run(const Arguments& arguments) {
   Options options;
@@ -37,8 +39,8 @@ int run(const Arguments& arguments) {
                         return bytes ? bytes_text(bytes) : std::string("-");
                       }};
   print_rows(whole, whole["devices"],
-             {field("alias", "alias"), field("driver", "driver"), field("name", "name"), field("family", "family"), field("units", "compute_units"),
-              memory, field("numa", "numa"), field("pci", "pci")},
+             {field("alias", "alias"), field("driver", "driver"), field("name", "name"), field("family", "family"),
+              field("units", "compute_units"), memory, field("numa", "numa"), field("pci", "pci")},
              format_from_name(options.format));
   for (const Json& reason : whole.value("skipped", Json::array())) std::fprintf(stderr, "heddle devices: %s\n", cell_text(reason).c_str());
   if (whole["devices"].empty()) {
@@ -51,7 +53,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command devices_command() {
-  return {"devices", "lists the devices that modules can run on", run,
+  return {"devices",
+          "lists the devices that modules can run on",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

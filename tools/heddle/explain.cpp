@@ -24,9 +24,13 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("explain", "Says what is in a module and what was decided about it."); }
+Flags make_flags() {
+  return Flags("explain", "Says what is in a module and what was decided about it.");
+}
 
-std::string text(const Json& object, const char* name) { return object.is_object() && object.contains(name) ? cell_text(object[name]) : "-"; }
+std::string text(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? cell_text(object[name]) : "-";
+}
 uint64_t number(const Json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_number_unsigned() ? object[name].get<uint64_t>() : 0;
 }
@@ -45,7 +49,8 @@ void print_function(const Json& function) {
   print_line("  takes    " + types(array(function, "arguments")));
   print_line("  gives    " + types(array(function, "results")));
   for (const Json& symbol : array(function, "symbols")) {
-    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") + (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
+    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") +
+               (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
                (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
   }
   for (const Json& program : array(function, "programs")) {
@@ -67,8 +72,8 @@ void print_executables(const Json& module) {
         if (need.contains("rung")) rungs += (rungs.empty() ? "" : ", ") + text(need, "rung");
       }
     }
-    table.rows.push_back({text(executable, "name"), std::to_string(array(executable, "entries").size()), variants, bytes_text(code), bytes_text(workspace),
-                          rungs.empty() ? "-" : rungs});
+    table.rows.push_back({text(executable, "name"), std::to_string(array(executable, "entries").size()), variants, bytes_text(code),
+                          bytes_text(workspace), rungs.empty() ? "-" : rungs});
   }
   if (table.rows.empty()) return;
   print_line("");
@@ -89,23 +94,26 @@ void print_parameters(const Json& module) {
     if (kind == "state") state += number(global, "size_bytes");
   }
   print_line("");
-  print_line("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) + "; outside: " + std::to_string(outside) + " of " +
-             bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) + "; state: " + bytes_text(state));
+  print_line("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) +
+             "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) +
+             "; state: " + bytes_text(state));
 }
 
 void print_route(const Json& route) {
   for (const Json& slot : array(route, "slots")) {
-    print_line("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" + text(slot, "driver") +
-               "): " + text(slot, "reason"));
+    print_line("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
+               text(slot, "driver") + "): " + text(slot, "reason"));
     for (const Json& refusal : array(slot, "refused")) print_line("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
     for (const Json& absent : array(slot, "absent")) print_line("  absent: " + cell_text(absent));
   }
   Table table{{"executable", "device", "variant", "rank", "others"}, {}};
   for (const Json& executable : array(route, "executables")) {
     std::string others;
-    for (const Json& other : array(executable, "others")) others += (others.empty() ? "" : ", ") + text(other, "target") + " (rank " + text(other, "rank") + ")";
-    table.rows.push_back({text(executable, "name"), text(executable, "device"), text(executable, "format") + " " + text(executable, "target"),
-                          text(executable, "rank"), others.empty() ? "-" : others});
+    for (const Json& other : array(executable, "others"))
+      others += (others.empty() ? "" : ", ") + text(other, "target") + " (rank " + text(other, "rank") + ")";
+    table.rows.push_back({text(executable, "name"), text(executable, "device"),
+                          text(executable, "format") + " " + text(executable, "target"), text(executable, "rank"),
+                          others.empty() ? "-" : others});
   }
   print_table(table, Format::kTable);
 }
@@ -127,7 +135,8 @@ int run(const Arguments& arguments) {
   if (!whole.is_object()) return failed("explain", "the runtime's report is not what this version reads");
   if (options.route || !options.module.devices.empty()) {
     Instance instance;
-    if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance)) return report_instance_failure(status);
+    if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance))
+      return report_instance_failure(status);
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
     whole["route"] = parse_json(text_of(Text(raw)));
   }
@@ -135,7 +144,8 @@ int run(const Arguments& arguments) {
     print_line(dump_json(whole, 2));
     return kFine;
   }
-  print_line("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " + text(whole, "content_hash"));
+  print_line("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " +
+             text(whole, "content_hash"));
   for (const Json& function : array(whole, "functions")) {
     if (options.module.function.empty() || text(function, "name") == options.module.function) print_function(function);
   }
@@ -159,7 +169,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command explain_command() {
-  return {"explain", "says what is in a module and what was decided about it", run,
+  return {"explain",
+          "says what is in a module and what was decided about it",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

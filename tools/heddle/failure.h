@@ -9,8 +9,12 @@
 
 namespace heddle::tool {
 
-inline heddle_string_t view(std::string_view text) { return {text.data(), text.size()}; }
-inline std::string_view view(heddle_string_t text) { return {text.data, text.size}; }
+inline heddle_string_t view(std::string_view text) {
+  return {text.data(), text.size()};
+}
+inline std::string_view view(heddle_string_t text) {
+  return {text.data, text.size};
+}
 
 // Prints the message on stderr, frees the status, and gives the exit code: 4 for UNAVAILABLE and DEVICE_LOST, 1 for the rest.
 int report(heddle_status_t* status);

@@ -94,21 +94,17 @@ void Flags::texts(const std::string& name, std::vector<std::string>& target, con
       ->trigger_on_parse();
 }
 void Flags::number(const std::string& name, double& target, const std::string& help, double least, double most) {
-  state_->remember(name, state_->app.add_option(name, target, help))
-      ->option_text("NUMBER")
-      ->check([least, most](const std::string& given) {
-        double value = 0;
-        return CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a number";
-      });
+  state_->remember(name, state_->app.add_option(name, target, help))->option_text("NUMBER")->check([least, most](const std::string& given) {
+    double value = 0;
+    return CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a number";
+  });
 }
 void Flags::count(const std::string& name, uint64_t& target, const std::string& help, uint64_t least, uint64_t most) {
-  state_->remember(name, state_->app.add_option(name, target, help))
-      ->option_text("N")
-      ->check([least, most](const std::string& given) {
-        uint64_t value = 0;
-        const bool digits = !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
-        return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a whole number";
-      });
+  state_->remember(name, state_->app.add_option(name, target, help))->option_text("N")->check([least, most](const std::string& given) {
+    uint64_t value = 0;
+    const bool digits = !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
+    return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a whole number";
+  });
 }
 void Flags::on(const std::string& name, bool& target, const std::string& help) {
   state_->remember(name, state_->app.add_flag(name, target, help));
@@ -119,12 +115,10 @@ void Flags::word(const std::string& name, std::string& target, const std::string
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help) {
   std::string list;
   for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
-  state_->remember(name, state_->app.add_option(name, target, help))
-      ->option_text(list)
-      ->check([choices, list](const std::string& given) {
-        const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
-        return known ? std::string() : "'" + given + "' is not one of " + list;
-      });
+  state_->remember(name, state_->app.add_option(name, target, help))->option_text(list)->check([choices, list](const std::string& given) {
+    const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
+    return known ? std::string() : "'" + given + "' is not one of " + list;
+  });
 }
 
 std::optional<int> Flags::parse(const Arguments& arguments) {
@@ -151,6 +145,8 @@ int Flags::misuse(const std::string& what) const {
   return kUsage;
 }
 
-std::vector<std::string> Flags::names() const { return state_->names; }
+std::vector<std::string> Flags::names() const {
+  return state_->names;
+}
 
 }  // namespace heddle::tool

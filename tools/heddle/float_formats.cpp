@@ -30,7 +30,8 @@ uint32_t encode_float(double value, const FloatFormat& format) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const uint32_t top = (1u << format.exponent_bits) - 1;
   const uint32_t sign = std::signbit(value) ? 1u << (format.exponent_bits + format.mantissa_bits) : 0;
-  const uint32_t nan = (top << format.mantissa_bits) | (format.has_infinity ? 1u << (format.mantissa_bits - 1) : (1u << format.mantissa_bits) - 1);
+  const uint32_t nan =
+      (top << format.mantissa_bits) | (format.has_infinity ? 1u << (format.mantissa_bits - 1) : (1u << format.mantissa_bits) - 1);
   const uint32_t infinity = format.has_infinity ? top << format.mantissa_bits : nan;
   if (std::isnan(value)) return sign | nan;
   if (std::isinf(value)) return sign | infinity;

@@ -4,7 +4,8 @@
 
 namespace heddle::tool {
 
-Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& function, const MakeInput& make_missing, std::vector<HostTensor>& out) {
+Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& function, const MakeInput& make_missing,
+                    std::vector<HostTensor>& out) {
   const size_t count = function.arguments.size();
   std::vector<const TensorArgument*> chosen(count, nullptr);
   for (const TensorArgument& input : given) {
@@ -19,7 +20,9 @@ Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& fu
   for (const TensorArgument& input : given) {
     if (!input.name.empty()) continue;
     while (next < count && chosen[next]) ++next;
-    if (next == count) return "--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " + Function::list(function.arguments);
+    if (next == count)
+      return "--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " +
+             Function::list(function.arguments);
     chosen[next] = &input;
   }
   out.assign(count, {});
@@ -31,7 +34,8 @@ Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& fu
     } else if (make_missing) {
       if (Wrong wrong = make_missing(i, out[i]); !wrong.empty()) return "input " + name + ": " + wrong;
     } else {
-      return "input " + name + " (" + shape_text(type.shape) + ") is missing: give --input " + (type.name.empty() ? "" : type.name + "=") + "...";
+      return "input " + name + " (" + shape_text(type.shape) + ") is missing: give --input " + (type.name.empty() ? "" : type.name + "=") +
+             "...";
     }
   }
   return {};
@@ -42,8 +46,8 @@ heddle_status_t* upload_inputs(const Function& function, const std::vector<HostT
     const Shape& shape = values[i].shape;
     heddle_tensor_t* tensor = nullptr;
     heddle_status_t* status =
-        heddle_tensor_from_host(function.handle, static_cast<uint32_t>(i), shape.element_type, shape.dims.data(), static_cast<uint32_t>(shape.dims.size()),
-                                values[i].bytes.data(), values[i].bytes.size(), &tensor);
+        heddle_tensor_from_host(function.handle, static_cast<uint32_t>(i), shape.element_type, shape.dims.data(),
+                                static_cast<uint32_t>(shape.dims.size()), values[i].bytes.data(), values[i].bytes.size(), &tensor);
     out.emplace_back(tensor);
     if (status) return status;
   }

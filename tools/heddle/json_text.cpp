@@ -18,8 +18,8 @@ std::string result_json(const std::string& name, const HostTensor& tensor, uint6
     values += std::isfinite(value) ? element_text(tensor, i) : std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
   }
   const nlohmann::json quoted_name(name), dims(tensor.shape.dims);
-  return "{\"name\":" + quoted_name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ",\"shape\":" + dims.dump() + ",\"type\":\"" +
-         std::string(module::element_type_name(tensor.shape.element_type)) + "\",\"values\":" + values + "]}";
+  return "{\"name\":" + quoted_name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ",\"shape\":" + dims.dump() +
+         ",\"type\":\"" + std::string(module::element_type_name(tensor.shape.element_type)) + "\",\"values\":" + values + "]}";
 }
 
 }  // namespace heddle::tool

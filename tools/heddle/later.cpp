@@ -7,10 +7,13 @@
 
 namespace heddle::tool {
 
-bool is_later_command(const std::string& name) { return name == "profile" || name == "params" || name == "tune" || name == "reduce"; }
+bool is_later_command(const std::string& name) {
+  return name == "profile" || name == "params" || name == "tune" || name == "reduce";
+}
 
 int refuse_later(const std::string& name) {
-  std::fprintf(stderr, "heddle %s: this command is not in version " HEDDLE_VERSION "; see heddle --help for those that are\n", name.c_str());
+  std::fprintf(stderr, "heddle %s: this command is not in version " HEDDLE_VERSION "; see heddle --help for those that are\n",
+               name.c_str());
   return kUsage;
 }
 

@@ -38,7 +38,9 @@ constexpr struct {
 
 void print_help(std::FILE* out) {
   std::fputs("heddle: runs compiled models on the devices that are plugged in\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
-  std::fprintf(out, "  %-12s %s\n", "compile", find_program("heddle-compile").empty() ? "(not installed) a model file into a .heddle file" : "a model file into a .heddle file");
+  std::fprintf(
+      out, "  %-12s %s\n", "compile",
+      find_program("heddle-compile").empty() ? "(not installed) a model file into a .heddle file" : "a model file into a .heddle file");
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
   std::fputs(
       "\nheddle COMMAND --help says more. Results go to stdout, everything else to stderr.\n"

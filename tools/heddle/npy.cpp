@@ -140,7 +140,9 @@ class Descriptor {
   int value_;
 };
 
-std::string about(const std::string& path, const std::string& what) { return "'" + path + "': " + what; }
+std::string about(const std::string& path, const std::string& what) {
+  return "'" + path + "': " + what;
+}
 
 // Opens a regular file and tells its size.
 Wrong open_regular(const std::string& path, const Descriptor& file, uint64_t& size_bytes) {
@@ -198,11 +200,13 @@ Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
   if (file.size() < 10 || std::memcmp(file.data(), kMagic, 6) != 0) return "it does not start as an .npy file does";
   const uint8_t major = byte(6), minor = byte(7);
-  if (major < 1 || major > 3 || minor != 0) return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";
+  if (major < 1 || major > 3 || minor != 0)
+    return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";
   const size_t prefix = major == 1 ? 10 : 12;
   if (file.size() < prefix) return "it ends inside its header";
   const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | static_cast<size_t>(byte(11)) << 24;
-  if (length > kMaxNpyHeaderBytes) return "its header of " + std::to_string(length) + " bytes is above " + std::to_string(kMaxNpyHeaderBytes);
+  if (length > kMaxNpyHeaderBytes)
+    return "its header of " + std::to_string(length) + " bytes is above " + std::to_string(kMaxNpyHeaderBytes);
   if (length > file.size() - prefix) return "it ends inside its header";
   out.data_offset = prefix + length;
   return HeaderParser({reinterpret_cast<const char*>(file.data()) + prefix, length}).parse(out.shape);
@@ -219,8 +223,8 @@ Wrong read_npy(const std::string& path, HostTensor& out) {
   const std::optional<uint64_t> bytes = byte_count(header.shape);
   // Before allocating: the file must really hold what its header claims.
   if (!bytes || *bytes != file_bytes - header.data_offset) {
-    return about(path, "its data has " + std::to_string(file_bytes - header.data_offset) + " bytes, its shape " + shape_text(header.shape) + " needs " +
-                           (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
+    return about(path, "its data has " + std::to_string(file_bytes - header.data_offset) + " bytes, its shape " + shape_text(header.shape) +
+                           " needs " + (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
   }
   out.shape = header.shape;
   out.bytes.resize(*bytes);
@@ -233,7 +237,8 @@ Wrong write_npy(const std::string& path, const HostTensor& tensor) {
     if (one.type == tensor.shape.element_type) code = one.code;
   }
   if (code.empty()) {
-    return about(path, "NumPy has no type for " + std::string(module::element_type_name(tensor.shape.element_type)) + "; write a .bin file");
+    return about(path,
+                 "NumPy has no type for " + std::string(module::element_type_name(tensor.shape.element_type)) + "; write a .bin file");
   }
   std::string dict = "{'descr': '" + std::string(code) + "', 'fortran_order': False, 'shape': (";
   for (size_t i = 0; i < tensor.shape.dims.size(); ++i) {
@@ -257,11 +262,14 @@ Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& 
   const Descriptor file(path);
   uint64_t file_bytes = 0;
   if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
-  if (file_bytes != size_bytes) return about(path, "it has " + std::to_string(file_bytes) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
+  if (file_bytes != size_bytes)
+    return about(path, "it has " + std::to_string(file_bytes) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
   out.resize(size_bytes);
   return read_at(path, file.get(), 0, out);
 }
 
-Wrong write_raw(const std::string& path, std::span<const std::byte> bytes) { return write_pieces(path, bytes, {}); }
+Wrong write_raw(const std::string& path, std::span<const std::byte> bytes) {
+  return write_pieces(path, bytes, {});
+}
 
 }  // namespace heddle::tool

@@ -103,9 +103,13 @@ void print_line(std::string_view text) {
   std::fputc('\n', stdout);
 }
 
-bool finish_output() { return std::fflush(stdout) == 0 && !std::ferror(stdout); }
+bool finish_output() {
+  return std::fflush(stdout) == 0 && !std::ferror(stdout);
+}
 
-bool progress_wanted(std::string_view mode) { return mode == "always" || (mode == "auto" && isatty(STDERR_FILENO)); }
+bool progress_wanted(std::string_view mode) {
+  return mode == "always" || (mode == "auto" && isatty(STDERR_FILENO));
+}
 
 std::string duration_text(double nanoseconds) {
   char text[32];

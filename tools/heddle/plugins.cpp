@@ -18,7 +18,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("plugins", "Lists the plugins that were found and what became of each."); }
+Flags make_flags() {
+  return Flags("plugins", "Lists the plugins that were found and what became of each.");
+}
 
 int run(const Arguments& arguments) {
   Options options;
@@ -32,7 +34,8 @@ int run(const Arguments& arguments) {
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
   if (!whole.is_object() || !whole.contains("plugins")) return failed("plugins", "the runtime's report is not what this version reads");
-  std::vector<Column> columns{field("id", "id"), field("version", "version"), field("kind", "kind"), field("state", "state"), field("devices", "devices")};
+  std::vector<Column> columns{field("id", "id"), field("version", "version"), field("kind", "kind"), field("state", "state"),
+                              field("devices", "devices")};
   if (options.why) {
     columns.push_back(field("reason", "reason"));
     columns.push_back(field("manifest", "manifest"));
@@ -45,7 +48,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command plugins_command() {
-  return {"plugins", "lists the plugins that were found and what became of each", run,
+  return {"plugins",
+          "lists the plugins that were found and what became of each",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

@@ -6,9 +6,13 @@
 
 namespace heddle::tool {
 
-Json parse_json(const std::string& text) { return Json::parse(text, nullptr, false); }
+Json parse_json(const std::string& text) {
+  return Json::parse(text, nullptr, false);
+}
 
-std::string dump_json(const Json& value, int indent) { return value.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string dump_json(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string cell_text(const Json& value) {
   if (value.is_null()) return "-";
@@ -46,7 +50,8 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
 namespace {
 
 bool is_plain(const Json& value) {
-  return !value.is_structured() || (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& one) { return one.is_structured(); }));
+  return !value.is_structured() ||
+         (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& one) { return one.is_structured(); }));
 }
 
 // "kernel: k0, cost: 3": the plain fields of a record, on one line.

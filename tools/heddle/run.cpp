@@ -36,7 +36,9 @@ struct Options {
   }
 };
 
-Flags make_flags() { return Flags("run", "Calls a function of a compiled module once."); }
+Flags make_flags() {
+  return Flags("run", "Calls a function of a compiled module once.");
+}
 
 // Index of the result that "[NAME=]..." means; `next` counts those without a name. Says what is wrong.
 Wrong result_index(const std::string& name, const Function& function, size_t& next, size_t& out) {
@@ -116,18 +118,21 @@ int run(const Arguments& arguments) {
   Module module;
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
   Instance instance;
-  if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance)) return report_instance_failure(status);
+  if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance))
+    return report_instance_failure(status);
   Function function;
   if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report(status);
 
   std::vector<size_t> output_of(outputs.size()), expected_of(expected.size());
   size_t next = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (Wrong wrong = result_index(outputs[i].name, function, next, output_of[i]); !wrong.empty()) return flags.misuse("--output: " + wrong);
+    if (Wrong wrong = result_index(outputs[i].name, function, next, output_of[i]); !wrong.empty())
+      return flags.misuse("--output: " + wrong);
   }
   next = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    if (Wrong wrong = result_index(expected[i].name, function, next, expected_of[i]); !wrong.empty()) return flags.misuse("--expect: " + wrong);
+    if (Wrong wrong = result_index(expected[i].name, function, next, expected_of[i]); !wrong.empty())
+      return flags.misuse("--expect: " + wrong);
   }
   std::vector<HostTensor> values;
   if (Wrong wrong = gather_inputs(inputs, function, nullptr, values); !wrong.empty()) return flags.misuse(wrong);
@@ -149,8 +154,8 @@ int run(const Arguments& arguments) {
     if (Wrong wrong = load_tensor(expected[i], got.shape, want); !wrong.empty()) return failed("run", "--expect " + wrong);
     const Comparison comparison = compare(got, want, options.rtol, options.atol);
     if (!comparison.equal) {
-      std::fprintf(stderr, "heddle run: result %s: %s\n", name.empty() ? std::to_string(expected_of[i]).c_str() : ("'" + name + "'").c_str(),
-                   comparison.explanation.c_str());
+      std::fprintf(stderr, "heddle run: result %s: %s\n",
+                   name.empty() ? std::to_string(expected_of[i]).c_str() : ("'" + name + "'").c_str(), comparison.explanation.c_str());
       code = kNumbersDiffer;
     }
     // What was compared is not printed as well, unless it is JSON.
@@ -169,7 +174,9 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command run_command() {
-  return {"run", "calls a function of a module once", run,
+  return {"run",
+          "calls a function of a module once",
+          run,
           [] {
             Options options;
             Flags flags = make_flags();

@@ -11,7 +11,9 @@ void RuntimeFlags::add_to(Flags& flags) {
   flags.texts("--plugin-path", plugin_paths, "folder with plugin manifests, searched first", "FOLDER");
 }
 
-heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) { return create_runtime(flags, {}, out); }
+heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {
+  return create_runtime(flags, {}, out);
+}
 
 heddle_status_t* create_runtime(const RuntimeFlags& flags, const std::string& config_text, Runtime& out) {
   std::vector<heddle_string_t> paths;
@@ -52,7 +54,8 @@ heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags
   return status;
 }
 
-heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out) {
+heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices,
+                                 Instance& out) {
   // The assignments own the text that the C structs point to.
   std::vector<Assignment> slots, scopes;
   for (const std::string& device : devices) slots.push_back(split_assignment(device));
@@ -104,7 +107,8 @@ heddle_status_t* find_function(heddle_instance_t* instance, const std::string& n
 
 std::string Function::list(const std::vector<Type>& types) {
   std::string out;
-  for (const Type& type : types) out += (out.empty() ? "" : ", ") + (type.name.empty() ? "(no name)" : type.name) + ": " + shape_text(type.shape);
+  for (const Type& type : types)
+    out += (out.empty() ? "" : ", ") + (type.name.empty() ? "(no name)" : type.name) + ": " + shape_text(type.shape);
   return out.empty() ? "none" : out;
 }
 
@@ -115,6 +119,8 @@ heddle_status_t* read_tensor(heddle_tensor_t* tensor, HostTensor& out) {
   return heddle_tensor_read(tensor, out.bytes.data(), out.bytes.size());
 }
 
-std::string text_of(const Text& text) { return std::string(view(heddle_text_view(text.get()))); }
+std::string text_of(const Text& text) {
+  return std::string(view(heddle_text_view(text.get())));
+}
 
 }  // namespace heddle::tool

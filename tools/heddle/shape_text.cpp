@@ -27,7 +27,8 @@ Wrong parse_shape(std::string_view text, Shape& out) {
     out.dims.push_back(extent);
   }
   out.element_type = module::element_type_from_name(text);
-  if (out.element_type == HEDDLE_TYPE_UNDEFINED) return whole + ": '" + std::string(text) + "' is no element type; expected f32, i64, bool, ...";
+  if (out.element_type == HEDDLE_TYPE_UNDEFINED)
+    return whole + ": '" + std::string(text) + "' is no element type; expected f32, i64, bool, ...";
   return {};
 }
 
@@ -40,6 +41,8 @@ std::optional<uint64_t> element_count(const Shape& shape) {
   return static_cast<uint64_t>(count);
 }
 
-std::optional<uint64_t> byte_count(const Shape& shape) { return module::tensor_bytes(HEDDLE_TYPE_BITS(shape.element_type), shape.dims); }
+std::optional<uint64_t> byte_count(const Shape& shape) {
+  return module::tensor_bytes(HEDDLE_TYPE_BITS(shape.element_type), shape.dims);
+}
 
 }  // namespace heddle::tool

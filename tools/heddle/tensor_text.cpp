@@ -40,16 +40,11 @@ struct IntegerType {
 };
 const IntegerType* integer_type(heddle_element_type_t type) {
   static constexpr IntegerType kTypes[] = {
-      {HEDDLE_TYPE_BOOL, 0, 1},
-      {HEDDLE_TYPE_I4, -8, 7},
-      {HEDDLE_TYPE_U4, 0, 15},
-      {HEDDLE_TYPE_I8, INT8_MIN, INT8_MAX},
-      {HEDDLE_TYPE_U8, 0, UINT8_MAX},
-      {HEDDLE_TYPE_I16, INT16_MIN, INT16_MAX},
-      {HEDDLE_TYPE_U16, 0, UINT16_MAX},
-      {HEDDLE_TYPE_I32, INT32_MIN, INT32_MAX},
-      {HEDDLE_TYPE_U32, 0, UINT32_MAX},
-      {HEDDLE_TYPE_I64, INT64_MIN, INT64_MAX},
+      {HEDDLE_TYPE_BOOL, 0, 1},         {HEDDLE_TYPE_I4, -8, 7},
+      {HEDDLE_TYPE_U4, 0, 15},          {HEDDLE_TYPE_I8, INT8_MIN, INT8_MAX},
+      {HEDDLE_TYPE_U8, 0, UINT8_MAX},   {HEDDLE_TYPE_I16, INT16_MIN, INT16_MAX},
+      {HEDDLE_TYPE_U16, 0, UINT16_MAX}, {HEDDLE_TYPE_I32, INT32_MIN, INT32_MAX},
+      {HEDDLE_TYPE_U32, 0, UINT32_MAX}, {HEDDLE_TYPE_I64, INT64_MIN, INT64_MAX},
       {HEDDLE_TYPE_U64, 0, UINT64_MAX},
   };
   for (const IntegerType& one : kTypes) {
@@ -180,7 +175,8 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
   uint64_t index = 0;
   while (true) {
     const size_t comma = text.find(',');
-    if (Wrong wrong = parse_value(trim(text.substr(0, comma)), tensor, index); !wrong.empty()) return "value " + std::to_string(index) + ": " + wrong;
+    if (Wrong wrong = parse_value(trim(text.substr(0, comma)), tensor, index); !wrong.empty())
+      return "value " + std::to_string(index) + ": " + wrong;
     ++index;
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);

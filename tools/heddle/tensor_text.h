@@ -20,9 +20,9 @@ struct HostTensor {
 // "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy" or "@x.bin". A name holds no '=' and does not start
 // with '@' or look like a shape.
 struct TensorArgument {
-  std::string name;   // empty: by position
-  Shape shape;        // element type undefined if not given
-  std::string path;   // empty: values are in the text
+  std::string name;  // empty: by position
+  Shape shape;       // element type undefined if not given
+  std::string path;  // empty: values are in the text
   std::string values;
 };
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
