@@ -7,8 +7,12 @@
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    llvm::errs() << "usage: heddle-import FILE.onnx\n";
+    llvm::errs() << "usage: heddle-import FILE.onnx | --list-operators\n";
     return 2;
+  }
+  if (llvm::StringRef(argv[1]) == "--list-operators") {
+    for (const std::string& name : heddle::import::supported_operators()) llvm::outs() << name << '\n';
+    return 0;
   }
   mlir::MLIRContext context;
   context.loadDialect<heddle::tx::TxDialect, mlir::func::FuncDialect>();

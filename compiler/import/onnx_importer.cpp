@@ -7,6 +7,8 @@
 
 #include "compiler/import/onnx_graph.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -27,8 +29,10 @@ int64_t default_opset(const onnx::ModelProto& model) {
   throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing the model failed: it imports no opset of the default domain"};
 }
 
+std::vector<const Table*> tables() { return {&elementwise_operators(), &image_operators(), &linear_operators(), &shape_operators()}; }
+
 Translate translation(const std::string& type) {
-  for (const Table* table : {&elementwise_operators(), &image_operators(), &linear_operators(), &shape_operators()}) {
+  for (const Table* table : tables()) {
     if (auto it = table->find(type); it != table->end()) return it->second;
   }
   return nullptr;
@@ -58,14 +62,28 @@ RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, con
   return tx::tensor_type(extents, element_type(graph.builder.getContext(), tensor.elem_type(), who));
 }
 
+// What a translation made must be valid IR: mixed element types, above all, are found here.
+void check_made(Node& node, Block* block, Operation* before) {
+  std::string said;
+  ScopedDiagnosticHandler handler(block->getParentOp()->getContext(), [&](Diagnostic& diagnostic) {
+    if (said.empty()) said = diagnostic.str();
+  });
+  for (Operation* op = before ? before->getNextNode() : block->empty() ? nullptr : &block->front(); op; op = op->getNextNode()) {
+    if (failed(verify(op))) node.fail("its inputs do not fit: " + said);
+  }
+}
+
 void translate_nodes(Graph& graph, const onnx::GraphProto& proto) {
+  Block* block = graph.builder.getBlock();
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
     std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
     Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
     bool known_domain = node.domain().empty() || node.domain() == "ai.onnx";
     Translate translate = known_domain ? translation(node.op_type()) : nullptr;
     if (!translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
+    Operation* before = block->empty() ? nullptr : &block->back();
     translate(translated);
+    check_made(translated, block, before);
     for (int i = 0; i < node.output_size(); ++i) {
       if (!node.output(i).empty() && !graph.operands.contains(node.output(i))) {
         translated.fail("output " + std::to_string(i) + " ('" + node.output(i) + "') is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
@@ -133,6 +151,15 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
 }
 
 }  // namespace
+
+std::vector<std::string> supported_operators() {
+  std::vector<std::string> names;
+  for (const Table* table : tables()) {
+    for (const auto& [name, translate] : *table) names.push_back(name);
+  }
+  llvm::sort(names);
+  return names;
+}
 
 OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context, tx::ParameterStore& parameters, ImportError& error,
                                   const ImportOptions& options) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/parameter_store.h"
 #include "heddle/status.h"
@@ -26,5 +27,8 @@ struct ImportOptions {
 // `parameters` lives.
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx(const std::string& path, mlir::MLIRContext& context, tx::ParameterStore& parameters,
                                               ImportError& error, const ImportOptions& options = {});
+
+// Operators of the default domain that have a translation, sorted.
+std::vector<std::string> supported_operators();
 
 }  // namespace heddle::import

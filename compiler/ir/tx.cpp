@@ -269,6 +269,73 @@ LogicalResult ConvOp::verify() {
   return success();
 }
 
+LogicalResult SelectOp::verify() {
+  auto condition = llvm::cast<RankedTensorType>(getCondition().getType());
+  if (!condition.getElementType().isInteger(1)) return emitOpError("condition is not boolean");
+  if (extents(condition) != extents(llvm::cast<RankedTensorType>(getType()))) return emitOpError("condition has another shape");
+  return success();
+}
+
+LogicalResult GatherOp::verify() {
+  auto input = llvm::cast<RankedTensorType>(getInput().getType());
+  auto indices = llvm::cast<RankedTensorType>(getIndices().getType());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  SmallVector<AffineExpr> from = extents(input), expected(from.begin(), from.begin() + axis);
+  llvm::append_range(expected, extents(indices));
+  expected.append(from.begin() + axis + 1, from.end());
+  if (expected != extents(llvm::cast<RankedTensorType>(getType()))) return emitOpError("result extents do not fit");
+  return success();
+}
+
+LogicalResult PackOp::verify() {
+  auto input = llvm::cast<RankedTensorType>(getInput().getType());
+  auto groups = static_cast<int64_t>(getGroups());
+  if (!input.hasStaticShape() || input.getRank() < 2) return emitOpError("input needs static extents and rank 2 or more");
+  if (groups < 1 || input.getShape().back() % groups != 0) return emitOpError("groups do not divide ") << input.getShape().back();
+  return success();
+}
+
+LogicalResult PoolOp::verify() {
+  auto input = llvm::cast<RankedTensorType>(getInput().getType());
+  int64_t spatial = input.getRank() - 2;
+  if (spatial < 1) return emitOpError("input has rank ") << input.getRank() << ", needs 3 or more";
+  for (ArrayRef<int64_t> values : {getKernel(), getStrides(), getPadsLow(), getPadsHigh(), getDilations()}) {
+    if (static_cast<int64_t>(values.size()) != spatial) return emitOpError("needs one attribute value per spatial dimension");
+  }
+  if (llvm::cast<RankedTensorType>(getType()).getRank() != input.getRank()) return emitOpError("changes the rank");
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  auto input = llvm::cast<RankedTensorType>(getInput().getType());
+  int64_t last = -1;
+  for (int64_t axis : getAxes()) {
+    if (axis <= last || axis >= input.getRank()) return emitOpError("axes must rise and be below ") << input.getRank();
+    last = axis;
+  }
+  SmallVector<AffineExpr> kept;
+  for (auto [i, extent] : llvm::enumerate(extents(input))) {
+    if (!llvm::is_contained(getAxes(), static_cast<int64_t>(i))) kept.push_back(extent);
+  }
+  if (kept != extents(llvm::cast<RankedTensorType>(getType()))) return emitOpError("result extents do not fit");
+  return success();
+}
+
+LogicalResult SoftmaxOp::verify() {
+  auto type = llvm::cast<RankedTensorType>(getType());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= type.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << type.getRank();
+  return success();
+}
+
+LogicalResult LrnOp::verify() {
+  if (llvm::cast<RankedTensorType>(getType()).getRank() < 1) return emitOpError("needs rank 1 or more");
+  if (static_cast<int64_t>(getSize()) < 1) return emitOpError("size must be positive");
+  return success();
+}
+
 LogicalResult DispatchOp::verify() {
   Block& block = getBody().front();
   if (block.getNumArguments() != getInputs().size()) return emitOpError("has ") << block.getNumArguments() << " block arguments for " << getInputs().size() << " inputs";

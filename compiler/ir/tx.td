@@ -110,6 +110,7 @@ def Tx_SelectOp : Tx_PureOp<"select", [AllTypesMatch<["on_true", "on_false", "re
   let arguments = (ins Tx_Tensor:$condition, Tx_Tensor:$on_true, Tx_Tensor:$on_false);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($result)";
+  let hasVerifier = 1;
 }
 def Tx_CastOp : Tx_PureOp<"cast"> {
   let summary = "element type conversion; float to integer truncates toward zero and saturates";
@@ -160,6 +161,7 @@ def Tx_GatherOp : Tx_PureOp<"gather"> {
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 //===--------------------------------------------------------------------------------------- contractions and reductions
@@ -194,6 +196,7 @@ def Tx_PackOp : Tx_PureOp<"pack"> {
   let arguments = (ins Tx_Tensor:$input, I64Attr:$groups);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"average", 1>]> {
@@ -207,6 +210,7 @@ def Tx_PoolOp : Tx_PureOp<"pool"> {
                        DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, UnitAttr:$include_pad);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tx_ReduceKind : I32EnumAttr<"ReduceKind", "reduction", [
@@ -219,12 +223,14 @@ def Tx_ReduceOp : Tx_PureOp<"reduce"> {
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$axes);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
 }
 def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 def Tx_LrnOp : Tx_PureOp<"lrn", [AllTypesMatch<["input", "result"]>]> {
   let summary = "local response normalization over the last axis, as ONNX defines LRN";
@@ -232,6 +238,7 @@ def Tx_LrnOp : Tx_PureOp<"lrn", [AllTypesMatch<["input", "result"]>]> {
   let arguments = (ins Tx_Tensor:$input, I64Attr:$size, F64Attr:$alpha, F64Attr:$beta, F64Attr:$bias);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 def Tx_BatchNormOp : Tx_PureOp<"batch_norm", [AllTypesMatch<["input", "result"]>, AllTypesMatch<["scale", "bias", "mean", "variance"]>]> {
   let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, inference form";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An ONNX file of any bytes: it is refused with one error text, or what was imported is valid IR that the passes take through to
-// dispatches and the target has a plan, or an error, for.
+// dispatches, and the target has kernels, or an error, for.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -52,7 +52,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(mlir::succeeded(passes.run(*module)), "a pass failed", said);
       auto target = heddle::targets::make_x86_64_target("x86-64-v3");
       heddle::emit::Kernels kernels = heddle::emit::Kernels::collect(*module);
-      for (const heddle::emit::Kernel& kernel : kernels.all()) (void)target->plan(kernel.region);
+      mlir::OwningOpRef<mlir::ModuleOp> code = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+      for (const heddle::emit::Kernel& kernel : kernels.all()) {
+        auto plan = target->plan(kernel.region);
+        if (mlir::failed(plan) || mlir::failed(target->emit(kernel.region, *plan, kernel.symbol, *code))) {
+          require(!said.empty(), "a kernel was refused without a word", "");
+          break;
+        }
+      }
     }
   }
   close(descriptor);
