@@ -24,6 +24,7 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
   device->driver_id_ = info.driver->id;
   device->cpus_ = info.cpus;
   device->description_ = info.description;
+  device->config_ = info.config;
   device->api_ = &info.driver->api;
   const heddle_driver_api_t& api = info.driver->api;
 
@@ -51,6 +52,8 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
     options = std::move(*values);
   } else if (asked_for) {
     return wrap(loaded.take_status(), "opening device '" + info.alias + "'");
+  } else {
+    device->host_->log(HEDDLE_LOG_DEBUG, "memory", fmt::format("device '{}' has no pool: {}", info.alias, loaded.status().message()));
   }
   Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, &api, info.alias, allocator, options);
   if (!pool.ok()) return wrap(pool.take_status(), "making the pool of device '" + info.alias + "'");
@@ -73,7 +76,7 @@ Result<Ref<Timeline>> Device::create_timeline() {
   return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline));
 }
 
-Status Device::wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns) {
+Status Device::wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns) const {
   heddle_point_t point{timeline, value};
   return Status(api_->timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
 }
@@ -145,7 +148,7 @@ void Device::return_timeline(Ref<Timeline> timeline) {
 Result<Ref<Device>> DeviceTable::open(const host::DeviceInfo& info) {
   std::lock_guard lock(mutex_);
   for (const Ref<Device>& device : devices_) {
-    if (&device->api() == &info.driver->api && device->description().ordinal == info.ordinal && device->alias() == info.alias) {
+    if (&device->api() == &info.driver->api && device->description().ordinal == info.ordinal && device->config() == info.config) {
       return device;
     }
   }

@@ -54,6 +54,7 @@ class Device final : public Counted {
   const std::string& alias() const { return alias_; }
   const std::string& driver_id() const { return driver_id_; }
   const heddle_device_description_t& description() const { return description_; }
+  const host::DeviceConfig* config() const { return config_; }
   const heddle_driver_api_t& api() const { return *api_; }
   heddle_device_t* get() const { return device_; }
   heddle_queue_t* queue() const { return queue_; }
@@ -69,7 +70,7 @@ class Device final : public Counted {
   // Runs commands and waits. [may-block]
   Status submit_and_wait(const heddle_command_t* commands, uint32_t count);
   // Waits for one point; a poisoned one gives its failure. [may-block]
-  Status wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE);
+  Status wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
   // Calls function with a point to signal, taken from a free list, and waits for it. [may-block]
   template <typename Function>
   Status signalled(Function function) {
@@ -95,6 +96,7 @@ class Device final : public Counted {
   std::string driver_id_;
   std::string cpus_;
   heddle_device_description_t description_{};
+  const host::DeviceConfig* config_ = nullptr;
   const heddle_driver_api_t* api_ = nullptr;
   heddle_device_t* device_ = nullptr;
   heddle_queue_t* queue_ = nullptr;
@@ -105,7 +107,8 @@ class Device final : public Counted {
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };
 
-// The opened devices of a runtime: one Device per driver and ordinal, opened on first use.
+// The opened devices of a runtime: one Device per driver, ordinal and configuration, opened on first use. One that has two names ("cpu",
+// "heddle.cpu:0") is one device.
 class DeviceTable {
  public:
   explicit DeviceTable(std::shared_ptr<host::Host> host) : host_(std::move(host)) {}

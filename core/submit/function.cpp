@@ -18,8 +18,9 @@ namespace mf = module_format;
 using memory::Ref;
 using memory::Tensor;
 
-constexpr size_t kMaxPlans = 32;       // kept per function
-constexpr size_t kMaxIdleFrames = 16;  // kept per plan
+constexpr size_t kMaxPlans = 32;                           // kept per function
+constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // of an instance, before idle ones are given back
+constexpr size_t kMaxIdleFrames = 16;                      // kept per plan
 
 }  // namespace
 
@@ -27,6 +28,10 @@ Function::Function(Instance& instance, const open::Signature& signature, const m
     : instance_(instance), signature_(signature), program_(program) {
   for (const mf::Instruction* instruction : *program.code()) {
     if (static_cast<mf::Op>(instruction->op()) == mf::Op::ReadScalar) reads_scalars_ = true;
+  }
+  for (const mf::Value* value : *program.values()) {
+    if (value->kind() != mf::ValueKind::Global) continue;
+    if (instance.module().metadata().globals()->Get(value->index())->kind() == mf::GlobalKind::State) touches_state_ = true;
   }
 }
 
@@ -63,7 +68,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   call.symbols.resize(signature_.symbols.size());
   std::fill_n(call.symbols.data(), call.symbols.size(), -1);
   call.arguments.resize(arguments.size());
-  call.waits.resize(arguments.size() + results.size());
+  call.waits.resize(arguments.size() + results.size() + 1);
   for (size_t i = 0; i < arguments.size(); ++i) {
     Tensor* tensor = arguments[i];
     if (!tensor) {
@@ -145,6 +150,9 @@ Result<std::unique_ptr<Frame>> Function::take_frame(const Invocation& call) {
 }
 
 Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
+  // Arenas of other extents are kept for their next call, but not without bound.
+  uint64_t need = plan->arena_bytes(), held = instance_.counters().arena_bytes.load(std::memory_order_relaxed);
+  if (held + need > std::max(kKeptArenaBytes, 4 * need)) instance_.drop_idle_frames();
   Result<std::unique_ptr<Frame>> frame = Frame::create(plan, instance_.devices());
   if (!frame.ok() && frame.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
     instance_.drop_idle_frames();
@@ -153,8 +161,7 @@ Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
   if (!frame.ok()) return frame;
   Counters& counters = instance_.counters();
   counters.frames_made.fetch_add(1, std::memory_order_relaxed);
-  uint64_t bytes = plan->arena_bytes();
-  uint64_t now = counters.arena_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  uint64_t now = counters.arena_bytes.fetch_add(need, std::memory_order_relaxed) + need;
   uint64_t peak = counters.peak_arena_bytes.load(std::memory_order_relaxed);
   while (peak < now && !counters.peak_arena_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
@@ -264,10 +271,29 @@ Status Function::wait_for_arguments(Invocation& call) const {
   return Status();
 }
 
+void Function::order_after_state(const memory::Device* device, Invocation& call) const {
+  StateOrder& order = instance_.state_order();
+  if (!order.timeline) return;
+  const memory::Device& before = order.timeline->device();
+  Status reached = before.wait(order.timeline->get(), order.value, 0);
+  if (reached.ok() || reached.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED) return;
+  if (&before == device) {
+    call.waits[call.wait_count++] = {order.timeline->get(), order.value};
+  } else {
+    static_cast<void>(before.wait(order.timeline->get(), order.value));
+  }
+}
+
 // Enqueues the only submission of a plan; *out_value is what the frame's timeline reaches then.
 Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_value) {
   const Segment& segment = frame.plan().segments[0];
-  HEDDLE_RETURN_IF_ERROR(collect_waits(*instance_.devices()[segment.device], call));
+  const memory::Device& device = *instance_.devices()[segment.device];
+  HEDDLE_RETURN_IF_ERROR(collect_waits(device, call));
+  std::unique_lock<std::mutex> ordered;
+  if (touches_state_) {
+    ordered = std::unique_lock(instance_.state_order().mutex);
+    order_after_state(&device, call);
+  }
   Result<memory::Timeline*> timeline = frame.timeline();
   if (!timeline.ok()) return timeline.take_status();
   frame.bind(call.arguments.view(), call.results.view());
@@ -277,6 +303,10 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   if (!submitted.ok()) {
     frame.drop_timeline();  // whether its value will come is not known
     return submitted;
+  }
+  if (touches_state_) {
+    instance_.state_order().timeline = frame.timeline_ref();
+    instance_.state_order().value = signal.value;
   }
   count(frame.plan(), instance_.counters());
   *out_value = signal.value;
@@ -299,6 +329,11 @@ Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
 Status Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled) {
   Status status = wait_for_arguments(call);
   if (status.ok()) {
+    std::unique_lock<std::mutex> ordered;
+    if (touches_state_) {
+      ordered = std::unique_lock(instance_.state_order().mutex);
+      order_after_state(nullptr, call);
+    }
     frame->bind(call.arguments.view(), call.results.view());
     status = run_segments(*frame, call.arguments.view(), call.results.view(), instance_.devices(), cancelled, instance_.counters());
   }
@@ -308,6 +343,11 @@ Status Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, con
 
 Status Function::run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled) {
   HEDDLE_RETURN_IF_ERROR(wait_for_arguments(call));
+  std::unique_lock<std::mutex> ordered;
+  if (touches_state_) {
+    ordered = std::unique_lock(instance_.state_order().mutex);
+    order_after_state(nullptr, call);
+  }
   std::vector<std::vector<int64_t>> dims = argument_dims(call);
   ProgramRun run{program_,
                  signature_,

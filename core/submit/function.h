@@ -61,6 +61,9 @@ class Function {
   // What is still to come before the work may start: points of this device for the driver to wait for; the rest is waited for here.
   Status collect_waits(const memory::Device& device, Invocation& call) const;
   Status wait_for_arguments(Invocation& call) const;
+  // The last call that touched the state: a point for the driver to wait for if it is of this device, or waited for here (device NULL:
+  // always). One that failed does not stop this call. The state's mutex is held.
+  void order_after_state(const memory::Device* device, Invocation& call) const;
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
   Status run_single(Invocation& call, std::unique_ptr<Frame> frame);
   Status run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled);
@@ -71,6 +74,7 @@ class Function {
   const open::Signature& signature_;
   const module_format::Program& program_;
   bool reads_scalars_ = false;
+  bool touches_state_ = false;
   std::mutex mutex_;
   uint64_t uses_ = 0;
   std::vector<CachedPlan> plans_;

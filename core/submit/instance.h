@@ -33,6 +33,13 @@ struct Counters {
   std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0};
 };
 
+// Calls that touch the instance's state run one after the other: each waits for the one that was enqueued before it.
+struct StateOrder {
+  std::mutex mutex;  // held from looking at the last point to replacing it
+  memory::Ref<memory::Timeline> timeline;
+  uint64_t value = 0;
+};
+
 class Instance final : public memory::Counted {
  public:
   static Result<memory::Ref<Instance>> create(std::shared_ptr<Runtime> runtime, std::shared_ptr<const open::OpenModule> module,
@@ -44,6 +51,7 @@ class Instance final : public memory::Counted {
   std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
   Function& function(uint32_t index) { return *functions_[index]; }
   Counters& counters() { return counters_; }
+  StateOrder& state_order() { return state_order_; }
   // "route" or "statistics"; NOT_FOUND for another topic.
   Result<std::string> report(std::string_view topic) const;
 
@@ -74,6 +82,7 @@ class Instance final : public memory::Counted {
   Machine machine_;
   std::vector<std::unique_ptr<Function>> functions_;
   Counters counters_;
+  StateOrder state_order_;
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
   std::vector<memory::Ref<Call>> abandoned_;

@@ -235,7 +235,10 @@ Result<Interpreter::Outcome> Interpreter::run() {
         HEDDLE_RETURN_IF_ERROR(set_result_dim(a, b, r[c]));
         break;
       case mf::Op::Check:
-        if (r[b] == 0) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", program_.messages()->Get(a)->string_view());
+        if (r[b] == 0) {
+          std::string_view message = program_.messages()->Get(a)->string_view();
+          return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", message.empty() ? "a condition that the module sets does not hold" : message);
+        }
         break;
       case mf::Op::Dispatch:
         HEDDLE_RETURN_IF_ERROR(room());

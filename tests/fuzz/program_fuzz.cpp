@@ -28,7 +28,9 @@ void require(bool condition, const char* what) {
   std::abort();
 }
 
-void require_text(const Status& status) { require(!status.message().empty(), "an error has no text"); }
+void require_text(const Status& status) {
+  require(!status.message().empty(), "an error has no text");
+}
 
 // Two devices, slots on them in turn; globals of their size, entries that are only addresses.
 struct Nothing {
@@ -55,13 +57,18 @@ struct Limits {
   void check(Source source, uint32_t index, uint64_t offset, uint64_t length) const {
     uint64_t size = 0;
     switch (source) {
-      case Source::kArgument: size = arguments.at(index); break;
+      case Source::kArgument:
+        size = arguments.at(index);
+        break;
       case Source::kResult:
         require(plan.result_known.at(index), "a result without a size is used");
         size = plan.results.at(index).size_bytes;
         break;
-      case Source::kArena: size = arenas.at(index); break;
-      case Source::kFixed: return;  // checked against the global below
+      case Source::kArena:
+        size = arenas.at(index);
+        break;
+      case Source::kFixed:
+        return;  // checked against the global below
     }
     require(offset <= size && length <= size - offset, "a range is outside its memory");
   }
@@ -75,10 +82,16 @@ void check_plan(const Plan& plan, const Machine& machine, const std::vector<uint
     uint64_t length = 0;
     const heddle_command_t* command = patch.field == Field::kBinding ? nullptr : &plan.commands.at(patch.at);
     switch (patch.field) {
-      case Field::kBinding: length = plan.bindings.at(patch.at).length; break;
+      case Field::kBinding:
+        length = plan.bindings.at(patch.at).length;
+        break;
       case Field::kCopySource:
-      case Field::kCopyTarget: length = command->as.copy.length; break;
-      case Field::kFillTarget: length = command->as.fill.length; break;
+      case Field::kCopyTarget:
+        length = command->as.copy.length;
+        break;
+      case Field::kFillTarget:
+        length = command->as.fill.length;
+        break;
     }
     limits.check(patch.source, patch.index, patch.offset, length);
   }

@@ -147,6 +147,37 @@ TEST_P(RuntimeAsync, PassesOnResultsOfUnknownExtents) {
   HEDDLE_EXPECT_OK(heddle_call_wait(first.get(), 0));
 }
 
+// Calls in flight that touch the same state run in the order they were started.
+TEST_P(RuntimeAsync, OrdersCallsThatTouchState) {
+  constexpr int kCalls = 30;
+  ModuleBuilder module = builder();
+  uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
+  mf::FunctionT& function = module.add_function("main");
+  function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::symbol(0)}, HEDDLE_TYPE_I8));
+  ModuleBuilder::add_symbol(function, "n", 0, 1000, 1);
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), n = p.argument_dim(0, 0);
+  p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {n}, {one, one, one});
+  p.barrier();
+  p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance);
+  std::vector<CallHandle> calls;
+  std::vector<TensorHandle> results(kCalls);
+  std::vector<int64_t> expected;
+  int64_t value = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    TensorHandle argument = make_tensor<int8_t>(main, 0, {i}, std::vector<int8_t>(static_cast<size_t>(i)), HEDDLE_TYPE_I8);
+    calls.push_back(start(main, {argument.get()}, &results[static_cast<size_t>(i)]));
+    value = value * 3 + i;
+    expected.push_back(value);
+  }
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(read_tensor<int64_t>(results[i])[0], expected[i]) << i;
+}
+
 TEST_P(RuntimeAsync, RunsManyCallsInFlightFromManyThreads) {
   ModuleBuilder module = builder();
   add_adder(module, "main", 4);
