@@ -189,8 +189,7 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
   file.report = report(*module, kernels, images);
-  std::string error = emit::write_module_file(*module, kernels, images, parameters, file);
-  if (!error.empty()) return {HEDDLE_STATUS_UNAVAILABLE, error};
+  if (heddle::module::Status error = emit::write_module_file(*module, kernels, images, parameters, file)) return {error->code, error->message};
   times.done("write");
   if (!options.report_path.empty()) {
     // times are in this report only: the module's own must not differ from run to run

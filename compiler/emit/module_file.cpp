@@ -100,8 +100,8 @@ module::ParameterSource source_of(const tx::ParameterSource& parameter) {
 
 }  // namespace
 
-std::string write_module_file(ModuleOp module, const Kernels& kernels, const std::vector<Image>& images,
-                              const tx::ParameterStore& parameters, const FileOptions& options) {
+module::Status write_module_file(ModuleOp model, const Kernels& kernels, const std::vector<Image>& images,
+                                 const tx::ParameterStore& parameters, const FileOptions& options) {
   mf::ModuleT file;
   module::ModuleWriter writer;
   file.producer = "heddle 0.1.0";
@@ -110,27 +110,27 @@ std::string write_module_file(ModuleOp module, const Kernels& kernels, const std
   file.report = options.report;
   Globals globals(file, writer);
   func::FuncOp initializer;
-  for (auto function : module.getOps<func::FuncOp>()) {
+  for (auto function : model.getOps<func::FuncOp>()) {
     if (function.getName() == tx::initializer_name) {
       initializer = function;
       continue;
     }
     auto program = schedule(function, kernels, globals, /*initializer=*/false);
-    if (failed(program)) return "scheduling @" + function.getName().str() + " failed";
+    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling @" + function.getName().str() + " failed"};
     file.functions.push_back(describe(function));
     file.functions.back()->programs.push_back(std::move(*program));
   }
   // last, since it fills in what the functions asked for
   if (!initializer && !globals.fills().empty()) {
-    OpBuilder builder(module.getBodyRegion());
-    builder.setInsertionPointToEnd(module.getBody());
-    initializer = builder.create<func::FuncOp>(module.getLoc(), tx::initializer_name, builder.getFunctionType({}, {}));
+    OpBuilder builder(model.getBodyRegion());
+    builder.setInsertionPointToEnd(model.getBody());
+    initializer = builder.create<func::FuncOp>(model.getLoc(), tx::initializer_name, builder.getFunctionType({}, {}));
     builder.setInsertionPointToStart(initializer.addEntryBlock());
-    builder.create<func::ReturnOp>(module.getLoc());
+    builder.create<func::ReturnOp>(model.getLoc());
   }
   if (initializer) {
     auto program = schedule(initializer, kernels, globals, /*initializer=*/true);
-    if (failed(program)) return "scheduling the initializer failed";
+    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling the initializer failed"};
     file.initializer.push_back(std::move(*program));
   }
   if (!kernels.all().empty()) file.executables.push_back(describe(kernels, images, writer));
@@ -147,13 +147,13 @@ std::string write_module_file(ModuleOp module, const Kernels& kernels, const std
     }
   }
   if (outside) {
-    if (auto error = module::write_safetensors(tensors, options.parameters_path)) return error->message;
+    if (auto error = module::write_safetensors(tensors, options.parameters_path)) return error;
   }
   if (auto error = writer.write(file, options.output_path)) {
     if (outside) std::remove(options.parameters_path.c_str());
-    return error->message;
+    return error;
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace heddle::emit

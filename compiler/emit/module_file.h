@@ -7,6 +7,7 @@
 
 #include "compiler/emit/kernels.h"
 #include "compiler/ir/parameter_store.h"
+#include "sdk/module/error.h"
 
 namespace heddle::emit {
 
@@ -24,8 +25,8 @@ struct FileOptions {
   std::string report;           // JSON
 };
 
-// Schedules the functions of `module` and writes the file; an error text, empty when all is well. On failure no file is left.
-std::string write_module_file(mlir::ModuleOp module, const Kernels& kernels, const std::vector<Image>& images,
-                              const tx::ParameterStore& parameters, const FileOptions& options);
+// Schedules the functions of `model` and writes the file. On failure no file is left.
+module::Status write_module_file(mlir::ModuleOp model, const Kernels& kernels, const std::vector<Image>& images,
+                                 const tx::ParameterStore& parameters, const FileOptions& options);
 
 }  // namespace heddle::emit
