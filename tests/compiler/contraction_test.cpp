@@ -2,8 +2,12 @@
 // Matmul, convolution and packing on x86-64, with their element-wise tails, against the reference.
 #include <cmath>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/targets/x86_64/lower.h"
+#include "compiler/targets/x86_64/x86_64.h"
+#include "mlir/IR/Diagnostics.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -274,6 +278,62 @@ TEST(Conv, ConvolvesLines) {
   c.op = "tx.conv";
   c.attributes = "strides = array<i64: 2>, pads_low = array<i64: 1>, pads_high = array<i64: 1>, dilations = array<i64: 1>, groups = 1 : i64";
   check(c);
+}
+
+// What plan() says about a region that it refuses.
+std::string refusal(const std::string& text) {
+  ParsedRegion parsed(text);
+  std::string said;
+  mlir::ScopedDiagnosticHandler handler(parsed.context(), [&](mlir::Diagnostic& diagnostic) {
+    said += diagnostic.str();
+    return mlir::success();
+  });
+  auto plan = targets::make_x86_64_target("x86-64-v3")->plan(parsed.region());
+  EXPECT_TRUE(mlir::failed(plan));
+  return said;
+}
+
+TEST(Conv, RefusesThreeSpatialDimensions) {
+  EXPECT_THAT(refusal(region_text({"1x4x4x4x8xf32", "1x1x1x8x8xf32"}, {"1x4x4x4x8xf32"},
+                                  "%y = tx.conv %0, %1 {strides = array<i64: 1, 1, 1>, pads_low = array<i64: 0, 0, 0>, pads_high = array<i64: 0, 0, 0>, "
+                                  "dilations = array<i64: 1, 1, 1>, groups = 1 : i64} : tensor<1x4x4x4x8xf32>, tensor<1x1x1x8x8xf32> -> "
+                                  "tensor<1x4x4x4x8xf32>\n tx.yield %y : tensor<1x4x4x4x8xf32>")),
+              testing::HasSubstr("3 spatial dimensions"));
+}
+TEST(Matmul, RefusesOtherElementTypes) {
+  EXPECT_THAT(refusal(region_text({"4x4xf16", "4x4xf16"}, {"4x4xf16"},
+                                  "%y = tx.matmul %0, %1 : tensor<4x4xf16>, tensor<4x4xf16> -> tensor<4x4xf16>\n tx.yield %y : tensor<4x4xf16>")),
+              testing::HasSubstr("f16"));
+}
+TEST(Matmul, RefusesTransposedOperands) {
+  EXPECT_THAT(refusal(region_text({"4x5xf32", "4x5xf32"}, {"4x4xf32"},
+                                  "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<4x5xf32>, tensor<4x5xf32> -> tensor<4x4xf32>\n tx.yield %y : tensor<4x4xf32>")),
+              testing::HasSubstr("tx.transpose"));
+}
+
+// A spilled accumulator costs a fifth of the speed or more, and shows in no result.
+TEST(Matmul, KeepsItsTileInRegisters) {
+  for (const targets::x86_64::Level* level : {&targets::x86_64::level_v3, &targets::x86_64::level_v4}) {
+    ParsedRegion parsed(region_text({"96x64xf32", "8192xf32"}, {"96x128xf32"},
+                                    "%y = tx.matmul %0, %1 {packed_shape = array<i64: 64, 128>} : tensor<96x64xf32>, tensor<8192xf32> -> "
+                                    "tensor<96x128xf32>\n tx.yield %y : tensor<96x128xf32>"));
+    auto target = targets::make_x86_64_target(level->name);
+    mlir::OwningOpRef<mlir::ModuleOp> kernels = mlir::ModuleOp::create(mlir::UnknownLoc::get(parsed.context()));
+    auto plan = target->plan(parsed.region());
+    ASSERT_TRUE(mlir::succeeded(plan));
+    ASSERT_TRUE(mlir::succeeded(target->emit(parsed.region(), *plan, "kernel", *kernels)));
+    auto assembly = targets::x86_64::lower_to_assembly(*kernels, *level);
+    ASSERT_TRUE(mlir::succeeded(assembly));
+    size_t sums = 0, spills = 0;
+    llvm::SmallVector<llvm::StringRef> lines;
+    llvm::StringRef(*assembly).split(lines, '\n');
+    for (llvm::StringRef line : lines) {
+      sums += line.contains("vfmadd");
+      spills += (line.contains("zmm") || line.contains("ymm")) && line.contains("(%rsp)");
+    }
+    EXPECT_GE(sums, 12u) << level->name;
+    EXPECT_EQ(spills, 0u) << level->name;
+  }
 }
 
 }  // namespace
