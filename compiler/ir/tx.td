@@ -7,7 +7,7 @@
 //  * Image ops are channels-last: input [N, spatial..., C], filter [spatial..., C / groups, F]. An importer of a channels-first
 //    format transposes around them; the passes move and cancel the transposes.
 //  * A dynamic extent is an affine expression over the function's symbols, kept in the type's encoding:
-//      tensor<?x8xf32, #tx.dims<affine_map<()[s0] -> (s0, 8)>>>, where s0 is the first of the function's `tx.symbols`.
+//      tensor<?x8xf32, #tx.dims<()[s0] -> (s0, 8)>>, where s0 is the first of the function's `tx.symbols`.
 
 #ifndef HEDDLE_COMPILER_IR_TX_TD
 #define HEDDLE_COMPILER_IR_TX_TD
