@@ -50,23 +50,26 @@ template <typename OpT>
 bool shape_arithmetic(Node& node) {
   if (node.input_count() != 2) return false;
   const Operand &a = node.operand(0), &b = node.operand(1);
-  if (!a.elements || !b.elements) return false;
+  if (!a.is_shape() || !b.is_shape()) return false;
   size_t count = std::max(a.elements->size(), b.elements->size());
+  for (const Operand* operand : {&a, &b}) {
+    if (operand->elements->size() != 1 && operand->elements->size() != count) node.fail("operands do not broadcast");
+  }
   std::vector<AffineExpr> result;
   for (size_t i = 0; i < count; ++i) {
     if (a.elements->empty() || b.elements->empty()) break;
     AffineExpr x = (*a.elements)[a.elements->size() == 1 ? 0 : i], y = (*b.elements)[b.elements->size() == 1 ? 0 : i];
     if constexpr (std::is_same_v<OpT, tx::AddOp>) {
-      result.push_back(x + y);
+      result.push_back(node.computed(sum(x, y)));
     } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
-      result.push_back(x - y);
+      result.push_back(node.computed(difference(x, y)));
     } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
-      if (!x.isSymbolicOrConstant() || !(llvm::isa<AffineConstantExpr>(x) || llvm::isa<AffineConstantExpr>(y))) return false;
-      result.push_back(x * y);
+      if (!llvm::isa<AffineConstantExpr>(x) && !llvm::isa<AffineConstantExpr>(y)) return false;
+      result.push_back(node.computed(product(x, y)));
     } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
       auto divisor = llvm::dyn_cast<AffineConstantExpr>(y);
       if (!divisor || divisor.getValue() <= 0) return false;
-      result.push_back(x.floorDiv(y));
+      result.push_back(node.computed(quotient(x, divisor.getValue())));
     } else {
       return false;
     }

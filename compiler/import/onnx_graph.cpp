@@ -48,23 +48,24 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   std::string who = "tensor '" + name + "'";
   Type type = element_type(builder.getContext(), tensor.data_type(), who);
   uint64_t bytes = element_bytes(tensor.data_type());
-  SmallVector<int64_t> shape;
-  for (int64_t dim : tensor.dims()) {
-    if (dim < 0 || (dim > 0 && bytes > (uint64_t{1} << 46) / dim)) {
-      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: extent " + std::to_string(dim) + " makes it too large"};
-    }
-    if (dim > 0) bytes *= dim;
-    shape.push_back(dim);
+  SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  Extents extents;
+  for (int64_t dim : shape) extents.push_back(builder.getAffineConstantExpr(dim));
+  if (std::string cause = refuse_extents(extents); !cause.empty()) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
   }
-  if (llvm::is_contained(shape, 0)) bytes = 0;
+  for (int64_t dim : shape) bytes *= dim;  // at most 2^46 elements of 8 bytes
   auto ranked = RankedTensorType::get(shape, type);
   Operand operand;
   if (bytes > largest_dense_bytes) {
     std::shared_ptr<OnnxFile> keep = file;
-    parameters[name] = {ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) {
+    // two nodes may have one name, and the parameters must not
+    std::string unique = name;
+    for (int i = 2; parameters.count(unique); ++i) unique = name + "#" + std::to_string(i);
+    parameters[unique] = {ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) {
                           return read_tensor(*keep, tensor, offset, size, target);
                         }};
-    operand.value = builder.create<tx::ParameterOp>(location, ranked, name);
+    operand.value = builder.create<tx::ParameterOp>(location, ranked, unique);
     return operand;
   }
   std::vector<char> data(bytes);
@@ -78,7 +79,7 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     value = DenseElementsAttr::getFromRawBuffer(ranked, data);
   }
   operand.value = builder.create<tx::ConstantOp>(location, ranked, value);
-  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1) {
+  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
     operand.elements.emplace();
     operand.rank = ranked.getRank();
     for (const APInt& element : value.getValues<APInt>()) {
@@ -195,6 +196,9 @@ void Node::set_operand(Operand operand) {
 
 void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, int index) {
   if (!wants_output(index)) return;
+  if (elements.size() > most_shape_elements) {
+    fail("a shape of " + std::to_string(elements.size()) + " elements is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  }
   const std::string& name = proto_.output(index);
   if (!graph.operands.try_emplace(name, Operand{{}, std::move(elements), rank}).second) fail("output '" + name + "' is produced twice");
 }
@@ -202,6 +206,16 @@ void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, int inde
 int64_t Node::axis(int64_t value, int64_t rank) const {
   if (value < -rank || value >= rank) fail("axis " + std::to_string(value) + " is outside of rank " + std::to_string(rank));
   return value < 0 ? value + rank : value;
+}
+
+RankedTensorType Node::tensor_type(ArrayRef<AffineExpr> extents, Type element_type) const {
+  if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
+  return tx::tensor_type(extents, element_type);
+}
+
+AffineExpr Node::computed(AffineExpr extent) const {
+  if (!extent) fail("a number in its shapes is above " + std::to_string(largest_extent) + ", or depends on symbols in a way that is not supported");
+  return extent;
 }
 
 Value Node::splat(RankedTensorType type, double value) {
@@ -216,13 +230,13 @@ Value Node::splat(RankedTensorType type, double value) {
 }
 
 Value Node::reshape(Value value, ArrayRef<AffineExpr> extents) {
-  return builder.createOrFold<tx::ReshapeOp>(location_, tx::tensor_type(extents, type_of(value).getElementType()), value);
+  return builder.createOrFold<tx::ReshapeOp>(location_, tensor_type(extents, type_of(value).getElementType()), value);
 }
 
 Value Node::transpose(Value value, ArrayRef<int64_t> permutation) {
   Extents from = extents_of(value), to;
   for (int64_t p : permutation) to.push_back(from[p]);
-  return builder.createOrFold<tx::TransposeOp>(location_, tx::tensor_type(to, type_of(value).getElementType()), value, permutation);
+  return builder.createOrFold<tx::TransposeOp>(location_, tensor_type(to, type_of(value).getElementType()), value, permutation);
 }
 
 Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
@@ -240,7 +254,7 @@ Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
     dimensions.push_back(offset + i);
   }
   Value squeezed = kept.size() == from.size() ? value : reshape(value, kept);
-  return builder.createOrFold<tx::BroadcastOp>(location_, tx::tensor_type(extents, type_of(value).getElementType()), squeezed, dimensions);
+  return builder.createOrFold<tx::BroadcastOp>(location_, tensor_type(extents, type_of(value).getElementType()), squeezed, dimensions);
 }
 
 Value Node::channels_last(Value value) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/onnx_extents.h"
 #include "compiler/import/onnx_file.h"
 #include "compiler/import/onnx_importer.h"
 #include "mlir/IR/Builders.h"
@@ -20,8 +21,11 @@ using Extents = llvm::SmallVector<mlir::AffineExpr>;
 // What one name stands for. Small integer tensors carry their elements, so that shapes can be computed here.
 struct Operand {
   mlir::Value value;                                  // null while only `elements` is there
-  std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1
+  std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1, at most most_shape_elements
   int64_t rank = 0;                                   // of `elements`
+
+  // Whether a computation on elements may stand for one on the tensor: elements alone become 64 bit integers again.
+  bool is_shape() const { return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isInteger(64)); }
 };
 
 class Graph {
@@ -88,6 +92,10 @@ class Node {
   static mlir::RankedTensorType type_of(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
   static Extents extents_of(mlir::Value value) { return tx::extents(type_of(value)); }
   int64_t axis(int64_t value, int64_t rank) const;  // negative ones count from the end
+  // The type of a result; extents that no tensor has are an error.
+  mlir::RankedTensorType tensor_type(llvm::ArrayRef<mlir::AffineExpr> extents, mlir::Type element_type) const;
+  // An extent that onnx_extents.h computed; null is an error.
+  mlir::AffineExpr computed(mlir::AffineExpr extent) const;
   mlir::Value splat(mlir::RankedTensorType type, double value);
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);

@@ -14,9 +14,11 @@ struct Window {
 };
 
 // Output extent of a window along one dimension.
-AffineExpr output_extent(AffineExpr input, int64_t low, int64_t high, int64_t kernel, int64_t stride, int64_t dilation, bool ceil) {
-  AffineExpr room = input + (low + high - (dilation * (kernel - 1) + 1));
-  return (ceil ? room.ceilDiv(stride) : room.floorDiv(stride)) + 1;
+AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high, int64_t kernel, int64_t stride, int64_t dilation, bool ceil) {
+  // pads, kernel, stride and dilation are below 2^41 by read_window, so that these sums fit; the division rounds down
+  int64_t shift = low + high - (dilation * (kernel - 1) + 1) + (ceil ? stride - 1 : 0);
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  return node.computed(sum(quotient(sum(input, constant(shift)), stride), constant(1)));
 }
 
 Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel) {
@@ -57,7 +59,7 @@ Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t
 RankedTensorType output_type(Node& node, Value input, const Window& window, AffineExpr channels, bool ceil) {
   Extents from = Node::extents_of(input), to{from[0]};  // channels-last
   for (size_t i = 0; i < window.kernel.size(); ++i) {
-    AffineExpr extent = output_extent(from[1 + i], window.low[i], window.high[i], window.kernel[i], window.strides[i], window.dilations[i], ceil);
+    AffineExpr extent = output_extent(node, from[1 + i], window.low[i], window.high[i], window.kernel[i], window.strides[i], window.dilations[i], ceil);
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
       int64_t value = constant.getValue();
       // with ceil_mode, a window that would start in the padding behind the input does not count
@@ -69,7 +71,7 @@ RankedTensorType output_type(Node& node, Value input, const Window& window, Affi
     to.push_back(extent);
   }
   to.push_back(channels);
-  return tx::tensor_type(to, Node::type_of(input).getElementType());
+  return node.tensor_type(to, Node::type_of(input).getElementType());
 }
 
 ArrayRef<AffineExpr> spatial_of(const Extents& channels_first) { return ArrayRef<AffineExpr>(channels_first).drop_front(2); }
@@ -89,8 +91,9 @@ void conv(Node& node) {
   if (node.integer_list("kernel_shape", kernel) != kernel) node.fail("kernel_shape is not the filter's");
   Window window = read_window(node, spatial_of(extents), kernel);
   int64_t groups = node.integer("group", 1);
-  if (groups < 1 || shape[0] % groups != 0) node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
-  if (extents[1] != node.builder.getAffineConstantExpr(shape[1] * groups)) {
+  if (groups < 1 || groups > std::max<int64_t>(1, shape[0]) || shape[0] % groups != 0) node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
+  AffineExpr channels = product(node.builder.getAffineConstantExpr(shape[1]), node.builder.getAffineConstantExpr(groups));
+  if (extents[1] != channels) {
     node.fail("the input's channels are not " + std::to_string(shape[1]) + " x " + std::to_string(groups));
   }
   Value image = node.channels_last(input);
@@ -131,7 +134,7 @@ void global_pool(Node& node) {
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> axes;
   for (size_t i = 2; i < extents.size(); ++i) axes.push_back(i);
-  Value reduced = node.make<tx::ReduceOp>(tx::tensor_type({extents[0], extents[1]}, Node::type_of(input).getElementType()), kind, input, axes);
+  Value reduced = node.make<tx::ReduceOp>(node.tensor_type({extents[0], extents[1]}, Node::type_of(input).getElementType()), kind, input, axes);
   for (size_t i = 2; i < extents.size(); ++i) extents[i] = node.builder.getAffineConstantExpr(1);
   node.set_result(node.reshape(reduced, extents));
 }
@@ -156,7 +159,7 @@ void lrn(Node& node) {
   Value input = node.input(0);
   check_image(node, input);
   int64_t size = node.integer("size");
-  if (size < 1) node.fail("size " + std::to_string(size) + " is not positive");
+  if (size < 1 || size >= 1 << 20) node.fail("size " + std::to_string(size) + " is out of range");
   Value image = node.channels_last(input);
   Builder& b = node.builder;
   Value result = node.make<tx::LrnOp>(Node::type_of(image), image, b.getI64IntegerAttr(size), b.getF64FloatAttr(node.number("alpha", 1e-4f)),

@@ -50,7 +50,6 @@ RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, con
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto& dim = tensor.shape().dim(i);
     if (dim.has_dim_value()) {
-      if (dim.dim_value() < 0) fail("extent " + std::to_string(dim.dim_value()) + " of dimension " + std::to_string(i) + " is negative");
       extents.push_back(graph.builder.getAffineConstantExpr(dim.dim_value()));
       continue;
     }
@@ -59,6 +58,7 @@ RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, con
     auto known = options.dims.find(name);
     extents.push_back(known == options.dims.end() ? graph.symbol(name) : graph.builder.getAffineConstantExpr(known->second));
   }
+  if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
   return tx::tensor_type(extents, element_type(graph.builder.getContext(), tensor.elem_type(), who));
 }
 
@@ -69,6 +69,9 @@ void check_made(Node& node, Block* block, Operation* before) {
     if (said.empty()) said = diagnostic.str();
   });
   for (Operation* op = before ? before->getNextNode() : block->empty() ? nullptr : &block->front(); op; op = op->getNextNode()) {
+    for (Value result : op->getResults()) {
+      if (std::string cause = refuse_extents(Node::extents_of(result)); !cause.empty()) node.fail(cause);
+    }
     if (failed(verify(op))) node.fail("its inputs do not fit: " + said);
   }
 }

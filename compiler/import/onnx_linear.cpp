@@ -15,7 +15,7 @@ void gemm(Node& node) {
   Extents ae = Node::extents_of(a), be = Node::extents_of(b);
   if (ae[trans_a ? 0 : 1] != be[trans_b ? 1 : 0]) node.fail("the inner extents of A and B differ");
   Extents extents{ae[trans_a ? 1 : 0], be[trans_b ? 0 : 1]};
-  RankedTensorType type = tx::tensor_type(extents, a_type.getElementType());
+  RankedTensorType type = node.tensor_type(extents, a_type.getElementType());
   if (trans_a) a = node.transpose(a, {1, 0});
   if (trans_b) b = node.transpose(b, {1, 0});
   Value result = node.make<tx::MatmulOp>(type, a, b, false, false, DenseI64ArrayAttr());
@@ -53,7 +53,7 @@ void matmul(Node& node) {
   extents.append({ae[ae.size() - 2], be.back()});
   a = node.broadcast(a, a_full);
   if (be.size() > 2) b = node.broadcast(b, b_full);
-  Value result = node.make<tx::MatmulOp>(tx::tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
+  Value result = node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
   if (vector_b) extents.pop_back();
   if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
   node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);
@@ -72,7 +72,10 @@ void softmax(Node& node) {
   }
   Extents extents = tx::extents(type);
   AffineExpr outer = node.builder.getAffineConstantExpr(1), inner = outer;
-  for (auto [i, extent] : llvm::enumerate(extents)) (static_cast<int64_t>(i) < axis ? outer : inner) = (static_cast<int64_t>(i) < axis ? outer : inner) * extent;
+  for (auto [i, extent] : llvm::enumerate(extents)) {
+    AffineExpr& side = static_cast<int64_t>(i) < axis ? outer : inner;
+    side = node.computed(product(side, extent));
+  }
   Value flat = node.reshape(input, {outer, inner});
   Value result = node.make<tx::SoftmaxOp>(Node::type_of(flat), flat, i64(1), log ? node.builder.getUnitAttr() : UnitAttr());
   node.set_result(node.reshape(result, extents));
@@ -106,7 +109,7 @@ void reduce(Node& node) {
     if (!gone) reduced.push_back(extents[i]);
     kept.push_back(gone ? node.builder.getAffineConstantExpr(1) : extents[i]);
   }
-  Value result = node.make<tx::ReduceOp>(tx::tensor_type(reduced, Node::type_of(input).getElementType()), kind, input, axes);
+  Value result = node.make<tx::ReduceOp>(node.tensor_type(reduced, Node::type_of(input).getElementType()), kind, input, axes);
   node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
 }
 
@@ -122,7 +125,7 @@ void layer_norm(Node& node) {
     (i < first ? outer : axes).push_back(i);
     if (i < first) reduced.push_back(extents[i]);
   }
-  RankedTensorType reduced_type = tx::tensor_type(reduced, type.getElementType());
+  RankedTensorType reduced_type = node.tensor_type(reduced, type.getElementType());
   auto mean_of = [&](Value value) { return node.make<tx::ReduceOp>(reduced_type, tx::ReduceKind::mean, value, axes); };
   auto spread = [&](Value value) { return node.builder.create<tx::BroadcastOp>(node.location(), type, value, outer).getResult(); };
   Value centered = node.make<tx::SubOp>(type, input, spread(mean_of(input)));

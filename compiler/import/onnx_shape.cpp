@@ -7,38 +7,9 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-AffineExpr product(Node& node, ArrayRef<AffineExpr> extents) {
+AffineExpr product_of(Node& node, ArrayRef<AffineExpr> extents) {
   AffineExpr result = node.builder.getAffineConstantExpr(1);
-  for (AffineExpr extent : extents) result = result * extent;
-  return result;
-}
-
-// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel.
-AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
-  int64_t constant = 1, divisor = 1;
-  SmallVector<AffineExpr> symbolic;
-  for (AffineExpr factor : numerator) {
-    if (auto value = llvm::dyn_cast<AffineConstantExpr>(factor)) {
-      constant *= value.getValue();
-    } else {
-      symbolic.push_back(factor);
-    }
-  }
-  for (AffineExpr factor : denominator) {
-    if (auto value = llvm::dyn_cast<AffineConstantExpr>(factor)) {
-      divisor *= value.getValue();
-    } else if (auto it = llvm::find(symbolic, factor); it != symbolic.end()) {
-      symbolic.erase(it);
-    } else {
-      return {};
-    }
-  }
-  if (divisor == 0 || constant % divisor != 0) return {};
-  AffineExpr result = getAffineConstantExpr(constant / divisor, context);
-  for (AffineExpr factor : symbolic) {
-    if (!llvm::isa<AffineConstantExpr>(result) && !llvm::isa<AffineConstantExpr>(factor)) return {};  // not affine
-    result = factor * result;
-  }
+  for (AffineExpr extent : extents) result = node.computed(product(result, extent));
   return result;
 }
 
@@ -84,7 +55,7 @@ void flatten(Node& node) {
   if (axis < -rank || axis > rank) node.fail("axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
   if (axis < 0) axis += rank;
   ArrayRef<AffineExpr> all(extents);
-  node.set_result(node.reshape(input, {product(node, all.take_front(axis)), product(node, all.drop_front(axis))}));
+  node.set_result(node.reshape(input, {product_of(node, all.take_front(axis)), product_of(node, all.drop_front(axis))}));
 }
 
 std::vector<int64_t> axes_of(Node& node, int64_t rank) {
@@ -97,7 +68,7 @@ std::vector<int64_t> axes_of(Node& node, int64_t rank) {
 
 void squeeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.elements) {
+  if (operand.is_shape() && operand.elements->size() == 1) {
     node.set_elements(*operand.elements, 0);
     return;
   }
@@ -115,7 +86,7 @@ void squeeze(Node& node) {
 
 void unsqueeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.elements && operand.rank == 0) {
+  if (operand.is_shape() && operand.rank == 0) {
     node.set_elements(*operand.elements, 1);
     return;
   }
@@ -145,9 +116,13 @@ void transpose(Node& node) {
 }
 
 void concat(Node& node) {
+  size_t count = 0;
   bool shapes = node.input_count() > 0;
-  for (int i = 0; i < node.input_count(); ++i) shapes &= node.operand(i).elements.has_value();
-  if (shapes) {
+  for (int i = 0; i < node.input_count(); ++i) {
+    shapes &= node.operand(i).is_shape() && node.operand(i).rank == 1;
+    if (shapes) count += node.operand(i).elements->size();
+  }
+  if (shapes && count <= most_shape_elements) {
     std::vector<AffineExpr> all;
     for (int i = 0; i < node.input_count(); ++i) llvm::append_range(all, *node.operand(i).elements);
     node.set_elements(std::move(all), 1);
@@ -163,7 +138,7 @@ void concat(Node& node) {
     if (other.size() != extents.size()) node.fail("the inputs have different ranks");
     for (size_t i = 0; i < extents.size(); ++i) {
       if (static_cast<int64_t>(i) == axis) {
-        extents[i] = extents[i] + other[i];
+        extents[i] = node.computed(sum(extents[i], other[i]));
       } else if (extents[i] != other[i]) {
         node.fail("extents of the inputs differ on dimension " + std::to_string(i));
       }
@@ -173,7 +148,7 @@ void concat(Node& node) {
     node.set_result(inputs[0]);
     return;
   }
-  RankedTensorType type = tx::tensor_type(extents, Node::type_of(inputs[0]).getElementType());
+  RankedTensorType type = node.tensor_type(extents, Node::type_of(inputs[0]).getElementType());
   node.set_result(node.make<tx::ConcatOp>(type, inputs, node.builder.getI64IntegerAttr(axis)));
 }
 
@@ -194,12 +169,15 @@ void split(Node& node) {
     for (int64_t i = 0; i < outputs; ++i) sizes.push_back(std::max<int64_t>(0, std::min(chunk, extent - i * chunk)));
   }
   int64_t total = 0;
-  for (int64_t size : sizes) total += size;
+  for (int64_t size : sizes) {
+    if (size < 0 || size > extent - total) node.fail("its parts do not add up to " + std::to_string(extent));
+    total += size;
+  }
   if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   for (int64_t i = 0; i < outputs; ++i) {
     extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
-    RankedTensorType type = tx::tensor_type(extents, Node::type_of(input).getElementType());
+    RankedTensorType type = node.tensor_type(extents, Node::type_of(input).getElementType());
     node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
     starts[axis] += sizes[i];
   }
@@ -217,6 +195,8 @@ void slice(Node& node) {
   steps.assign(starts.size(), 1);
   if (!attributes && node.has_input(4)) steps = node.integers(4);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) node.fail("starts, ends, axes and steps differ in length");
+  // a step beyond every extent takes the first element, whatever its size
+  for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
   auto clamp = [&](int64_t extent, int64_t& start, int64_t end, int64_t step) {
     if (step == 0) node.fail("a step is 0");
     if (start < 0) start += extent;
@@ -224,9 +204,10 @@ void slice(Node& node) {
     start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
     end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
     int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
-    return room <= 0 ? 0 : (room + magnitude - 1) / magnitude;
+    return room <= 0 ? 0 : (room - 1) / magnitude + 1;
   };
-  if (operand.elements && operand.rank == 1 && starts.size() == 1) {
+  if (operand.is_shape() && operand.rank == 1 && starts.size() == 1) {
+    node.axis(axes[0], 1);
     int64_t start = starts[0], count = clamp(operand.elements->size(), start, ends[0], steps[0]);
     std::vector<AffineExpr> taken;
     for (int64_t i = 0; i < count; ++i) taken.push_back((*operand.elements)[start + i * steps[0]]);
@@ -243,12 +224,12 @@ void slice(Node& node) {
     all_strides[axis] = steps[i];
     extents[axis] = node.builder.getAffineConstantExpr(count);
   }
-  node.set_result(node.make<tx::SliceOp>(tx::tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
+  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
 }
 
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.elements && operand.rank == 1 && node.operand(1).elements) {
+  if (operand.is_shape() && operand.rank == 1 && node.operand(1).elements) {
     std::vector<AffineExpr> taken;
     int64_t size = operand.elements->size();
     for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
@@ -262,7 +243,7 @@ void gather(Node& node) {
   to.append(from.begin(), from.begin() + axis);
   llvm::append_range(to, middle);
   to.append(from.begin() + axis + 1, from.end());
-  node.set_result(node.make<tx::GatherOp>(tx::tensor_type(to, Node::type_of(input).getElementType()), input, indices,
+  node.set_result(node.make<tx::GatherOp>(node.tensor_type(to, Node::type_of(input).getElementType()), input, indices,
                                           node.builder.getI64IntegerAttr(axis)));
 }
 
@@ -301,9 +282,10 @@ void pad(Node& node) {
     low.push_back(pads[i]);
     high.push_back(pads[extents.size() + i]);
     if (low[i] < 0 || high[i] < 0) node.fail("negative pads are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-    extents[i] = extents[i] + low[i] + high[i];
+    if (low[i] > largest_extent || high[i] > largest_extent) node.fail("a pad on dimension " + std::to_string(i) + " is above " + std::to_string(largest_extent));
+    extents[i] = node.computed(sum(extents[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
   }
-  node.set_result(node.make<tx::PadOp>(tx::tensor_type(extents, Node::type_of(input).getElementType()), input, low, high,
+  node.set_result(node.make<tx::PadOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, low, high,
                                        llvm::APFloat(value)));
 }
 
@@ -372,14 +354,8 @@ void constant_of_shape(Node& node) {
   }
   Extents extents;
   llvm::append_range(extents, node.elements(0));
-  RankedTensorType ranked = tx::tensor_type(extents, type);
-  uint64_t bytes = 8;
-  for (int64_t extent : ranked.getShape()) {
-    if (extent < 0 && !ShapedType::isDynamic(extent)) node.fail("the shape has the extent " + std::to_string(extent));
-    if (extent > 0 && bytes > (uint64_t{1} << 46) / extent) node.fail("the shape is too large");
-    if (extent > 0) bytes *= extent;
-  }
-  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= 64) {
+  RankedTensorType ranked = node.tensor_type(extents, type);
+  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
     AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getInt());
     node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
     return;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Arithmetic on extents and on elements of shapes, none of which can overflow. Used by the onnx_*.cpp files of this folder, since
+// the numbers come from a file that may say anything; it must not know nodes: a null result is the caller's to explain.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mlir/IR/AffineExpr.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace heddle::import {
+
+// An extent, a pad or a coefficient of a symbol beyond the first limit is damage, not a model; so is a tensor beyond the second one.
+// Products of an extent and an element's size then fit 64 bits without a check.
+inline constexpr int64_t largest_extent = int64_t{1} << 40;
+inline constexpr int64_t largest_element_count = int64_t{1} << 46;
+inline constexpr int64_t largest_rank = 32;
+// A longer integer tensor is data, not a shape.
+inline constexpr size_t most_shape_elements = 64;
+
+// The exact sum, product or quotient rounded down; null where a number in it may not be an extent's, or where it is no affine
+// expression that is worth its length.
+mlir::AffineExpr sum(mlir::AffineExpr a, mlir::AffineExpr b);
+mlir::AffineExpr difference(mlir::AffineExpr a, mlir::AffineExpr b);
+mlir::AffineExpr product(mlir::AffineExpr a, mlir::AffineExpr b);
+mlir::AffineExpr quotient(mlir::AffineExpr a, int64_t divisor);
+// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel.
+mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
+                                mlir::MLIRContext* context);
+
+// Why no tensor has these extents, or an empty text.
+std::string refuse_extents(llvm::ArrayRef<mlir::AffineExpr> extents);
+
+}  // namespace heddle::import
