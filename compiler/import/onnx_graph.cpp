@@ -224,6 +224,8 @@ Value Node::splat(RankedTensorType type, double value) {
     return builder.create<tx::BroadcastOp>(location_, type, one, ArrayRef<int64_t>{});
   }
   Type element = type.getElementType();
+  bool whole = value >= -0x1p53 && value <= 0x1p53 && value == static_cast<double>(static_cast<int64_t>(value));
+  if (!llvm::isa<FloatType>(element) && !whole) fail("it computes with the constant " + std::to_string(value) + ", which elements that are integers cannot hold");
   Attribute attribute = llvm::isa<FloatType>(element) ? Attribute(builder.getFloatAttr(element, value))
                                                       : Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
   return builder.create<tx::ConstantOp>(location_, type, SplatElementsAttr::get(llvm::cast<ShapedType>(type), attribute));

@@ -72,6 +72,11 @@ void check_made(Node& node, Block* block, Operation* before) {
     for (Value result : op->getResults()) {
       if (std::string cause = refuse_extents(Node::extents_of(result)); !cause.empty()) node.fail(cause);
     }
+    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::ConcatOp, tx::PadOp, tx::BatchNormOp>(op)) {
+      for (Value operand : op->getOperands()) {
+        if (Node::type_of(operand).getElementType() != Node::type_of(op->getResult(0)).getElementType()) node.fail("element types of the inputs differ");
+      }
+    }
     if (failed(verify(op))) node.fail("its inputs do not fit: " + said);
   }
 }

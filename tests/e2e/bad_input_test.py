@@ -49,6 +49,23 @@ class BadModels(HeddleTestCase):
         self.assertIn("Frobnicate", error)
         self.assertRegex(error, r"'?\by\b'?|#1|node 1|index 1")
 
+    def test_element_types_without_a_kernel_name_the_node(self):
+        image, filters = (1, 4, 5, 5), (4, 4, 3, 3)
+        cases = [(operator, shapes, kind) for operator, shapes in (("Conv", (image, filters)), ("MatMul", ((2, 2), (2, 2))))
+                 for kind in ("DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "UINT8", "INT32", "INT64", "UINT64", "BOOL")]
+        cases += [(operator, ((2, 2),), kind) for operator in ("Exp", "Erf", "Softmax", "HardSwish", "Gelu")
+                  for kind in ("INT8", "UINT8", "INT32", "INT64", "UINT64", "BOOL")]
+        for operator, shapes, kind in cases:
+            with self.subTest(operator=operator, kind=kind):
+                element_type = TensorProto.DataType.Value(kind)
+                inputs = [helper.make_tensor_value_info(f"x{i}", element_type, shape) for i, shape in enumerate(shapes)]
+                graph = helper.make_graph(
+                    [helper.make_node(operator, [i.name for i in inputs], ["y"], name="subject")], "typed", inputs,
+                    [helper.make_tensor_value_info("y", element_type, None)],
+                )
+                model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", OPSET)])
+                self.assertIn("node 'subject'", self.refuse(model.SerializeToString()))
+
     def test_opset_from_the_future_is_refused(self):
         graph = helper.make_graph(
             [helper.make_node("Relu", ["x"], ["y"], name="only")], "future",

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The models of the text tests beside this folder: `models.py NAME FILE` writes one. Each is as small as its subject allows.
+
+Knows nothing of the importer.
+"""
+import sys
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+node = helper.make_node
+
+
+def value(name, shape, element_type=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, element_type, shape)
+
+
+def constant(name, values, dtype=np.float32):
+    return numpy_helper.from_array(np.array(values, dtype), name)
+
+
+def unary(operator, opset=17, shape=(2, 3, 4), result=(2, 3, 4), initializers=(), more=(), **attributes):
+    nodes = [node(operator, ["x", *more], ["y"], name="subject", **attributes)]
+    return nodes, [value("x", shape)], [value("y", result)], initializers, opset
+
+
+def external(location):
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value=location)
+    return unary("Add", shape=(3,), result=(3,), initializers=[weight], more=["w"])
+
+
+def symbolic_batch():
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "first"], ["batch"]),
+        node("Concat", ["batch", "rest"], ["wanted"], axis=0),
+        node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    initializers = [constant("first", [0], np.int64), constant("rest", [-1], np.int64)]
+    return nodes, [value("x", ("batch", 3, 4))], [value("y", ("batch", 12))], initializers, 17
+
+
+def typed(operator, *types):
+    inputs = [value(f"x{i}", (2, 2), element_type) for i, element_type in enumerate(types)]
+    nodes = [node(operator, [i.name for i in inputs], ["y"], name="subject")]
+    return nodes, inputs, [value("y", (2, 2))], [], 17
+
+
+MODELS = {
+    "symbolic_batch": symbolic_batch,
+    "external_beside": lambda: external("weights.bin"),
+    "external_above": lambda: external("../weights.bin"),
+    "external_absolute": lambda: external("/etc/passwd"),
+    "external_link": lambda: external("link.bin"),
+    "unsupported": lambda: unary("Frobnicate"),
+    "opset_old": lambda: unary("Relu", opset=6),
+    "opset_new": lambda: unary("Relu", opset=999),
+    "twice": lambda: unary("Add", initializers=[constant("w", [1.0]), constant("w", [2.0])], more=["w"]),
+    "unsorted": lambda: (
+        [node("Relu", ["between"], ["y"], name="second"), node("Neg", ["x"], ["between"], name="first")],
+        [value("x", (2,))], [value("y", (2,))], [], 17),
+    "softmax_12": lambda: unary("Softmax", opset=12),
+    "softmax_13": lambda: unary("Softmax", opset=13, axis=1),
+    "clip_attributes": lambda: unary("Clip", opset=10, min=-1.0, max=2.0),
+    "clip_inputs": lambda: unary("Clip", initializers=[constant("low", -1.0), constant("high", 2.0)], more=["low", "high"]),
+    "squeeze_attribute": lambda: unary("Squeeze", opset=12, shape=(1, 3, 1), result=(1, 3), axes=[2]),
+    "squeeze_input": lambda: unary("Squeeze", shape=(1, 3, 1), result=(1, 3), initializers=[constant("a", [2], np.int64)], more=["a"]),
+    "mixed_types": lambda: typed("Add", TensorProto.FLOAT, TensorProto.INT32),
+    "mixed_matmul": lambda: typed("MatMul", TensorProto.FLOAT, TensorProto.DOUBLE),
+    "text_type": lambda: typed("Identity", TensorProto.STRING),
+    "huge_extent": lambda: unary("Relu", shape=(2**41,), result=(2**41,)),
+    "huge_tensor": lambda: unary("Relu", shape=(2**30, 2**30), result=(2**30, 2**30)),
+    "huge_result": lambda: unary("Expand", shape=(1,), result=(2,), initializers=[constant("s", [2**30, 2**30], np.int64)], more=["s"]),
+    "huge_shape_product": lambda: unary(
+        "Reshape", shape=(4,), result=(4,), initializers=[constant("s", [2**39, 2**39, -1], np.int64)], more=["s"]),
+}
+
+if __name__ == "__main__":
+    nodes, inputs, outputs, initializers, opset = MODELS[sys.argv[1]]()
+    graph = helper.make_graph(nodes, sys.argv[1], inputs, outputs, initializers)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
+    with open(sys.argv[2], "wb") as file:
+        file.write(model.SerializeToString())
