@@ -47,6 +47,22 @@ def typed(operator, *types):
     return nodes, inputs, [value("y", (2, 2))], [], 17
 
 
+def one_name():
+    constants = [constant("", np.linspace(first, 1, 20000)) for first in (-1, 0)]
+    nodes = [node("Constant", [], [f"c{i}"], name="same", value=tensor) for i, tensor in enumerate(constants)]
+    return [*nodes, node("Add", ["c0", "c1"], ["y"])], [], [value("y", (20000,))], [], 17
+
+
+def integer_gemm():
+    matrix = [value(name, (2, 2), TensorProto.INT32) for name in ("a", "b")]
+    return [node("Gemm", ["a", "b"], ["y"], name="subject", alpha=1e30)], matrix, [value("y", (2, 2), TensorProto.INT32)], [], 17
+
+
+def slice_step(step):
+    lists = [constant(name, [number], np.int64) for name, number in (("starts", 1), ("ends", 2**63 - 1), ("axes", 1), ("steps", step))]
+    return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
+
+
 MODELS = {
     "symbolic_batch": symbolic_batch,
     "external_beside": lambda: external("weights.bin"),
@@ -69,6 +85,10 @@ MODELS = {
     "mixed_types": lambda: typed("Add", TensorProto.FLOAT, TensorProto.INT32),
     "mixed_matmul": lambda: typed("MatMul", TensorProto.FLOAT, TensorProto.DOUBLE),
     "text_type": lambda: typed("Identity", TensorProto.STRING),
+    "one_name": one_name,
+    "integer_gemm": integer_gemm,
+    "slice_far": lambda: slice_step(2**63 - 1),
+    "slice_back": lambda: slice_step(-(2**63)),
     "huge_extent": lambda: unary("Relu", shape=(2**41,), result=(2**41,)),
     "huge_tensor": lambda: unary("Relu", shape=(2**30, 2**30), result=(2**30, 2**30)),
     "huge_result": lambda: unary("Expand", shape=(1,), result=(2,), initializers=[constant("s", [2**30, 2**30], np.int64)], more=["s"]),
