@@ -178,7 +178,8 @@ void where(Node& node) {
   Value condition = node.input(0), on_true = node.input(1), on_false = node.input(2);
   Extents extents = common_extents(node, {condition, on_true, on_false});
   on_true = node.broadcast(on_true, extents);
-  node.set_result(node.make<tx::SelectOp>(Node::type_of(on_true), node.broadcast(condition, extents), on_true, node.broadcast(on_false, extents)));
+  node.set_result(
+      node.make<tx::SelectOp>(Node::type_of(on_true), node.broadcast(condition, extents), on_true, node.broadcast(on_false, extents)));
 }
 
 void cast(Node& node) {

@@ -31,7 +31,8 @@ std::optional<int64_t> magnitude(AffineExpr expression, int& budget) {
     case AffineExprKind::Mul:
       if (__builtin_mul_overflow(*a, *b, &result)) return {};
       break;
-    default: result = *a + *b;
+    default:
+      result = *a + *b;
   }
   if (result > largest_element_count) return {};
   return result;
@@ -43,7 +44,9 @@ std::optional<int64_t> magnitude(AffineExpr expression) {
 }
 
 // The expression if its numbers are small enough, else null.
-AffineExpr bounded(AffineExpr expression) { return expression && magnitude(expression) ? expression : AffineExpr(); }
+AffineExpr bounded(AffineExpr expression) {
+  return expression && magnitude(expression) ? expression : AffineExpr();
+}
 
 }  // namespace
 

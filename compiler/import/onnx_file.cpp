@@ -68,12 +68,14 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   if (length < size || offset > length - size) return what + " has " + std::to_string(length) + " bytes, fewer than the tensor";
   if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
   Descriptor data{open_beside(file.path, location)};
-  if (data.value < 0) return "opening " + what + " failed: " + std::strerror(errno) + "; it must lie beneath the model's folder, without links";
+  if (data.value < 0)
+    return "opening " + what + " failed: " + std::strerror(errno) + "; it must lie beneath the model's folder, without links";
   for (uint64_t done = 0; done < size;) {
     ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return "reading " + what + " failed: " + std::strerror(errno);
-    if (got == 0) return what + " ends at byte " + std::to_string(start + offset + done) + ", " + std::to_string(size - done) + " bytes short";
+    if (got == 0)
+      return what + " ends at byte " + std::to_string(start + offset + done) + ", " + std::to_string(size - done) + " bytes short";
     done += got;
   }
   return "";
@@ -102,7 +104,7 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
     heddle_status_code_t code = errno == ENOENT ? HEDDLE_STATUS_NOT_FOUND : HEDDLE_STATUS_PERMISSION_DENIED;
     throw Failure{code, "onnx: opening '" + path + "' failed: " + std::strerror(errno)};
   }
-  struct stat info {};
+  struct stat info{};
   if (fstat(descriptor.value, &info) != 0 || !S_ISREG(info.st_mode)) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: opening '" + path + "' failed: it is not a regular file"};
   }
@@ -118,8 +120,8 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   bool parsed = file->model.ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage();
   if (!parsed || !file->model.has_graph()) {
     throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " +
-                                               (parsed ? "it holds no graph" : "it is truncated, damaged or not an ONNX file") +
-                                               " (" + std::to_string(info.st_size) + " bytes)"};
+                                               (parsed ? "it holds no graph" : "it is truncated, damaged or not an ONNX file") + " (" +
+                                               std::to_string(info.st_size) + " bytes)"};
   }
   return file;
 }
@@ -128,18 +130,23 @@ uint64_t element_bytes(int32_t onnx_type) {
   switch (onnx_type) {
     case onnx::TensorProto::BOOL:
     case onnx::TensorProto::INT8:
-    case onnx::TensorProto::UINT8: return 1;
+    case onnx::TensorProto::UINT8:
+      return 1;
     case onnx::TensorProto::INT16:
     case onnx::TensorProto::UINT16:
     case onnx::TensorProto::FLOAT16:
-    case onnx::TensorProto::BFLOAT16: return 2;
+    case onnx::TensorProto::BFLOAT16:
+      return 2;
     case onnx::TensorProto::INT32:
     case onnx::TensorProto::UINT32:
-    case onnx::TensorProto::FLOAT: return 4;
+    case onnx::TensorProto::FLOAT:
+      return 4;
     case onnx::TensorProto::INT64:
     case onnx::TensorProto::UINT64:
-    case onnx::TensorProto::DOUBLE: return 8;
-    default: return 0;
+    case onnx::TensorProto::DOUBLE:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -155,20 +162,29 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
     return "";
   }
   switch (tensor.data_type()) {
-    case onnx::TensorProto::FLOAT: return copy_field<float>(tensor.float_data(), tensor, offset, size, target);
-    case onnx::TensorProto::DOUBLE: return copy_field<double>(tensor.double_data(), tensor, offset, size, target);
-    case onnx::TensorProto::INT64: return copy_field<int64_t>(tensor.int64_data(), tensor, offset, size, target);
-    case onnx::TensorProto::UINT64: return copy_field<uint64_t>(tensor.uint64_data(), tensor, offset, size, target);
-    case onnx::TensorProto::UINT32: return copy_field<uint32_t>(tensor.uint64_data(), tensor, offset, size, target);
-    case onnx::TensorProto::INT32: return copy_field<int32_t>(tensor.int32_data(), tensor, offset, size, target);
+    case onnx::TensorProto::FLOAT:
+      return copy_field<float>(tensor.float_data(), tensor, offset, size, target);
+    case onnx::TensorProto::DOUBLE:
+      return copy_field<double>(tensor.double_data(), tensor, offset, size, target);
+    case onnx::TensorProto::INT64:
+      return copy_field<int64_t>(tensor.int64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::UINT64:
+      return copy_field<uint64_t>(tensor.uint64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::UINT32:
+      return copy_field<uint32_t>(tensor.uint64_data(), tensor, offset, size, target);
+    case onnx::TensorProto::INT32:
+      return copy_field<int32_t>(tensor.int32_data(), tensor, offset, size, target);
     case onnx::TensorProto::INT16:
     case onnx::TensorProto::UINT16:
     case onnx::TensorProto::FLOAT16:
-    case onnx::TensorProto::BFLOAT16: return copy_field<uint16_t>(tensor.int32_data(), tensor, offset, size, target);
+    case onnx::TensorProto::BFLOAT16:
+      return copy_field<uint16_t>(tensor.int32_data(), tensor, offset, size, target);
     case onnx::TensorProto::BOOL:
     case onnx::TensorProto::INT8:
-    case onnx::TensorProto::UINT8: return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
-    default: return "tensor '" + tensor.name() + "' has element type " + std::to_string(tensor.data_type()) + ", which is not supported";
+    case onnx::TensorProto::UINT8:
+      return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
+    default:
+      return "tensor '" + tensor.name() + "' has element type " + std::to_string(tensor.data_type()) + ", which is not supported";
   }
 }
 

@@ -18,19 +18,32 @@ constexpr uint64_t largest_dense_bytes = 64 * 1024;
 Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who) {
   Builder builder(context);
   switch (onnx_type) {
-    case onnx::TensorProto::FLOAT: return builder.getF32Type();
-    case onnx::TensorProto::DOUBLE: return builder.getF64Type();
-    case onnx::TensorProto::FLOAT16: return builder.getF16Type();
-    case onnx::TensorProto::BFLOAT16: return builder.getBF16Type();
-    case onnx::TensorProto::BOOL: return builder.getI1Type();
-    case onnx::TensorProto::INT8: return builder.getIntegerType(8);
-    case onnx::TensorProto::UINT8: return builder.getIntegerType(8, false);
-    case onnx::TensorProto::INT16: return builder.getIntegerType(16);
-    case onnx::TensorProto::UINT16: return builder.getIntegerType(16, false);
-    case onnx::TensorProto::INT32: return builder.getI32Type();
-    case onnx::TensorProto::UINT32: return builder.getIntegerType(32, false);
-    case onnx::TensorProto::INT64: return builder.getI64Type();
-    case onnx::TensorProto::UINT64: return builder.getIntegerType(64, false);
+    case onnx::TensorProto::FLOAT:
+      return builder.getF32Type();
+    case onnx::TensorProto::DOUBLE:
+      return builder.getF64Type();
+    case onnx::TensorProto::FLOAT16:
+      return builder.getF16Type();
+    case onnx::TensorProto::BFLOAT16:
+      return builder.getBF16Type();
+    case onnx::TensorProto::BOOL:
+      return builder.getI1Type();
+    case onnx::TensorProto::INT8:
+      return builder.getIntegerType(8);
+    case onnx::TensorProto::UINT8:
+      return builder.getIntegerType(8, false);
+    case onnx::TensorProto::INT16:
+      return builder.getIntegerType(16);
+    case onnx::TensorProto::UINT16:
+      return builder.getIntegerType(16, false);
+    case onnx::TensorProto::INT32:
+      return builder.getI32Type();
+    case onnx::TensorProto::UINT32:
+      return builder.getIntegerType(32, false);
+    case onnx::TensorProto::INT64:
+      return builder.getI64Type();
+    case onnx::TensorProto::UINT64:
+      return builder.getIntegerType(64, false);
     default:
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED,
                     "onnx: importing " + who + " failed: element type " + std::to_string(onnx_type) + " is not supported"};
@@ -62,9 +75,8 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     // two nodes may have one name, and the parameters must not
     std::string unique = name;
     for (int i = 2; parameters.count(unique); ++i) unique = name + "#" + std::to_string(i);
-    parameters[unique] = {ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) {
-                          return read_tensor(*keep, tensor, offset, size, target);
-                        }};
+    parameters[unique] = {
+        ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) { return read_tensor(*keep, tensor, offset, size, target); }};
     operand.value = builder.create<tx::ParameterOp>(location, ranked, unique);
     return operand;
   }
@@ -79,7 +91,8 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     value = DenseElementsAttr::getFromRawBuffer(ranked, data);
   }
   operand.value = builder.create<tx::ConstantOp>(location, ranked, value);
-  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
+  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1 &&
+      ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
     operand.elements.emplace();
     operand.rank = ranked.getRank();
     for (const APInt& element : value.getValues<APInt>()) {
@@ -171,7 +184,8 @@ std::string Node::text(const char* name, const std::string& otherwise) const {
 std::vector<int64_t> Node::integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise) const {
   const auto* attribute = find(name);
   if (!attribute && otherwise) return *otherwise;
-  if (!attribute || attribute->type() != onnx::AttributeProto::INTS) fail(std::string("attribute '") + name + "' must be a list of integers");
+  if (!attribute || attribute->type() != onnx::AttributeProto::INTS)
+    fail(std::string("attribute '") + name + "' must be a list of integers");
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
@@ -214,7 +228,8 @@ RankedTensorType Node::tensor_type(ArrayRef<AffineExpr> extents, Type element_ty
 }
 
 AffineExpr Node::computed(AffineExpr extent) const {
-  if (!extent) fail("a number in its shapes is above " + std::to_string(largest_extent) + ", or depends on symbols in a way that is not supported");
+  if (!extent)
+    fail("a number in its shapes is above " + std::to_string(largest_extent) + ", or depends on symbols in a way that is not supported");
   return extent;
 }
 
@@ -225,7 +240,8 @@ Value Node::splat(RankedTensorType type, double value) {
   }
   Type element = type.getElementType();
   bool whole = value >= -0x1p53 && value <= 0x1p53 && value == static_cast<double>(static_cast<int64_t>(value));
-  if (!llvm::isa<FloatType>(element) && !whole) fail("it computes with the constant " + std::to_string(value) + ", which elements that are integers cannot hold");
+  if (!llvm::isa<FloatType>(element) && !whole)
+    fail("it computes with the constant " + std::to_string(value) + ", which elements that are integers cannot hold");
   Attribute attribute = llvm::isa<FloatType>(element) ? Attribute(builder.getFloatAttr(element, value))
                                                       : Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
   return builder.create<tx::ConstantOp>(location_, type, SplatElementsAttr::get(llvm::cast<ShapedType>(type), attribute));
@@ -244,7 +260,8 @@ Value Node::transpose(Value value, ArrayRef<int64_t> permutation) {
 Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
   Extents from = extents_of(value);
   AffineExpr one = builder.getAffineConstantExpr(1);
-  if (from.size() > extents.size()) fail("an operand of rank " + std::to_string(from.size()) + " does not broadcast to rank " + std::to_string(extents.size()));
+  if (from.size() > extents.size())
+    fail("an operand of rank " + std::to_string(from.size()) + " does not broadcast to rank " + std::to_string(extents.size()));
   if (ArrayRef<AffineExpr>(from) == extents) return value;
   size_t offset = extents.size() - from.size();
   Extents kept;

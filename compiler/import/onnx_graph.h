@@ -20,12 +20,14 @@ using Extents = llvm::SmallVector<mlir::AffineExpr>;
 
 // What one name stands for. Small integer tensors carry their elements, so that shapes can be computed here.
 struct Operand {
-  mlir::Value value;                                  // null while only `elements` is there
+  mlir::Value value;                                      // null while only `elements` is there
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1, at most most_shape_elements
-  int64_t rank = 0;                                   // of `elements`
+  int64_t rank = 0;                                       // of `elements`
 
   // Whether a computation on elements may stand for one on the tensor: elements alone become 64 bit integers again.
-  bool is_shape() const { return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isInteger(64)); }
+  bool is_shape() const {
+    return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isInteger(64));
+  }
 };
 
 class Graph {
@@ -66,7 +68,7 @@ class Node {
   bool wants_output(int index) const { return index < proto_.output_size() && !proto_.output(index).empty(); }
 
   const Operand& operand(int index) const;
-  mlir::Value input(int index);                            // as a tensor
+  mlir::Value input(int index);                             // as a tensor
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
   std::vector<int64_t> integers(int index) const;           // the same, all of them known
 

@@ -14,7 +14,8 @@ struct Window {
 };
 
 // Output extent of a window along one dimension.
-AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high, int64_t kernel, int64_t stride, int64_t dilation, bool ceil) {
+AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high, int64_t kernel, int64_t stride, int64_t dilation,
+                         bool ceil) {
   // pads, kernel, stride and dilation are below 2^41 by read_window, so that these sums fit; the division rounds down
   int64_t shift = low + high - (dilation * (kernel - 1) + 1) + (ceil ? stride - 1 : 0);
   auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
@@ -49,7 +50,8 @@ Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t
     auto extent = llvm::dyn_cast<AffineConstantExpr>(spatial[i]);
     if (!extent) node.fail("auto_pad over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
     int64_t outputs = (extent.getValue() + window.strides[i] - 1) / window.strides[i];
-    int64_t total = std::max<int64_t>(0, (outputs - 1) * window.strides[i] + window.dilations[i] * (window.kernel[i] - 1) + 1 - extent.getValue());
+    int64_t total =
+        std::max<int64_t>(0, (outputs - 1) * window.strides[i] + window.dilations[i] * (window.kernel[i] - 1) + 1 - extent.getValue());
     window.low[i] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
     window.high[i] = total - window.low[i];
   }
@@ -59,7 +61,8 @@ Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t
 RankedTensorType output_type(Node& node, Value input, const Window& window, AffineExpr channels, bool ceil) {
   Extents from = Node::extents_of(input), to{from[0]};  // channels-last
   for (size_t i = 0; i < window.kernel.size(); ++i) {
-    AffineExpr extent = output_extent(node, from[1 + i], window.low[i], window.high[i], window.kernel[i], window.strides[i], window.dilations[i], ceil);
+    AffineExpr extent =
+        output_extent(node, from[1 + i], window.low[i], window.high[i], window.kernel[i], window.strides[i], window.dilations[i], ceil);
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
       int64_t value = constant.getValue();
       // with ceil_mode, a window that would start in the padding behind the input does not count
@@ -74,10 +77,13 @@ RankedTensorType output_type(Node& node, Value input, const Window& window, Affi
   return node.tensor_type(to, Node::type_of(input).getElementType());
 }
 
-ArrayRef<AffineExpr> spatial_of(const Extents& channels_first) { return ArrayRef<AffineExpr>(channels_first).drop_front(2); }
+ArrayRef<AffineExpr> spatial_of(const Extents& channels_first) {
+  return ArrayRef<AffineExpr>(channels_first).drop_front(2);
+}
 
 void check_image(Node& node, Value input) {
-  if (Node::type_of(input).getRank() < 3) node.fail("the input needs rank 3 or more, has " + std::to_string(Node::type_of(input).getRank()));
+  if (Node::type_of(input).getRank() < 3)
+    node.fail("the input needs rank 3 or more, has " + std::to_string(Node::type_of(input).getRank()));
 }
 
 void conv(Node& node) {
@@ -85,13 +91,15 @@ void conv(Node& node) {
   check_image(node, input);
   Extents extents = Node::extents_of(input);
   RankedTensorType filter_type = Node::type_of(filter);
-  if (!filter_type.hasStaticShape() || filter_type.getRank() != Node::type_of(input).getRank()) node.fail("the filter does not fit the input's rank");
+  if (!filter_type.hasStaticShape() || filter_type.getRank() != Node::type_of(input).getRank())
+    node.fail("the filter does not fit the input's rank");
   ArrayRef<int64_t> shape = filter_type.getShape();
   std::vector<int64_t> kernel(shape.begin() + 2, shape.end());
   if (node.integer_list("kernel_shape", kernel) != kernel) node.fail("kernel_shape is not the filter's");
   Window window = read_window(node, spatial_of(extents), kernel);
   int64_t groups = node.integer("group", 1);
-  if (groups < 1 || groups > std::max<int64_t>(1, shape[0]) || shape[0] % groups != 0) node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
+  if (groups < 1 || groups > std::max<int64_t>(1, shape[0]) || shape[0] % groups != 0)
+    node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
   AffineExpr channels = product(node.builder.getAffineConstantExpr(shape[1]), node.builder.getAffineConstantExpr(groups));
   if (extents[1] != channels) {
     node.fail("the input's channels are not " + std::to_string(shape[1]) + " x " + std::to_string(groups));
@@ -101,11 +109,12 @@ void conv(Node& node) {
   for (int64_t i = 2; i < filter_type.getRank(); ++i) order.push_back(i);
   order.append({1, 0});
   RankedTensorType type = output_type(node, image, window, node.builder.getAffineConstantExpr(shape[0]), false);
-  Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), window.strides, window.low, window.high, window.dilations,
-                                       groups, DenseI64ArrayAttr());
+  Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), window.strides, window.low, window.high,
+                                       window.dilations, groups, DenseI64ArrayAttr());
   if (node.has_input(2)) {
     Value bias = node.input(2);
-    if (Node::type_of(bias).getShape() != ArrayRef<int64_t>{shape[0]}) node.fail("the bias does not have " + std::to_string(shape[0]) + " elements");
+    if (Node::type_of(bias).getShape() != ArrayRef<int64_t>{shape[0]})
+      node.fail("the bias does not have " + std::to_string(shape[0]) + " elements");
     result = node.make<tx::AddOp>(type, result, node.broadcast(bias, tx::extents(type)));
   }
   node.set_result(node.channels_first(result));
@@ -134,7 +143,8 @@ void global_pool(Node& node) {
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> axes;
   for (size_t i = 2; i < extents.size(); ++i) axes.push_back(i);
-  Value reduced = node.make<tx::ReduceOp>(node.tensor_type({extents[0], extents[1]}, Node::type_of(input).getElementType()), kind, input, axes);
+  Value reduced =
+      node.make<tx::ReduceOp>(node.tensor_type({extents[0], extents[1]}, Node::type_of(input).getElementType()), kind, input, axes);
   for (size_t i = 2; i < extents.size(); ++i) extents[i] = node.builder.getAffineConstantExpr(1);
   node.set_result(node.reshape(reduced, extents));
 }
@@ -147,7 +157,8 @@ void batch_norm(Node& node) {
   SmallVector<Value> vectors;
   for (int i = 1; i < 5; ++i) {
     vectors.push_back(node.input(i));
-    if (Node::extents_of(vectors.back()) != Extents{Node::extents_of(input)[1]}) node.fail("input " + std::to_string(i) + " has not one element a channel");
+    if (Node::extents_of(vectors.back()) != Extents{Node::extents_of(input)[1]})
+      node.fail("input " + std::to_string(i) + " has not one element a channel");
   }
   Value image = node.channels_last(input);
   Value result = node.make<tx::BatchNormOp>(Node::type_of(image), image, vectors[0], vectors[1], vectors[2], vectors[3],
@@ -162,8 +173,9 @@ void lrn(Node& node) {
   if (size < 1 || size >= 1 << 20) node.fail("size " + std::to_string(size) + " is out of range");
   Value image = node.channels_last(input);
   Builder& b = node.builder;
-  Value result = node.make<tx::LrnOp>(Node::type_of(image), image, b.getI64IntegerAttr(size), b.getF64FloatAttr(node.number("alpha", 1e-4f)),
-                                      b.getF64FloatAttr(node.number("beta", 0.75)), b.getF64FloatAttr(node.number("bias", 1.0)));
+  Value result =
+      node.make<tx::LrnOp>(Node::type_of(image), image, b.getI64IntegerAttr(size), b.getF64FloatAttr(node.number("alpha", 1e-4f)),
+                           b.getF64FloatAttr(node.number("beta", 0.75)), b.getF64FloatAttr(node.number("bias", 1.0)));
   node.set_result(node.channels_first(result));
 }
 

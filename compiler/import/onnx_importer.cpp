@@ -22,14 +22,17 @@ int64_t default_opset(const onnx::ModelProto& model) {
     if (!entry.domain().empty() && entry.domain() != "ai.onnx") continue;
     if (entry.version() < oldest_opset || entry.version() > newest_opset) {
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: opset " + std::to_string(entry.version()) +
-                                                     " is outside of " + std::to_string(oldest_opset) + " to " + std::to_string(newest_opset)};
+                                                     " is outside of " + std::to_string(oldest_opset) + " to " +
+                                                     std::to_string(newest_opset)};
     }
     return entry.version();
   }
   throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing the model failed: it imports no opset of the default domain"};
 }
 
-std::vector<const Table*> tables() { return {&elementwise_operators(), &image_operators(), &linear_operators(), &shape_operators()}; }
+std::vector<const Table*> tables() {
+  return {&elementwise_operators(), &image_operators(), &linear_operators(), &shape_operators()};
+}
 
 Translate translation(const std::string& type) {
   for (const Table* table : tables()) {
@@ -74,7 +77,8 @@ void check_made(Node& node, Block* block, Operation* before) {
     }
     if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::ConcatOp, tx::PadOp, tx::BatchNormOp>(op)) {
       for (Value operand : op->getOperands()) {
-        if (Node::type_of(operand).getElementType() != Node::type_of(op->getResult(0)).getElementType()) node.fail("element types of the inputs differ");
+        if (Node::type_of(operand).getElementType() != Node::type_of(op->getResult(0)).getElementType())
+          node.fail("element types of the inputs differ");
       }
     }
     if (failed(verify(op))) node.fail("its inputs do not fit: " + said);

@@ -53,7 +53,8 @@ void matmul(Node& node) {
   extents.append({ae[ae.size() - 2], be.back()});
   a = node.broadcast(a, a_full);
   if (be.size() > 2) b = node.broadcast(b, b_full);
-  Value result = node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
+  Value result =
+      node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
   if (vector_b) extents.pop_back();
   if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
   node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);

@@ -27,7 +27,8 @@ void reshape(Node& node) {
       open = i;
       to.push_back(node.builder.getAffineConstantExpr(1));
     } else if (constant && value == 0 && !zero_is_zero) {
-      if (i >= from.size()) node.fail("the new shape copies extent " + std::to_string(i) + " of an input of rank " + std::to_string(from.size()));
+      if (i >= from.size())
+        node.fail("the new shape copies extent " + std::to_string(i) + " of an input of rank " + std::to_string(from.size()));
       to.push_back(from[i]);
     } else {
       if (value < 0) node.fail("the new shape has the extent " + std::to_string(value));
@@ -38,7 +39,8 @@ void reshape(Node& node) {
   AffineExpr rest = exact_quotient(from, to, context);
   if (!rest) {
     bool known = llvm::all_of(from, [](AffineExpr e) { return llvm::isa<AffineConstantExpr>(e); });
-    node.fail("the input's elements do not divide into the new shape", known ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED);
+    node.fail("the input's elements do not divide into the new shape",
+              known ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED);
   }
   if (open >= 0) {
     to[open] = rest;
@@ -110,7 +112,8 @@ void transpose(Node& node) {
   std::vector<int64_t> sorted(permutation);
   llvm::sort(sorted);
   for (int64_t i = 0; i < rank; ++i) {
-    if (static_cast<int64_t>(sorted.size()) != rank || sorted[i] != i) node.fail("perm is no permutation of " + std::to_string(rank) + " dimensions");
+    if (static_cast<int64_t>(sorted.size()) != rank || sorted[i] != i)
+      node.fail("perm is no permutation of " + std::to_string(rank) + " dimensions");
   }
   node.set_result(node.transpose(input, permutation));
 }
@@ -194,7 +197,8 @@ void slice(Node& node) {
   if (!attributes && node.has_input(3)) axes = node.integers(3);
   steps.assign(starts.size(), 1);
   if (!attributes && node.has_input(4)) steps = node.integers(4);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) node.fail("starts, ends, axes and steps differ in length");
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    node.fail("starts, ends, axes and steps differ in length");
   // a step beyond every extent takes the first element, whatever its size
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
   auto clamp = [&](int64_t extent, int64_t& start, int64_t end, int64_t step) {
@@ -262,17 +266,20 @@ void expand(Node& node) {
 
 void pad(Node& node) {
   Value input = node.input(0);
-  if (node.text("mode", "constant") != "constant") node.fail("mode '" + node.text("mode", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.text("mode", "constant") != "constant")
+    node.fail("mode '" + node.text("mode", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   if (node.has_input(3)) node.fail("input axes is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   Extents extents = Node::extents_of(input);
   std::vector<int64_t> pads = node.opset() < 11 ? node.integer_list("pads") : node.integers(1);
-  if (pads.size() != 2 * extents.size()) node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
+  if (pads.size() != 2 * extents.size())
+    node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
   double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
   if (node.has_input(2)) {
     DenseElementsAttr constant;
     auto producer = node.input(2).getDefiningOp<tx::ConstantOp>();
     if (producer) constant = llvm::dyn_cast<DenseElementsAttr>(producer.getValue());
-    if (!constant || constant.getNumElements() != 1) node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (!constant || constant.getNumElements() != 1)
+      node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
     Attribute element = *constant.getValues<Attribute>().begin();
     value = llvm::isa<FloatAttr>(element) ? llvm::cast<FloatAttr>(element).getValueAsDouble()
                                           : static_cast<double>(llvm::cast<IntegerAttr>(element).getValue().getSExtValue());
@@ -282,11 +289,12 @@ void pad(Node& node) {
     low.push_back(pads[i]);
     high.push_back(pads[extents.size() + i]);
     if (low[i] < 0 || high[i] < 0) node.fail("negative pads are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-    if (low[i] > largest_extent || high[i] > largest_extent) node.fail("a pad on dimension " + std::to_string(i) + " is above " + std::to_string(largest_extent));
+    if (low[i] > largest_extent || high[i] > largest_extent)
+      node.fail("a pad on dimension " + std::to_string(i) + " is above " + std::to_string(largest_extent));
     extents[i] = node.computed(sum(extents[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
   }
-  node.set_result(node.make<tx::PadOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, low, high,
-                                       llvm::APFloat(value)));
+  node.set_result(
+      node.make<tx::PadOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, low, high, llvm::APFloat(value)));
 }
 
 void shape(Node& node) {
@@ -355,13 +363,15 @@ void constant_of_shape(Node& node) {
   Extents extents;
   llvm::append_range(extents, node.elements(0));
   RankedTensorType ranked = node.tensor_type(extents, type);
-  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
+  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 &&
+      ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
     AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getInt());
     node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
     return;
   }
   RankedTensorType constant_type = ranked.hasStaticShape() ? ranked : RankedTensorType::get({}, type);
-  Value result = node.builder.create<tx::ConstantOp>(node.location(), constant_type, SplatElementsAttr::get(llvm::cast<ShapedType>(constant_type), value));
+  Value result = node.builder.create<tx::ConstantOp>(node.location(), constant_type,
+                                                     SplatElementsAttr::get(llvm::cast<ShapedType>(constant_type), value));
   node.set_result(node.broadcast(result, extents));
 }
 
