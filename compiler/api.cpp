@@ -18,7 +18,9 @@ heddle_status_t* make_status(heddle_status_code_t code, std::string_view message
   return heddle_status_create(code, {message.data(), message.size()});
 }
 
-std::string text(heddle_string_t value) { return value.size ? std::string(value.data, value.size) : std::string(); }
+std::string text(heddle_string_t value) {
+  return value.size ? std::string(value.data, value.size) : std::string();
+}
 
 // "cpu", "cpu:x86-64-v3", separated by commas.
 Failure parse_targets(std::string_view targets, std::vector<std::string>& levels) {
@@ -34,7 +36,8 @@ Failure parse_targets(std::string_view targets, std::vector<std::string>& levels
     } else if (target == "cuda" || target == "hip" || target == "level_zero") {
       return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + std::string(target) + "' is not implemented yet; use cpu"};
     } else {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) + "' is not known; use cpu, cpu:x86-64-v3 or cpu:x86-64-v4"};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: target '" + std::string(target) + "' is not known; use cpu, cpu:x86-64-v3 or cpu:x86-64-v4"};
     }
   }
   std::sort(levels.begin(), levels.end());
@@ -71,8 +74,7 @@ heddle_status_t* heddle_compile(const heddle_compile_params_t* params) {
   if (params->struct_size > sizeof known) {
     const char* tail = reinterpret_cast<const char*>(params) + sizeof known;
     if (std::any_of(tail, tail + (params->struct_size - sizeof known), [](char c) { return c != 0; })) {
-      return make_status(HEDDLE_STATUS_INVALID_ARGUMENT,
-                                           "compiler: heddle_compile failed: params has fields of a newer version [HD-E-04]");
+      return make_status(HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: params has fields of a newer version [HD-E-04]");
     }
   }
   std::memcpy(&known, params, std::min<size_t>(params->struct_size, sizeof known));

@@ -2,8 +2,6 @@
 // The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
 #include "compiler/pipeline.h"
 
-
-
 #include "compiler/emit/module_file.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/passes/passes.h"
@@ -103,7 +101,9 @@ struct DumpAfter : PassInstrumentation {
   std::string* text_;
 };
 
-bool ends_with_mlir(const std::string& path) { return llvm::StringRef(path).ends_with(".mlir"); }
+bool ends_with_mlir(const std::string& path) {
+  return llvm::StringRef(path).ends_with(".mlir");
+}
 
 // Model file to tx.
 Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
@@ -135,7 +135,8 @@ Failure generate(const Options& options, emit::Kernels& kernels, MLIRContext& co
       }
       auto resources = target->emit(kernel.region, kernel.plan, kernel.symbol, *code);
       if (failed(resources)) {
-        return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: generating region '" + kernel.region.getName().str() + "' for " + level + " failed"};
+        return {HEDDLE_STATUS_UNIMPLEMENTED,
+                "compiler: generating region '" + kernel.region.getName().str() + "' for " + level + " failed"};
       }
       image.resources.push_back(std::move(*resources));
     }
@@ -189,7 +190,8 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
   file.report = report(*module, kernels, images);
-  if (heddle::module::Status error = emit::write_module_file(*module, kernels, images, parameters, file)) return {error->code, error->message};
+  if (heddle::module::Status error = emit::write_module_file(*module, kernels, images, parameters, file))
+    return {error->code, error->message};
   times.done("write");
   if (!options.report_path.empty()) {
     // times are in this report only: the module's own must not differ from run to run

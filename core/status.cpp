@@ -35,19 +35,16 @@ namespace {
 
 constexpr char kOutOfMemoryText[] = "host: creating a status failed: out of memory; free memory and try again [HD-S-01]";
 // Never freed and never counted.
-constinit heddle_status out_of_memory{1, HEDDLE_STATUS_RESOURCE_EXHAUSTED, 0, sizeof(kOutOfMemoryText) - 1, 0, nullptr,
-                                      kOutOfMemoryText};
+constinit heddle_status out_of_memory{1, HEDDLE_STATUS_RESOURCE_EXHAUSTED, 0, sizeof(kOutOfMemoryText) - 1, 0, nullptr, kOutOfMemoryText};
 
 }  // namespace
 
 namespace heddle {
 
-heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain,
-                               int64_t native_code) noexcept {
+heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain, int64_t native_code) noexcept {
   if (code == HEDDLE_STATUS_OK) code = HEDDLE_STATUS_UNKNOWN;  // a status object is a failure: success is NULL
   size_t size;
-  if (__builtin_add_overflow(message.size(), domain.size(), &size) ||
-      __builtin_add_overflow(size, sizeof(heddle_status), &size)) {
+  if (__builtin_add_overflow(message.size(), domain.size(), &size) || __builtin_add_overflow(size, sizeof(heddle_status), &size)) {
     return &out_of_memory;
   }
   void* memory = std::malloc(size);
@@ -96,8 +93,7 @@ Status wrap(Status&& status, std::string_view context) noexcept {
     std::string text;
     text.reserve(context.size() + 2 + status.message().size());
     text.append(context).append(": ").append(status.message());
-    return Status(status_create(status.code(), text, view(heddle_status_domain(status.get())),
-                                heddle_status_native_code(status.get())));
+    return Status(status_create(status.code(), text, view(heddle_status_domain(status.get())), heddle_status_native_code(status.get())));
   } catch (...) {
     return std::move(status);
   }
@@ -112,7 +108,9 @@ std::string Status::to_string() const {
 
 extern "C" {
 
-heddle_status_code_t heddle_status_code(const heddle_status_t* status) { return status ? status->code : HEDDLE_STATUS_OK; }
+heddle_status_code_t heddle_status_code(const heddle_status_t* status) {
+  return status ? status->code : HEDDLE_STATUS_OK;
+}
 
 heddle_string_t heddle_status_message(const heddle_status_t* status) {
   return status ? heddle_string_t{status->text, status->message_size} : heddle_string_t{"", 0};
@@ -122,7 +120,9 @@ heddle_string_t heddle_status_domain(const heddle_status_t* status) {
   return status ? heddle_string_t{status->text + status->message_size, status->domain_size} : heddle_string_t{"", 0};
 }
 
-int64_t heddle_status_native_code(const heddle_status_t* status) { return status ? status->native_code : 0; }
+int64_t heddle_status_native_code(const heddle_status_t* status) {
+  return status ? status->native_code : 0;
+}
 
 heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key) {
   if (status) {
@@ -135,9 +135,10 @@ heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_stri
 
 heddle_string_t heddle_status_code_name(heddle_status_code_t code) {
   static constexpr std::string_view kNames[] = {
-      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",   "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-      "UNIMPLEMENTED",  "INTERNAL",  "UNAVAILABLE",       "DATA_LOSS",          "UNAUTHENTICATED",     "DEVICE_LOST"};
+      "OK",        "CANCELLED",       "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS",  "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",    "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED", "DEVICE_LOST"};
   constexpr uint32_t kCount = sizeof(kNames) / sizeof(kNames[0]);
   return heddle::to_c(code < kCount ? kNames[code] : std::string_view("UNKNOWN_CODE"));
 }

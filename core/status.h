@@ -16,8 +16,12 @@
 
 namespace heddle {
 
-inline std::string_view view(heddle_string_t text) { return {text.data ? text.data : "", text.data ? text.size : 0}; }
-inline heddle_string_t to_c(std::string_view text) { return {text.data(), text.size()}; }
+inline std::string_view view(heddle_string_t text) {
+  return {text.data ? text.data : "", text.data ? text.size : 0};
+}
+inline heddle_string_t to_c(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 // Creates a status with its text copied; never NULL: when memory is exhausted it is one static RESOURCE_EXHAUSTED (HD-S-01).
 heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain = {},
@@ -78,7 +82,7 @@ Status wrap(Status&& status, std::string_view context) noexcept;
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                                                   // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}                                                          // NOLINT: implicit on purpose
   Result(Status&& status) : status_(std::move(status)) { assert(!status_.ok() && "OK needs a value"); }  // NOLINT
   Result(Result&&) = default;
   Result& operator=(Result&&) = default;
@@ -102,8 +106,8 @@ class [[nodiscard]] Result {
 
 // Leaves the function with the status of `expression` unless that is OK. Works for Status and, through the C function
 // pointers of a table, for heddle_status_t* wrapped as Status(call).
-#define HEDDLE_RETURN_IF_ERROR(expression)                          \
-  do {                                                              \
+#define HEDDLE_RETURN_IF_ERROR(expression)                                                           \
+  do {                                                                                               \
     if (::heddle::Status heddle_status_ = (expression); !heddle_status_.ok()) return heddle_status_; \
   } while (0)
 

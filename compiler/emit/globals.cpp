@@ -17,7 +17,9 @@ uint64_t element_bits(Attribute element) {
   return llvm::cast<IntegerAttr>(element).getValue().getZExtValue();
 }
 
-uint32_t element_bytes(Type type) { return (type.getIntOrFloatBitWidth() + 7) / 8; }
+uint32_t element_bytes(Type type) {
+  return (type.getIntOrFloatBitWidth() + 7) / 8;
+}
 
 }  // namespace
 

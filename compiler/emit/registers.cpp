@@ -5,7 +5,6 @@
 
 using namespace mlir;
 
-
 namespace heddle::emit {
 
 uint32_t Registers::emit(module_format::Op op, uint32_t b, uint32_t c) {
@@ -38,12 +37,23 @@ uint32_t Registers::value_of(AffineExpr expression) {
     auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
     uint32_t left = value_of(binary.getLHS()), right = value_of(binary.getRHS());
     switch (expression.getKind()) {
-      case AffineExprKind::Add: result = emit(module_format::Op::Add, left, right); break;
-      case AffineExprKind::Mul: result = emit(module_format::Op::Mul, left, right); break;
-      case AffineExprKind::FloorDiv: result = emit(module_format::Op::FloorDiv, left, right); break;
-      case AffineExprKind::CeilDiv: result = emit(module_format::Op::CeilDiv, left, right); break;
-      case AffineExprKind::Mod: result = emit(module_format::Op::Mod, left, right); break;
-      default: llvm_unreachable("a binary expression has no other kind");
+      case AffineExprKind::Add:
+        result = emit(module_format::Op::Add, left, right);
+        break;
+      case AffineExprKind::Mul:
+        result = emit(module_format::Op::Mul, left, right);
+        break;
+      case AffineExprKind::FloorDiv:
+        result = emit(module_format::Op::FloorDiv, left, right);
+        break;
+      case AffineExprKind::CeilDiv:
+        result = emit(module_format::Op::CeilDiv, left, right);
+        break;
+      case AffineExprKind::Mod:
+        result = emit(module_format::Op::Mod, left, right);
+        break;
+      default:
+        llvm_unreachable("a binary expression has no other kind");
     }
   }
   known_[expression] = result;

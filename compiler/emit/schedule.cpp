@@ -9,7 +9,6 @@
 using namespace mlir;
 namespace mf = heddle::module_format;
 
-
 namespace heddle::emit {
 namespace {
 
@@ -209,11 +208,11 @@ class Scheduler {
   std::unique_ptr<mf::ProgramT> program_ = std::make_unique<mf::ProgramT>();
   Registers registers_{*program_};
   std::vector<mf::Instruction> commands_;
-  std::vector<uint32_t> barriers_;                      // positions in commands_
-  std::vector<std::pair<uint32_t, uint32_t>> uses_;     // of each transient: first and last command
+  std::vector<uint32_t> barriers_;                   // positions in commands_
+  std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
-  llvm::SmallSet<uint32_t, 16> written_;                // values written since the last barrier
+  llvm::SmallSet<uint32_t, 16> written_;  // values written since the last barrier
 };
 
 }  // namespace

@@ -87,8 +87,8 @@ uint64_t byte_size(RankedTensorType type) {
 }
 
 bool is_elementwise(Operation* op) {
-  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, AddOp, SubOp,
-                   MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
+  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, AddOp,
+                   SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
 }
 
 bool is_data_movement(Operation* op) {
@@ -97,7 +97,9 @@ bool is_data_movement(Operation* op) {
 
 // ------------------------------------------------------------------------------------------------------------ folds
 
-OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+OpFoldResult ConstantOp::fold(FoldAdaptor) {
+  return getValue();
+}
 
 namespace {
 
@@ -236,7 +238,8 @@ LogicalResult PadOp::verify() {
 LogicalResult ConcatOp::verify() {
   auto to = llvm::cast<RankedTensorType>(getType());
   if (getInputs().empty()) return emitOpError("has no inputs");
-  if (static_cast<int64_t>(getAxis()) < 0 || static_cast<int64_t>(getAxis()) >= to.getRank()) return emitOpError("axis is outside of rank ") << to.getRank();
+  if (static_cast<int64_t>(getAxis()) < 0 || static_cast<int64_t>(getAxis()) >= to.getRank())
+    return emitOpError("axis is outside of rank ") << to.getRank();
   return success();
 }
 
@@ -247,7 +250,8 @@ LogicalResult MatmulOp::verify() {
   if (getPackedShape()) {
     return rhs.getRank() == 1 ? success() : emitOpError("a packed rhs has rank 1");
   }
-  if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank()) return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
+  if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank())
+    return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
   AffineExpr lhs_k = extents(lhs)[lhs.getRank() - (getTransposeLhs() ? 2 : 1)];
   AffineExpr rhs_k = extents(rhs)[rhs.getRank() - (getTransposeRhs() ? 1 : 2)];
   if (lhs_k != rhs_k) return emitOpError("inner extents differ");
@@ -338,9 +342,11 @@ LogicalResult LrnOp::verify() {
 
 LogicalResult DispatchOp::verify() {
   Block& block = getBody().front();
-  if (block.getNumArguments() != getInputs().size()) return emitOpError("has ") << block.getNumArguments() << " block arguments for " << getInputs().size() << " inputs";
+  if (block.getNumArguments() != getInputs().size())
+    return emitOpError("has ") << block.getNumArguments() << " block arguments for " << getInputs().size() << " inputs";
   for (auto [argument, input] : llvm::zip(block.getArguments(), getInputs())) {
-    if (argument.getType() != input.getType()) return emitOpError("block argument type ") << argument.getType() << " is not " << input.getType();
+    if (argument.getType() != input.getType())
+      return emitOpError("block argument type ") << argument.getType() << " is not " << input.getType();
   }
   auto yield = llvm::dyn_cast<YieldOp>(block.getTerminator());
   if (!yield || yield.getValues().size() != getOutputs().size()) return emitOpError("does not yield its outputs");

@@ -52,6 +52,8 @@ struct DecomposeBatchNorm : PassWrapper<DecomposeBatchNorm, OperationPass<func::
 
 }  // namespace
 
-std::unique_ptr<Pass> decompose_batch_norm() { return std::make_unique<DecomposeBatchNorm>(); }
+std::unique_ptr<Pass> decompose_batch_norm() {
+  return std::make_unique<DecomposeBatchNorm>();
+}
 
 }  // namespace heddle::passes

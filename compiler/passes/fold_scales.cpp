@@ -99,6 +99,8 @@ struct FoldScales : PassWrapper<FoldScales, OperationPass<func::FuncOp>> {
 
 }  // namespace
 
-std::unique_ptr<Pass> fold_scales() { return std::make_unique<FoldScales>(); }
+std::unique_ptr<Pass> fold_scales() {
+  return std::make_unique<FoldScales>();
+}
 
 }  // namespace heddle::passes

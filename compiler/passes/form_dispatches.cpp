@@ -20,12 +20,18 @@ bool is_root(Operation* op) {
 }
 
 // Roots whose kernels take an element-wise chain behind them.
-bool takes_epilogue(Operation* root) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp, tx::ReduceOp>(root); }
+bool takes_epilogue(Operation* root) {
+  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp, tx::ReduceOp>(root);
+}
 
-bool is_contraction(Operation* op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); }
+bool is_contraction(Operation* op) {
+  return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
+}
 
 // Constants, parameters, reshapes (views of the same bytes) and broadcasts (repeated inside the regions that read them).
-bool stays_outside(Operation* op) { return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::DispatchOp>(op); }
+bool stays_outside(Operation* op) {
+  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::DispatchOp>(op);
+}
 
 bool is_splat(Value value) {
   auto constant = value.getDefiningOp<tx::ConstantOp>();
@@ -41,9 +47,9 @@ bool is_epilogue_broadcast(tx::BroadcastOp broadcast) {
 }
 
 struct Group {
-  Operation* root;                     // its first op
-  llvm::SetVector<Operation*> ops;     // in program order once sorted
-  Operation* output;                   // its last op; the only one whose result leaves the group
+  Operation* root;                  // its first op
+  llvm::SetVector<Operation*> ops;  // in program order once sorted
+  Operation* output;                // its last op; the only one whose result leaves the group
 };
 
 class Former {
@@ -244,9 +250,7 @@ class Former {
 struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormDispatches)
   StringRef getArgument() const final { return "heddle-form-dispatches"; }
-  StringRef getDescription() const final {
-    return "relu(add(conv(x, w), broadcast b))  ->  dispatch(x, w, b) { the same }";
-  }
+  StringRef getDescription() const final { return "relu(add(conv(x, w), broadcast b))  ->  dispatch(x, w, b) { the same }"; }
   void runOnOperation() override {
     SmallVector<Attribute> log;
     for (auto function : getOperation().getOps<func::FuncOp>()) Former(function).run(log);
@@ -256,6 +260,8 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
 
 }  // namespace
 
-std::unique_ptr<Pass> form_dispatches() { return std::make_unique<FormDispatches>(); }
+std::unique_ptr<Pass> form_dispatches() {
+  return std::make_unique<FormDispatches>();
+}
 
 }  // namespace heddle::passes

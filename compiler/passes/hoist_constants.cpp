@@ -24,21 +24,26 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
 
 // A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger, and reshapes, which
 // cost nothing.
-bool passes_on(Operation* op) { return llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op); }
-bool stays(Operation* op) { return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op); }
+bool passes_on(Operation* op) {
+  return llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op);
+}
+bool stays(Operation* op) {
+  return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op);
+}
 
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
   StringRef getArgument() const final { return "heddle-hoist-constants"; }
   StringRef getDescription() const final {
-    return "@main: conv(x, pack(parameter w))  ->  @main: conv(x, parameter \"derived.0\") and @$init: return pack(parameter w), named \"derived.0\"";
+    return "@main: conv(x, pack(parameter w))  ->  @main: conv(x, parameter \"derived.0\") and @$init: return pack(parameter w), named "
+           "\"derived.0\"";
   }
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     OpBuilder builder(&getContext());
-    SmallVector<Value> hoisted;       // in the functions
+    SmallVector<Value> hoisted;  // in the functions
     llvm::DenseMap<Value, unsigned> index;
     for (func::FuncOp function : functions) {
       if (function.getName() == tx::initializer_name) return;  // has run already
@@ -87,6 +92,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
 }  // namespace
 
-std::unique_ptr<Pass> hoist_constants() { return std::make_unique<HoistConstants>(); }
+std::unique_ptr<Pass> hoist_constants() {
+  return std::make_unique<HoistConstants>();
+}
 
 }  // namespace heddle::passes

@@ -70,6 +70,8 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
 
 }  // namespace
 
-std::unique_ptr<Pass> pack_weights() { return std::make_unique<PackWeights>(); }
+std::unique_ptr<Pass> pack_weights() {
+  return std::make_unique<PackWeights>();
+}
 
 }  // namespace heddle::passes

@@ -229,7 +229,7 @@ struct ThroughReshape : OpRewritePattern<tx::ReshapeOp> {
 
     // the order of the groups in the source: by the smallest source dimension of each
     struct Placed {
-      int64_t first;      // smallest source dimension
+      int64_t first;  // smallest source dimension
       unsigned group;
     };
     SmallVector<Placed> order;
@@ -277,7 +277,8 @@ struct PropagateTransposes : PassWrapper<PropagateTransposes, OperationPass<func
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PropagateTransposes)
   StringRef getArgument() const final { return "heddle-propagate-transposes"; }
   StringRef getDescription() const final {
-    return "transpose^-1(relu(transpose(conv)))  ->  relu(conv), also through concat, reduce, slice, pad, softmax and reshapes that split or merge";
+    return "transpose^-1(relu(transpose(conv)))  ->  relu(conv), also through concat, reduce, slice, pad, softmax and reshapes that split "
+           "or merge";
   }
   void runOnOperation() override {
     MLIRContext* context = &getContext();
@@ -292,6 +293,8 @@ struct PropagateTransposes : PassWrapper<PropagateTransposes, OperationPass<func
 
 }  // namespace
 
-std::unique_ptr<Pass> propagate_transposes() { return std::make_unique<PropagateTransposes>(); }
+std::unique_ptr<Pass> propagate_transposes() {
+  return std::make_unique<PropagateTransposes>();
+}
 
 }  // namespace heddle::passes

@@ -179,7 +179,7 @@ Value Body::erf(Value x) {
   }
   Value near = mul(x, polynomial(mul(x, x), series));
   // From 0.95 to 4: erf(t) = 1 - exp(-g(t)); g interpolates -log(erfc(t)) at Chebyshev's points, within 4e-7.
-  static constexpr double g[] = {0.000627529516, 1.12634826,     0.638525844,     0.103727132,
+  static constexpr double g[] = {0.000627529516, 1.12634826,   0.638525844,     0.103727132,
                                  -0.0227921493,  0.0034781096, -0.000322967797, 1.36041363e-05};
   Value t = select(compare(arith::CmpFPredicate::OGT, size, constant(4)), constant(4), size);
   Value far = sub(constant(1), exp(sub(constant(0), polynomial(t, g))));
@@ -220,7 +220,7 @@ Value cast(Body& from, Body& to, Value x, Type source, Type target) {
   if (from_float && to_float) {
     if (from_type == to_type) return x;
     return from_type.getIntOrFloatBitWidth() < to_type.getIntOrFloatBitWidth() ? to.make<arith::ExtFOp>(to.type(), x)
-                                                                              : to.make<arith::TruncFOp>(to.type(), x);
+                                                                               : to.make<arith::TruncFOp>(to.type(), x);
   }
   if (to_float) return is_unsigned(source) ? to.make<arith::UIToFPOp>(to.type(), x) : to.make<arith::SIToFPOp>(to.type(), x);
   if (to_type.isInteger(1)) {
@@ -253,11 +253,13 @@ Value cast(Body& from, Body& to, Value x, Type source, Type target) {
   APInt low_bits = without_sign ? APInt::getMinValue(width) : APInt::getSignedMinValue(width);
   APInt high_bits = without_sign ? APInt::getMaxValue(width) : APInt::getSignedMaxValue(width);
   Value low_integer = to.constant(static_cast<double>(0)), high_integer;
-  auto exact = [&](const APInt& bits) { return to.make<arith::ConstantOp>([&]() -> TypedAttr {
-    TypedAttr scalar = IntegerAttr::get(to_type, bits);
-    if (auto vector = llvm::dyn_cast<VectorType>(to.type())) return SplatElementsAttr::get(vector, scalar);
-    return scalar;
-  }()); };
+  auto exact = [&](const APInt& bits) {
+    return to.make<arith::ConstantOp>([&]() -> TypedAttr {
+      TypedAttr scalar = IntegerAttr::get(to_type, bits);
+      if (auto vector = llvm::dyn_cast<VectorType>(to.type())) return SplatElementsAttr::get(vector, scalar);
+      return scalar;
+    }());
+  };
   low_integer = exact(low_bits);
   high_integer = exact(high_bits);
   Value above = from.compare(arith::CmpFPredicate::OGE, x, beyond_value);
@@ -301,8 +303,12 @@ Type compute_type(Type element) {
   return element;
 }
 
-Value emit_exp(OpBuilder& builder, Location location, Value x) { return Body(builder, location, x.getType()).exp(x); }
-Value emit_log(OpBuilder& builder, Location location, Value x) { return Body(builder, location, x.getType()).log(x); }
+Value emit_exp(OpBuilder& builder, Location location, Value x) {
+  return Body(builder, location, x.getType()).exp(x);
+}
+Value emit_log(OpBuilder& builder, Location location, Value x) {
+  return Body(builder, location, x.getType()).log(x);
+}
 
 Value emit_constant_power(OpBuilder& builder, Location location, Value x, double exponent) {
   Body body(builder, location, x.getType());
@@ -356,17 +362,18 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       })
       .Case([&](tx::FloorOp) -> Value { return is_float ? body.make<math::FloorOp>(x) : x; })
       .Case([&](tx::CeilOp) -> Value { return is_float ? body.make<math::CeilOp>(x) : x; })
-      .Case<tx::ExpOp, tx::LogOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp, tx::TanhOp, tx::SigmoidOp, tx::ErfOp>([&](Operation* unary) -> Value {
-        if (!is_float) return unsupported();
-        if (llvm::isa<tx::ExpOp>(unary)) return body.exp(x);
-        if (llvm::isa<tx::LogOp>(unary)) return body.log(x);
-        if (llvm::isa<tx::SqrtOp>(unary)) return body.sqrt(x);
-        if (llvm::isa<tx::RsqrtOp>(unary)) return body.div(body.constant(1), body.sqrt(x));
-        if (llvm::isa<tx::ReciprocalOp>(unary)) return body.div(body.constant(1), x);
-        if (llvm::isa<tx::TanhOp>(unary)) return body.tanh(x);
-        if (llvm::isa<tx::SigmoidOp>(unary)) return body.sigmoid(x);
-        return body.is_double() ? unsupported() : body.erf(x);
-      })
+      .Case<tx::ExpOp, tx::LogOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp, tx::TanhOp, tx::SigmoidOp, tx::ErfOp>(
+          [&](Operation* unary) -> Value {
+            if (!is_float) return unsupported();
+            if (llvm::isa<tx::ExpOp>(unary)) return body.exp(x);
+            if (llvm::isa<tx::LogOp>(unary)) return body.log(x);
+            if (llvm::isa<tx::SqrtOp>(unary)) return body.sqrt(x);
+            if (llvm::isa<tx::RsqrtOp>(unary)) return body.div(body.constant(1), body.sqrt(x));
+            if (llvm::isa<tx::ReciprocalOp>(unary)) return body.div(body.constant(1), x);
+            if (llvm::isa<tx::TanhOp>(unary)) return body.tanh(x);
+            if (llvm::isa<tx::SigmoidOp>(unary)) return body.sigmoid(x);
+            return body.is_double() ? unsupported() : body.erf(x);
+          })
       .Case([&](tx::AddOp) -> Value { return is_float ? body.add(x, operands[1]) : body.make<arith::AddIOp>(x, operands[1]); })
       .Case([&](tx::SubOp) -> Value { return is_float ? body.sub(x, operands[1]) : body.make<arith::SubIOp>(x, operands[1]); })
       .Case([&](tx::MulOp) -> Value { return is_float ? body.mul(x, operands[1]) : body.make<arith::MulIOp>(x, operands[1]); })

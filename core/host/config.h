@@ -82,8 +82,8 @@ struct LinkConfig {
 
 // One value for `heddle config effective --origin`.
 struct ConfigValue {
-  std::string key;  // "device.gpu0.allocator.pool_limit"
-  std::string text; // as TOML
+  std::string key;   // "device.gpu0.allocator.pool_limit"
+  std::string text;  // as TOML
   std::string origin;
 };
 
@@ -102,9 +102,9 @@ struct LogConfig {
 struct Config {
   std::vector<std::string> files;  // read, in order
 
-  std::vector<std::string> plugin_paths;      // [plugins] paths
-  std::vector<std::string> plugin_require;    // ids
-  std::vector<std::string> plugin_disable;    // ids
+  std::vector<std::string> plugin_paths;            // [plugins] paths
+  std::vector<std::string> plugin_require;          // ids
+  std::vector<std::string> plugin_disable;          // ids
   std::map<std::string, std::string> plugin_pin;    // id -> "=1.4.2"
   std::map<std::string, std::string> plugin_probe;  // id -> "child" | "in-process"
   bool strict = false;                              // [plugins.security] mode

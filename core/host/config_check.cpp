@@ -30,7 +30,8 @@ void check_option(const RawOption& raw, const std::string& title, const Manifest
     return;
   }
   OptionValue value;
-  if (read_option_value(*spec, raw.node, raw.place, diagnostics.name_of(raw.key_place), diagnostics, &value)) out_values->push_back(std::move(value));
+  if (read_option_value(*spec, raw.node, raw.place, diagnostics.name_of(raw.key_place), diagnostics, &value))
+    out_values->push_back(std::move(value));
 }
 
 }  // namespace
@@ -45,8 +46,10 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
   auto tell_unknown = [&](const std::string& id, Place place) {
     if (std::find(ids.begin(), ids.end(), id) != ids.end() || std::find(told.begin(), told.end(), id) != told.end()) return;
     told.push_back(id);
-    diagnostics.warning(place, "E201", fmt::format("no plugin '{}' is installed; found {}", id, ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", "))),
-                        did_you_mean(id, ids), id.size() + 2);
+    diagnostics.warning(
+        place, "E201",
+        fmt::format("no plugin '{}' is installed; found {}", id, ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", "))),
+        did_you_mean(id, ids), id.size() + 2);
   };
   for (const auto& [id, place] : read->plugin_ids) tell_unknown(id, place);
   for (const auto& [id, place] : read->driver_tables) tell_unknown(id, place);

@@ -60,7 +60,7 @@ class ConfigReader {
   ConfigRead& read_;
   Config& config_;
   Diagnostics& diagnostics_;
-  std::string folder_;              // of that file
+  std::string folder_;                   // of that file
   std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
 };
 
@@ -94,7 +94,8 @@ void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::str
   for (size_t i = 0; i < names.size(); ++i) {
     const Place place = table.place(array->children[i]);
     if (!is_plugin_id(names[i])) {
-      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is no plugin id", key, names[i].substr(0, 64)), {}, names[i].size() + 2);
+      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is no plugin id", key, names[i].substr(0, 64)), {},
+                         names[i].size() + 2);
     } else {
       read_.plugin_ids.emplace_back(names[i], place);
     }
@@ -152,8 +153,9 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
         diagnostics_.error(drivers.key_place(*entry), "E105", "[driver.*] is not named by a plugin id", {}, entry->key.size());
       } else {
         // [driver.heddle.cpu] without quotes is the table `cpu` of the table `heddle`.
-        const bool unquoted = entry->kind == TomlNode::kTable && !entry->children.empty() &&
-                              std::all_of(entry->children.begin(), entry->children.end(), [](const TomlNode& c) { return c.kind == TomlNode::kTable; });
+        const bool unquoted =
+            entry->kind == TomlNode::kTable && !entry->children.empty() &&
+            std::all_of(entry->children.begin(), entry->children.end(), [](const TomlNode& c) { return c.kind == TomlNode::kTable; });
         if (unquoted) {
           std::string meant = entry->key + "." + entry->children.front().key;
           diagnostics_.error(drivers.key_place(*entry), "E102", fmt::format("[driver.{}] holds tables only", entry->key),
@@ -167,10 +169,12 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
   if (const TomlNode* child = table.table("device")) {
     TableReader devices(*child, file, "device", diagnostics_);
     for (const TomlNode* entry : devices.rest()) {
-      const bool bare = !entry->key.empty() && entry->key.size() <= 64 &&
-                        entry->key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == std::string::npos;
+      const bool bare =
+          !entry->key.empty() && entry->key.size() <= 64 &&
+          entry->key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == std::string::npos;
       if (!bare) {
-        diagnostics_.error(devices.key_place(*entry), "E105", "a device's alias holds something else than letters, digits, '_' and '-', or is over 64 bytes long", {},
+        diagnostics_.error(devices.key_place(*entry), "E105",
+                           "a device's alias holds something else than letters, digits, '_' and '-', or is over 64 bytes long", {},
                            entry->key.size());
       } else if (config_.devices.size() >= kMaxDevices) {
         diagnostics_.error(devices.key_place(*entry), "E206", fmt::format("more than {} devices are named", kMaxDevices));
@@ -227,7 +231,8 @@ void ConfigReader::plugins(TableReader table) {
   if (table.strings("paths", &paths)) {
     for (const std::string& path : paths) {
       if (path.front() != '/') {
-        diagnostics_.error(table.place(*table.find("paths")), "E105", fmt::format("'paths' holds \"{}\", which is not absolute", path.substr(0, 128)));
+        diagnostics_.error(table.place(*table.find("paths")), "E105",
+                           fmt::format("'paths' holds \"{}\", which is not absolute", path.substr(0, 128)));
       }
     }
     config_.plugin_paths = std::move(paths);
@@ -241,8 +246,10 @@ void ConfigReader::plugins(TableReader table) {
     TableReader pin(*pins, table.file(), "plugins.pin", diagnostics_);
     for (const TomlNode* entry : pin.rest()) {
       if (entry->kind != TomlNode::kString || entry->string.size() < 2 || entry->string.front() != '=') {
-        diagnostics_.error(pin.place(*entry), "E205", fmt::format("pin of '{}' is {}; an exact version was expected, e.g. \"=1.4.2\"", entry->key.substr(0, 64),
-                                                                  to_toml(*entry).substr(0, 64)), {}, to_toml(*entry).size());
+        diagnostics_.error(pin.place(*entry), "E205",
+                           fmt::format("pin of '{}' is {}; an exact version was expected, e.g. \"=1.4.2\"", entry->key.substr(0, 64),
+                                       to_toml(*entry).substr(0, 64)),
+                           {}, to_toml(*entry).size());
         continue;
       }
       config_.plugin_pin[entry->key] = entry->string.substr(1);
@@ -281,8 +288,9 @@ void ConfigReader::driver(TableReader table, const std::string& id) {
   read_.driver_tables.emplace_back(id, table.own_place());
   for (const TomlNode* entry : table.rest()) {
     auto& options = read_.driver_options;
-    options.erase(std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == id && o.node.key == entry->key; }),
-                  options.end());
+    options.erase(
+        std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == id && o.node.key == entry->key; }),
+        options.end());
     options.push_back({id, *entry, table.place(*entry), table.key_place(*entry)});
     effective(table, entry->key);
   }
@@ -302,8 +310,10 @@ void ConfigReader::device(TableReader table, const std::string& alias) {
     effective(table, "driver");
   }
   if (const TomlNode* node = table.table("select")) select(TableReader(*node, table.file(), table.path_of("select"), diagnostics_), device);
-  if (const TomlNode* node = table.table("allocator")) allocator(TableReader(*node, table.file(), table.path_of("allocator"), diagnostics_), device);
-  if (const TomlNode* node = table.table("affinity")) affinity(TableReader(*node, table.file(), table.path_of("affinity"), diagnostics_), device);
+  if (const TomlNode* node = table.table("allocator"))
+    allocator(TableReader(*node, table.file(), table.path_of("allocator"), diagnostics_), device);
+  if (const TomlNode* node = table.table("affinity"))
+    affinity(TableReader(*node, table.file(), table.path_of("affinity"), diagnostics_), device);
   table.finish();
 }
 
@@ -328,8 +338,10 @@ void ConfigReader::select(TableReader table, DeviceConfig& device) {
   const bool other_errors = !table.rest().empty();
   table.finish();
   if (count > 1 || (count == 0 && !other_errors && !table.find("uuid") && !table.find("pci") && !table.find("ordinal"))) {
-    diagnostics_.error(table.own_place(), "E203", fmt::format("'select' of device '{}' names {} of uuid, pci and ordinal; exactly one was expected", device.alias, count),
-                       {}, std::string_view("select").size());
+    diagnostics_.error(
+        table.own_place(), "E203",
+        fmt::format("'select' of device '{}' names {} of uuid, pci and ordinal; exactly one was expected", device.alias, count), {},
+        std::string_view("select").size());
   }
   if (count == 1) {
     device.select = std::move(selector);
@@ -371,13 +383,16 @@ void ConfigReader::allocator(TableReader table, DeviceConfig& device) {
   }
   if (allocator.pool_initial_bytes && allocator.pool_limit_bytes && *allocator.pool_initial_bytes > *allocator.pool_limit_bytes) {
     const TomlNode* node = table.find("pool_initial") ? table.find("pool_initial") : table.find("pool_limit");
-    diagnostics_.error(table.place(*node), "E203", fmt::format("pool_initial of device '{}' is {} bytes, its pool_limit {}", device.alias,
-                                                               *allocator.pool_initial_bytes, *allocator.pool_limit_bytes), {}, to_toml(*node).size());
+    diagnostics_.error(table.place(*node), "E203",
+                       fmt::format("pool_initial of device '{}' is {} bytes, its pool_limit {}", device.alias,
+                                   *allocator.pool_initial_bytes, *allocator.pool_limit_bytes),
+                       {}, to_toml(*node).size());
   }
   // Other keys are options of the allocator's manifest, checked when that is known.
   for (const TomlNode* entry : table.rest()) {
     auto& options = read_.allocator_options;
-    options.erase(std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == device.alias && o.node.key == entry->key; }),
+    options.erase(std::remove_if(options.begin(), options.end(),
+                                 [&](const RawOption& o) { return o.owner == device.alias && o.node.key == entry->key; }),
                   options.end());
     options.push_back({device.alias, *entry, table.place(*entry), table.key_place(*entry)});
     effective(table, entry->key);
@@ -397,7 +412,8 @@ void ConfigReader::affinity(TableReader table, DeviceConfig& device) {
       effective(table, "cpus");
     } else {
       const TomlNode& node = *table.find("cpus");
-      diagnostics_.error(table.place(node), "E105", "'cpus' is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", {}, to_toml(node).size());
+      diagnostics_.error(table.place(node), "E105", "'cpus' is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", {},
+                         to_toml(node).size());
     }
   }
   table.finish();
@@ -411,7 +427,8 @@ void ConfigReader::param_io(TableReader table) {
     for (size_t i = 0; i < methods.size(); ++i) {
       const Place place = table.place(node.children[i]);
       if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
-        diagnostics_.error(place, "E105", fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
+        diagnostics_.error(place, "E105",
+                           fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
                            did_you_mean(methods[i], known), methods[i].size() + 2);
       } else if (methods[i] == "gds") {
         not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
@@ -461,8 +478,10 @@ void ConfigReader::links(TableReader& root) {
     }
     table.finish();
     config_.links.push_back(std::move(link));
-    effective_value(fmt::format("link[{}]", config_.links.size() - 1), fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}",
-                    config_.links.back().a, config_.links.back().b, config_.links.back().kind, config_.links.back().p2p), config_.links.back().place);
+    effective_value(fmt::format("link[{}]", config_.links.size() - 1),
+                    fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}", config_.links.back().a,
+                                config_.links.back().b, config_.links.back().kind, config_.links.back().p2p),
+                    config_.links.back().place);
   }
 }
 
@@ -476,7 +495,8 @@ void ConfigReader::routes(TableReader& root) {
     table.require("to");
     if (table.string("slot", &route.slot) && !route.slot.empty() && route.slot != "default" && route.slot.front() != '@') {
       const TomlNode& slot = *table.find("slot");
-      diagnostics_.error(table.place(slot), "E105", fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
+      diagnostics_.error(table.place(slot), "E105",
+                         fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
                          fmt::format("did you mean '@{}'?", route.slot.substr(0, 64)), to_toml(slot).size());
     }
     if (table.strings("to", &route.to)) {
@@ -544,8 +564,8 @@ std::string environment(const char* name) {
 std::string default_path() {
   std::string folder = environment("XDG_CONFIG_HOME");
   if (folder.empty() && !environment("HOME").empty()) folder = environment("HOME") + "/.config";
-  for (const std::string& path : {folder.empty() || folder.front() != '/' ? std::string() : folder + "/heddle/heddle.toml",
-                                  std::string("/etc/heddle/heddle.toml")}) {
+  for (const std::string& path :
+       {folder.empty() || folder.front() != '/' ? std::string() : folder + "/heddle/heddle.toml", std::string("/etc/heddle/heddle.toml")}) {
     if (!path.empty() && access(path.c_str(), F_OK) == 0) return path;
   }
   return {};
@@ -563,7 +583,8 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
     uint32_t level = 0;
     if (!log_level_from_name(equals == std::string::npos ? word : word.substr(equals + 1), &level)) {
       Place place{read->diagnostics.add_file("HEDDLE_LOG", text), {}};
-      read->diagnostics.error(place, "E105", fmt::format("'{}' is no log level; trace, debug, info, warn, error or off was expected", word.substr(0, 64)));
+      read->diagnostics.error(place, "E105",
+                              fmt::format("'{}' is no log level; trace, debug, info, warn, error or off was expected", word.substr(0, 64)));
       continue;
     }
     if (equals == std::string::npos) {
@@ -602,7 +623,9 @@ bool is_cpu_list(std::string_view text) {
   return false;
 }
 
-void read_config_text(const std::string& name, const std::string& text, ConfigRead* read) { ConfigReader(*read).text(name, text); }
+void read_config_text(const std::string& name, const std::string& text, ConfigRead* read) {
+  ConfigReader(*read).text(name, text);
+}
 
 void finish_config(ConfigRead* read) {
   Diagnostics& diagnostics = read->diagnostics;
@@ -632,8 +655,8 @@ void finish_config(ConfigRead* read) {
   for (size_t i = 0; i < read->config.routes.size(); ++i) {
     const RouteConfig& route = read->config.routes[i];
     read->config.effective.push_back({fmt::format("route[{}]", i),
-                                      fmt::format("{{ slot = \"{}\", to = [\"{}\"], fallback = \"{}\" }}", route.slot, fmt::join(route.to, "\", \""),
-                                                  route.fallback_next ? "next" : "error"),
+                                      fmt::format("{{ slot = \"{}\", to = [\"{}\"], fallback = \"{}\" }}", route.slot,
+                                                  fmt::join(route.to, "\", \""), route.fallback_next ? "next" : "error"),
                                       route.place});
   }
 }

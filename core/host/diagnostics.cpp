@@ -111,8 +111,8 @@ std::string Diagnostics::render() const {
 std::string Diagnostics::first_line() const {
   for (const Entry* entry : sorted()) {
     if (!entry->is_error) continue;
-    return fmt::format("{}: {}[{}]: {}{}{}", name_of(entry->place), "error", entry->code, entry->message,
-                       entry->hint.empty() ? "" : "; ", entry->hint);
+    return fmt::format("{}: {}[{}]: {}{}{}", name_of(entry->place), "error", entry->code, entry->message, entry->hint.empty() ? "" : "; ",
+                       entry->hint);
   }
   return {};
 }

@@ -101,7 +101,8 @@ std::vector<std::string> search_folders(const DiscoveryParams& params) {
     wanted.push_back(own + "/heddle/plugins.d");
     wanted.push_back(own + "/../lib/heddle/plugins.d");  // of a program in bin that holds the host itself
   }
-  for (const char* folder : {"/etc/heddle/plugins.d", "/usr/local/lib/heddle/plugins.d", "/usr/lib/heddle/plugins.d"}) wanted.emplace_back(folder);
+  for (const char* folder : {"/etc/heddle/plugins.d", "/usr/local/lib/heddle/plugins.d", "/usr/lib/heddle/plugins.d"})
+    wanted.emplace_back(folder);
   std::vector<std::string> folders;
   for (std::string& folder : wanted) {
     if (folder.empty() || folder.front() != '/') continue;
@@ -132,8 +133,8 @@ std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const
   }
   for (FoundPlugin& plugin : found) {
     if (plugin.verdict.state == PluginState::kAvailable && is_pinned_away(plugin, params)) {
-      plugin.verdict = {PluginState::kDisabled, fmt::format("it is version {}, but the configuration pins version {}", plugin.manifest.version,
-                                                            params.pins.at(plugin.manifest.id))};
+      plugin.verdict = {PluginState::kDisabled, fmt::format("it is version {}, but the configuration pins version {}",
+                                                            plugin.manifest.version, params.pins.at(plugin.manifest.id))};
     }
   }
   return found;

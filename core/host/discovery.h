@@ -15,16 +15,16 @@ namespace heddle::host {
 
 // A plugin as its manifest tells it.
 struct FoundPlugin {
-  Manifest manifest;  // .id and .path are always set
-  Verdict verdict;    // available, or why not, by the manifest alone
+  Manifest manifest;                  // .id and .path are always set
+  Verdict verdict;                    // available, or why not, by the manifest alone
   std::vector<std::string> shadowed;  // manifests of this id in later folders, or refused by a pin
 };
 
 struct DiscoveryParams {
   std::vector<std::string> api_folders;
   std::vector<std::string> config_folders;
-  bool use_environment = true;                // HEDDLE_PLUGIN_PATH and the user's data folder
-  std::map<std::string, std::string> pins;    // id -> exact version
+  bool use_environment = true;              // HEDDLE_PLUGIN_PATH and the user's data folder
+  std::map<std::string, std::string> pins;  // id -> exact version
 };
 
 // Folders that are searched, first wins: API, configuration, HEDDLE_PLUGIN_PATH, user data, next to libheddle, /etc, /usr/local,

@@ -120,20 +120,29 @@ std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* o
     return "its program headers are of an odd size or number";
   }
   std::vector<Elf64_Phdr> headers(header.e_phnum);
-  if (!read_at(file.number, header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are cut short";
+  if (!read_at(file.number, header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr)))
+    return "its program headers are cut short";
   return read_dynamic(file.number, headers, out_file);
 }
 
 std::string machine_name(uint32_t machine) {
   switch (machine) {
-    case EM_X86_64: return "x86_64";
-    case EM_AARCH64: return "aarch64";
-    case EM_386: return "i386";
-    case EM_ARM: return "arm";
-    case EM_RISCV: return "riscv";
-    case EM_PPC64: return "ppc64";
-    case EM_S390: return "s390x";
-    default: return fmt::format("machine {}", machine);
+    case EM_X86_64:
+      return "x86_64";
+    case EM_AARCH64:
+      return "aarch64";
+    case EM_386:
+      return "i386";
+    case EM_ARM:
+      return "arm";
+    case EM_RISCV:
+      return "riscv";
+    case EM_PPC64:
+      return "ppc64";
+    case EM_S390:
+      return "s390x";
+    default:
+      return fmt::format("machine {}", machine);
   }
 }
 

@@ -10,9 +10,9 @@
 namespace heddle::host {
 
 struct ElfFile {
-  uint32_t elf_class = 0;  // 1: 32 bits, 2: 64 bits
-  uint32_t machine = 0;    // EM_*
-  uint32_t type = 0;       // ET_*
+  uint32_t elf_class = 0;             // 1: 32 bits, 2: 64 bits
+  uint32_t machine = 0;               // EM_*
+  uint32_t type = 0;                  // ET_*
   std::vector<std::string> needed;    // DT_NEEDED
   std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', not expanded
 };

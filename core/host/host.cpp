@@ -59,8 +59,10 @@ std::string uuid_digits(const uint8_t (&bytes)[16]) {
 
 bool matches(const DeviceSelector& selector, const heddle_device_description_t& description) {
   switch (selector.kind) {
-    case DeviceSelector::kOrdinal: return description.ordinal == selector.ordinal;
-    case DeviceSelector::kPci: return lower(selector.text) == lower(view(description.pci));
+    case DeviceSelector::kOrdinal:
+      return description.ordinal == selector.ordinal;
+    case DeviceSelector::kPci:
+      return lower(selector.text) == lower(view(description.pci));
     case DeviceSelector::kUuid: {
       // A beginning is enough, as vendors' tools allow.
       const std::string wanted = uuid_digits(selector.text);
@@ -72,9 +74,12 @@ bool matches(const DeviceSelector& selector, const heddle_device_description_t& 
 
 std::string to_text(const DeviceSelector& selector) {
   switch (selector.kind) {
-    case DeviceSelector::kOrdinal: return fmt::format("ordinal {}", selector.ordinal);
-    case DeviceSelector::kPci: return fmt::format("pci \"{}\"", selector.text);
-    case DeviceSelector::kUuid: return fmt::format("uuid \"{}\"", selector.text);
+    case DeviceSelector::kOrdinal:
+      return fmt::format("ordinal {}", selector.ordinal);
+    case DeviceSelector::kPci:
+      return fmt::format("pci \"{}\"", selector.text);
+    case DeviceSelector::kUuid:
+      return fmt::format("uuid \"{}\"", selector.text);
   }
   return {};
 }
@@ -191,10 +196,11 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
   const std::string program = find_probe_program();
   if (program.empty()) {
     for (Plugin* plugin : waiting) {
-      plugin->verdict = {PluginState::kProbeFailed,
-                         fmt::format("heddle-probe is neither in {0} nor in ../libexec or ../bin beside it; install it, or set [plugins.probe] "
-                                     "\"{1}\" = \"in-process\"",
-                                     library_folder(), plugin->manifest.id)};
+      plugin->verdict = {
+          PluginState::kProbeFailed,
+          fmt::format("heddle-probe is neither in {0} nor in ../libexec or ../bin beside it; install it, or set [plugins.probe] "
+                      "\"{1}\" = \"in-process\"",
+                      library_folder(), plugin->manifest.id)};
     }
     return;
   }
@@ -208,7 +214,9 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
 Verdict Host::State::load_now(Plugin& plugin) {
   for (const Plugin& other : plugins) {
     if (!other.instance || &other == &plugin) continue;
-    auto names = [](const Manifest& a, const Manifest& b) { return std::find(a.conflicts.begin(), a.conflicts.end(), b.id) != a.conflicts.end(); };
+    auto names = [](const Manifest& a, const Manifest& b) {
+      return std::find(a.conflicts.begin(), a.conflicts.end(), b.id) != a.conflicts.end();
+    };
     if (names(plugin.manifest, other.manifest) || names(other.manifest, plugin.manifest)) {
       return {PluginState::kIncompatible, fmt::format("it conflicts with {}, which is loaded; disable one of them", other.manifest.id)};
     }
@@ -231,8 +239,8 @@ Status Host::State::load(Plugin& plugin) {
     Verdict verdict = load_now(plugin);
     if (plugin.instance) {
       plugin.verdict.state = PluginState::kLoaded;
-      services->log.write(HEDDLE_LOG_DEBUG, "host", fmt::format("loaded {} {} from {}", plugin.manifest.id, plugin.manifest.version,
-                                                                plugin.manifest.library_path));
+      services->log.write(HEDDLE_LOG_DEBUG, "host",
+                          fmt::format("loaded {} {} from {}", plugin.manifest.id, plugin.manifest.version, plugin.manifest.library_path));
       return {};
     }
     plugin.verdict = std::move(verdict);
@@ -264,12 +272,14 @@ Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_device
 Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
   Plugin* plugin = find(device.driver);
   if (!plugin) {
-    return error(HEDDLE_STATUS_UNAVAILABLE, "host: finding device {} ({}) failed: its driver {} is not installed; found {}", device.alias, device.place,
-                 device.driver, known_ids(HEDDLE_PLUGIN_DRIVER));
+    return error(HEDDLE_STATUS_UNAVAILABLE, "host: finding device {} ({}) failed: its driver {} is not installed; found {}", device.alias,
+                 device.place, device.driver, known_ids(HEDDLE_PLUGIN_DRIVER));
   }
-  if (Status status = load(*plugin); !status.ok()) return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
+  if (Status status = load(*plugin); !status.ok())
+    return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
   std::vector<DeviceInfo> all;
-  if (Status status = describe(*plugin, &all); !status.ok()) return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
+  if (Status status = describe(*plugin, &all); !status.ok())
+    return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
   std::string there;
   for (DeviceInfo& info : all) {
     if (!matches(device.select, info.description)) {
@@ -284,7 +294,8 @@ Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
     info.config = &device;
     return std::move(info);
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{}: error[E207]: no {} device with {}; found {}", device.place, device.driver, to_text(device.select), there);
+  return error(HEDDLE_STATUS_NOT_FOUND, "{}: error[E207]: no {} device with {}; found {}", device.place, device.driver,
+               to_text(device.select), there);
 }
 
 Host::Host(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -335,7 +346,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   }
   for (const Plugin& plugin : state->plugins) {
     if (!plugin.manifest.sha256.empty()) {
-      state->services->log.write(HEDDLE_LOG_INFO, "host", fmt::format("{}: integrity.sha256 of its manifest is not checked yet", plugin.manifest.id));
+      state->services->log.write(HEDDLE_LOG_INFO, "host",
+                                 fmt::format("{}: integrity.sha256 of its manifest is not checked yet", plugin.manifest.id));
     }
   }
   std::unique_ptr<Host> host(new Host(std::move(state)));
@@ -353,10 +365,14 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   return host;
 }
 
-const Config& Host::config() const { return state_->config(); }
+const Config& Host::config() const {
+  return state_->config();
+}
 
 // Errors would have kept open from succeeding: what is left are warnings.
-std::string Host::config_warnings() const { return state_->read.diagnostics.render(); }
+std::string Host::config_warnings() const {
+  return state_->read.diagnostics.render();
+}
 
 std::vector<PluginInfo> Host::plugins(bool look) {
   std::lock_guard lock(state_->mutex);
@@ -368,8 +384,9 @@ std::vector<PluginInfo> Host::plugins(bool look) {
   std::vector<PluginInfo> list;
   for (const Plugin& plugin : state_->plugins) {
     const Manifest& manifest = plugin.manifest;
-    list.push_back({manifest.id, manifest.version, manifest.kind, manifest.families, plugin.verdict.state, plugin.verdict.reason, manifest.path,
-                    manifest.library_path, plugin.verdict.vendor_version, plugin.verdict.device_count, plugin.from_cache, plugin.shadowed});
+    list.push_back({manifest.id, manifest.version, manifest.kind, manifest.families, plugin.verdict.state, plugin.verdict.reason,
+                    manifest.path, manifest.library_path, plugin.verdict.vendor_version, plugin.verdict.device_count, plugin.from_cache,
+                    plugin.shadowed});
   }
   return list;
 }
@@ -460,15 +477,18 @@ Result<DeviceInfo> Host::device(std::string_view name) {
       if (candidate.is_driver()) names.push_back(candidate.short_name());
     }
     std::string hint = did_you_mean(name, names);
-    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: there is none of that name; {}an alias of the configuration, or a driver with an ordinal "
-                 "such as cpu:0, of {}, was expected", name, hint.empty() ? "" : hint + " ", names.empty() ? state_->known_ids(HEDDLE_PLUGIN_DRIVER) : fmt::format("{}", fmt::join(names, ", ")));
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "host: finding device {} failed: there is none of that name; {}an alias of the configuration, or a driver with an ordinal "
+                 "such as cpu:0, of {}, was expected",
+                 name, hint.empty() ? "" : hint + " ",
+                 names.empty() ? state_->known_ids(HEDDLE_PLUGIN_DRIVER) : fmt::format("{}", fmt::join(names, ", ")));
   }
   HEDDLE_RETURN_IF_ERROR(state_->load(*plugin));
   std::vector<DeviceInfo> all;
   HEDDLE_RETURN_IF_ERROR(state_->describe(*plugin, &all));
   if (ordinal >= all.size()) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: {} has {} device{}, counted from 0", name, plugin->manifest.id, all.size(),
-                 all.size() == 1 ? "" : "s");
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: {} has {} device{}, counted from 0", name, plugin->manifest.id,
+                 all.size(), all.size() == 1 ? "" : "s");
   }
   return std::move(all[ordinal]);
 }
@@ -482,8 +502,8 @@ Result<std::vector<OptionValue>> Host::allocator_options(std::string_view plugin
   std::lock_guard lock(state_->mutex);
   Plugin* plugin = state_->find(plugin_id);
   if (!plugin) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "host: reading options of allocator {} failed: no such allocator is installed; found {}", plugin_id,
-                 state_->known_ids(HEDDLE_PLUGIN_ALLOCATOR));
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: reading options of allocator {} failed: no such allocator is installed; found {}",
+                 plugin_id, state_->known_ids(HEDDLE_PLUGIN_ALLOCATOR));
   }
   std::vector<OptionValue> values;
   if (device.config) {
@@ -496,22 +516,33 @@ Result<std::vector<OptionValue>> Host::allocator_options(std::string_view plugin
     };
     add_bytes("pool_initial", allocator.pool_initial_bytes);
     add_bytes("pool_limit", allocator.pool_limit_bytes);
-    values.push_back({"on_limit", HEDDLE_OPTION_STRING, 0, 0, allocator.on_limit == OnLimit::kFail ? "fail" : "trim", device.config->place});
+    values.push_back(
+        {"on_limit", HEDDLE_OPTION_STRING, 0, 0, allocator.on_limit == OnLimit::kFail ? "fail" : "trim", device.config->place});
   }
   std::vector<OptionValue> merged = with_defaults(plugin->manifest, values);
   if (device.config && device.config->allocator.pool_limit_bytes && !plugin->manifest.option("pool_limit")) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "host: preparing a pool for device {} failed: the configuration sets pool_limit ({}), but allocator {} has no such "
-                 "option; use heddle.pool", device.alias, device.config->place, plugin_id);
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "host: preparing a pool for device {} failed: the configuration sets pool_limit ({}), but allocator {} has no such "
+                 "option; use heddle.pool",
+                 device.alias, device.config->place, plugin_id);
   }
   return merged;
 }
 
-Status Host::execute(void (*function)(void* context), void* context) { return state_->services->executor.execute(function, context); }
+Status Host::execute(void (*function)(void* context), void* context) {
+  return state_->services->executor.execute(function, context);
+}
 
-void Host::log(uint32_t level, std::string_view component, std::string_view message) { state_->services->log.write(level, component, message); }
+void Host::log(uint32_t level, std::string_view component, std::string_view message) {
+  state_->services->log.write(level, component, message);
+}
 
-uint32_t Host::log_level(std::string_view component) const { return state_->services->log.level(component); }
+uint32_t Host::log_level(std::string_view component) const {
+  return state_->services->log.level(component);
+}
 
-bool Host::in_forked_child() const { return state_->services->fork.in_forked_child(); }
+bool Host::in_forked_child() const {
+  return state_->services->fork.in_forked_child();
+}
 
 }  // namespace heddle::host

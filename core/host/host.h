@@ -39,9 +39,9 @@ struct PluginInfo {
   std::string manifest_path;
   std::string library_path;
   std::string vendor_version;
-  uint32_t device_count = 0;            // as the probe counted
-  bool from_cache = false;              // the verdict came from the probe cache
-  std::vector<std::string> shadowed;    // manifests of the same id in later folders
+  uint32_t device_count = 0;          // as the probe counted
+  bool from_cache = false;            // the verdict came from the probe cache
+  std::vector<std::string> shadowed;  // manifests of the same id in later folders
 };
 
 // A device that could be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with
@@ -57,12 +57,12 @@ struct DeviceInfo {
 };
 
 struct HostOptions {
-  bool no_config = false;                  // read no heddle.toml and no environment
-  std::string config_path;                 // empty: $HEDDLE_CONFIG, then the user's and the system's heddle.toml
-  std::string config_text;                 // TOML that wins over the files
-  std::vector<std::string> plugin_paths;   // searched first
-  LogSink log;                             // write NULL: standard error
-  bool fresh_probe = false;                // look at plugins anew, whatever the cache says
+  bool no_config = false;                 // read no heddle.toml and no environment
+  std::string config_path;                // empty: $HEDDLE_CONFIG, then the user's and the system's heddle.toml
+  std::string config_text;                // TOML that wins over the files
+  std::vector<std::string> plugin_paths;  // searched first
+  LogSink log;                            // write NULL: standard error
+  bool fresh_probe = false;               // look at plugins anew, whatever the cache says
 };
 
 class Host {

@@ -11,7 +11,9 @@
 namespace heddle::host {
 namespace {
 
-PluginHost& host_of(void* self) { return *static_cast<PluginHost*>(self); }
+PluginHost& host_of(void* self) {
+  return *static_cast<PluginHost*>(self);
+}
 
 void* memory_allocate(void*, uint64_t size_bytes, uint64_t alignment_bytes) noexcept {
   if (alignment_bytes < 8 || (alignment_bytes & (alignment_bytes - 1)) != 0) return nullptr;
@@ -20,7 +22,9 @@ void* memory_allocate(void*, uint64_t size_bytes, uint64_t alignment_bytes) noex
   return posix_memalign(&memory, alignment_bytes, size_bytes ? size_bytes : 1) == 0 ? memory : nullptr;
 }
 
-void memory_free(void*, void* memory) noexcept { std::free(memory); }
+void memory_free(void*, void* memory) noexcept {
+  std::free(memory);
+}
 
 heddle_status_t* create_status(void*, heddle_status_code_t code, heddle_string_t domain, int64_t native_code,
                                heddle_string_t message) noexcept {
@@ -31,12 +35,22 @@ void set_payload(void*, heddle_status_t* status, heddle_string_t key, heddle_str
   status_set_payload(status, view(key), view(value));
 }
 
-heddle_status_t* clone(void*, const heddle_status_t* status) noexcept { return status_clone(status); }
-heddle_status_code_t code(void*, const heddle_status_t* status) noexcept { return heddle_status_code(status); }
-heddle_string_t message(void*, const heddle_status_t* status) noexcept { return heddle_status_message(status); }
-void free_status(void*, heddle_status_t* status) noexcept { heddle_status_free(status); }
+heddle_status_t* clone(void*, const heddle_status_t* status) noexcept {
+  return status_clone(status);
+}
+heddle_status_code_t code(void*, const heddle_status_t* status) noexcept {
+  return heddle_status_code(status);
+}
+heddle_string_t message(void*, const heddle_status_t* status) noexcept {
+  return heddle_status_message(status);
+}
+void free_status(void*, heddle_status_t* status) noexcept {
+  heddle_status_free(status);
+}
 
-uint32_t log_level(void* self) noexcept { return host_of(self).services->log.level(host_of(self).component); }
+uint32_t log_level(void* self) noexcept {
+  return host_of(self).services->log.level(host_of(self).component);
+}
 
 void log(void* self, uint32_t level, heddle_string_t file, uint32_t line, heddle_string_t text) noexcept {
   PluginHost& host = host_of(self);
@@ -86,17 +100,17 @@ heddle_status_t* option(void* self, heddle_string_t name, heddle_option_t* out_o
   return failure;
 }
 
-uint64_t clock(void*) noexcept { return clock_ns(); }
-uint32_t forked(void* self) noexcept { return host_of(self).services->fork.in_forked_child() ? 1 : 0; }
+uint64_t clock(void*) noexcept {
+  return clock_ns();
+}
+uint32_t forked(void* self) noexcept {
+  return host_of(self).services->fork.in_forked_child() ? 1 : 0;
+}
 
 }  // namespace
 
-PluginHost::PluginHost(std::string component_id, uint32_t abi_minor, std::shared_ptr<HostServices> shared,
-                       std::vector<OptionValue> values)
-    : table{},
-      component(std::move(component_id)),
-      services(std::move(shared)),
-      options(std::move(values)) {
+PluginHost::PluginHost(std::string component_id, uint32_t abi_minor, std::shared_ptr<HostServices> shared, std::vector<OptionValue> values)
+    : table{}, component(std::move(component_id)), services(std::move(shared)), options(std::move(values)) {
   table.struct_size = sizeof(table);
   table.abi_minor = abi_minor;
   table.self = this;

@@ -90,12 +90,12 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
   if (!table) {
     std::string said = one_line(record.reason, record.reason_size, sizeof(record.reason));
     const bool newer = record.plugin_min_minor > HEDDLE_ABI_MINOR;
-    return {PluginState::kIncompatible, fmt::format("negotiation failed: {}{}{}; install {} [HD-E-02]", ranges, said.empty() ? "" : ": ", said,
-                                                    newer ? "a newer libheddle" : "a newer version of the plugin")};
+    return {PluginState::kIncompatible, fmt::format("negotiation failed: {}{}{}; install {} [HD-E-02]", ranges, said.empty() ? "" : ": ",
+                                                    said, newer ? "a newer libheddle" : "a newer version of the plugin")};
   }
   if (record.chosen_minor < HEDDLE_ABI_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
-    return {PluginState::kIncompatible, fmt::format("negotiation failed: the plugin chose ABI {}.{}, but {} [HD-E-02]", HEDDLE_ABI_MAJOR,
-                                                    record.chosen_minor, ranges)};
+    return {PluginState::kIncompatible,
+            fmt::format("negotiation failed: the plugin chose ABI {}.{}, but {} [HD-E-02]", HEDDLE_ABI_MAJOR, record.chosen_minor, ranges)};
   }
   LoadedSegments loaded;
   if (std::string wrong = copy_table(table, loaded, &plugin.table); !wrong.empty()) {
@@ -105,7 +105,8 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
   plugin.id = one_line(view(plugin.table.id));
   plugin.version = one_line(view(plugin.table.version));
   if (plugin.id != expected_id) {
-    return {PluginState::kIncompatible, fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]", plugin.id, expected_id)};
+    return {PluginState::kIncompatible,
+            fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]", plugin.id, expected_id)};
   }
   return {};
 }
@@ -123,8 +124,16 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
   const PluginLibrary& library = *instance.library;
   driver->id = library.id;
   driver->abi_minor = library.abi_minor;
-  driver->api = {sizeof(heddle_driver_api_t), 0,  &instance.host->table, instance.handle,   &driver->device,
-                 &driver->buffer, &driver->transfer, &driver->param_io,  &driver->dispatch, &driver->timeline};
+  driver->api = {sizeof(heddle_driver_api_t),
+                 0,
+                 &instance.host->table,
+                 instance.handle,
+                 &driver->device,
+                 &driver->buffer,
+                 &driver->transfer,
+                 &driver->param_io,
+                 &driver->dispatch,
+                 &driver->timeline};
   std::string wrong = copy_interface(library, instance.handle, HEDDLE_DEVICE_INTERFACE, loaded, &driver->device);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_BUFFER_INTERFACE, loaded, &driver->buffer);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_TRANSFER_INTERFACE, loaded, &driver->transfer);
@@ -157,8 +166,8 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
   std::lock_guard lock(libraries_mutex);
   if (auto found = libraries().find(path); found != libraries().end()) {
     if (found->second->plugin.id == expected_id) return &found->second->plugin;
-    *out_verdict = {PluginState::kIncompatible, fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]",
-                                                            found->second->plugin.id, expected_id)};
+    *out_verdict = {PluginState::kIncompatible,
+                    fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]", found->second->plugin.id, expected_id)};
     return nullptr;
   }
   auto library = std::make_unique<Library>();
@@ -198,14 +207,22 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
   verdict.vendor_version = one_line(result.vendor_version, result.vendor_version_size, sizeof(result.vendor_version));
   verdict.device_count = result.device_count;
   switch (result.verdict) {
-    case HEDDLE_PROBE_AVAILABLE: verdict.reason.clear(); return verdict;
-    case HEDDLE_PROBE_NO_DEVICE: verdict.state = PluginState::kNoDevice; break;
+    case HEDDLE_PROBE_AVAILABLE:
+      verdict.reason.clear();
+      return verdict;
+    case HEDDLE_PROBE_NO_DEVICE:
+      verdict.state = PluginState::kNoDevice;
+      break;
     case HEDDLE_PROBE_NO_PERMISSION:
       verdict.state = PluginState::kNoDevice;
       verdict.reason = "no permission: " + verdict.reason;
       break;
-    case HEDDLE_PROBE_MISSING_DEPENDENCY: verdict.state = PluginState::kMissingDependency; break;
-    case HEDDLE_PROBE_INCOMPATIBLE: verdict.state = PluginState::kIncompatible; break;
+    case HEDDLE_PROBE_MISSING_DEPENDENCY:
+      verdict.state = PluginState::kMissingDependency;
+      break;
+    case HEDDLE_PROBE_INCOMPATIBLE:
+      verdict.state = PluginState::kIncompatible;
+      break;
     default:
       verdict.state = PluginState::kProbeFailed;
       verdict.reason = fmt::format("its probe answered with verdict {}, which this libheddle does not know", result.verdict);
@@ -214,8 +231,7 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
   return verdict;
 }
 
-std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host,
-                                                Verdict* out_verdict) {
+std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host, Verdict* out_verdict) {
   *out_verdict = {};
   auto instance = std::make_unique<PluginInstance>();
   instance->library = &library;

@@ -66,8 +66,7 @@ struct PluginInstance {
 };
 
 // Creates an instance and copies its tables. On failure NULL and a verdict.
-std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host,
-                                                Verdict* out_verdict);
+std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host, Verdict* out_verdict);
 
 }  // namespace heddle::host
 

@@ -40,7 +40,9 @@ void write_to_stderr(uint32_t level, std::string_view component, std::string_vie
 
 }  // namespace
 
-std::string_view log_level_name(uint32_t level) { return kNames[std::min<uint32_t>(level, HEDDLE_LOG_OFF)]; }
+std::string_view log_level_name(uint32_t level) {
+  return kNames[std::min<uint32_t>(level, HEDDLE_LOG_OFF)];
+}
 
 bool log_level_from_name(std::string_view name, uint32_t* out_level) {
   for (uint32_t i = 0; i <= HEDDLE_LOG_OFF; ++i) {

@@ -29,8 +29,9 @@ void read_plugin(TableReader table, Manifest& manifest) {
     if (is_plugin_id(id->string)) {
       manifest.id = id->string;
     } else {
-      diagnostics.error(table.place(*id), "E105", "'id' is no plugin id; letters, digits, '_', '-' and single dots between are allowed, 128 at most",
-                        {}, to_toml(*id).size());
+      diagnostics.error(table.place(*id), "E105",
+                        "'id' is no plugin id; letters, digits, '_', '-' and single dots between are allowed, 128 at most", {},
+                        to_toml(*id).size());
     }
   }
   if (table.string("version", &manifest.version) && (manifest.version.empty() || manifest.version.size() > 64)) {
@@ -44,7 +45,8 @@ void read_plugin(TableReader table, Manifest& manifest) {
       } else if (kind == "allocator") {
         manifest.kind |= HEDDLE_PLUGIN_ALLOCATOR;
       } else {
-        diagnostics.error(table.value_place("kind"), "E105", fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
+        diagnostics.error(table.value_place("kind"), "E105",
+                          fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
       }
     }
     if (kinds.empty()) diagnostics.error(table.value_place("kind"), "E105", "'kind' is empty; \"driver\" or \"allocator\" was expected");
@@ -63,7 +65,8 @@ void read_plugin(TableReader table, Manifest& manifest) {
   if (table.strings("abi", &abi)) {
     if (abi.size() != 2 || !parse_abi(abi[0], &manifest.abi_min) || !parse_abi(abi[1], &manifest.abi_max) ||
         manifest.abi_min.major != manifest.abi_max.major || manifest.abi_min.minor > manifest.abi_max.minor) {
-      diagnostics.error(table.value_place("abi"), "E105", "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
+      diagnostics.error(table.value_place("abi"), "E105",
+                        "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
     }
   }
   table.string("arch", &manifest.arch);
@@ -83,9 +86,11 @@ void read_requires(TableReader table, Manifest& manifest) {
     uint16_t number = 0;
     const char* end = vendor.data() + vendor.size();
     const bool prefixed = vendor.size() == 6 && vendor[0] == '0' && vendor[1] == 'x';
-    auto read = prefixed ? std::from_chars(vendor.data() + 2, end, number, 16) : std::from_chars_result{vendor.data(), std::errc::invalid_argument};
+    auto read =
+        prefixed ? std::from_chars(vendor.data() + 2, end, number, 16) : std::from_chars_result{vendor.data(), std::errc::invalid_argument};
     if (read.ec != std::errc() || read.ptr != end) {
-      diagnostics.error(table.value_place("pci_vendor"), "E105", fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
+      diagnostics.error(table.value_place("pci_vendor"), "E105",
+                        fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
       continue;
     }
     manifest.pci_vendors.push_back(number);
@@ -95,7 +100,8 @@ void read_requires(TableReader table, Manifest& manifest) {
     NeededLibrary needed;
     library.require("soname");
     if (library.string("soname", &needed.soname) && (needed.soname.empty() || needed.soname.find('/') != std::string::npos)) {
-      diagnostics.error(library.value_place("soname"), "E105", "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
+      diagnostics.error(library.value_place("soname"), "E105",
+                        "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
     }
     library.string("hint", &needed.hint);
     library.finish();
@@ -107,7 +113,9 @@ void read_requires(TableReader table, Manifest& manifest) {
 void read_integrity(TableReader table, Manifest& manifest) {
   if (table.string("sha256", &manifest.sha256)) {
     const bool hex = manifest.sha256.size() == 64 && manifest.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!hex) table.diagnostics().error(table.value_place("sha256"), "E105", "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
+    if (!hex)
+      table.diagnostics().error(table.value_place("sha256"), "E105",
+                                "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
   }
   table.finish();
 }
@@ -140,7 +148,8 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   root.require("plugin");
   int64_t format = 0;
   if (root.integer("manifest", 0, INT64_MAX, &format) && format != 1) {
-    diagnostics.error({file, tree.root.find("manifest")->place}, "E105", fmt::format("manifest format {} is not known; 1 was expected", format),
+    diagnostics.error({file, tree.root.find("manifest")->place}, "E105",
+                      fmt::format("manifest format {} is not known; 1 was expected", format),
                       format > 1 ? "install a newer libheddle" : "");
     return false;
   }

@@ -24,15 +24,15 @@ struct AbiVersion {
 };
 
 struct Manifest {
-  std::string path;          // absolute
+  std::string path;  // absolute
   std::string id;
   std::string version;
-  uint32_t kind = 0;         // bits HEDDLE_PLUGIN_*
+  uint32_t kind = 0;                  // bits HEDDLE_PLUGIN_*
   std::vector<std::string> families;  // of a driver: which programs its devices run; empty: unknown before it is loaded
-  std::string library_path;  // absolute
+  std::string library_path;           // absolute
   AbiVersion abi_min, abi_max;
   std::string arch;
-  std::string isa;  // "x86-64" ... "x86-64-v4"
+  std::string isa;                    // "x86-64" ... "x86-64-v4"
   std::vector<uint16_t> pci_vendors;  // any of them; empty: not asked
   std::vector<NeededLibrary> libraries;
   std::vector<std::string> conflicts;  // ids

@@ -15,10 +15,14 @@ namespace {
 uint32_t c_kind(OptionSpec::Type type) {
   switch (type) {
     case OptionSpec::kInt:
-    case OptionSpec::kBytes: return HEDDLE_OPTION_INT;
-    case OptionSpec::kBool: return HEDDLE_OPTION_BOOL;
-    case OptionSpec::kFloat: return HEDDLE_OPTION_FLOAT;
-    case OptionSpec::kString: return HEDDLE_OPTION_STRING;
+    case OptionSpec::kBytes:
+      return HEDDLE_OPTION_INT;
+    case OptionSpec::kBool:
+      return HEDDLE_OPTION_BOOL;
+    case OptionSpec::kFloat:
+      return HEDDLE_OPTION_FLOAT;
+    case OptionSpec::kString:
+      return HEDDLE_OPTION_STRING;
   }
   return HEDDLE_OPTION_STRING;
 }
@@ -58,15 +62,16 @@ std::vector<heddle_option_t> to_c(const std::vector<OptionValue>& options) {
   return view;
 }
 
-bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin,
-                       Diagnostics& diagnostics, OptionValue* out_value) {
+bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin, Diagnostics& diagnostics,
+                       OptionValue* out_value) {
   OptionValue value;
   value.name = spec.name;
   value.kind = c_kind(spec.type);
   value.origin = origin;
   const std::string text = to_toml(node);
   auto refuse = [&](const char* code, const std::string& expected, const std::string& hint = {}) {
-    diagnostics.error(place, code, fmt::format("option '{}' is {}; {} was expected", spec.name, text.substr(0, 80), expected), hint, text.size());
+    diagnostics.error(place, code, fmt::format("option '{}' is {}; {} was expected", spec.name, text.substr(0, 80), expected), hint,
+                      text.size());
     return false;
   };
   switch (spec.type) {
@@ -132,8 +137,7 @@ bool read_option_spec(const TomlNode& node, uint32_t file, Diagnostics& diagnost
   table.choice("type", type_names(), &type);
   spec.type = static_cast<OptionSpec::Type>(type);
   if (spec.type == OptionSpec::kInt || spec.type == OptionSpec::kFloat || spec.type == OptionSpec::kBytes) {
-    if (!read_bound(table, "min", spec.type, &spec.int_min, &spec.min) ||
-        !read_bound(table, "max", spec.type, &spec.int_max, &spec.max)) {
+    if (!read_bound(table, "min", spec.type, &spec.int_min, &spec.min) || !read_bound(table, "max", spec.type, &spec.int_max, &spec.max)) {
       diagnostics.error(table.own_place(), "E105", fmt::format("a bound of option '{}' is over 8 EiB", spec.name));
     }
   }

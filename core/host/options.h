@@ -17,18 +17,18 @@ struct OptionSpec {
   enum Type { kInt, kBool, kFloat, kString, kBytes };
   std::string name;
   Type type = kString;
-  std::optional<double> min, max;   // of kFloat
+  std::optional<double> min, max;           // of kFloat
   std::optional<int64_t> int_min, int_max;  // of kInt and kBytes
-  std::vector<std::string> values;  // of kString: what is allowed; empty: anything
-  OptionValue fallback;             // the declared default
+  std::vector<std::string> values;          // of kString: what is allowed; empty: anything
+  OptionValue fallback;                     // the declared default
 };
 
 // Reads [options.<name>]; false if it was not usable (reported).
 bool read_option_spec(const TomlNode& node, uint32_t file, Diagnostics& diagnostics, OptionSpec* out_spec);
 
 // The value in `node`, checked; false if it does not fit (reported at its place).
-bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin,
-                       Diagnostics& diagnostics, OptionValue* out_value);
+bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin, Diagnostics& diagnostics,
+                       OptionValue* out_value);
 
 }  // namespace heddle::host
 

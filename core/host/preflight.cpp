@@ -17,7 +17,9 @@
 namespace heddle::host {
 namespace {
 
-std::string own_architecture() { return machine_name(own_machine()); }
+std::string own_architecture() {
+  return machine_name(own_machine());
+}
 
 // Vendors on the PCI bus; false where the kernel does not tell.
 bool read_pci_vendors(std::set<uint32_t>* out) {
@@ -35,15 +37,17 @@ bool read_pci_vendors(std::set<uint32_t>* out) {
 }
 
 Verdict check_abi(const Manifest& manifest) {
-  if (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor <= HEDDLE_ABI_MINOR && manifest.abi_max.minor >= HEDDLE_ABI_MINOR) {
+  if (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor <= HEDDLE_ABI_MINOR &&
+      manifest.abi_max.minor >= HEDDLE_ABI_MINOR) {
     return {};
   }
   const bool newer = manifest.abi_min.major > HEDDLE_ABI_MAJOR ||
                      (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor > HEDDLE_ABI_MINOR);
   return {PluginState::kIncompatible,
-          fmt::format("{} {} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}; install {} [HD-E-02]", manifest.id, manifest.version,
-                      manifest.abi_min.major, manifest.abi_min.minor, manifest.abi_max.major, manifest.abi_max.minor, HEDDLE_ABI_MAJOR,
-                      HEDDLE_ABI_MINOR, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, newer ? "a newer libheddle" : "a newer version of the plugin")};
+          fmt::format("{} {} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}; install {} [HD-E-02]", manifest.id,
+                      manifest.version, manifest.abi_min.major, manifest.abi_min.minor, manifest.abi_max.major, manifest.abi_max.minor,
+                      HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
+                      newer ? "a newer libheddle" : "a newer version of the plugin")};
 }
 
 Verdict check_isa(const Manifest& manifest) {
@@ -51,23 +55,24 @@ Verdict check_isa(const Manifest& manifest) {
   const uint32_t level = level_from_name(manifest.isa);
   if (level == 0) {
     return {PluginState::kIncompatible,
-            fmt::format("its manifest asks for isa '{}', which is not known; x86-64, x86-64-v2, x86-64-v3 or x86-64-v4 was expected", manifest.isa)};
+            fmt::format("its manifest asks for isa '{}', which is not known; x86-64, x86-64-v2, x86-64-v3 or x86-64-v4 was expected",
+                        manifest.isa)};
   }
   std::vector<std::string> missing = missing_features(level);
   if (missing.empty() && own_machine() == EM_X86_64) return {};
-  return {PluginState::kIncompatible,
-          fmt::format("it is built for {}, this CPU has x86-64-v{} and lacks {}; install a build for this CPU", manifest.isa, cpu_level(),
-                      fmt::join(missing, ", "))};
+  return {PluginState::kIncompatible, fmt::format("it is built for {}, this CPU has x86-64-v{} and lacks {}; install a build for this CPU",
+                                                  manifest.isa, cpu_level(), fmt::join(missing, ", "))};
 }
 
 Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
   if (std::string wrong = read_elf_file(manifest.library_path, false, out_file); !wrong.empty()) {
-    return {PluginState::kIncompatible, fmt::format("its library {} is of no use: {}; install the plugin again", manifest.library_path, wrong)};
+    return {PluginState::kIncompatible,
+            fmt::format("its library {} is of no use: {}; install the plugin again", manifest.library_path, wrong)};
   }
   if (out_file->machine != own_machine() || out_file->elf_class != (sizeof(void*) == 8 ? 2u : 1u)) {
-    return {PluginState::kIncompatible, fmt::format("its library {} is built for {}-bit {}, this process is {}-bit {}", manifest.library_path,
-                                                    out_file->elf_class == 2 ? 64 : 32, machine_name(out_file->machine), sizeof(void*) * 8,
-                                                    own_architecture())};
+    return {PluginState::kIncompatible,
+            fmt::format("its library {} is built for {}-bit {}, this process is {}-bit {}", manifest.library_path,
+                        out_file->elf_class == 2 ? 64 : 32, machine_name(out_file->machine), sizeof(void*) * 8, own_architecture())};
   }
   if (out_file->type != ET_DYN) {
     return {PluginState::kIncompatible, fmt::format("its library {} is no shared library", manifest.library_path)};

@@ -193,16 +193,26 @@ void listen(std::vector<Child>& children) {
 
 const char* signal_meaning(int number) {
   switch (number) {
-    case SIGSEGV: return "SIGSEGV, an access outside of its memory";
-    case SIGABRT: return "SIGABRT, it gave up by itself";
-    case SIGILL: return "SIGILL, an instruction this CPU does not have";
-    case SIGBUS: return "SIGBUS, an access to memory that is gone";
-    case SIGFPE: return "SIGFPE, an arithmetic error";
-    case SIGKILL: return "SIGKILL, killed by the system or someone else";
-    case SIGTRAP: return "SIGTRAP, a trap";
-    case SIGTERM: return "SIGTERM, ended by someone else";
-    case SIGSYS: return "SIGSYS, a forbidden system call";
-    default: return "";
+    case SIGSEGV:
+      return "SIGSEGV, an access outside of its memory";
+    case SIGABRT:
+      return "SIGABRT, it gave up by itself";
+    case SIGILL:
+      return "SIGILL, an instruction this CPU does not have";
+    case SIGBUS:
+      return "SIGBUS, an access to memory that is gone";
+    case SIGFPE:
+      return "SIGFPE, an arithmetic error";
+    case SIGKILL:
+      return "SIGKILL, killed by the system or someone else";
+    case SIGTRAP:
+      return "SIGTRAP, a trap";
+    case SIGTERM:
+      return "SIGTERM, ended by someone else";
+    case SIGSYS:
+      return "SIGSYS, a forbidden system call";
+    default:
+      return "";
   }
 }
 
@@ -248,7 +258,8 @@ Verdict judge(const Child& child, const std::string& nonce) {
   if (read_answer(child.answer, nonce, &stage, &verdict)) return verdict;
   std::string cause;
   if (child.timed_out) {
-    cause = fmt::format("it did not finish within {} ms; raise load.timeout_ms in its manifest if it needs longer", child.request->timeout_ms);
+    cause =
+        fmt::format("it did not finish within {} ms; raise load.timeout_ms in its manifest if it needs longer", child.request->timeout_ms);
   } else if (!child.status_known) {
     cause = "it ended before it answered";
   } else if (WIFSIGNALED(child.status)) {
@@ -268,8 +279,8 @@ Verdict judge(const Child& child, const std::string& nonce) {
 std::string find_probe_program() {
   const std::string own = library_folder();
   if (own.empty()) return {};
-  for (const char* place : {"/heddle-probe", "/../libexec/heddle-probe", "/../libexec/heddle/heddle-probe", "/../bin/heddle-probe",
-                            "/heddle/heddle-probe"}) {
+  for (const char* place :
+       {"/heddle-probe", "/../libexec/heddle-probe", "/../libexec/heddle/heddle-probe", "/../bin/heddle-probe", "/heddle/heddle-probe"}) {
     std::string path = own + place;
     if (access(path.c_str(), X_OK) == 0) return path;
   }

@@ -88,14 +88,15 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
   if (!read_text_file("/proc/sys/kernel/random/boot_id", 64, &boot).empty()) return {};
   key += "boot " + boot;
   if (!manifest.pci_vendors.empty()) {
-    for (const char* path : {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
+    for (const char* path :
+         {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
       std::string version;
       if (read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
     }
   }
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                           "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR", "LD_LIBRARY_PATH",
-                           "LD_PRELOAD"}) {
+  for (const char* name :
+       {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR", "LD_LIBRARY_PATH", "LD_PRELOAD"}) {
     if (const char* value = std::getenv(name)) key += fmt::format("env {}={}\n", name, escaped(value));
   }
   for (const OptionValue& option : options) key += fmt::format("option {}\n", escaped(option_to_argument(option)));
@@ -142,8 +143,9 @@ void ProbeCache::keep(const std::string& id, const std::string& key, const Verdi
   if (folder_.empty() || key.empty()) return;
   if (verdict.state == PluginState::kNoDevice || verdict.state == PluginState::kMissingDependency) return;
   if (!make_folders(folder_)) return;
-  std::string text = key + fmt::format("verdict {} {} {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
-                                       static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason));
+  std::string text =
+      key + fmt::format("verdict {} {} {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
+                        static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason));
   const std::string path = path_of(id, key);
   std::string temporary = path + ".XXXXXX";
   int descriptor = mkostemp(temporary.data(), O_CLOEXEC);

@@ -10,10 +10,14 @@ namespace heddle::host {
 
 std::string option_to_argument(const OptionValue& option) {
   switch (option.kind) {
-    case HEDDLE_OPTION_INT: return fmt::format("{}=int:{}", option.name, option.int_value);
-    case HEDDLE_OPTION_BOOL: return fmt::format("{}=bool:{}", option.name, option.int_value);
-    case HEDDLE_OPTION_FLOAT: return fmt::format("{}=float:{}", option.name, option.float_value);
-    default: return fmt::format("{}=string:{}", option.name, option.string_value);
+    case HEDDLE_OPTION_INT:
+      return fmt::format("{}=int:{}", option.name, option.int_value);
+    case HEDDLE_OPTION_BOOL:
+      return fmt::format("{}=bool:{}", option.name, option.int_value);
+    case HEDDLE_OPTION_FLOAT:
+      return fmt::format("{}=float:{}", option.name, option.float_value);
+    default:
+      return fmt::format("{}=string:{}", option.name, option.string_value);
   }
 }
 

@@ -46,11 +46,12 @@ std::string plugins_report(Host& host) {
     std::vector<std::string> kinds;
     if (plugin.kind & HEDDLE_PLUGIN_DRIVER) kinds.emplace_back("driver");
     if (plugin.kind & HEDDLE_PLUGIN_ALLOCATOR) kinds.emplace_back("allocator");
-    out += fmt::format("{}{{\"id\":{},\"version\":{},\"kind\":{},\"families\":{},\"state\":{},\"reason\":{},\"manifest\":{},\"library\":{},"
-                       "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{}}}",
-                       first ? "" : ",", quoted(plugin.id), quoted(plugin.version), quoted(kinds), quoted(plugin.families),
-                       quoted(std::string_view(name_of(plugin.state))), quoted(plugin.reason), quoted(plugin.manifest_path), quoted(plugin.library_path),
-                       plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed));
+    out += fmt::format(
+        "{}{{\"id\":{},\"version\":{},\"kind\":{},\"families\":{},\"state\":{},\"reason\":{},\"manifest\":{},\"library\":{},"
+        "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{}}}",
+        first ? "" : ",", quoted(plugin.id), quoted(plugin.version), quoted(kinds), quoted(plugin.families),
+        quoted(std::string_view(name_of(plugin.state))), quoted(plugin.reason), quoted(plugin.manifest_path), quoted(plugin.library_path),
+        plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed));
     first = false;
   }
   return out + "]}";
@@ -65,12 +66,13 @@ std::string devices_report(Host& host) {
     for (uint8_t byte : d.uuid) uuid += fmt::format("{:02x}", byte);
     std::vector<std::string> formats;
     for (uint32_t i = 0; i < d.code_format_count && d.code_formats; ++i) formats.emplace_back(view(d.code_formats[i]));
-    out += fmt::format("{}{{\"alias\":{},\"driver\":{},\"ordinal\":{},\"name\":{},\"family\":{},\"pci\":{},\"uuid\":{},\"numa\":{},\"memory_bytes\":{},"
-                       "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
-                       first ? "" : ",", quoted(device.alias), quoted(device.driver->id), device.ordinal, quoted(view(d.name)), quoted(view(d.family)),
-                       quoted(view(d.pci)), quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units, d.max_allocation_bytes,
-                       (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, quoted(formats), quoted(device.cpus),
-                       device.config ? quoted(device.config->place) : "null");
+    out += fmt::format(
+        "{}{{\"alias\":{},\"driver\":{},\"ordinal\":{},\"name\":{},\"family\":{},\"pci\":{},\"uuid\":{},\"numa\":{},\"memory_bytes\":{},"
+        "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
+        first ? "" : ",", quoted(device.alias), quoted(device.driver->id), device.ordinal, quoted(view(d.name)), quoted(view(d.family)),
+        quoted(view(d.pci)), quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units, d.max_allocation_bytes,
+        (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, quoted(formats), quoted(device.cpus),
+        device.config ? quoted(device.config->place) : "null");
     first = false;
   }
   return out + "],\"skipped\":" + quoted(host.skipped()) + "}";
@@ -80,7 +82,8 @@ std::string config_report(Host& host) {
   std::string out = "{\"files\":" + quoted(host.config().files) + ",\"values\":[";
   bool first = true;
   for (const ConfigValue& value : host.config().effective) {
-    out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text), quoted(value.origin));
+    out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text),
+                       quoted(value.origin));
     first = false;
   }
   return out + "],\"warnings\":" + quoted(host.config_warnings()) + "}";
@@ -92,7 +95,8 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "plugins") return plugins_report(*this);
   if (topic == "devices") return devices_report(*this);
   if (topic == "config") return config_report(*this);
-  return error(HEDDLE_STATUS_NOT_FOUND, "host: reporting on '{}' failed: there is no such topic; devices, plugins or config was expected", topic);
+  return error(HEDDLE_STATUS_NOT_FOUND, "host: reporting on '{}' failed: there is no such topic; devices, plugins or config was expected",
+               topic);
 }
 
 }  // namespace heddle::host

@@ -25,8 +25,8 @@ template <typename T>
 void clear_output(T argument) {
   if constexpr (std::is_pointer_v<T>) {
     using Target = std::remove_pointer_t<T>;
-    if constexpr (!std::is_const_v<Target> && (std::is_pointer_v<Target> || std::is_same_v<Target, uint32_t> ||
-                                               std::is_same_v<Target, uint64_t>)) {
+    if constexpr (!std::is_const_v<Target> &&
+                  (std::is_pointer_v<Target> || std::is_same_v<Target, uint32_t> || std::is_same_v<Target, uint64_t>)) {
       if (argument) *argument = Target{};
     }
   }

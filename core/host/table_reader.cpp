@@ -66,7 +66,8 @@ bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong) {
       return true;
     }
   }
-  *out_wrong = fmt::format("'{}' is no size; write a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, e.g. \"2GiB\"", shown(text));
+  *out_wrong =
+      fmt::format("'{}' is no size; write a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, e.g. \"2GiB\"", shown(text));
   return false;
 }
 
@@ -77,20 +78,21 @@ TableReader::TableReader(const TomlNode& node, uint32_t file, std::string path, 
 
 std::string TableReader::path_of(std::string_view key) const {
   // Keys that are not bare are quoted, so that the path can be read back.
-  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_' || c == '-';
-  });
+  const bool bare =
+      !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
   std::string last = bare ? std::string(key) : fmt::format("\"{}\"", shown(key));
   return path_.empty() ? last : path_ + "." + last;
 }
 
-std::string TableReader::title() const { return path_.empty() ? "the file" : fmt::format("[{}]", path_); }
+std::string TableReader::title() const {
+  return path_.empty() ? "the file" : fmt::format("[{}]", path_);
+}
 
 void TableReader::wrong_type(const TomlNode& node, const std::string& expected) {
-  diagnostics_.error({file_, node.place}, "E103",
-                     fmt::format("{} is {}; {} was expected", node.key.empty() ? title() : "'" + shown(node.key) + "'", with_article(node.kind),
-                                 expected),
-                     {}, node.kind == TomlNode::kTable || node.kind == TomlNode::kArray ? 1 : to_toml(node).size());
+  diagnostics_.error(
+      {file_, node.place}, "E103",
+      fmt::format("{} is {}; {} was expected", node.key.empty() ? title() : "'" + shown(node.key) + "'", with_article(node.kind), expected),
+      {}, node.kind == TomlNode::kTable || node.kind == TomlNode::kArray ? 1 : to_toml(node).size());
 }
 
 const TomlNode* TableReader::value(const char* key, std::initializer_list<TomlNode::Kind> kinds) {
@@ -159,8 +161,9 @@ bool TableReader::strings(const char* key, std::vector<std::string>* out, bool a
   std::vector<std::string> read;
   for (const TomlNode& element : found->children) {
     if (element.kind != TomlNode::kString || (element.string.empty() && !allow_empty) || element.string.find('\0') != std::string::npos) {
-      diagnostics_.error({file_, element.place}, "E103", fmt::format("'{}' holds {}; {} were expected", key,
-                                                                   shown(to_toml(element)), allow_empty ? "strings" : "strings that are not empty"));
+      diagnostics_.error({file_, element.place}, "E103",
+                         fmt::format("'{}' holds {}; {} were expected", key, shown(to_toml(element)),
+                                     allow_empty ? "strings" : "strings that are not empty"));
       return false;
     }
     read.push_back(element.string);
@@ -177,7 +180,8 @@ bool TableReader::choice(const char* key, const std::vector<std::string>& allowe
     *out = static_cast<size_t>(word - allowed.begin());
     return true;
   }
-  diagnostics_.error(place(*found), "E105", fmt::format("'{}' is \"{}\"; {} was expected", key, shown(found->string), quoted_words(allowed)),
+  diagnostics_.error(place(*found), "E105",
+                     fmt::format("'{}' is \"{}\"; {} was expected", key, shown(found->string), quoted_words(allowed)),
                      did_you_mean(found->string, allowed), to_toml(*found).size());
   return false;
 }
@@ -190,8 +194,8 @@ std::vector<const TomlNode*> TableReader::tables(const char* key) {
     if (element.kind == TomlNode::kTable) {
       found.push_back(&element);
     } else {
-      diagnostics_.error({file_, element.place}, "E103", fmt::format("'{}' holds {}; [[{}]] tables were expected", key,
-                                                                   with_article(element.kind), path_of(key)));
+      diagnostics_.error({file_, element.place}, "E103",
+                         fmt::format("'{}' holds {}; [[{}]] tables were expected", key, with_article(element.kind), path_of(key)));
     }
   }
   return found;

@@ -35,7 +35,9 @@ constexpr size_t kMaxLineBytes = 8192;
 constexpr size_t kMaxDotsInLine = 128;  // each may open one level of tables
 constexpr uint32_t kMaxDepth = 24;
 
-TomlPlace place_of(const toml::source_position& position) { return {position.line, position.column}; }
+TomlPlace place_of(const toml::source_position& position) {
+  return {position.line, position.column};
+}
 
 void convert(const toml::node& source, uint32_t depth, TomlNode& target, std::vector<TomlError>& errors);
 
@@ -61,7 +63,9 @@ void convert(const toml::node& source, uint32_t depth, TomlNode& target, std::ve
     return;
   }
   switch (source.type()) {
-    case toml::node_type::table: convert_table(*source.as_table(), depth, target, errors); return;
+    case toml::node_type::table:
+      convert_table(*source.as_table(), depth, target, errors);
+      return;
     case toml::node_type::array:
       target.kind = TomlNode::kArray;
       for (const toml::node& element : *source.as_array()) convert(element, depth + 1, target.children.emplace_back(), errors);
@@ -82,7 +86,9 @@ void convert(const toml::node& source, uint32_t depth, TomlNode& target, std::ve
       target.kind = TomlNode::kBool;
       target.integer = source.as_boolean()->get() ? 1 : 0;
       return;
-    default: target.kind = TomlNode::kDate; return;
+    default:
+      target.kind = TomlNode::kDate;
+      return;
   }
 }
 
@@ -124,8 +130,9 @@ bool within_bounds(std::string& text, std::vector<TomlError>& errors) {
     size_t end = std::min(text.find('\n', start), text.size());
     const size_t dots = static_cast<size_t>(std::count(text.begin() + start, text.begin() + end, '.'));
     if (end - start > kMaxLineBytes || dots > kMaxDotsInLine) {
-      errors.push_back({{line, 1}, fmt::format("the line has {} bytes and {} dots; at most {} and {} are read", end - start, dots,
-                                               kMaxLineBytes, kMaxDotsInLine)});
+      errors.push_back(
+          {{line, 1},
+           fmt::format("the line has {} bytes and {} dots; at most {} and {} are read", end - start, dots, kMaxLineBytes, kMaxDotsInLine)});
       std::fill(text.begin() + start, text.begin() + end, ' ');
     }
     start = end + 1;
@@ -162,7 +169,8 @@ const char* name_of(TomlNode::Kind kind) {
 
 std::string to_toml(const TomlNode& node) {
   switch (node.kind) {
-    case TomlNode::kTable: return "{...}";
+    case TomlNode::kTable:
+      return "{...}";
     case TomlNode::kString: {
       std::string text = "\"";
       for (char c : node.string) {
@@ -175,10 +183,14 @@ std::string to_toml(const TomlNode& node) {
       }
       return text + '"';
     }
-    case TomlNode::kInt: return fmt::format("{}", node.integer);
-    case TomlNode::kFloat: return fmt::format("{}", node.number);
-    case TomlNode::kBool: return node.integer ? "true" : "false";
-    case TomlNode::kDate: return "<date>";
+    case TomlNode::kInt:
+      return fmt::format("{}", node.integer);
+    case TomlNode::kFloat:
+      return fmt::format("{}", node.number);
+    case TomlNode::kBool:
+      return node.integer ? "true" : "false";
+    case TomlNode::kDate:
+      return "<date>";
     case TomlNode::kArray: {
       std::string text = "[";
       for (const TomlNode& child : node.children) text.append(text.size() > 1 ? ", " : "").append(to_toml(child));

@@ -27,7 +27,9 @@ std::string why_not(int descriptor, const std::string& path) {
 
 }  // namespace
 
-bool is_secure_process() { return getauxval(AT_SECURE) != 0; }
+bool is_secure_process() {
+  return getauxval(AT_SECURE) != 0;
+}
 
 std::string why_untrusted(const std::string& path, std::string* out_path) {
   char* resolved = realpath(path.c_str(), nullptr);

@@ -75,17 +75,20 @@ int run(int rounds) {
     int64_t out = (layer.size + layer.stride - 1) / layer.stride, pad = layer.kernel / 2;
     int64_t high = (out - 1) * layer.stride + layer.kernel - layer.size - pad;
     int64_t depth = layer.kernel * layer.kernel * layer.channels, size = depth * ((layer.columns + 15) / 16 * 16);
-    std::string x = type({1, layer.size, layer.size, layer.channels}), w = type({layer.kernel, layer.kernel, layer.channels, layer.columns}),
-                p = type({size}), f = type({layer.columns}), y = type({1, out, out, layer.columns});
+    std::string x = type({1, layer.size, layer.size, layer.channels}),
+                w = type({layer.kernel, layer.kernel, layer.channels, layer.columns}), p = type({size}), f = type({layer.columns}),
+                y = type({1, out, out, layer.columns});
     if (shape == shapes.size()) {
       shapes.push_back(layer);
       auto pair = [](int64_t v) { return "array<i64: " + std::to_string(v) + ", " + std::to_string(v) + ">"; };
-      std::string attributes = "{strides = " + pair(layer.stride) + ", pads_low = " + pair(pad) + ", pads_high = " + pair(std::max<int64_t>(high, 0)) +
-                               ", dilations = " + pair(1) + ", groups = 1 : i64, packed_shape = array<i64: " + std::to_string(layer.kernel) + ", " +
-                               std::to_string(layer.kernel) + ", " + std::to_string(layer.channels) + ", " + std::to_string(layer.columns) + ">}";
+      std::string attributes =
+          "{strides = " + pair(layer.stride) + ", pads_low = " + pair(pad) + ", pads_high = " + pair(std::max<int64_t>(high, 0)) +
+          ", dilations = " + pair(1) + ", groups = 1 : i64, packed_shape = array<i64: " + std::to_string(layer.kernel) + ", " +
+          std::to_string(layer.kernel) + ", " + std::to_string(layer.channels) + ", " + std::to_string(layer.columns) + ">}";
       std::string t = "tensor<" + y + ">";
       std::string body = "%y = tx.conv %0, %1 " + attributes + " : tensor<" + x + ">, tensor<" + p + "> -> " + t +
-                         "\n%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<" + f + "> -> " + t + "\n%s = tx.add %y, %b : " + t + "\n";
+                         "\n%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<" + f + "> -> " + t + "\n%s = tx.add %y, %b : " + t +
+                         "\n";
       std::vector<std::string> operands{x, p, f};
       if (layer.residual) {
         operands.push_back(y);
@@ -97,7 +100,8 @@ int run(int rounds) {
       compile += kernels.back()->compile_seconds();
       flops.push_back(2.0 * static_cast<double>(out * out * layer.columns * depth));
     }
-    Kernel pack(*context, level, {w}, p, "%p = tx.pack %0 {groups = 1} : tensor<" + w + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
+    Kernel pack(*context, level, {w}, p,
+                "%p = tx.pack %0 {groups = 1} : tensor<" + w + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
     Floats weights(static_cast<size_t>(depth * layer.columns), 3);
     instances.push_back({kernels[shape].get(), shape, std::make_unique<Floats>(size)});
     double start = now();
@@ -131,8 +135,8 @@ int run(int rounds) {
   bool best = getenv("HEDDLE_BENCH_BEST") != nullptr;
   auto settle = [&](const std::vector<double>& values) { return best ? *std::min_element(values.begin(), values.end()) : median(values); };
   double peak = best ? *std::max_element(peaks.begin(), peaks.end()) : median(peaks), all = 0, ideal = 0;
-  printf("level %s, %d rounds, %s; peak %.1f GFLOP/s; compiled %zu kernels in %.2f s, packed weights in %.1f ms\n", level.c_str(), rounds, best ? "best" : "medians", peak,
-         shapes.size(), compile, packing * 1e3);
+  printf("level %s, %d rounds, %s; peak %.1f GFLOP/s; compiled %zu kernels in %.2f s, packed weights in %.1f ms\n", level.c_str(), rounds,
+         best ? "best" : "medians", peak, shapes.size(), compile, packing * 1e3);
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Layer& layer = shapes[i];
     double count = 0;
@@ -140,9 +144,9 @@ int run(int rounds) {
     double seconds = settle(times[i]), rate = flops[i] * count / seconds * 1e-9;
     all += flops[i] * count;
     ideal += flops[i] * count / peak * 1e-9;
-    printf("%ldx%ld /%ld %4ld^2 %5ld ->%5ld%s x%.0f: %8.1f us, %6.1f GFLOP/s, %5.1f %% of peak, %lu workgroups\n", layer.kernel, layer.kernel, layer.stride,
-           layer.size, layer.channels, layer.columns, layer.residual ? " +res" : "     ", count, seconds / count * 1e6, rate, 100 * rate / peak,
-           kernels[i]->workgroups());
+    printf("%ldx%ld /%ld %4ld^2 %5ld ->%5ld%s x%.0f: %8.1f us, %6.1f GFLOP/s, %5.1f %% of peak, %lu workgroups\n", layer.kernel,
+           layer.kernel, layer.stride, layer.size, layer.channels, layer.columns, layer.residual ? " +res" : "     ", count,
+           seconds / count * 1e6, rate, 100 * rate / peak, kernels[i]->workgroups());
   }
   printf("all: %.2f ms, %.1f GFLOP/s, %.1f %% of peak (ideal %.2f ms)\n", settle(totals) * 1e3, all / settle(totals) * 1e-9,
          100 * all / settle(totals) * 1e-9 / peak, ideal * 1e3);

@@ -22,15 +22,17 @@ struct Case {
 
 std::string pool(const std::string& kind, const std::string& in, const std::string& out, int kernel, int stride, int low, int high) {
   auto pair = [](int value) { return "array<i64: " + std::to_string(value) + ", " + std::to_string(value) + ">"; };
-  return "%x = tx.pool " + kind + " %0 {kernel = " + pair(kernel) + ", strides = " + pair(stride) + ", pads_low = " + pair(low) + ", pads_high = " +
-         pair(high) + ", dilations = " + pair(1) + "} : tensor<" + in + "> -> tensor<" + out + ">";
+  return "%x = tx.pool " + kind + " %0 {kernel = " + pair(kernel) + ", strides = " + pair(stride) + ", pads_low = " + pair(low) +
+         ", pads_high = " + pair(high) + ", dilations = " + pair(1) + "} : tensor<" + in + "> -> tensor<" + out + ">";
 }
 
 std::string transpose(const std::string& in, const std::string& out, const std::string& permutation) {
   return "%x = tx.transpose %0 {permutation = array<i64: " + permutation + ">} : tensor<" + in + "> -> tensor<" + out + ">";
 }
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double median_us(int rounds, const std::function<void()>& body) {
   std::vector<double> times;
@@ -51,12 +53,17 @@ int main(int argc, char** argv) {
   int rounds = argc > 2 ? atoi(argv[2]) : 51;
   const std::vector<Case> cases = {
       {"relu 56x56x256", {"1x56x56x256xf32"}, "1x56x56x256xf32", "%x = tx.relu %0 : tensor<1x56x56x256xf32>"},
-      {"add relu 56x56x256", {"1x56x56x256xf32", "1x56x56x256xf32"}, "1x56x56x256xf32",
+      {"add relu 56x56x256",
+       {"1x56x56x256xf32", "1x56x56x256xf32"},
+       "1x56x56x256xf32",
        "%s = tx.add %0, %1 : tensor<1x56x56x256xf32>\n%x = tx.relu %s : tensor<1x56x56x256xf32>"},
-      {"scale bias relu 28x28x256", {"1x28x28x256xf32", "256xf32", "256xf32"}, "1x28x28x256xf32",
+      {"scale bias relu 28x28x256",
+       {"1x28x28x256xf32", "256xf32", "256xf32"},
+       "1x28x28x256xf32",
        "%a = tx.broadcast %1 {dimensions = array<i64: 3>} : tensor<256xf32> -> tensor<1x28x28x256xf32>\n"
        "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<256xf32> -> tensor<1x28x28x256xf32>\n"
-       "%m = tx.mul %0, %a : tensor<1x28x28x256xf32>\n%s = tx.add %m, %b : tensor<1x28x28x256xf32>\n%x = tx.relu %s : tensor<1x28x28x256xf32>"},
+       "%m = tx.mul %0, %a : tensor<1x28x28x256xf32>\n%s = tx.add %m, %b : tensor<1x28x28x256xf32>\n%x = tx.relu %s : "
+       "tensor<1x28x28x256xf32>"},
       {"exp 1M", {"1048576xf32"}, "1048576xf32", "%x = tx.exp %0 : tensor<1048576xf32>"},
       {"tanh 1M", {"1048576xf32"}, "1048576xf32", "%x = tx.tanh %0 : tensor<1048576xf32>"},
       {"erf 1M", {"1048576xf32"}, "1048576xf32", "%x = tx.erf %0 : tensor<1048576xf32>"},
@@ -67,22 +74,39 @@ int main(int argc, char** argv) {
       {"OIHW>HWIO 512x512x3x3", {"512x512x3x3xf32"}, "3x3x512x512xf32", transpose("512x512x3x3xf32", "3x3x512x512xf32", "2, 3, 1, 0")},
       {"transpose 4096x4096", {"4096x4096xf32"}, "4096x4096xf32", transpose("4096x4096xf32", "4096x4096xf32", "1, 0")},
       {"shuffle 28x28x4x68", {"1x28x28x4x68xf32"}, "1x28x28x68x4xf32", transpose("1x28x28x4x68xf32", "1x28x28x68x4xf32", "0, 1, 2, 4, 3")},
-      {"concat 28x28 (128+192+96+64)", {"1x28x28x128xf32", "1x28x28x192xf32", "1x28x28x96xf32", "1x28x28x64xf32"}, "1x28x28x480xf32",
+      {"concat 28x28 (128+192+96+64)",
+       {"1x28x28x128xf32", "1x28x28x192xf32", "1x28x28x96xf32", "1x28x28x64xf32"},
+       "1x28x28x480xf32",
        "%x = tx.concat %0, %1, %2, %3 {axis = 3} : tensor<1x28x28x128xf32>, tensor<1x28x28x192xf32>, tensor<1x28x28x96xf32>, "
        "tensor<1x28x28x64xf32> -> tensor<1x28x28x480xf32>"},
-      {"pad 56x56x64 by 1", {"1x56x56x64xf32"}, "1x58x58x64xf32",
-       "%x = tx.pad %0 {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, value = 0.0} : tensor<1x56x56x64xf32> -> tensor<1x58x58x64xf32>"},
+      {"pad 56x56x64 by 1",
+       {"1x56x56x64xf32"},
+       "1x58x58x64xf32",
+       "%x = tx.pad %0 {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, value = 0.0} : tensor<1x56x56x64xf32> -> "
+       "tensor<1x58x58x64xf32>"},
       {"max 3x3/2 112x112x64", {"1x112x112x64xf32"}, "1x56x56x64xf32", pool("max", "1x112x112x64xf32", "1x56x56x64xf32", 3, 2, 1, 1)},
       {"max 2x2/2 224x224x64", {"1x224x224x64xf32"}, "1x112x112x64xf32", pool("max", "1x224x224x64xf32", "1x112x112x64xf32", 2, 2, 0, 0)},
       {"max 3x3/1 28x28x192", {"1x28x28x192xf32"}, "1x28x28x192xf32", pool("max", "1x28x28x192xf32", "1x28x28x192xf32", 3, 1, 1, 1)},
-      {"average 3x3/1 28x28x192", {"1x28x28x192xf32"}, "1x28x28x192xf32", pool("average", "1x28x28x192xf32", "1x28x28x192xf32", 3, 1, 1, 1)},
-      {"mean 7x7x2048", {"1x7x7x2048xf32"}, "1x2048xf32", "%x = tx.reduce mean %0 {axes = array<i64: 1, 2>} : tensor<1x7x7x2048xf32> -> tensor<1x2048xf32>"},
-      {"sum rows 1024x1024", {"1024x1024xf32"}, "1024xf32", "%x = tx.reduce sum %0 {axes = array<i64: 1>} : tensor<1024x1024xf32> -> tensor<1024xf32>"},
+      {"average 3x3/1 28x28x192",
+       {"1x28x28x192xf32"},
+       "1x28x28x192xf32",
+       pool("average", "1x28x28x192xf32", "1x28x28x192xf32", 3, 1, 1, 1)},
+      {"mean 7x7x2048",
+       {"1x7x7x2048xf32"},
+       "1x2048xf32",
+       "%x = tx.reduce mean %0 {axes = array<i64: 1, 2>} : tensor<1x7x7x2048xf32> -> tensor<1x2048xf32>"},
+      {"sum rows 1024x1024",
+       {"1024x1024xf32"},
+       "1024xf32",
+       "%x = tx.reduce sum %0 {axes = array<i64: 1>} : tensor<1024x1024xf32> -> tensor<1024xf32>"},
       {"softmax 1000", {"1x1000xf32"}, "1x1000xf32", "%x = tx.softmax %0 {axis = 1} : tensor<1x1000xf32>"},
       {"softmax 512x512", {"512x512xf32"}, "512x512xf32", "%x = tx.softmax %0 {axis = 1} : tensor<512x512xf32>"},
-      {"lrn 5 56x56x192", {"1x56x56x192xf32"}, "1x56x56x192xf32", "%x = tx.lrn %0 {size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0} : tensor<1x56x56x192xf32>"},
+      {"lrn 5 56x56x192",
+       {"1x56x56x192xf32"},
+       "1x56x56x192xf32",
+       "%x = tx.lrn %0 {size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0} : tensor<1x56x56x192xf32>"},
   };
-  printf("%-30s %6s %6s %10s %10s %8s %8s %8s\n", "kernel (" , "groups", "plan us", "us", "memcpy us", "GB/s", "x memcpy", "compile ms");
+  printf("%-30s %6s %6s %10s %10s %8s %8s %8s\n", "kernel (", "groups", "plan us", "us", "memcpy us", "GB/s", "x memcpy", "compile ms");
   for (const Case& c : cases) {
     ParsedRegion parsed(region_text(c.operands, {c.result}, c.body + "\ntx.yield %x : tensor<" + c.result + ">"));
     double start = seconds();
@@ -109,8 +133,8 @@ int main(int argc, char** argv) {
       memcpy(to.data(), from.data(), to.size());
       asm volatile("" : : "r"(to.data()) : "memory");
     });
-    printf("%-30s %6llu %7.1f %10.1f %10.1f %8.1f %8.2f %8.0f\n", c.name, static_cast<unsigned long long>(groups), static_cast<double>(kernel.cost_ns()) / 1e3, us, copy_us,
-           static_cast<double>(total) / us / 1e3, us / copy_us, compile_ms);
+    printf("%-30s %6llu %7.1f %10.1f %10.1f %8.1f %8.2f %8.0f\n", c.name, static_cast<unsigned long long>(groups),
+           static_cast<double>(kernel.cost_ns()) / 1e3, us, copy_us, static_cast<double>(total) / us / 1e3, us / copy_us, compile_ms);
     for (void* memory : bindings) free(memory);
   }
   return 0;

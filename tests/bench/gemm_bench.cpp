@@ -48,10 +48,12 @@ std::string type(std::initializer_list<int64_t> shape) {
 void compare(mlir::MLIRContext& context, const std::string& level, const OpenBlas& blas, int64_t m, int64_t n, int64_t k, int rounds) {
   int64_t packed_size = k * ((n + 15) / 16 * 16);
   std::string a = type({m, k}), b = type({k, n}), p = type({packed_size}), c = type({m, n});
-  Kernel pack(context, level, {b}, p, "%p = tx.pack %0 {groups = 1} : tensor<" + b + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
+  Kernel pack(context, level, {b}, p,
+              "%p = tx.pack %0 {groups = 1} : tensor<" + b + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
   std::string shape = "{packed_shape = array<i64: " + std::to_string(k) + ", " + std::to_string(n) + ">}";
-  Kernel matmul(context, level, {a, p}, c,
-                "%y = tx.matmul %0, %1 " + shape + " : tensor<" + a + ">, tensor<" + p + "> -> tensor<" + c + ">\ntx.yield %y : tensor<" + c + ">");
+  Kernel matmul(
+      context, level, {a, p}, c,
+      "%y = tx.matmul %0, %1 " + shape + " : tensor<" + a + ">, tensor<" + p + "> -> tensor<" + c + ">\ntx.yield %y : tensor<" + c + ">");
   Floats A(m * k, 1), B(k * n, 2), P(packed_size), C(m * n), D(m * n);
   // Weights of a single row are used once a call: several copies, so that none is found in cache.
   size_t copies = m == 1 ? 3 : 1;
@@ -93,8 +95,8 @@ void compare(mlir::MLIRContext& context, const std::string& level, const OpenBla
     for (size_t i = 0; i < C.size(); ++i) worst = std::fmax(worst, std::fabs(C.data()[i] - D.data()[i]));
   }
   double peak = median(peaks), own_rate = flops / median(ours) * 1e-9, blas_rate = flops / median(blases) * 1e-9;
-  printf("%5ld x %5ld x %5ld  peak %6.1f  own %6.1f (%4.1f %%)  OpenBLAS %6.1f  ratio %.3f  difference %.1e  workgroups %lu  pack %.2f ms", m, n, k, peak,
-         own_rate, 100 * own_rate / peak, blas_rate, own_rate / blas_rate, worst, matmul.workgroups(), pack_seconds * 1e3);
+  printf("%5ld x %5ld x %5ld  peak %6.1f  own %6.1f (%4.1f %%)  OpenBLAS %6.1f  ratio %.3f  difference %.1e  workgroups %lu  pack %.2f ms",
+         m, n, k, peak, own_rate, 100 * own_rate / peak, blas_rate, own_rate / blas_rate, worst, matmul.workgroups(), pack_seconds * 1e3);
   if (m == 1) printf("  weights at %.1f GB/s, OpenBLAS %.1f", own_rate * 2, blas_rate * 2);
   printf("\n");
   fflush(stdout);

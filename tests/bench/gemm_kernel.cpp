@@ -33,7 +33,9 @@ Floats::Floats(size_t count, unsigned seed) : data_(nullptr), size_(count) {
     data_[i] = static_cast<float>((seed >> 9) & 1023) / 512.f - 1.f;
   }
 }
-Floats::~Floats() { free(data_); }
+Floats::~Floats() {
+  free(data_);
+}
 
 namespace {
 

@@ -27,7 +27,9 @@ std::string array_of(const Shape& values) {
   return text + ">";
 }
 
-int64_t padded(int64_t columns, int64_t groups) { return (columns / groups + 15) / 16 * 16 * groups; }
+int64_t padded(int64_t columns, int64_t groups) {
+  return (columns / groups + 15) / 16 * 16 * groups;
+}
 
 // A type whose first extent is the symbol, times `times`.
 std::string symbolic(const Shape& rest) {
@@ -36,17 +38,19 @@ std::string symbolic(const Shape& rest) {
   return shape + ", #tx.dims<()[s0] -> (" + map + ")>";
 }
 
-std::string tensor(const std::string& type) { return "tensor<" + type + ">"; }
+std::string tensor(const std::string& type) {
+  return "tensor<" + type + ">";
+}
 
 // One contraction with a packed right side: `input` x pack(`filter`), and operands of the tail.
 struct Case {
-  std::string input, result;       // types
+  std::string input, result;  // types
   Shape filter;
-  std::string op;                  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
+  std::string op;  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
   std::string attributes;
   int64_t groups = 1;
-  std::vector<std::string> more;   // types of the tail's operands
-  std::string tail;                // ops on %y; gives %z
+  std::vector<std::string> more;  // types of the tail's operands
+  std::string tail;               // ops on %y; gives %z
   std::string dispatch_attributes;
   std::vector<int64_t> symbols;
   bool packed = true;
@@ -64,7 +68,8 @@ void check(const Case& c) {
   operands.insert(operands.end(), c.more.begin(), c.more.end());
   std::string attributes = c.attributes;
   if (c.packed) attributes += (attributes.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(c.filter);
-  std::string body = "%y = " + c.op + " %0, %1 {" + attributes + "} : " + tensor(c.input) + ", " + tensor(packed_type) + " -> " + tensor(c.result) + "\n";
+  std::string body =
+      "%y = " + c.op + " %0, %1 {" + attributes + "} : " + tensor(c.input) + ", " + tensor(packed_type) + " -> " + tensor(c.result) + "\n";
   body += c.tail.empty() ? " tx.yield %y : " : c.tail + "\n tx.yield %z : ";
   ParsedRegion parsed(region_text(operands, {c.result}, body + tensor(c.result), c.dispatch_attributes,
                                   c.symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"}));
@@ -137,8 +142,9 @@ void check(const Conv& v) {
   } else if (v.tail == Conv::curved) {
     std::string bools = t;
     bools.replace(bools.find("f32"), 3, "i1");
-    c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t + "\n%c = tx.compare lt %u, %k : " + t +
-             " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools + ", " + t;
+    c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t +
+             "\n%c = tx.compare lt %u, %k : " + t + " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools +
+             ", " + t;
   } else if (v.tail == Conv::scalars) {
     c.more = {"1xf32"};
     c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<1xf32> -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
@@ -184,9 +190,15 @@ TEST(Matmul, MultipliesInSeveralPassesOverK) {
   check(Matmul{.rows = 31, .depth = 1613, .columns = 67});
   check(Matmul{.rows = 31, .depth = 1613, .columns = 67, .bias = true});
 }
-TEST(Matmul, CutsManyRowsIntoBands) { check(Matmul{.rows = 997, .depth = 64, .columns = 65, .bias = true}); }
-TEST(Matmul, MultipliesOneRow) { check(Matmul{.rows = 1, .depth = 600, .columns = 1000, .bias = true}); }
-TEST(Matmul, MultipliesWhenKIsOne) { check(Matmul{.rows = 13, .depth = 1, .columns = 33}); }
+TEST(Matmul, CutsManyRowsIntoBands) {
+  check(Matmul{.rows = 997, .depth = 64, .columns = 65, .bias = true});
+}
+TEST(Matmul, MultipliesOneRow) {
+  check(Matmul{.rows = 1, .depth = 600, .columns = 1000, .bias = true});
+}
+TEST(Matmul, MultipliesWhenKIsOne) {
+  check(Matmul{.rows = 13, .depth = 1, .columns = 33});
+}
 TEST(Matmul, MultipliesWhenNIsOneOr17) {
   check(Matmul{.rows = 29, .depth = 77, .columns = 1});
   check(Matmul{.rows = 29, .depth = 77, .columns = 17, .bias = true});
@@ -222,21 +234,47 @@ TEST(Conv, ConvolvesInSeveralPasses) {
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .tied = true});
 }
 TEST(Conv, ConvolvesFirstLayers) {
-  check(Conv{.height = 47, .width = 45, .channels = 3, .columns = 64, .kernel = {7, 7}, .strides = {2, 2}, .low = {3, 3}, .high = {3, 3}, .tail = Conv::bias_relu});
+  check(Conv{.height = 47,
+             .width = 45,
+             .channels = 3,
+             .columns = 64,
+             .kernel = {7, 7},
+             .strides = {2, 2},
+             .low = {3, 3},
+             .high = {3, 3},
+             .tail = Conv::bias_relu});
   check(Conv{.height = 51, .width = 51, .channels = 3, .columns = 96, .kernel = {11, 11}, .strides = {4, 4}});
   check(Conv{.height = 33, .width = 33, .channels = 3, .columns = 24, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}});
   check(Conv{.height = 8, .width = 8, .channels = 1, .columns = 16, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
 }
 TEST(Conv, ConvolvesShapesOfKnownNetworks) {
-  check(Conv{.height = 13, .width = 13, .channels = 48, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 2, .tail = Conv::bias_relu});      // AlexNet
-  check(Conv{.height = 28, .width = 28, .channels = 128, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});                  // DenseNet
-  check(Conv{.height = 14, .width = 14, .channels = 24, .columns = 64, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .tail = Conv::bias_relu});  // Inception
-  check(Conv{.height = 28, .width = 28, .channels = 64, .columns = 96, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
-  check(Conv{.height = 14, .width = 14, .channels = 256, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});                  // ResNet
+  check(Conv{.height = 13,
+             .width = 13,
+             .channels = 48,
+             .columns = 40,
+             .low = {1, 1},
+             .high = {1, 1},
+             .groups = 2,
+             .tail = Conv::bias_relu});  // AlexNet
+  check(
+      Conv{.height = 28, .width = 28, .channels = 128, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});  // DenseNet
+  check(Conv{.height = 14,
+             .width = 14,
+             .channels = 24,
+             .columns = 64,
+             .kernel = {5, 5},
+             .low = {2, 2},
+             .high = {2, 2},
+             .tail = Conv::bias_relu});  // Inception
+  check(Conv{
+      .height = 28, .width = 28, .channels = 64, .columns = 96, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+  check(Conv{.height = 14, .width = 14, .channels = 256, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});  // ResNet
   check(Conv{.height = 14, .width = 14, .channels = 72, .columns = 144, .kernel = {1, 1}, .strides = {2, 2}, .tail = Conv::bias_relu});
-  check(Conv{.height = 7, .width = 7, .channels = 68, .columns = 272, .kernel = {1, 1}, .groups = 4, .tail = Conv::residual});                     // ShuffleNet
-  check(Conv{.height = 13, .width = 13, .channels = 64, .columns = 250, .kernel = {1, 1}, .tail = Conv::bias_relu});                               // SqueezeNet
-  check(Conv{.height = 37, .width = 37, .channels = 64, .columns = 96, .kernel = {5, 5}, .strides = {2, 2}, .tail = Conv::bias_relu});             // ZFNet
+  check(
+      Conv{.height = 7, .width = 7, .channels = 68, .columns = 272, .kernel = {1, 1}, .groups = 4, .tail = Conv::residual});  // ShuffleNet
+  check(Conv{.height = 13, .width = 13, .channels = 64, .columns = 250, .kernel = {1, 1}, .tail = Conv::bias_relu});          // SqueezeNet
+  check(Conv{
+      .height = 37, .width = 37, .channels = 64, .columns = 96, .kernel = {5, 5}, .strides = {2, 2}, .tail = Conv::bias_relu});  // ZFNet
 }
 TEST(Conv, StridesAndPadsUnevenly) {
   check(Conv{.height = 13, .width = 17, .channels = 20, .columns = 36, .strides = {2, 1}, .low = {0, 2}, .high = {1, 0}});
@@ -247,28 +285,96 @@ TEST(Conv, Dilates) {
   check(Conv{.height = 15, .width = 16, .channels = 160, .columns = 20, .dilations = {2, 3}});
 }
 TEST(Conv, Groups) {
-  check(Conv{.height = 13, .width = 13, .channels = 32, .columns = 64, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .groups = 2, .tail = Conv::bias_relu});
+  check(Conv{.height = 13,
+             .width = 13,
+             .channels = 32,
+             .columns = 64,
+             .kernel = {5, 5},
+             .low = {2, 2},
+             .high = {2, 2},
+             .groups = 2,
+             .tail = Conv::bias_relu});
   check(Conv{.height = 14, .width = 14, .channels = 60, .columns = 68, .kernel = {1, 1}, .groups = 4, .tail = Conv::residual});
   check(Conv{.height = 9, .width = 9, .channels = 320, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 2});
 }
 TEST(Conv, ConvolvesEachChannelAlone) {
   for (bool packed : {false, true}) {
-    check(Conv{.height = 14, .width = 14, .channels = 40, .columns = 40, .low = {1, 1}, .high = {1, 1}, .groups = 40, .tail = Conv::bias_relu, .packed = packed});
-    check(Conv{.batch = 2, .height = 15, .width = 17, .channels = 21, .columns = 21, .strides = {2, 2}, .low = {1, 1}, .high = {1, 1}, .groups = 21, .tail = Conv::residual, .packed = packed});
-    check(Conv{.height = 5, .width = 3, .channels = 16, .columns = 16, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .dilations = {1, 2}, .groups = 16, .packed = packed, .symbolic_batch = false});
+    check(Conv{.height = 14,
+               .width = 14,
+               .channels = 40,
+               .columns = 40,
+               .low = {1, 1},
+               .high = {1, 1},
+               .groups = 40,
+               .tail = Conv::bias_relu,
+               .packed = packed});
+    check(Conv{.batch = 2,
+               .height = 15,
+               .width = 17,
+               .channels = 21,
+               .columns = 21,
+               .strides = {2, 2},
+               .low = {1, 1},
+               .high = {1, 1},
+               .groups = 21,
+               .tail = Conv::residual,
+               .packed = packed});
+    check(Conv{.height = 5,
+               .width = 3,
+               .channels = 16,
+               .columns = 16,
+               .kernel = {5, 5},
+               .low = {2, 2},
+               .high = {2, 2},
+               .dilations = {1, 2},
+               .groups = 16,
+               .packed = packed,
+               .symbolic_batch = false});
   }
 }
 TEST(Conv, TakesUnpackedFilters) {
   check(Conv{.height = 10, .width = 10, .channels = 6, .columns = 20, .low = {1, 1}, .high = {1, 1}, .packed = false});
   check(Conv{.height = 8, .width = 8, .channels = 192, .columns = 20, .low = {1, 1}, .high = {1, 1}, .packed = false});
-  check(Conv{.height = 8, .width = 8, .channels = 10, .columns = 30, .low = {1, 1}, .high = {1, 1}, .groups = 5, .tail = Conv::bias_relu, .packed = false});
+  check(Conv{.height = 8,
+             .width = 8,
+             .channels = 10,
+             .columns = 30,
+             .low = {1, 1},
+             .high = {1, 1},
+             .groups = 5,
+             .tail = Conv::bias_relu,
+             .packed = false});
   check(Conv{.height = 8, .width = 8, .channels = 10, .columns = 30, .low = {1, 1}, .high = {1, 1}, .groups = 10, .packed = false});
 }
 TEST(Conv, TakesBatches) {
   check(Conv{.batch = 3, .height = 8, .width = 8, .channels = 16, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
-  check(Conv{.batch = 3, .height = 8, .width = 8, .channels = 16, .columns = 32, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .symbolic_batch = true});
-  check(Conv{.batch = 5, .height = 8, .width = 8, .channels = 16, .columns = 32, .kernel = {1, 1}, .tail = Conv::residual, .symbolic_batch = true});
-  check(Conv{.batch = 2, .height = 8, .width = 8, .channels = 16, .columns = 16, .low = {1, 1}, .high = {1, 1}, .groups = 16, .tail = Conv::bias_relu, .symbolic_batch = true});
+  check(Conv{.batch = 3,
+             .height = 8,
+             .width = 8,
+             .channels = 16,
+             .columns = 32,
+             .low = {1, 1},
+             .high = {1, 1},
+             .tail = Conv::residual,
+             .symbolic_batch = true});
+  check(Conv{.batch = 5,
+             .height = 8,
+             .width = 8,
+             .channels = 16,
+             .columns = 32,
+             .kernel = {1, 1},
+             .tail = Conv::residual,
+             .symbolic_batch = true});
+  check(Conv{.batch = 2,
+             .height = 8,
+             .width = 8,
+             .channels = 16,
+             .columns = 16,
+             .low = {1, 1},
+             .high = {1, 1},
+             .groups = 16,
+             .tail = Conv::bias_relu,
+             .symbolic_batch = true});
 }
 TEST(Conv, ConvolvesLines) {
   Case c;
@@ -276,7 +382,8 @@ TEST(Conv, ConvolvesLines) {
   c.result = "2x15x20xf32";
   c.filter = {4, 12, 20};
   c.op = "tx.conv";
-  c.attributes = "strides = array<i64: 2>, pads_low = array<i64: 1>, pads_high = array<i64: 1>, dilations = array<i64: 1>, groups = 1 : i64";
+  c.attributes =
+      "strides = array<i64: 2>, pads_low = array<i64: 1>, pads_high = array<i64: 1>, dilations = array<i64: 1>, groups = 1 : i64";
   check(c);
 }
 
@@ -294,21 +401,25 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(Conv, RefusesThreeSpatialDimensions) {
-  EXPECT_THAT(refusal(region_text({"1x4x4x4x8xf32", "1x1x1x8x8xf32"}, {"1x4x4x4x8xf32"},
-                                  "%y = tx.conv %0, %1 {strides = array<i64: 1, 1, 1>, pads_low = array<i64: 0, 0, 0>, pads_high = array<i64: 0, 0, 0>, "
-                                  "dilations = array<i64: 1, 1, 1>, groups = 1 : i64} : tensor<1x4x4x4x8xf32>, tensor<1x1x1x8x8xf32> -> "
-                                  "tensor<1x4x4x4x8xf32>\n tx.yield %y : tensor<1x4x4x4x8xf32>")),
+  EXPECT_THAT(refusal(region_text(
+                  {"1x4x4x4x8xf32", "1x1x1x8x8xf32"}, {"1x4x4x4x8xf32"},
+                  "%y = tx.conv %0, %1 {strides = array<i64: 1, 1, 1>, pads_low = array<i64: 0, 0, 0>, pads_high = array<i64: 0, 0, 0>, "
+                  "dilations = array<i64: 1, 1, 1>, groups = 1 : i64} : tensor<1x4x4x4x8xf32>, tensor<1x1x1x8x8xf32> -> "
+                  "tensor<1x4x4x4x8xf32>\n tx.yield %y : tensor<1x4x4x4x8xf32>")),
               testing::HasSubstr("3 spatial dimensions"));
 }
 TEST(Matmul, RefusesOtherElementTypes) {
-  EXPECT_THAT(refusal(region_text({"4x4xf16", "4x4xf16"}, {"4x4xf16"},
-                                  "%y = tx.matmul %0, %1 : tensor<4x4xf16>, tensor<4x4xf16> -> tensor<4x4xf16>\n tx.yield %y : tensor<4x4xf16>")),
-              testing::HasSubstr("f16"));
+  EXPECT_THAT(
+      refusal(region_text({"4x4xf16", "4x4xf16"}, {"4x4xf16"},
+                          "%y = tx.matmul %0, %1 : tensor<4x4xf16>, tensor<4x4xf16> -> tensor<4x4xf16>\n tx.yield %y : tensor<4x4xf16>")),
+      testing::HasSubstr("f16"));
 }
 TEST(Matmul, RefusesTransposedOperands) {
-  EXPECT_THAT(refusal(region_text({"4x5xf32", "4x5xf32"}, {"4x4xf32"},
-                                  "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<4x5xf32>, tensor<4x5xf32> -> tensor<4x4xf32>\n tx.yield %y : tensor<4x4xf32>")),
-              testing::HasSubstr("tx.transpose"));
+  EXPECT_THAT(
+      refusal(region_text(
+          {"4x5xf32", "4x5xf32"}, {"4x4xf32"},
+          "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<4x5xf32>, tensor<4x5xf32> -> tensor<4x4xf32>\n tx.yield %y : tensor<4x4xf32>")),
+      testing::HasSubstr("tx.transpose"));
 }
 
 // A spilled accumulator costs a fifth of the speed or more, and shows in no result.

@@ -28,11 +28,12 @@ TEST_P(Unary, AgreesWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Unary,
-                         testing::Values(UnaryCase{"neg", -9, 9}, UnaryCase{"abs", -9, 9}, UnaryCase{"exp", -100, 88}, UnaryCase{"exp", -1, 1},
-                                         UnaryCase{"log", 1e-9, 1e9}, UnaryCase{"log", 0.5, 1.5}, UnaryCase{"sqrt", 0, 100},
-                                         UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3}, UnaryCase{"tanh", -12, 12},
-                                         UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80}, UnaryCase{"erf", -5, 5},
-                                         UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2}, UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}));
+                         testing::Values(UnaryCase{"neg", -9, 9}, UnaryCase{"abs", -9, 9}, UnaryCase{"exp", -100, 88},
+                                         UnaryCase{"exp", -1, 1}, UnaryCase{"log", 1e-9, 1e9}, UnaryCase{"log", 0.5, 1.5},
+                                         UnaryCase{"sqrt", 0, 100}, UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3},
+                                         UnaryCase{"tanh", -12, 12}, UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80},
+                                         UnaryCase{"erf", -5, 5}, UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2},
+                                         UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}));
 
 class Binary : public testing::TestWithParam<const char*> {};
 
@@ -62,9 +63,10 @@ TEST(Elemental, ComparesAndSelects) {
     CheckOptions options;
     options.ranges = {{-2, 2}};
     check_region(region_text({"5x40xi32", "5x40xi32"}, {"5x40xi1", "5x40xi32"},
-                             std::string("%c = tx.compare ") + kind + " %0, %1 : tensor<5x40xi32> -> tensor<5x40xi1>\n"
-                             "%s = tx.select %c, %0, %1 : tensor<5x40xi1>, tensor<5x40xi32>\n"
-                             "tx.yield %c, %s : tensor<5x40xi1>, tensor<5x40xi32>"),
+                             std::string("%c = tx.compare ") + kind +
+                                 " %0, %1 : tensor<5x40xi32> -> tensor<5x40xi1>\n"
+                                 "%s = tx.select %c, %0, %1 : tensor<5x40xi1>, tensor<5x40xi32>\n"
+                                 "tx.yield %c, %s : tensor<5x40xi1>, tensor<5x40xi32>"),
                  options);
   }
 }
@@ -89,7 +91,8 @@ TEST(Elemental, RoundsHalfTypesToNearest) {
   options.relative = options.absolute = 0;
   options.ranges = {{-1000, 1000}};
   for (const char* to : {"bf16", "f16"}) {
-    ParsedRegion parsed(one_op({"4099xf32"}, std::string("4099x") + to, std::string("cast %0 : tensor<4099xf32> -> tensor<4099x") + to + ">"));
+    ParsedRegion parsed(
+        one_op({"4099xf32"}, std::string("4099x") + to, std::string("cast %0 : tensor<4099xf32> -> tensor<4099x") + to + ">"));
     auto type = llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType());
     Tensor operand = random_tensor(type, {}, {-1000, 1000}, 3);
     mlir::Type element = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType()).getElementType();
@@ -116,7 +119,8 @@ TEST(Elemental, RunsDoubles) {
   options.relative = 1e-13;
   options.absolute = 1e-300;
   options.ranges = {{0.01, 40}};
-  for (const char* op : {"exp", "log", "sqrt", "sigmoid"}) check_region(one_op({"77xf64"}, "77xf64", std::string(op) + " %0 : tensor<77xf64>"), options);
+  for (const char* op : {"exp", "log", "sqrt", "sigmoid"})
+    check_region(one_op({"77xf64"}, "77xf64", std::string(op) + " %0 : tensor<77xf64>"), options);
 }
 
 // ------------------------------------------------------------------------------------------------------ data movement
@@ -138,24 +142,31 @@ TEST(Movement, BroadcastsAColumnAndAScalar) {
 }
 
 TEST(Movement, SlicesWithStridesAndBackwards) {
-  check_region(one_op({"9x30x40xf32"}, "4x30x13xf32",
-                      "slice %0 {starts = array<i64: 1, 0, 2>, strides = array<i64: 2, 1, 3>} : tensor<9x30x40xf32> -> tensor<4x30x13xf32>"));
-  check_region(one_op({"9x40xf32"}, "9x40xf32", "slice %0 {starts = array<i64: 0, 39>, strides = array<i64: 1, -1>} : tensor<9x40xf32> -> tensor<9x40xf32>"));
-  check_region(one_op({"9x6x8xf32"}, "5x6x8xf32", "slice %0 {starts = array<i64: 3, 0, 0>, strides = array<i64: 1, 1, 1>} : tensor<9x6x8xf32> -> tensor<5x6x8xf32>"));
+  check_region(
+      one_op({"9x30x40xf32"}, "4x30x13xf32",
+             "slice %0 {starts = array<i64: 1, 0, 2>, strides = array<i64: 2, 1, 3>} : tensor<9x30x40xf32> -> tensor<4x30x13xf32>"));
+  check_region(one_op({"9x40xf32"}, "9x40xf32",
+                      "slice %0 {starts = array<i64: 0, 39>, strides = array<i64: 1, -1>} : tensor<9x40xf32> -> tensor<9x40xf32>"));
+  check_region(one_op({"9x6x8xf32"}, "5x6x8xf32",
+                      "slice %0 {starts = array<i64: 3, 0, 0>, strides = array<i64: 1, 1, 1>} : tensor<9x6x8xf32> -> tensor<5x6x8xf32>"));
 }
 
 TEST(Movement, PadsEveryDimension) {
-  check_region(one_op({"2x5x19xf32"}, "3x8x24xf32",
-                      "pad %0 {low = array<i64: 0, 1, 2>, high = array<i64: 1, 2, 3>, value = 7.0} : tensor<2x5x19xf32> -> tensor<3x8x24xf32>"));
-  check_region(one_op({"1x5x5x20xi8"}, "1x7x7x20xi8",
-                      "pad %0 {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, value = -3.0} : tensor<1x5x5x20xi8> -> tensor<1x7x7x20xi8>"));
+  check_region(
+      one_op({"2x5x19xf32"}, "3x8x24xf32",
+             "pad %0 {low = array<i64: 0, 1, 2>, high = array<i64: 1, 2, 3>, value = 7.0} : tensor<2x5x19xf32> -> tensor<3x8x24xf32>"));
+  check_region(one_op(
+      {"1x5x5x20xi8"}, "1x7x7x20xi8",
+      "pad %0 {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, value = -3.0} : tensor<1x5x5x20xi8> -> tensor<1x7x7x20xi8>"));
 }
 
 TEST(Movement, ConcatenatesAlongEveryAxis) {
   check_region(one_op({"2x3x5xf32", "2x3x40xf32", "2x3x1xf32"}, "2x3x46xf32",
                       "concat %0, %1, %2 {axis = 2} : tensor<2x3x5xf32>, tensor<2x3x40xf32>, tensor<2x3x1xf32> -> tensor<2x3x46xf32>"));
-  check_region(one_op({"2x3x5xf32", "2x1x5xf32"}, "2x4x5xf32", "concat %0, %1 {axis = 1} : tensor<2x3x5xf32>, tensor<2x1x5xf32> -> tensor<2x4x5xf32>"));
-  check_region(one_op({"2x3x5xf32", "1x3x5xf32"}, "3x3x5xf32", "concat %0, %1 {axis = 0} : tensor<2x3x5xf32>, tensor<1x3x5xf32> -> tensor<3x3x5xf32>"));
+  check_region(one_op({"2x3x5xf32", "2x1x5xf32"}, "2x4x5xf32",
+                      "concat %0, %1 {axis = 1} : tensor<2x3x5xf32>, tensor<2x1x5xf32> -> tensor<2x4x5xf32>"));
+  check_region(one_op({"2x3x5xf32", "1x3x5xf32"}, "3x3x5xf32",
+                      "concat %0, %1 {axis = 0} : tensor<2x3x5xf32>, tensor<1x3x5xf32> -> tensor<3x3x5xf32>"));
 }
 
 TEST(Movement, ComputesOnAConcatAndInsideOne) {
@@ -165,17 +176,21 @@ TEST(Movement, ComputesOnAConcatAndInsideOne) {
                            "%b = tx.broadcast %2 {dimensions = array<i64: 1>} : tensor<25xf32> -> tensor<4x25xf32>\n"
                            "%s = tx.add %c, %b : tensor<4x25xf32>\ntx.yield %s : tensor<4x25xf32>"));
   // A concat behind a slice is selected element by element.
-  check_region(region_text({"4x5xf32", "4x20xf32"}, {"4x12xf32"},
-                           "%c = tx.concat %0, %1 {axis = 1} : tensor<4x5xf32>, tensor<4x20xf32> -> tensor<4x25xf32>\n"
-                           "%s = tx.slice %c {starts = array<i64: 0, 1>, strides = array<i64: 1, 2>} : tensor<4x25xf32> -> tensor<4x12xf32>\n"
-                           "tx.yield %s : tensor<4x12xf32>"));
+  check_region(
+      region_text({"4x5xf32", "4x20xf32"}, {"4x12xf32"},
+                  "%c = tx.concat %0, %1 {axis = 1} : tensor<4x5xf32>, tensor<4x20xf32> -> tensor<4x25xf32>\n"
+                  "%s = tx.slice %c {starts = array<i64: 0, 1>, strides = array<i64: 1, 2>} : tensor<4x25xf32> -> tensor<4x12xf32>\n"
+                  "tx.yield %s : tensor<4x12xf32>"));
 }
 
 TEST(Movement, GathersSlices) {
   CheckOptions options;
   options.ranges = {{-2, 2}, {-6, 5}};
-  check_region(one_op({"6x33xf32", "2x4xi64"}, "2x4x33xf32", "gather %0, %1 {axis = 0} : tensor<6x33xf32>, tensor<2x4xi64> -> tensor<2x4x33xf32>"), options);
-  check_region(one_op({"5x6xf32", "21xi32"}, "5x21xf32", "gather %0, %1 {axis = 1} : tensor<5x6xf32>, tensor<21xi32> -> tensor<5x21xf32>"), options);
+  check_region(
+      one_op({"6x33xf32", "2x4xi64"}, "2x4x33xf32", "gather %0, %1 {axis = 0} : tensor<6x33xf32>, tensor<2x4xi64> -> tensor<2x4x33xf32>"),
+      options);
+  check_region(one_op({"5x6xf32", "21xi32"}, "5x21xf32", "gather %0, %1 {axis = 1} : tensor<5x6xf32>, tensor<21xi32> -> tensor<5x21xf32>"),
+               options);
 }
 
 TEST(Movement, ReshapesBetweenOtherOps) {
@@ -184,20 +199,22 @@ TEST(Movement, ReshapesBetweenOtherOps) {
                            "%s = tx.reshape %n : tensor<8x3x10xf32> -> tensor<4x6x10xf32>\n"
                            "%t = tx.transpose %s {permutation = array<i64: 1, 0, 2>} : tensor<4x6x10xf32> -> tensor<6x4x10xf32>\n"
                            "tx.yield %t : tensor<6x4x10xf32>"));
-  check_region(region_text({"4x30xf32"}, {"2x5x12xf32"},
-                           "%p = tx.slice %0 {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<4x30xf32> -> tensor<4x30xf32>\n"
-                           "%q = tx.transpose %p {permutation = array<i64: 1, 0>} : tensor<4x30xf32> -> tensor<30x4xf32>\n"
-                           "%r = tx.reshape %q : tensor<30x4xf32> -> tensor<2x5x12xf32>\n%n = tx.abs %r : tensor<2x5x12xf32>\n"
-                           "tx.yield %n : tensor<2x5x12xf32>"));
+  check_region(
+      region_text({"4x30xf32"}, {"2x5x12xf32"},
+                  "%p = tx.slice %0 {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<4x30xf32> -> tensor<4x30xf32>\n"
+                  "%q = tx.transpose %p {permutation = array<i64: 1, 0>} : tensor<4x30xf32> -> tensor<30x4xf32>\n"
+                  "%r = tx.reshape %q : tensor<30x4xf32> -> tensor<2x5x12xf32>\n%n = tx.abs %r : tensor<2x5x12xf32>\n"
+                  "tx.yield %n : tensor<2x5x12xf32>"));
 }
 
 TEST(Movement, ReadsConstants) {
-  check_region(region_text({"3x4xf32"}, {"3x4xf32", "3x4xi1"},
-                           "%c = tx.constant dense<[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]]> : tensor<3x4xf32>\n"
-                           "%d = tx.constant dense<[[true, false, true, true], [true, false, false, true], [false, false, true, false]]> : tensor<3x4xi1>\n"
-                           "%h = tx.constant dense<0.5> : tensor<3x4xf32>\n"
-                           "%s = tx.mul %c, %h : tensor<3x4xf32>\n%t = tx.add %0, %s : tensor<3x4xf32>\n"
-                           "tx.yield %t, %d : tensor<3x4xf32>, tensor<3x4xi1>"));
+  check_region(region_text(
+      {"3x4xf32"}, {"3x4xf32", "3x4xi1"},
+      "%c = tx.constant dense<[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]]> : tensor<3x4xf32>\n"
+      "%d = tx.constant dense<[[true, false, true, true], [true, false, false, true], [false, false, true, false]]> : tensor<3x4xi1>\n"
+      "%h = tx.constant dense<0.5> : tensor<3x4xf32>\n"
+      "%s = tx.mul %c, %h : tensor<3x4xf32>\n%t = tx.add %0, %s : tensor<3x4xf32>\n"
+      "tx.yield %t, %d : tensor<3x4xf32>, tensor<3x4xi1>"));
 }
 
 TEST(Movement, YieldsOutputsOfSeveralShapes) {
@@ -215,15 +232,16 @@ TEST(Movement, WritesInPlace) {
 TEST(Movement, HandlesSymbolsEmptyTensorsAndScalars) {
   const char* type = "?x8xf32, #tx.dims<()[s0] -> (s0, 8)>";
   std::string text = region_text({type, "8xf32"}, {type},
-                                 std::string("%b = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<") + type + ">\n%s = tx.add %0, %b : tensor<" +
-                                     type + ">\ntx.yield %s : tensor<" + type + ">",
+                                 std::string("%b = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<") + type +
+                                     ">\n%s = tx.add %0, %b : tensor<" + type + ">\ntx.yield %s : tensor<" + type + ">",
                                  "", {"batch"});
   for (int64_t batch : {1, 3, 5000, 0}) {
     CheckOptions options;
     options.symbols = {batch};
     check_region(text, options);
   }
-  std::string flat = region_text({type}, {type}, std::string("%s = tx.relu %0 : tensor<") + type + ">\ntx.yield %s : tensor<" + type + ">", "", {"batch"});
+  std::string flat =
+      region_text({type}, {type}, std::string("%s = tx.relu %0 : tensor<") + type + ">\ntx.yield %s : tensor<" + type + ">", "", {"batch"});
   for (int64_t batch : {1, 3, 9001, 0}) {
     CheckOptions options;
     options.symbols = {batch};

@@ -116,8 +116,9 @@ TEST(Image, KnowsItsLevels) {
 }
 
 TEST(Image, RefusesARegionWithABatchNorm) {
-  ParsedRegion parsed(region_text({"2x8xf32", "8xf32", "8xf32", "8xf32", "8xf32"}, {"2x8xf32"},
-                                  "%x = tx.batch_norm %0, %1, %2, %3, %4 {epsilon = 1.0e-5} : tensor<2x8xf32>, tensor<8xf32>\ntx.yield %x : tensor<2x8xf32>"));
+  ParsedRegion parsed(region_text(
+      {"2x8xf32", "8xf32", "8xf32", "8xf32", "8xf32"}, {"2x8xf32"},
+      "%x = tx.batch_norm %0, %1, %2, %3, %4 {epsilon = 1.0e-5} : tensor<2x8xf32>, tensor<8xf32>\ntx.yield %x : tensor<2x8xf32>"));
   EXPECT_NE(plan_error(parsed.region()).find("tx.batch_norm"), std::string::npos);
 }
 

@@ -63,7 +63,9 @@ T take(const char* bytes, size_t i) {
   return value;
 }
 
-size_t element_bytes(Type element) { return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8; }
+size_t element_bytes(Type element) {
+  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
+}
 
 uint64_t float_bits(double value, FloatType type) {
   APFloat rounded(value);
@@ -94,9 +96,7 @@ std::string region_text(const std::vector<std::string>& operands, const std::vec
       item(i);
     }
   };
-  auto types = [&](const std::vector<std::string>& of) {
-    list(of.size(), [&](size_t i) { out << "tensor<" << of[i] << ">"; });
-  };
+  auto types = [&](const std::vector<std::string>& of) { list(of.size(), [&](size_t i) { out << "tensor<" << of[i] << ">"; }); };
   // The function's values have names, so that the region's numbers are free.
   out << "func.func @main(";
   list(operands.size(), [&](size_t i) { out << "%a" << i << ": tensor<" << operands[i] << ">"; });
@@ -332,7 +332,8 @@ void check_region(const std::string& text, const CheckOptions& options) {
   std::vector<Tensor> operands;
   for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
     auto range = options.ranges[std::min(i, options.ranges.size() - 1)];
-    operands.push_back(random_tensor(llvm::cast<RankedTensorType>(input.getType()), options.symbols, range, options.seed + static_cast<uint32_t>(i)));
+    operands.push_back(
+        random_tensor(llvm::cast<RankedTensorType>(input.getType()), options.symbols, range, options.seed + static_cast<uint32_t>(i)));
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
   for (const std::string& level : runnable_levels()) {
@@ -341,7 +342,8 @@ void check_region(const std::string& text, const CheckOptions& options) {
     for (bool single : {false, true}) {
       std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
       for (size_t i = 0; i < got.size(); ++i) {
-        expect_close(got[i], wanted[i], options, level + (single ? ", one workgroup a call" : ", one call") + ", result " + std::to_string(i));
+        expect_close(got[i], wanted[i], options,
+                     level + (single ? ", one workgroup a call" : ", one call") + ", result " + std::to_string(i));
       }
     }
   }

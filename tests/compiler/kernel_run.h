@@ -53,8 +53,8 @@ class LoadedKernel {
   const std::vector<char>& image() const { return image_; }
 
   // One call for [first, last).
-  int32_t call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols, uint64_t first,
-               uint64_t last) const;
+  int32_t call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols,
+               uint64_t first, uint64_t last) const;
 
  private:
   targets::KernelPlan plan_;

@@ -11,12 +11,13 @@ std::string one_op(const std::string& operand, const std::string& result, const 
   return region_text({operand}, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
 }
 
-std::string pool_text(const std::string& kind, const std::string& in, const std::string& out, const std::string& kernel, const std::string& strides,
-                      const std::string& low, const std::string& high, const std::string& dilations, bool include_pad = false) {
+std::string pool_text(const std::string& kind, const std::string& in, const std::string& out, const std::string& kernel,
+                      const std::string& strides, const std::string& low, const std::string& high, const std::string& dilations,
+                      bool include_pad = false) {
   return one_op(in, out,
-                "pool " + kind + " %0 {kernel = array<i64: " + kernel + ">, strides = array<i64: " + strides + ">, pads_low = array<i64: " + low +
-                    ">, pads_high = array<i64: " + high + ">, dilations = array<i64: " + dilations + ">" + (include_pad ? ", include_pad" : "") +
-                    "} : tensor<" + in + "> -> tensor<" + out + ">");
+                "pool " + kind + " %0 {kernel = array<i64: " + kernel + ">, strides = array<i64: " + strides +
+                    ">, pads_low = array<i64: " + low + ">, pads_high = array<i64: " + high + ">, dilations = array<i64: " + dilations +
+                    ">" + (include_pad ? ", include_pad" : "") + "} : tensor<" + in + "> -> tensor<" + out + ">");
 }
 
 TEST(Pool, TakesTheLargestOfWindows) {
@@ -69,8 +70,11 @@ TEST(Pool, TakesASymbolicBatch) {
   std::string in = "?x8x8x24xf32, #tx.dims<()[s0] -> (s0, 8, 8, 24)>", out = "?x4x4x24xf32, #tx.dims<()[s0] -> (s0, 4, 4, 24)>";
   std::string text = region_text({in}, {out},
                                  "%p = tx.pool max %0 {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: 0, 0>, "
-                                 "pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<" + in + "> -> tensor<" + out + ">\n"
-                                 "tx.yield %p : tensor<" + out + ">",
+                                 "pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<" +
+                                     in + "> -> tensor<" + out +
+                                     ">\n"
+                                     "tx.yield %p : tensor<" +
+                                     out + ">",
                                  "", {"batch"});
   for (int64_t batch : {1, 7, 0}) {
     CheckOptions options;
@@ -98,8 +102,9 @@ TEST_P(Reduce, AgreesWithTheReference) {
     }
     SCOPED_TRACE(std::string(kind) + " over " + c.axes + " of " + c.in);
     std::string axes = std::string("array<i64") + (*c.axes ? ": " : "") + c.axes + ">";
-    check_region(one_op(c.in, c.out, std::string("reduce ") + kind + " %0 {axes = " + axes + "} : tensor<" + c.in + "> -> tensor<" + c.out + ">"),
-                 options);
+    check_region(
+        one_op(c.in, c.out, std::string("reduce ") + kind + " %0 {axes = " + axes + "} : tensor<" + c.in + "> -> tensor<" + c.out + ">"),
+        options);
   }
 }
 
@@ -114,8 +119,12 @@ TEST(ReduceOp, CountsInIntegers) {
   options.ranges = {{-9, 9}};
   options.relative = options.absolute = 0;
   for (const char* kind : {"sum", "max", "min"}) {
-    check_region(one_op("5x77xi32", "5xi32", std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<5x77xi32> -> tensor<5xi32>"), options);
-    check_region(one_op("5x77xi64", "77xi64", std::string("reduce ") + kind + " %0 {axes = array<i64: 0>} : tensor<5x77xi64> -> tensor<77xi64>"), options);
+    check_region(
+        one_op("5x77xi32", "5xi32", std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<5x77xi32> -> tensor<5xi32>"),
+        options);
+    check_region(
+        one_op("5x77xi64", "77xi64", std::string("reduce ") + kind + " %0 {axes = array<i64: 0>} : tensor<5x77xi64> -> tensor<77xi64>"),
+        options);
   }
 }
 
@@ -136,7 +145,12 @@ TEST(Softmax, NormalizesAlongAnyAxis) {
   options.absolute = 1e-7;
   options.relative = 2e-6;
   for (const char* log : {"", ", log"}) {
-    for (auto [type, axis] : {std::pair{"1x1000xf32", "1"}, {"5x37xf32", "1"}, {"1x1000x1x1xf32", "1"}, {"3x20x33xf32", "1"}, {"12x5xf32", "0"}, {"4x16xf32", "1"}}) {
+    for (auto [type, axis] : {std::pair{"1x1000xf32", "1"},
+                              {"5x37xf32", "1"},
+                              {"1x1000x1x1xf32", "1"},
+                              {"3x20x33xf32", "1"},
+                              {"12x5xf32", "0"},
+                              {"4x16xf32", "1"}}) {
       SCOPED_TRACE(std::string(type) + " axis " + axis + log);
       check_region(one_op(type, type, std::string("softmax %0 {axis = ") + axis + log + "} : tensor<" + type + ">"), options);
     }

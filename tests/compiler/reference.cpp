@@ -97,12 +97,18 @@ double compute_binary(Operation* op, double a, double b, bool integer) {
 
 double compute_compare(tx::CompareKind kind, double a, double b) {
   switch (kind) {
-    case tx::CompareKind::eq: return a == b;
-    case tx::CompareKind::ne: return a != b;
-    case tx::CompareKind::lt: return a < b;
-    case tx::CompareKind::le: return a <= b;
-    case tx::CompareKind::gt: return a > b;
-    case tx::CompareKind::ge: return a >= b;
+    case tx::CompareKind::eq:
+      return a == b;
+    case tx::CompareKind::ne:
+      return a != b;
+    case tx::CompareKind::lt:
+      return a < b;
+    case tx::CompareKind::le:
+      return a <= b;
+    case tx::CompareKind::gt:
+      return a > b;
+    case tx::CompareKind::ge:
+      return a >= b;
   }
   return 0;
 }
@@ -139,7 +145,8 @@ class Evaluator {
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
           .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
-          .Default([](Operation* other) { throw std::logic_error("reference: no evaluation of " + other->getName().getStringRef().str()); });
+          .Default(
+              [](Operation* other) { throw std::logic_error("reference: no evaluation of " + other->getName().getStringRef().str()); });
     }
     set(op->getResult(0), std::move(result));
   }
@@ -361,10 +368,18 @@ class Evaluator {
       double x = input.data[position];
       switch (op.getKind()) {
         case tx::ReduceKind::sum:
-        case tx::ReduceKind::mean: value += x; break;
-        case tx::ReduceKind::max: value = std::max(value, x); break;
-        case tx::ReduceKind::min: value = std::min(value, x); break;
-        case tx::ReduceKind::prod: value *= x; break;
+        case tx::ReduceKind::mean:
+          value += x;
+          break;
+        case tx::ReduceKind::max:
+          value = std::max(value, x);
+          break;
+        case tx::ReduceKind::min:
+          value = std::min(value, x);
+          break;
+        case tx::ReduceKind::prod:
+          value *= x;
+          break;
       }
     });
     if (op.getKind() == tx::ReduceKind::mean) {

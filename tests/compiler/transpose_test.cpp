@@ -21,8 +21,8 @@ TEST_P(Transpose, AgreesWithTheReference) {
   options.relative = options.absolute = 0;
   SCOPED_TRACE(std::string(c.in) + " by " + c.permutation);
   check_region(region_text({c.in}, {c.out},
-                           std::string("%x = tx.transpose %0 {permutation = array<i64: ") + c.permutation + ">} : tensor<" + c.in + "> -> tensor<" + c.out +
-                               ">\n tx.yield %x : tensor<" + c.out + ">"),
+                           std::string("%x = tx.transpose %0 {permutation = array<i64: ") + c.permutation + ">} : tensor<" + c.in +
+                               "> -> tensor<" + c.out + ">\n tx.yield %x : tensor<" + c.out + ">"),
                options);
 }
 
@@ -37,7 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Transpose,
                                          TransposeCase{"3x5x7x11xf32", "3, 2, 1, 0", "11x7x5x3xf32"},
                                          TransposeCase{"1x7x7x4x34xf32", "0, 1, 2, 4, 3", "1x7x7x34x4xf32"},
                                          TransposeCase{"1x7x7x34x4xf32", "0, 1, 2, 4, 3", "1x7x7x4x34xf32"},
-                                         TransposeCase{"5x6x40xf32", "1, 0, 2", "6x5x40xf32"}, TransposeCase{"1x1x8x1xf32", "3, 2, 1, 0", "1x8x1x1xf32"},
+                                         TransposeCase{"5x6x40xf32", "1, 0, 2", "6x5x40xf32"},
+                                         TransposeCase{"1x1x8x1xf32", "3, 2, 1, 0", "1x8x1x1xf32"},
                                          TransposeCase{"33x47xf64", "1, 0", "47x33xf64"}, TransposeCase{"33x47xi8", "1, 0", "47x33xi8"},
                                          TransposeCase{"33x47xf16", "1, 0", "47x33xf16"}, TransposeCase{"33x47xbf16", "1, 0", "47x33xbf16"},
                                          TransposeCase{"33x7xi1", "1, 0", "7x33xi1"}));
@@ -57,10 +58,16 @@ TEST(TransposeRegion, TakesASymbolicBatch) {
   for (int64_t batch : {1, 5, 37, 0}) {
     CheckOptions options;
     options.symbols = {batch};
-    check_region(region_text({in}, {out}, "%t = tx.transpose %0 {permutation = array<i64: 0, 2, 3, 1>} : tensor<" + in + "> -> tensor<" + out +
-                                              ">\ntx.yield %t : tensor<" + out + ">", "", {"batch"}), options);
-    check_region(region_text({in}, {last}, "%t = tx.transpose %0 {permutation = array<i64: 2, 3, 1, 0>} : tensor<" + in + "> -> tensor<" + last +
-                                               ">\ntx.yield %t : tensor<" + last + ">", "", {"batch"}), options);
+    check_region(region_text({in}, {out},
+                             "%t = tx.transpose %0 {permutation = array<i64: 0, 2, 3, 1>} : tensor<" + in + "> -> tensor<" + out +
+                                 ">\ntx.yield %t : tensor<" + out + ">",
+                             "", {"batch"}),
+                 options);
+    check_region(region_text({in}, {last},
+                             "%t = tx.transpose %0 {permutation = array<i64: 2, 3, 1, 0>} : tensor<" + in + "> -> tensor<" + last +
+                                 ">\ntx.yield %t : tensor<" + last + ">",
+                             "", {"batch"}),
+                 options);
   }
 }
 

@@ -21,13 +21,15 @@ const std::vector<FoundPlugin>& plugins() {
   static const std::vector<FoundPlugin>* found = [] {
     auto* list = new std::vector<FoundPlugin>(1);
     Diagnostics diagnostics;
-    demand(parse_manifest("/fuzz/plugins.d/heddle.cpu.toml",
-                          "manifest = 1\n[plugin]\nid = \"heddle.cpu\"\nversion = \"1\"\nkind = [\"driver\", \"allocator\"]\nlibrary = \"x.so\"\n"
-                          "abi = [\"0.1\", \"0.1\"]\n[options.threads]\ntype = \"int\"\nmin = 0\nmax = 8\ndefault = 0\n"
-                          "[options.limit]\ntype = \"bytes\"\ndefault = \"1GiB\"\n[options.ratio]\ntype = \"float\"\ndefault = 1\n"
-                          "[options.pin]\ntype = \"bool\"\ndefault = true\n[options.level]\ntype = \"string\"\nvalues = [\"\", \"v3\"]\ndefault = \"\"\n",
-                          diagnostics, &list->front().manifest),
-           "the harness's own manifest is wrong");
+    demand(
+        parse_manifest(
+            "/fuzz/plugins.d/heddle.cpu.toml",
+            "manifest = 1\n[plugin]\nid = \"heddle.cpu\"\nversion = \"1\"\nkind = [\"driver\", \"allocator\"]\nlibrary = \"x.so\"\n"
+            "abi = [\"0.1\", \"0.1\"]\n[options.threads]\ntype = \"int\"\nmin = 0\nmax = 8\ndefault = 0\n"
+            "[options.limit]\ntype = \"bytes\"\ndefault = \"1GiB\"\n[options.ratio]\ntype = \"float\"\ndefault = 1\n"
+            "[options.pin]\ntype = \"bool\"\ndefault = true\n[options.level]\ntype = \"string\"\nvalues = [\"\", \"v3\"]\ndefault = \"\"\n",
+            diagnostics, &list->front().manifest),
+        "the harness's own manifest is wrong");
     return list;
   }();
   return *found;
@@ -48,7 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   demand(read.diagnostics.has_errors() ? !shown.empty() : true, "an error without a text");
   demand(shown.find('\0') == std::string::npos, "a zero byte in an error text");
   if (!read.diagnostics.has_errors()) {
-    for (const DeviceConfig& device : read.config.devices) demand(device.has_select && !device.driver.empty(), "a device that is not whole passed");
+    for (const DeviceConfig& device : read.config.devices)
+      demand(device.has_select && !device.driver.empty(), "a device that is not whole passed");
     for (const auto& [id, values] : checked.by_driver) {
       for (const OptionValue& value : with_defaults(plugins().front().manifest, values)) {
         if (value.name == "threads") demand(value.int_value >= 0 && value.int_value <= 8, "an option out of its range passed");

@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   demand(!manifest.library_path.empty() && manifest.library_path.front() == '/', "a library path that is not absolute passed");
   demand(manifest.library_path.find('\0') == std::string::npos, "a zero byte in a path passed");
   demand(manifest.timeout_ms >= 1 && manifest.timeout_ms <= 600000, "a timeout out of its range passed");
-  demand(manifest.abi_min.major == manifest.abi_max.major && manifest.abi_min.minor <= manifest.abi_max.minor, "an ABI range that is none passed");
+  demand(manifest.abi_min.major == manifest.abi_max.major && manifest.abi_min.minor <= manifest.abi_max.minor,
+         "an ABI range that is none passed");
   for (const OptionSpec& option : manifest.options) demand(option.fallback.name == option.name, "an option without a default passed");
   preflight_quick(manifest);
   return 0;

@@ -3,4 +3,6 @@
 #include "heddle/types.h"
 
 HEDDLE_EXPORT int heddle_test_absent_function(void);
-int heddle_test_absent_function(void) { return 1; }
+int heddle_test_absent_function(void) {
+  return 1;
+}

@@ -10,8 +10,7 @@
 
 #include "heddle/driver.h"
 
-#define TEXT(literal) \
-  { literal, sizeof(literal) - 1 }
+#define TEXT(literal) {literal, sizeof(literal) - 1}
 
 struct heddle_plugin_instance {
   const heddle_host_t* host;
@@ -29,7 +28,9 @@ extern int heddle_test_absent_function(void);
 static int* volatile nowhere = NULL;
 
 #if defined(FAKE_CRASH_CONSTRUCTOR)
-__attribute__((constructor)) static void crash_in_constructor(void) { *nowhere = 1; }
+__attribute__((constructor)) static void crash_in_constructor(void) {
+  *nowhere = 1;
+}
 #endif
 
 static heddle_status_t* count(heddle_plugin_instance_t* instance, uint32_t* out_count) {
@@ -97,9 +98,11 @@ static const heddle_device_interface_t device_table = {sizeof(device_table), 0, 
 /* Whole in size, empty but for one function: every hole answers UNIMPLEMENTED. */
 static const heddle_buffer_interface_t buffer_table = {
 #if defined(FAKE_NULL_FUNCTION)
-    .struct_size = sizeof(buffer_table), .allocate = NULL,
+    .struct_size = sizeof(buffer_table),
+    .allocate = NULL,
 #else
-    .struct_size = sizeof(buffer_table), .allocate = allocate,
+    .struct_size = sizeof(buffer_table),
+    .allocate = allocate,
 #endif
 };
 static const heddle_transfer_interface_t transfer_table = {.struct_size = sizeof(transfer_table)};
@@ -262,5 +265,7 @@ const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
 #else
 /* Kept, so that the file has something in it. */
 const void* heddle_test_not_the_entry(void);
-const void* heddle_test_not_the_entry(void) { return &plugin_table; }
+const void* heddle_test_not_the_entry(void) {
+  return &plugin_table;
+}
 #endif

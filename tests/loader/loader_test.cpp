@@ -129,11 +129,12 @@ TEST_F(Loader, RefusesAManifestRangeWithoutStartingAProbe) {
 
 TEST_F(Loader, NamesAMissingVendorLibraryItsHintAndThePlacesSearched) {
   // The library would crash: it is never reached.
-  install("crash_entry", "[requires]\nlibs = [{ soname = \"libheddle_no_vendor.so.1\", hint = \"install the fake driver, 525 or newer\" }]");
+  install("crash_entry",
+          "[requires]\nlibs = [{ soname = \"libheddle_no_vendor.so.1\", hint = \"install the fake driver, 525 or newer\" }]");
   PluginInfo found = look_at("crash_entry");
   EXPECT_EQ(found.state, PluginState::kMissingDependency);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("libheddle_no_vendor.so.1"), HasSubstr("install the fake driver, 525 or newer"), HasSubstr("/etc/ld.so.cache"),
-                                  HasSubstr("/usr/lib")));
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("libheddle_no_vendor.so.1"), HasSubstr("install the fake driver, 525 or newer"),
+                                  HasSubstr("/etc/ld.so.cache"), HasSubstr("/usr/lib")));
 }
 
 TEST_F(Loader, NamesAMissingNeededLibrary) {
@@ -276,7 +277,8 @@ TEST_F(Loader, AnswersUnimplementedInHoles) {
 
   // A hole that owes a release or a free pays it.
   int released = 0;
-  Status import((*driver)->buffer.import_host(nullptr, nullptr, 0, [](void* context) { ++*static_cast<int*>(context); }, &released, &buffer));
+  Status import(
+      (*driver)->buffer.import_host(nullptr, nullptr, 0, [](void* context) { ++*static_cast<int*>(context); }, &released, &buffer));
   EXPECT_EQ(import.code(), HEDDLE_STATUS_UNIMPLEMENTED);
   EXPECT_EQ(released, 1);
   (*driver)->timeline.fail(nullptr, 1, status_create(HEDDLE_STATUS_INTERNAL, "freed by the hole"));
@@ -317,9 +319,13 @@ TEST_F(Loader, RefusesADriverWithoutARequiredInterface) {
   EXPECT_THAT(found.reason, HasSubstr("heddle.timeline/1"));
 }
 
-TEST_F(Loader, RefusesAPluginOfNoKind) { EXPECT_EQ(install_and_look("kind_none").state, PluginState::kIncompatible); }
+TEST_F(Loader, RefusesAPluginOfNoKind) {
+  EXPECT_EQ(install_and_look("kind_none").state, PluginState::kIncompatible);
+}
 
-TEST_F(Loader, RefusesANullInstance) { EXPECT_EQ(install_and_look("null_instance").state, PluginState::kIncompatible); }
+TEST_F(Loader, RefusesANullInstance) {
+  EXPECT_EQ(install_and_look("null_instance").state, PluginState::kIncompatible);
+}
 
 TEST_F(Loader, PassesOnWhyCreateFailed) {
   PluginInfo found = install_and_look("create_fails");
@@ -377,7 +383,8 @@ TEST_F(Loader, SurvivesEveryDamagedHeader) {
 }
 
 TEST_F(Loader, JudgesManyAtOnce) {
-  for (const char* name : {"hang_probe", "flood_probe", "crash_entry", "abort_probe", "exit_probe"}) install(name, "[load]\ntimeout_ms = 400");
+  for (const char* name : {"hang_probe", "flood_probe", "crash_entry", "abort_probe", "exit_probe"})
+    install(name, "[load]\ntimeout_ms = 400");
   install("good");
   std::unique_ptr<Host> host = open();
   const uint64_t start = clock_ns();

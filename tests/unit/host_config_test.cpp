@@ -210,7 +210,8 @@ TEST(Bytes, ReadsSizes) {
 
 TEST(CpuList, TakesRangesOnly) {
   for (const char* text : {"0", "0-15", "0-3,8", "1,2,3", "65535"}) EXPECT_TRUE(is_cpu_list(text)) << text;
-  for (const char* text : {"", ",", "1,", "-1", "3-1", "a", "0-", "65536", "0--1", "0 - 3", "99999999999"}) EXPECT_FALSE(is_cpu_list(text)) << text;
+  for (const char* text : {"", ",", "1,", "-1", "3-1", "a", "0-", "65536", "0--1", "0 - 3", "99999999999"})
+    EXPECT_FALSE(is_cpu_list(text)) << text;
 }
 
 TEST(Nearest, TakesWhatIsMeantAndNothingElse) {

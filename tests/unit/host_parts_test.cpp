@@ -131,14 +131,16 @@ TEST(ProbeProtocol, CarriesOptions) {
     EXPECT_EQ(back.string_value, option.string_value);
   }
   OptionValue back;
-  for (const char* text : {"", "name", "name=", "name=int", "name=int:", "name=int:x", "name=rat:1"}) EXPECT_FALSE(option_from_argument(text, &back)) << text;
+  for (const char* text : {"", "name", "name=", "name=int", "name=int:", "name=int:x", "name=rat:1"})
+    EXPECT_FALSE(option_from_argument(text, &back)) << text;
 }
 
 TEST(Executor, RunsEverythingItAccepted) {
   std::atomic<int> ran{0};
   {
     Executor executor(3);
-    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(executor.execute([](void* context) { ++*static_cast<std::atomic<int>*>(context); }, &ran).ok());
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_TRUE(executor.execute([](void* context) { ++*static_cast<std::atomic<int>*>(context); }, &ran).ok());
   }
   EXPECT_EQ(ran, 1000);
 }

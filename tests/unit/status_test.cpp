@@ -32,7 +32,9 @@ TEST(Status, CopiesItsTexts) {
   EXPECT_EQ(heddle_status_native_code(status.get()), 2);
 }
 
-TEST(Status, IsNeverOkAsAnObject) { EXPECT_EQ(Status(status_create(HEDDLE_STATUS_OK, "")).code(), HEDDLE_STATUS_UNKNOWN); }
+TEST(Status, IsNeverOkAsAnObject) {
+  EXPECT_EQ(Status(status_create(HEDDLE_STATUS_OK, "")).code(), HEDDLE_STATUS_UNKNOWN);
+}
 
 TEST(Status, ClonesShareOneObject) {
   Status status(HEDDLE_STATUS_INTERNAL, "x");

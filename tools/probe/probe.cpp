@@ -27,7 +27,9 @@ void send(std::string_view text) {
   }
 }
 
-void send_stage(std::string_view stage) { send(fmt::format("stage {}\n", stage)); }
+void send_stage(std::string_view stage) {
+  send(fmt::format("stage {}\n", stage));
+}
 
 // Everything the host will do with the plugin before it opens a device.
 Verdict look(const std::string& id, const std::string& path, std::vector<OptionValue> options) {

@@ -25,7 +25,10 @@ Value Accumulator::identity(int64_t lanes) const {
   TypedAttr value;
   if (auto float_type = llvm::dyn_cast<FloatType>(computed)) {
     double infinity = std::numeric_limits<double>::infinity();
-    double start = kind_ == tx::ReduceKind::max ? -infinity : kind_ == tx::ReduceKind::min ? infinity : kind_ == tx::ReduceKind::prod ? 1 : 0;
+    double start = kind_ == tx::ReduceKind::max    ? -infinity
+                   : kind_ == tx::ReduceKind::min  ? infinity
+                   : kind_ == tx::ReduceKind::prod ? 1
+                                                   : 0;
     value = FloatAttr::get(float_type, start);
   } else {
     unsigned width = computed.getIntOrFloatBitWidth();
@@ -43,10 +46,14 @@ Value Accumulator::combine(Value a, Value b) const {
   bool is_float = llvm::isa<FloatType>(getElementTypeOrSelf(a.getType()));
   switch (kind_) {
     case tx::ReduceKind::sum:
-    case tx::ReduceKind::mean: return is_float ? k_.make<arith::AddFOp>(a, b) : k_.make<arith::AddIOp>(a, b);
-    case tx::ReduceKind::prod: return is_float ? k_.make<arith::MulFOp>(a, b) : k_.make<arith::MulIOp>(a, b);
-    case tx::ReduceKind::max: return emit_fast_max(k_.builder, k_.location, a, b, is_unsigned(element_));
-    case tx::ReduceKind::min: return emit_fast_min(k_.builder, k_.location, a, b, is_unsigned(element_));
+    case tx::ReduceKind::mean:
+      return is_float ? k_.make<arith::AddFOp>(a, b) : k_.make<arith::AddIOp>(a, b);
+    case tx::ReduceKind::prod:
+      return is_float ? k_.make<arith::MulFOp>(a, b) : k_.make<arith::MulIOp>(a, b);
+    case tx::ReduceKind::max:
+      return emit_fast_max(k_.builder, k_.location, a, b, is_unsigned(element_));
+    case tx::ReduceKind::min:
+      return emit_fast_min(k_.builder, k_.location, a, b, is_unsigned(element_));
   }
   llvm_unreachable("a reduction that tx does not have");
 }

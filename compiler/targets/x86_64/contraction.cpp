@@ -14,7 +14,9 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 bool is_tied(tx::DispatchOp region) {
   auto tied = region.getTied();
@@ -29,7 +31,11 @@ ContractionCut cut_of(const ContractionShape& shape, tx::DispatchOp region) {
 class ContractionWriter {
  public:
   ContractionWriter(KernelBuilder& kernel, const ContractionShape& shape, const ContractionCut& cut)
-      : k_(kernel), shape_(shape), cut_(cut), order_(shape.order()), shared_(Panels::shared(shape.group_columns())),
+      : k_(kernel),
+        shape_(shape),
+        cut_(cut),
+        order_(shape.order()),
+        shared_(Panels::shared(shape.group_columns())),
         own_(Panels::own(shape.group_columns(), kernel.level)) {}
 
   // Of the band's copy.
@@ -39,10 +45,11 @@ class ContractionWriter {
 
   void write() {
     prepare();
-    k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)}, [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values {
-      write_workgroup(workgroup, carried[0]);
-      return {band_};
-    });
+    k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)},
+            [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values {
+              write_workgroup(workgroup, carried[0]);
+              return {band_};
+            });
   }
 
  private:
@@ -112,8 +119,9 @@ class ContractionWriter {
     first_panel_ = own_panel(first_shared);
     last_panel_ = own_panel(last_shared);
 
-    first_column_ = k_.mul(own_.wide == 1 ? first_panel_ : k_.add(k_.mul(first_panel_, own_.wide - 1), k_.min(first_panel_, k_.index(own_.wide_count))),
-                           Panels::unit);
+    first_column_ =
+        k_.mul(own_.wide == 1 ? first_panel_ : k_.add(k_.mul(first_panel_, own_.wide - 1), k_.min(first_panel_, k_.index(own_.wide_count))),
+               Panels::unit);
 
     // Pixels or rows of this band.
     Value from = k_.mul(band, cut_.band_size);
@@ -180,10 +188,10 @@ class ContractionWriter {
   // ---- passes over K
 
   struct Pass {
-    Value a, b_row;          // start in A; first row of K in a panel
+    Value a, b_row;  // start in A; first row of K in a panel
     Value batches, depth;
     Value accumulate;
-    int64_t most;            // rows of K, at most
+    int64_t most;  // rows of K, at most
     bool last;
   };
 
@@ -228,8 +236,9 @@ class ContractionWriter {
     if (own_.wide == 1) unit = panel;
     Value start = k_.mul(unit, order_.depth() * Panels::unit);
     Value is_wide = k_.less(panel, k_.index(own_.wide_count));
-    Value width = own_.wide_count == own_.count ? k_.index(own_.wide * Panels::unit)
-                                                : k_.make<arith::SelectOp>(is_wide, k_.index(own_.wide * Panels::unit), k_.index((own_.wide - 1) * Panels::unit));
+    Value width = own_.wide_count == own_.count
+                      ? k_.index(own_.wide * Panels::unit)
+                      : k_.make<arith::SelectOp>(is_wide, k_.index(own_.wide * Panels::unit), k_.index((own_.wide - 1) * Panels::unit));
     return k_.add(start, k_.mul(row, width));
   }
 
@@ -266,7 +275,8 @@ class ContractionWriter {
     Value a_offset, c_rows;
   };
 
-  void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from, std::optional<PanelRows> only = std::nullopt) {
+  void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from,
+                   std::optional<PanelRows> only = std::nullopt) {
     Value unit = own_.wide == 1 ? panel : k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
     Value column = k_.mul(unit, Panels::unit);
     MicrokernelForm form;
@@ -292,7 +302,8 @@ class ContractionWriter {
     int64_t most_rows = tile_rows(k_.level, form.vectors);
     Prefetch prefetch;
     if (shape_.packed) {
-      int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size : cut_.band_size * ceil_div(shape_.width, most_rows) * most_rows;
+      int64_t pixels =
+          shape_.width == 0 || shape_.is_flat() ? cut_.band_size : cut_.band_size * ceil_div(shape_.width, most_rows) * most_rows;
       int64_t calls = std::max<int64_t>(1, ceil_div(pixels, most_rows)), panel_elements = pass.most * segment.units * Panels::unit;
       prefetch.part = ceil_div(ceil_div(panel_elements, calls), 16) * 16;
       prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
@@ -343,9 +354,15 @@ class ContractionWriter {
         for (const EpilogueOperand& operand : form.tail->operands()) {
           Value base = k_.operand(operand.binding);
           switch (operand.kind) {
-            case EpilogueOperand::full: call.tail.push_back(k_.pointer(base, c_element, f32())); break;
-            case EpilogueOperand::column: call.tail.push_back(k_.pointer(base, tail_column, f32())); break;
-            case EpilogueOperand::scalar: call.tail.push_back(base); break;
+            case EpilogueOperand::full:
+              call.tail.push_back(k_.pointer(base, c_element, f32()));
+              break;
+            case EpilogueOperand::column:
+              call.tail.push_back(k_.pointer(base, tail_column, f32()));
+              break;
+            case EpilogueOperand::scalar:
+              call.tail.push_back(base);
+              break;
           }
         }
       }
@@ -469,7 +486,8 @@ FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
   return plan;
 }
 
-FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, const Level& level) {
+FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+                                            const Level& level) {
   if (is_pack(region)) return emit_pack(region, symbol, kernels, level);
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();

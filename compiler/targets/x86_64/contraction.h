@@ -10,7 +10,7 @@ namespace heddle::targets::x86_64 {
 // True if the region holds tx.matmul, tx.conv or tx.pack.
 bool is_contraction(tx::DispatchOp region);
 mlir::FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region);
-mlir::FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, mlir::ModuleOp kernels,
-                                                  const Level& level);
+mlir::FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                                  mlir::ModuleOp kernels, const Level& level);
 
 }  // namespace heddle::targets::x86_64

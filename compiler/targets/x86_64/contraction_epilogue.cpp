@@ -46,7 +46,8 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   tail.product_ = root->getResult(0);
   Block& block = region.getBody().front();
   auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
-  if (yield.getValues().size() != 1) return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results has no strategy";
+  if (yield.getValues().size() != 1)
+    return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results has no strategy";
   tail.result_ = yield.getValues().front();
   auto type = llvm::cast<RankedTensorType>(tail.product_.getType());
   Type f32 = Float32Type::get(region.getContext());
@@ -69,7 +70,8 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
     if (&op == root) continue;
     if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
       auto splat = llvm::dyn_cast<SplatElementsAttr>(constant.getValue());
-      if (!splat || !splat.getElementType().isF32()) return op.emitError("x86_64: a constant in a contraction's region must be an f32 splat");
+      if (!splat || !splat.getElementType().isF32())
+        return op.emitError("x86_64: a constant in a contraction's region must be an f32 splat");
       numbers[constant] = numbers.size();
       double value = splat.getSplatValue<APFloat>().convertToFloat();
       tail.constants_.push_back({constant, value});

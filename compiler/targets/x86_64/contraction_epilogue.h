@@ -13,8 +13,8 @@ namespace heddle::targets::x86_64 {
 struct EpilogueOperand {
   enum Kind { full, column, scalar };
   Kind kind;
-  unsigned binding;    // operand of the region
-  mlir::Value value;   // what the tail's ops name it: a block argument, or the result of a tx.broadcast
+  unsigned binding;   // operand of the region
+  mlir::Value value;  // what the tail's ops name it: a block argument, or the result of a tx.broadcast
 };
 
 class Epilogue {

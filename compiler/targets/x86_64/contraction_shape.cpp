@@ -10,7 +10,9 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 std::optional<int64_t> static_extent(AffineExpr extent) {
   if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue();
@@ -66,7 +68,8 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   auto filter = shape.packed ? SmallVector<int64_t>(*op.getPackedShape())
                              : SmallVector<int64_t>(llvm::cast<RankedTensorType>(op.getFilter().getType()).getShape());
   int64_t spatial = input.getRank() - 2;
-  if (spatial < 1 || spatial > 2) return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions has no strategy; 1 and 2 have";
+  if (spatial < 1 || spatial > 2)
+    return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions has no strategy; 1 and 2 have";
   auto per_dimension = [&](ArrayRef<int64_t> values, int64_t fill) {
     SmallVector<int64_t> two(values);
     if (spatial == 1) two.insert(two.begin(), fill);
@@ -84,7 +87,8 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
     out_extents.insert(out_extents.begin(), 1);
     filter.insert(filter.begin(), 1);
   }
-  auto strides = per_dimension(op.getStrides(), 1), dilations = per_dimension(op.getDilations(), 1), pads = per_dimension(op.getPadsLow(), 0);
+  auto strides = per_dimension(op.getStrides(), 1), dilations = per_dimension(op.getDilations(), 1),
+       pads = per_dimension(op.getPadsLow(), 0);
   shape.groups = op.getGroups();
   shape.in_height = in_extents[0];
   shape.in_width = in_extents[1];
@@ -136,7 +140,9 @@ Panels Panels::cut(int64_t columns, int64_t max_units) {
   return panels;
 }
 
-Panels Panels::own(int64_t columns, const Level& level) { return cut(columns, level.f32_lanes() == 16 ? 4 : 1); }
+Panels Panels::own(int64_t columns, const Level& level) {
+  return cut(columns, level.f32_lanes() == 16 ? 4 : 1);
+}
 
 DepthOrder DepthOrder::of(int64_t taps, int64_t channels) {
   DepthOrder order{taps, channels, channels};
@@ -191,12 +197,15 @@ double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, in
   int64_t column_blocks = blocks * shape.groups;
   double workgroups = static_cast<double>(images * bands * column_blocks);
   // Work of the largest workgroup.
-  double share = static_cast<double>(band_size) / static_cast<double>(units) * static_cast<double>(ceil_div(Panels::shared(shape.group_columns()).count, blocks)) /
+  double share = static_cast<double>(band_size) / static_cast<double>(units) *
+                 static_cast<double>(ceil_div(Panels::shared(shape.group_columns()).count, blocks)) /
                  static_cast<double>(Panels::shared(shape.group_columns()).count) / static_cast<double>(shape.groups * images);
-  double rhs_bytes = 4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
+  double rhs_bytes =
+      4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
   double flat_pixels = static_cast<double>(shape.is_flat() ? band_size : band_size * shape.width);
-  double band_bytes = 4.0 * static_cast<double>(shape.channels) *
-                      (shape.is_flat() ? flat_pixels : static_cast<double>(shape.needed_height(band_size) * shape.needed_width(shape.width)));
+  double band_bytes =
+      4.0 * static_cast<double>(shape.channels) *
+      (shape.is_flat() ? flat_pixels : static_cast<double>(shape.needed_height(band_size) * shape.needed_width(shape.width)));
   double score = 0;
   const std::pair<int, double> weights[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
   double rhs_rate = rhs_bytes * static_cast<double>(shape.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden

@@ -43,12 +43,12 @@ struct ContractionShape {
   mlir::Operation* root = nullptr;
   unsigned lhs = 0, rhs = 0;  // bindings
   Epilogue tail;
-  bool packed = false;        // rhs is in panels
-  bool depthwise = false;     // one channel and one column a group
+  bool packed = false;     // rhs is in panels
+  bool depthwise = false;  // one channel and one column a group
 
-  mlir::AffineExpr images;    // times height x width output pixels each
+  mlir::AffineExpr images;  // times height x width output pixels each
   int64_t height = 1;
-  int64_t width = 1;          // 0: `rows` pixels, known at run time only
+  int64_t width = 1;  // 0: `rows` pixels, known at run time only
   mlir::AffineExpr rows;
   mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
 
@@ -81,11 +81,11 @@ struct ContractionShape {
 // How the work is cut: workgroup = (image * bands + band) * groups * blocks + group * blocks + block, where a band is of
 // pixels (flat) or of output rows, and a block is of shared panels.
 struct ContractionCut {
-  int64_t bands = 1;       // per image; 0 when the rows are known at run time only
-  int64_t band_size = 1;   // at most; in pixels or output rows
-  int64_t blocks = 1;      // of one group
-  int64_t pass_blocks = 1; // channel blocks in one pass over a tile
-  int64_t pass_depth = 0;  // for one tap: channels in one pass; 0 when channel blocks are counted
+  int64_t bands = 1;        // per image; 0 when the rows are known at run time only
+  int64_t band_size = 1;    // at most; in pixels or output rows
+  int64_t blocks = 1;       // of one group
+  int64_t pass_blocks = 1;  // channel blocks in one pass over a tile
+  int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 when channel blocks are counted
   int64_t passes = 1;
 
   static ContractionCut of(const ContractionShape& shape, bool single_pass);

@@ -9,7 +9,9 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Output rows of one workgroup.
 int64_t band_size(const ContractionShape& shape) {
@@ -123,9 +125,15 @@ class DepthwiseWriter {
     for (const EpilogueOperand& operand : shape_.tail.operands()) {
       Value base = k_.operand(operand.binding);
       switch (operand.kind) {
-        case EpilogueOperand::full: operands.push_back(k_.load(base, at, f32(), lanes_, mask)); break;
-        case EpilogueOperand::column: operands.push_back(k_.load(base, channel, f32(), lanes_, mask)); break;
-        case EpilogueOperand::scalar: operands.push_back(k_.splat(k_.load(base, k_.index(0), f32()), lanes_)); break;
+        case EpilogueOperand::full:
+          operands.push_back(k_.load(base, at, f32(), lanes_, mask));
+          break;
+        case EpilogueOperand::column:
+          operands.push_back(k_.load(base, channel, f32(), lanes_, mask));
+          break;
+        case EpilogueOperand::scalar:
+          operands.push_back(k_.splat(k_.load(base, k_.index(0), f32()), lanes_));
+          break;
       }
     }
     if (!shape_.tail.empty()) sum = shape_.tail.emit(k_, sum, operands);
@@ -151,7 +159,8 @@ FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp, const ContractionShape& sha
   return plan;
 }
 
-FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, StringRef symbol, ModuleOp kernels, const Level& level) {
+FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, StringRef symbol, ModuleOp kernels,
+                                          const Level& level) {
   KernelBuilder kernel(region, symbol, kernels, level);
   DepthwiseWriter(kernel, shape).write();
   kernel.finish();

@@ -8,7 +8,7 @@
 namespace heddle::targets::x86_64 {
 
 mlir::FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp region, const ContractionShape& shape);
-mlir::FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, llvm::StringRef symbol, mlir::ModuleOp kernels,
-                                                const Level& level);
+mlir::FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, llvm::StringRef symbol,
+                                                mlir::ModuleOp kernels, const Level& level);
 
 }  // namespace heddle::targets::x86_64

@@ -13,9 +13,13 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) { return llvm::cast<RankedTensorType>(value.getType()); }
+RankedTensorType tensor(Value value) {
+  return llvm::cast<RankedTensorType>(value.getType());
+}
 
-bool same(const Coordinate& a, const Coordinate& b) { return a.base == b.base && a.step == b.step && a.lanes == b.lanes; }
+bool same(const Coordinate& a, const Coordinate& b) {
+  return a.base == b.base && a.step == b.step && a.lanes == b.lanes;
+}
 
 bool same(const Point& a, const Point& b) {
   if (a.lanes != b.lanes || a.mask != b.mask || a.at.size() != b.at.size()) return false;
@@ -25,9 +29,13 @@ bool same(const Point& a, const Point& b) {
   return true;
 }
 
-bool fits_i32(RankedTensorType type) { return type.hasStaticShape() && type.getNumElements() < (int64_t{1} << 31); }
+bool fits_i32(RankedTensorType type) {
+  return type.hasStaticShape() && type.getNumElements() < (int64_t{1} << 31);
+}
 
-bool is_whole(AffineExpr from, AffineExpr to) { return from == to; }
+bool is_whole(AffineExpr from, AffineExpr to) {
+  return from == to;
+}
 
 }  // namespace
 
@@ -191,8 +199,8 @@ Value ElementEvaluator::load(Value base, Type element, const Linear& offset, con
     Type memory = k_.memory_type(loaded_type);
     Value start = k_.pointer(base, offset.base, loaded_type);
     bool narrow = !offset.lanes && std::abs(offset.step) * point.lanes < (int64_t{1} << 30);
-    Value lanes = offset.lanes ? offset.lanes
-                               : offsets(offset.step, point.lanes, narrow ? Type(builder.getI32Type()) : Type(builder.getI64Type()));
+    Value lanes =
+        offset.lanes ? offset.lanes : offsets(offset.step, point.lanes, narrow ? Type(builder.getI32Type()) : Type(builder.getI64Type()));
     auto pointers = LLVM::getFixedVectorType(LLVM::LLVMPointerType::get(builder.getContext()), static_cast<unsigned>(point.lanes));
     Value addresses = builder.create<LLVM::GEPOp>(k_.location, pointers, memory, start, ArrayRef<LLVM::GEPArg>{lanes});
     Value mask = point.mask;
@@ -200,7 +208,8 @@ Value ElementEvaluator::load(Value base, Type element, const Linear& offset, con
     Type vector = k_.vector_type(memory, point.lanes);
     Value fill = builder.create<arith::ConstantOp>(k_.location, builder.getZeroAttr(vector));
     unsigned alignment = memory.getIntOrFloatBitWidth() / 8;
-    loaded = builder.create<LLVM::masked_gather>(k_.location, vector, addresses, mask, ValueRange{fill}, builder.getI32IntegerAttr(alignment));
+    loaded =
+        builder.create<LLVM::masked_gather>(k_.location, vector, addresses, mask, ValueRange{fill}, builder.getI32IntegerAttr(alignment));
     if (element.isInteger(1)) {
       loaded = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, loaded, fill);
     }

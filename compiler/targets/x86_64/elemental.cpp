@@ -14,7 +14,8 @@ namespace {
 FailureOr<Parts> parts_of(tx::DispatchOp region) {
   for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
     Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
-    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) || element.getIntOrFloatBitWidth() > 64) {
+    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) ||
+        element.getIntOrFloatBitWidth() > 64) {
       return region.emitError("x86_64: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
     }
   }
@@ -52,7 +53,8 @@ FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region) {
   return plan;
 }
 
-FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels, const Level& level) {
+FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels,
+                                          const Level& level) {
   auto parts = parts_of(region);
   if (failed(parts)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);

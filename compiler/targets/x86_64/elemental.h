@@ -8,7 +8,7 @@
 namespace heddle::targets::x86_64 {
 
 mlir::FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region);
-mlir::FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, mlir::ModuleOp kernels,
-                                                const Level& level);
+mlir::FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                                mlir::ModuleOp kernels, const Level& level);
 
 }  // namespace heddle::targets::x86_64

@@ -12,7 +12,9 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) { return llvm::cast<RankedTensorType>(value.getType()); }
+RankedTensorType tensor(Value value) {
+  return llvm::cast<RankedTensorType>(value.getType());
+}
 
 // The first concat that the value is, or is computed from by element-wise ops alone.
 tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
@@ -42,9 +44,10 @@ class ElementwisePart final : public Part {
       extents_[axis_] = tx::extents(tensor(chosen_.getInputs()[input_]))[axis_];
     }
     flattened_ = 1;
-    while (flattened_ < extents_.size() && llvm::all_of(outputs_, [&](const Output& output) {
-             return can_flatten(output.value, flattened_ + 1, chosen_);
-           }) && (!chosen_ || axis_ <= extents_.size() - flattened_ - 1)) {
+    while (flattened_ < extents_.size() &&
+           llvm::all_of(
+               outputs_, [&](const Output& output) { return can_flatten(output.value, flattened_ + 1, chosen_); }) &&
+           (!chosen_ || axis_ <= extents_.size() - flattened_ - 1)) {
       ++flattened_;
     }
     cut_ = RowCut::make(RowSpace::of(extents_, flattened_), element_ns(outputs_));
@@ -120,7 +123,9 @@ double element_ns(ArrayRef<Output> outputs) {
   return work * 0.02;
 }
 
-double element_ns(Value value) { return element_ns(Output{value, 0}); }
+double element_ns(Value value) {
+  return element_ns(Output{value, 0});
+}
 
 std::vector<std::vector<Output>> output_groups(tx::DispatchOp region) {
   std::vector<std::vector<Output>> groups;
@@ -128,7 +133,8 @@ std::vector<std::vector<Output>> output_groups(tx::DispatchOp region) {
     Value value = yielded;
     while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
     auto extents = tx::extents(tensor(value));
-    auto group = llvm::find_if(groups, [&](const std::vector<Output>& known) { return tx::extents(tensor(known.front().value)) == extents; });
+    auto group =
+        llvm::find_if(groups, [&](const std::vector<Output>& known) { return tx::extents(tensor(known.front().value)) == extents; });
     if (group == groups.end()) group = groups.insert(groups.end(), std::vector<Output>{});
     group->push_back({value, static_cast<unsigned>(i)});
   }

@@ -59,13 +59,31 @@ std::vector<char> link_image(const std::vector<std::vector<char>>& objects, std:
     error = "x86_64: making a folder for linking failed; set TMPDIR to a folder that can be written";
     return {};
   }
-  std::vector<std::string> arguments{"ld.lld", "-shared", "--threads=1", "--strip-all", "--build-id=none", "--hash-style=sysv",
-                                     "-z", "separate-code", "-z", "noexecstack", "-z", "defs", "-z", "max-page-size=4096", "-z", "text",
-                                     "--gc-sections", "--no-undefined", "-o", folder.file("image.so")};
+  std::vector<std::string> arguments{"ld.lld",
+                                     "-shared",
+                                     "--threads=1",
+                                     "--strip-all",
+                                     "--build-id=none",
+                                     "--hash-style=sysv",
+                                     "-z",
+                                     "separate-code",
+                                     "-z",
+                                     "noexecstack",
+                                     "-z",
+                                     "defs",
+                                     "-z",
+                                     "max-page-size=4096",
+                                     "-z",
+                                     "text",
+                                     "--gc-sections",
+                                     "--no-undefined",
+                                     "-o",
+                                     folder.file("image.so")};
   for (size_t i = 0; i < objects.size(); ++i) {
     std::string path = folder.file(std::to_string(i) + ".o");
     if (!write_file(path, objects[i])) {
-      error = "x86_64: writing an object of " + std::to_string(objects[i].size()) + " bytes to " + path + " failed; free space there or set TMPDIR";
+      error = "x86_64: writing an object of " + std::to_string(objects[i].size()) + " bytes to " + path +
+              " failed; free space there or set TMPDIR";
       return {};
     }
     arguments.push_back(path);

@@ -83,7 +83,9 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   workspace_ = *argument++;
 }
 
-void KernelBuilder::finish() { builder.create<func::ReturnOp>(location); }
+void KernelBuilder::finish() {
+  builder.create<func::ReturnOp>(location);
+}
 
 Value KernelBuilder::extent(AffineExpr expression) {
   if (auto constant_expression = llvm::dyn_cast<AffineConstantExpr>(expression)) return index(constant_expression.getValue());
@@ -91,10 +93,14 @@ Value KernelBuilder::extent(AffineExpr expression) {
   auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
   Value lhs = extent(binary.getLHS()), rhs = extent(binary.getRHS());
   switch (binary.getKind()) {
-    case AffineExprKind::Add: return add(lhs, rhs);
-    case AffineExprKind::Mul: return mul(lhs, rhs);
-    case AffineExprKind::FloorDiv: return make<arith::FloorDivSIOp>(lhs, rhs);
-    case AffineExprKind::CeilDiv: return make<arith::CeilDivSIOp>(lhs, rhs);
+    case AffineExprKind::Add:
+      return add(lhs, rhs);
+    case AffineExprKind::Mul:
+      return mul(lhs, rhs);
+    case AffineExprKind::FloorDiv:
+      return make<arith::FloorDivSIOp>(lhs, rhs);
+    case AffineExprKind::CeilDiv:
+      return make<arith::CeilDivSIOp>(lhs, rhs);
     default: {  // Mod; the divisor is positive
       Value remainder = make<arith::RemSIOp>(lhs, rhs);
       return make<arith::SelectOp>(less(remainder, index(0)), add(remainder, rhs), remainder);
@@ -102,7 +108,9 @@ Value KernelBuilder::extent(AffineExpr expression) {
   }
 }
 
-Value KernelBuilder::index(int64_t value) { return builder.create<arith::ConstantOp>(location, builder.getI64IntegerAttr(value)); }
+Value KernelBuilder::index(int64_t value) {
+  return builder.create<arith::ConstantOp>(location, builder.getI64IntegerAttr(value));
+}
 
 Value KernelBuilder::constant(Type type, double value) {
   Type element = getElementTypeOrSelf(type);
@@ -118,15 +126,33 @@ Value KernelBuilder::constant(Type type, double value) {
   return builder.create<arith::ConstantOp>(location, scalar);
 }
 
-Value KernelBuilder::add(Value a, Value b) { return make<arith::AddIOp>(a, b, arith::IntegerOverflowFlags::nsw); }
-Value KernelBuilder::sub(Value a, Value b) { return make<arith::SubIOp>(a, b, arith::IntegerOverflowFlags::nsw); }
-Value KernelBuilder::mul(Value a, Value b) { return make<arith::MulIOp>(a, b, arith::IntegerOverflowFlags::nsw); }
-Value KernelBuilder::div(Value a, Value b) { return make<arith::DivUIOp>(a, b); }
-Value KernelBuilder::rem(Value a, Value b) { return make<arith::RemUIOp>(a, b); }
-Value KernelBuilder::ceil_div(Value a, Value b) { return div(add(a, sub(b, index(1))), b); }
-Value KernelBuilder::min(Value a, Value b) { return make<arith::MinSIOp>(a, b); }
-Value KernelBuilder::max(Value a, Value b) { return make<arith::MaxSIOp>(a, b); }
-Value KernelBuilder::less(Value a, Value b) { return make<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b); }
+Value KernelBuilder::add(Value a, Value b) {
+  return make<arith::AddIOp>(a, b, arith::IntegerOverflowFlags::nsw);
+}
+Value KernelBuilder::sub(Value a, Value b) {
+  return make<arith::SubIOp>(a, b, arith::IntegerOverflowFlags::nsw);
+}
+Value KernelBuilder::mul(Value a, Value b) {
+  return make<arith::MulIOp>(a, b, arith::IntegerOverflowFlags::nsw);
+}
+Value KernelBuilder::div(Value a, Value b) {
+  return make<arith::DivUIOp>(a, b);
+}
+Value KernelBuilder::rem(Value a, Value b) {
+  return make<arith::RemUIOp>(a, b);
+}
+Value KernelBuilder::ceil_div(Value a, Value b) {
+  return div(add(a, sub(b, index(1))), b);
+}
+Value KernelBuilder::min(Value a, Value b) {
+  return make<arith::MinSIOp>(a, b);
+}
+Value KernelBuilder::max(Value a, Value b) {
+  return make<arith::MaxSIOp>(a, b);
+}
+Value KernelBuilder::less(Value a, Value b) {
+  return make<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
+}
 
 Type KernelBuilder::memory_type(Type element) const {
   if (element.isInteger(1)) return IntegerType::get(element.getContext(), 8);
@@ -188,7 +214,9 @@ Value KernelBuilder::stack(int64_t bytes, int64_t alignment) {
   return builder.create<LLVM::AllocaOp>(location, ptr, builder.getI8Type(), size, alignment);
 }
 
-Value KernelBuilder::splat(Value scalar, int64_t lanes) { return make<vector::SplatOp>(scalar, vector_type(scalar.getType(), lanes)); }
+Value KernelBuilder::splat(Value scalar, int64_t lanes) {
+  return make<vector::SplatOp>(scalar, vector_type(scalar.getType(), lanes));
+}
 
 Value KernelBuilder::iota(Type element, int64_t lanes) {
   SmallVector<Attribute> values;

@@ -50,7 +50,7 @@ class KernelBuilder {
   mlir::Value add(mlir::Value a, mlir::Value b);        // i64
   mlir::Value sub(mlir::Value a, mlir::Value b);
   mlir::Value mul(mlir::Value a, mlir::Value b);
-  mlir::Value div(mlir::Value a, mlir::Value b);        // not negative
+  mlir::Value div(mlir::Value a, mlir::Value b);  // not negative
   mlir::Value rem(mlir::Value a, mlir::Value b);
   mlir::Value ceil_div(mlir::Value a, mlir::Value b);
   mlir::Value min(mlir::Value a, mlir::Value b);
@@ -83,7 +83,8 @@ class KernelBuilder {
   void loop(mlir::Value from, mlir::Value to, mlir::Value step, const std::function<void(mlir::Value)>& body);
   void loop(mlir::Value from, mlir::Value to, const std::function<void(mlir::Value)>& body) { loop(from, to, index(1), body); }
   void branch(mlir::Value condition, const std::function<void()>& then, const std::function<void()>& otherwise = {});
-  Values branch(mlir::Value condition, mlir::TypeRange types, const std::function<Values()>& then, const std::function<Values()>& otherwise);
+  Values branch(mlir::Value condition, mlir::TypeRange types, const std::function<Values()>& then,
+                const std::function<Values()>& otherwise);
   // Every workgroup of this call's range.
   void for_workgroups(const std::function<void(mlir::Value)>& body) { loop(first_, last_, body); }
 

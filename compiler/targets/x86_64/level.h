@@ -8,8 +8,8 @@
 namespace heddle::targets::x86_64 {
 
 struct Level {
-  std::string_view name;    // as code.h spells it, and LLVM's name of the CPU
-  int64_t register_bytes;   // one vector register
+  std::string_view name;   // as code.h spells it, and LLVM's name of the CPU
+  int64_t register_bytes;  // one vector register
   int64_t register_count;
 
   // Lanes of a register for elements of this width.

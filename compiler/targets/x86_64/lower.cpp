@@ -145,7 +145,8 @@ std::unique_ptr<llvm::Module> translate(ModuleOp module, llvm::LLVMContext& cont
   }
   // The conversion from func keeps private functions external.
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
-    if (function.isPrivate() && !function.isExternal()) translated->getFunction(function.getName())->setLinkage(llvm::GlobalValue::InternalLinkage);
+    if (function.isPrivate() && !function.isExternal())
+      translated->getFunction(function.getName())->setLinkage(llvm::GlobalValue::InternalLinkage);
   }
   for (llvm::GlobalObject& object : translated->global_objects()) {
     if (!shared.contains(object.getName()) || object.isDeclaration()) continue;

@@ -97,7 +97,8 @@ class TileWriter {
       Value first = k_.mul(r, depth);
       Value b_block = k_.pointer(b, k_.mul(first, ldb), f32());
       Value next_block = k_.pointer(next, k_.mul(first, next_step), f32());
-      return k_.loop(zero, depth, one, outer, [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
+      return k_.loop(zero, depth, one, outer,
+                     [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
     });
 
     // What C holds already.
@@ -194,10 +195,14 @@ Value single_offset(KernelBuilder& kernel) {
 int64_t tile_rows(const Level& level, int64_t vectors) {
   if (level.register_count < 32) return vectors <= 2 ? 6 : 4;
   switch (vectors) {
-    case 1: return 14;
-    case 2: return 14;
-    case 3: return 8;
-    default: return 6;
+    case 1:
+      return 14;
+    case 2:
+      return 14;
+    case 3:
+      return 8;
+    default:
+      return 6;
   }
 }
 
@@ -225,7 +230,8 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   auto function = kernel.kernels.lookupSymbol<func::FuncOp>(name);
   if (!function) function = TileWriter(kernel, form).write(name);
   Value offsets = in.offsets ? in.offsets : single_offset(kernel);
-  SmallVector<Value> arguments{in.a, offsets, in.lda, in.batches, in.depth, in.b, in.ldb, in.c, in.ldc, in.accumulate, in.ahead, in.next, in.next_step};
+  SmallVector<Value> arguments{in.a, offsets, in.lda,        in.batches, in.depth, in.b,        in.ldb,
+                               in.c, in.ldc,  in.accumulate, in.ahead,   in.next,  in.next_step};
   if (form.tail) arguments.append(in.tail.begin(), in.tail.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);
 }

@@ -10,22 +10,22 @@
 namespace heddle::targets::x86_64 {
 
 struct MicrokernelForm {
-  int64_t rows;      // of the tile
-  int64_t vectors;   // registers across the tile
-  int64_t columns;   // of the tile that exist; at most vectors * lanes, the last vector's others are masked
-  bool packed;       // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
-  bool gathered;     // rows of A lie at offsets of their own, not lda apart
+  int64_t rows;     // of the tile
+  int64_t vectors;  // registers across the tile
+  int64_t columns;  // of the tile that exist; at most vectors * lanes, the last vector's others are masked
+  bool packed;      // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
+  bool gathered;    // rows of A lie at offsets of their own, not lda apart
   const Epilogue* tail = nullptr;  // null: C is the plain sum
 };
 
 struct MicrokernelArguments {
-  mlir::Value a;           // f32 pointers to the first element of the tile
-  mlir::Value offsets;     // pointer to i64 element offsets, one a batch; null for a single batch at 0
-  mlir::Value lda;         // i64, or with `gathered` a pointer to i64 offsets of the rows
+  mlir::Value a;        // f32 pointers to the first element of the tile
+  mlir::Value offsets;  // pointer to i64 element offsets, one a batch; null for a single batch at 0
+  mlir::Value lda;      // i64, or with `gathered` a pointer to i64 offsets of the rows
   mlir::Value batches;
   mlir::Value depth;
   mlir::Value b;
-  mlir::Value ldb;         // unused when packed
+  mlir::Value ldb;  // unused when packed
   mlir::Value c;
   mlir::Value ldc;
   mlir::Value accumulate;  // i1: add what C holds

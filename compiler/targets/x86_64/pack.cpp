@@ -15,7 +15,7 @@ struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
-  bool plain = false;               // depthwise: the filter as it is, then zeros
+  bool plain = false;  // depthwise: the filter as it is, then zeros
   int64_t rows_per_workgroup = 1;
 
   int64_t depth() const { return order.depth(); }
@@ -51,7 +51,8 @@ struct PackShape {
 
 class PackWriter {
  public:
-  PackWriter(KernelBuilder& kernel, const PackShape& shape) : k_(kernel), shape_(shape), panels_(Panels::own(shape.columns, kernel.level)) {}
+  PackWriter(KernelBuilder& kernel, const PackShape& shape)
+      : k_(kernel), shape_(shape), panels_(Panels::own(shape.columns, kernel.level)) {}
 
   void write() {
     k_.for_workgroups([&](Value workgroup) {
@@ -74,7 +75,8 @@ class PackWriter {
       target_row = k_.add(k_.mul(k_.add(k_.mul(block, order.taps), tap), order.block), inside);
     }
     k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
-      Value source = k_.pointer(k_.operand(shape_.source), k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), f32());
+      Value source =
+          k_.pointer(k_.operand(shape_.source), k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), f32());
       Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), f32());
       auto span = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
         if (first >= last) return;

@@ -14,9 +14,13 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) { return llvm::cast<RankedTensorType>(value.getType()); }
+RankedTensorType tensor(Value value) {
+  return llvm::cast<RankedTensorType>(value.getType());
+}
 
-bool is_reduction(Operation* op) { return llvm::isa<tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp>(op); }
+bool is_reduction(Operation* op) {
+  return llvm::isa<tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp>(op);
+}
 
 double fixed_or(AffineExpr expression, double otherwise) {
   auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
@@ -184,7 +188,8 @@ class ReducePart final : public RootPart {
       space.outer = extents_;
       space.inner = getAffineConstantExpr(1, region.getContext());
       cut_ = RowCut::make(space, ns);
-      while (flattened_ < in_extents.size() && reduced_[in_extents.size() - flattened_ - 1] && can_flatten(input(), flattened_ + 1)) ++flattened_;
+      while (flattened_ < in_extents.size() && reduced_[in_extents.size() - flattened_ - 1] && can_flatten(input(), flattened_ + 1))
+        ++flattened_;
     } else {
       cut_ = RowCut::make(RowSpace::of(extents_, 1), ns);
     }
@@ -208,9 +213,7 @@ class ReducePart final : public RootPart {
     }
     row_loops(k, cut_, block, 8, [&](const Stretch& stretch) {
       if (failed(all)) return;
-      auto root_value = [&](Value sum) {
-        return reduce().getKind() == tx::ReduceKind::mean ? accumulator.mean(sum, count) : sum;
-      };
+      auto root_value = [&](Value sum) { return reduce().getKind() == tx::ReduceKind::mean ? accumulator.mean(sum, count) : sum; };
       if (along_lanes_) {
         Value sum = reduce_row(k, evaluator, accumulator, stretch, ranges, looped, all);
         if (failed(all)) return;
@@ -284,7 +287,8 @@ class ReducePart final : public RootPart {
     auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
       auto next = k.loop(zero, whole, k.index(lanes * vectors), carried, [&](Value at, ValueRange values) {
         KernelBuilder::Values combined;
-        for (int64_t v = 0; v < vectors; ++v) combined.push_back(accumulator.combine(values[v], value_at(reduced_index, k.add(at, v * lanes), {})));
+        for (int64_t v = 0; v < vectors; ++v)
+          combined.push_back(accumulator.combine(values[v], value_at(reduced_index, k.add(at, v * lanes), {})));
         return combined;
       });
       auto one = k.loop(whole, whole_vectors, k.index(lanes), ValueRange(next[0]), [&](Value at, ValueRange values) {
@@ -296,9 +300,12 @@ class ReducePart final : public RootPart {
         next[0] = one[0];
         return next;
       }
-      next[0] = k.branch(k.less(zero, rest), one[0].getType(),
-                         [&] { return KernelBuilder::Values{accumulator.combine(one[0], value_at(reduced_index, whole_vectors, k.tail_mask(rest, lanes)))}; },
-                         [&] { return KernelBuilder::Values{one[0]}; })[0];
+      next[0] = k.branch(
+          k.less(zero, rest), one[0].getType(),
+          [&] {
+            return KernelBuilder::Values{accumulator.combine(one[0], value_at(reduced_index, whole_vectors, k.tail_mask(rest, lanes)))};
+          },
+          [&] { return KernelBuilder::Values{one[0]}; })[0];
       return next;
     });
     Value sum = accumulator.combine(accumulator.combine(sums[0], sums[1]), accumulator.combine(sums[2], sums[3]));
@@ -344,7 +351,8 @@ class LrnPart final : public RootPart {
   }
 
  private:
-  LogicalResult emit_vector(KernelBuilder& k, ElementEvaluator& evaluator, const Point& point, int64_t before, int64_t behind, bool masked) const {
+  LogicalResult emit_vector(KernelBuilder& k, ElementEvaluator& evaluator, const Point& point, int64_t before, int64_t behind,
+                            bool masked) const {
     tx::LrnOp lrn = lrn_;
     Value channels = k.extent(extents_.back()), center, sum;
     for (int64_t offset = -before; offset <= behind; ++offset) {
@@ -388,7 +396,8 @@ class LrnPart final : public RootPart {
 
 class SoftmaxPart final : public RootPart {
  public:
-  SoftmaxPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::SoftmaxOp softmax) : RootPart(region, outputs, softmax), softmax_(softmax) {
+  SoftmaxPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::SoftmaxOp softmax)
+      : RootPart(region, outputs, softmax), softmax_(softmax) {
     axis_ = static_cast<size_t>(softmax.getAxis());
     AffineExpr one = getAffineConstantExpr(1, region.getContext());
     along_lanes_ = llvm::all_of(ArrayRef<AffineExpr>(extents_).drop_front(axis_ + 1), [&](AffineExpr extent) { return extent == one; });
@@ -443,13 +452,13 @@ class SoftmaxPart final : public RootPart {
     };
     // Folds body(point) over the axis into one vector.
     auto fold = [&](Value initial, const std::function<Value(const Point&, Value)>& body) -> Value {
-      Value result = k.loop(zero, whole, k.index(lanes), ValueRange(initial), [&](Value at, ValueRange values) {
-        return KernelBuilder::Values{body(point_at(at, {}), values[0])};
-      })[0];
+      Value result = k.loop(zero, whole, k.index(lanes), ValueRange(initial),
+                            [&](Value at, ValueRange values) { return KernelBuilder::Values{body(point_at(at, {}), values[0])}; })[0];
       if (no_rest) return result;
-      return k.branch(k.less(zero, rest), initial.getType(),
-                      [&] { return KernelBuilder::Values{body(point_at(whole, k.tail_mask(rest, lanes)), result)}; },
-                      [&] { return KernelBuilder::Values{result}; })[0];
+      return k.branch(
+          k.less(zero, rest), initial.getType(),
+          [&] { return KernelBuilder::Values{body(point_at(whole, k.tail_mask(rest, lanes)), result)}; },
+          [&] { return KernelBuilder::Values{result}; })[0];
     };
     Value maximum = largest.across_lanes(fold(largest.identity(lanes), [&](const Point& point, Value accumulated) {
       return largest.combine(accumulated, largest.masked(load(point), point.mask, lanes));
@@ -491,17 +500,16 @@ class SoftmaxPart final : public RootPart {
       if (!value) all = failure();
       return value ? value : largest.identity(point.lanes);
     };
-    Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)), [&](Value at, ValueRange values) {
-      return KernelBuilder::Values{largest.combine(values[0], load(at))};
-    })[0];
+    Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)),
+                           [&](Value at, ValueRange values) { return KernelBuilder::Values{largest.combine(values[0], load(at))}; })[0];
     Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
       return KernelBuilder::Values{total.combine(values[0], emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(at), maximum)))};
     })[0];
     Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
     k.loop(zero, extent, [&](Value at) {
       Value shifted = k.make<arith::SubFOp>(load(at), maximum);
-      Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale)
-                                     : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
+      Value value =
+          softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
       if (succeeded(all)) all = store(k, evaluator, value, point);
     });
   }
@@ -553,7 +561,8 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
     auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
     if (tensor(reduce.getResult()).getRank() != rank) {
-      reduce.emitError("x86_64: result of rank ") << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
+      reduce.emitError("x86_64: result of rank ")
+          << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
       return failure();
     }
     parts.push_back(std::make_unique<ReducePart>(region, outputs, reduce));
@@ -564,7 +573,8 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
     parts.push_back(std::make_unique<LrnPart>(region, outputs, lrn));
   } else {
     auto softmax = llvm::cast<tx::SoftmaxOp>(root);
-    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType())) return FailureOr<Parts>(softmax.emitError("x86_64: softmax needs floats"));
+    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType()))
+      return FailureOr<Parts>(softmax.emitError("x86_64: softmax needs floats"));
     parts.push_back(std::make_unique<SoftmaxPart>(region, outputs, softmax));
   }
   return parts;

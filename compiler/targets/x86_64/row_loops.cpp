@@ -38,7 +38,9 @@ RowSpace RowSpace::of(ArrayRef<AffineExpr> extents, unsigned flattened) {
   return space;
 }
 
-AffineExpr RowSpace::rows() const { return product(outer, inner.getContext()); }
+AffineExpr RowSpace::rows() const {
+  return product(outer, inner.getContext());
+}
 
 RowCut RowCut::make(RowSpace space, double ns_per_element) {
   constexpr double block_ns = 4000;
@@ -94,7 +96,8 @@ SmallVector<Value> row_index(KernelBuilder& k, ArrayRef<AffineExpr> outer, Value
   return index;
 }
 
-void inner_loops(KernelBuilder& k, ArrayRef<Value> outer, Value from, Value to, int64_t vectors, const std::function<void(const Stretch&)>& body) {
+void inner_loops(KernelBuilder& k, ArrayRef<Value> outer, Value from, Value to, int64_t vectors,
+                 const std::function<void(const Stretch&)>& body) {
   int64_t lanes = k.level.f32_lanes();
   auto fixed_from = fixed(from), fixed_to = fixed(to);
   if (fixed_from && fixed_to) {

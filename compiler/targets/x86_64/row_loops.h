@@ -42,7 +42,8 @@ struct Stretch {
 };
 
 // Loops over workgroup `block` of the cut. `vectors` is the most that the body takes at a time.
-void row_loops(KernelBuilder& kernel, const RowCut& cut, mlir::Value block, int64_t vectors, const std::function<void(const Stretch&)>& body);
+void row_loops(KernelBuilder& kernel, const RowCut& cut, mlir::Value block, int64_t vectors,
+               const std::function<void(const Stretch&)>& body);
 
 // The index of every dimension for a row number.
 llvm::SmallVector<mlir::Value> row_index(KernelBuilder& kernel, llvm::ArrayRef<mlir::AffineExpr> outer, mlir::Value row);

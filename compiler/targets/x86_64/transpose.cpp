@@ -11,7 +11,9 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) { return llvm::cast<RankedTensorType>(value.getType()); }
+RankedTensorType tensor(Value value) {
+  return llvm::cast<RankedTensorType>(value.getType());
+}
 
 std::optional<int64_t> fixed(AffineExpr expression) {
   auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
@@ -75,7 +77,9 @@ class TransposePart final : public Part {
     }
     double per_element = form_ == tiles ? 0.2 : 0.1;
     tile_ns_ = per_element * static_cast<double>(tile_lanes) *
-               static_cast<double>(form_ == interleave ? *i_extent : form_ == separate ? *j_extent : tile_lanes);
+               static_cast<double>(form_ == interleave ? *i_extent
+                                   : form_ == separate ? *j_extent
+                                                       : tile_lanes);
     tiles_per_block_ = std::max<int64_t>(1, static_cast<int64_t>(4000 / tile_ns_));
     // Tiles in order: blocks of i, the other dimensions, blocks of j.
     counts_.push_back(form_ == interleave ? getAffineConstantExpr(1, region.getContext()) : groups_[i_].extent.ceilDiv(tile_lanes));
@@ -212,7 +216,9 @@ class TransposePart final : public Part {
     auto j_fixed = fixed(groups_[j_].extent);
     int64_t count = part_of_j && j_fixed && *j_fixed < lanes ? *j_fixed : lanes;
     for (int64_t c = 0; c < count && succeeded(all); ++c) {
-      auto put = [&] { all = store(k, evaluator, rows[c], point(k, true, tile, {tile.i, 1, {}}, {k.add(tile.j, c), 0, {}}, lanes, i_mask)); };
+      auto put = [&] {
+        all = store(k, evaluator, rows[c], point(k, true, tile, {tile.i, 1, {}}, {k.add(tile.j, c), 0, {}}, lanes, i_mask));
+      };
       if (part_of_j && c > 0 && count == lanes) {
         k.branch(k.less(k.index(c), j_left), put);
       } else {
@@ -241,7 +247,8 @@ class TransposePart final : public Part {
   }
 
   // A vector whose lane l is lane source(l).second of vectors[source(l).first].
-  static Value pick(KernelBuilder& k, ArrayRef<Value> vectors, int64_t lanes, llvm::function_ref<std::pair<int64_t, int64_t>(int64_t)> source) {
+  static Value pick(KernelBuilder& k, ArrayRef<Value> vectors, int64_t lanes,
+                    llvm::function_ref<std::pair<int64_t, int64_t>(int64_t)> source) {
     Value result;
     for (int64_t v = 0; v < static_cast<int64_t>(vectors.size()); ++v) {
       SmallVector<int64_t> mask;
@@ -299,7 +306,8 @@ class TransposePart final : public Part {
         }
         for (int64_t r = 0; r < narrow && succeeded(all); ++r) {
           Value mask = tail ? k.tail_mask(left, lanes) : Value();
-          Value elements = pick(k, vectors, lanes, [&](int64_t l) { return std::pair((l * narrow + r) / lanes, (l * narrow + r) % lanes); });
+          Value elements =
+              pick(k, vectors, lanes, [&](int64_t l) { return std::pair((l * narrow + r) / lanes, (l * narrow + r) % lanes); });
           all = store(k, evaluator, elements, point(k, true, tile, {i, 1, {}}, {k.index(r), 0, {}}, lanes, mask));
         }
       };

@@ -27,10 +27,10 @@ extern "C" {
 
 /* What a kernel gets. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {
-  void* const* bindings;            /* start of each binding, in the entry's order */
-  const uint64_t* binding_lengths;  /* bytes */
-  const int64_t* constants;         /* constants_bytes / 8 values */
-  uint32_t grid[3];                 /* workgroups in x, y, z */
+  void* const* bindings;           /* start of each binding, in the entry's order */
+  const uint64_t* binding_lengths; /* bytes */
+  const int64_t* constants;        /* constants_bytes / 8 values */
+  uint32_t grid[3];                /* workgroups in x, y, z */
   uint32_t binding_count;
 } heddle_x86_64_dispatch_t;
 

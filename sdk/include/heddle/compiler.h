@@ -12,14 +12,14 @@ extern "C" {
 
 typedef struct heddle_compile_params {
   uint32_t struct_size;
-  uint32_t threads;            /* of the compiler; 0: all cores */
-  heddle_string_t input_path;  /* .onnx, or .mlir in the tx dialect */
-  heddle_string_t output_path; /* appears only when it is complete */
-  heddle_string_t targets;     /* comma separated: "cpu" (x86-64-v3 and v4), "cpu:x86-64-v3"; empty: "cpu" */
+  uint32_t threads;                /* of the compiler; 0: all cores */
+  heddle_string_t input_path;      /* .onnx, or .mlir in the tx dialect */
+  heddle_string_t output_path;     /* appears only when it is complete */
+  heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cpu:x86-64-v3"; empty: "cpu" */
   heddle_string_t parameters_path; /* .safetensors to write parameters to; empty: into the module */
-  heddle_string_t dump_after;  /* pass name; its IR goes to dump_path */
+  heddle_string_t dump_after;      /* pass name; its IR goes to dump_path */
   heddle_string_t dump_path;
-  heddle_string_t report_path; /* JSON: fusion decisions, kernels, resources, times; empty: none */
+  heddle_string_t report_path;     /* JSON: fusion decisions, kernels, resources, times; empty: none */
   heddle_string_t reproducer_path; /* where a failing pass leaves its input; empty: nowhere */
   /* Called now and then with what is done; returning 0 goes on, anything else cancels with CANCELLED. May be NULL. */
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);

@@ -30,9 +30,9 @@ extern "C" {
 #define HEDDLE_DEVICE_INTERFACE "heddle.device/1"
 
 /* Kinds of memory a device offers: bits, also used when allocating. */
-#define HEDDLE_MEMORY_DEVICE 1u      /* fastest for the device */
+#define HEDDLE_MEMORY_DEVICE 1u       /* fastest for the device */
 #define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
-#define HEDDLE_MEMORY_PINNED 4u      /* host memory the device copies from at full speed */
+#define HEDDLE_MEMORY_PINNED 4u       /* host memory the device copies from at full speed */
 
 /* What a device can do: bits. */
 #define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
@@ -99,7 +99,7 @@ typedef struct heddle_device_statistics {
   uint32_t reserved;
   uint64_t submissions;
   uint64_t dispatches;
-  uint64_t copies; /* copies, fills and updates */
+  uint64_t copies;          /* copies, fills and updates */
   uint64_t bytes_allocated; /* live, as the driver gave them out */
   uint64_t bytes_reserved;  /* what the driver holds from the system beyond that */
 } heddle_device_statistics_t;
@@ -165,8 +165,8 @@ typedef struct heddle_buffer_interface {
   heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Wraps host memory without a copy; release(context) is called exactly once, when the buffer is freed or if this call
    * fails. Never file-backed memory. [any] [may-block] */
-  heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context),
-                                  void* context, heddle_buffer_t** out_buffer);
+  heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
+                                  heddle_buffer_t** out_buffer);
   heddle_status_t* (*properties)(heddle_buffer_t* buffer, heddle_buffer_properties_t* out_properties);
 } heddle_buffer_interface_t;
 
@@ -266,7 +266,7 @@ typedef struct heddle_sync {
 
 typedef struct heddle_transfer_properties {
   uint32_t struct_size;
-  uint32_t flags; /* bits HEDDLE_TRANSFER_* */
+  uint32_t flags;         /* bits HEDDLE_TRANSFER_* */
   uint64_t staging_bytes; /* bound of the driver's own staging memory */
 } heddle_transfer_properties_t;
 
@@ -276,8 +276,7 @@ typedef struct heddle_transfer_interface {
   uint32_t reserved;
   heddle_status_t* (*properties)(heddle_device_t* device, heddle_transfer_properties_t* out_properties);
   /* Host memory to buffer. source stays valid until the signal unless HEDDLE_TRANSFER_CAPTURES_SOURCE. [any] [no-block] */
-  heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source,
-                             const heddle_binding_t* target);
+  heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target);
   /* Buffer to host memory; target stays valid until the signal. [any] [no-block] */
   heddle_status_t* (*download)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target);
   /* Buffers of two devices of this driver. [any] [no-block] */
@@ -335,11 +334,11 @@ typedef struct heddle_param_io_interface {
 #define HEDDLE_DISPATCH_INTERFACE "heddle.dispatch/1"
 
 /* How an argument of a kernel is made at enqueue: the argument recipe. */
-#define HEDDLE_ARGUMENT_BINDING 0u   /* device address of binding `index` */
-#define HEDDLE_ARGUMENT_CONSTANT 1u  /* `size_bytes` of the constants at byte `index` */
+#define HEDDLE_ARGUMENT_BINDING 0u    /* device address of binding `index` */
+#define HEDDLE_ARGUMENT_CONSTANT 1u   /* `size_bytes` of the constants at byte `index` */
 #define HEDDLE_ARGUMENT_TENSOR_MAP 2u /* a descriptor the driver encodes from binding `index` and `payload` (code.h) */
-typedef struct heddle_argument { /* Frozen. */
-  uint32_t kind;  /* HEDDLE_ARGUMENT_* */
+typedef struct heddle_argument {      /* Frozen. */
+  uint32_t kind;                      /* HEDDLE_ARGUMENT_* */
   uint32_t index;
   uint32_t size_bytes;
   uint32_t payload_bytes;
@@ -431,12 +430,11 @@ typedef struct heddle_timeline_interface {
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns. The failure is
    * borrowed for the call. [any] [no-block], function: [callback], may submit and signal. */
-  heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value,
-                             void (*function)(void* context, const heddle_status_t* failure), void* context);
+  heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
+                             void* context);
   /* Shares with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. */
   heddle_status_t* (*export_handle)(heddle_timeline_t* timeline, heddle_string_t kind, uint64_t* out_handle);
-  heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle,
-                                    heddle_timeline_t** out_timeline);
+  heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle, heddle_timeline_t** out_timeline);
 } heddle_timeline_interface_t;
 
 /* The host's full-size copies of a driver's tables, with UNIMPLEMENTED in every hole: the first word of each object

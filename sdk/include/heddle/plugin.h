@@ -113,9 +113,9 @@ typedef struct heddle_probe_result {
 /* The plugin table (HD-E-03). */
 typedef struct heddle_plugin {
   uint32_t struct_size;
-  uint32_t kind;            /* bits HEDDLE_PLUGIN_* */
-  heddle_string_t id;       /* e.g. "heddle.cpu"; reverse DNS for third parties; "heddle.*" is reserved */
-  heddle_string_t version;  /* semantic version of the plugin itself */
+  uint32_t kind;           /* bits HEDDLE_PLUGIN_* */
+  heddle_string_t id;      /* e.g. "heddle.cpu"; reverse DNS for third parties; "heddle.*" is reserved */
+  heddle_string_t version; /* semantic version of the plugin itself */
 
   /* Looks whether the plugin could work here: opens the vendor's library (HD-B-02), counts devices. Allocates nothing that
    * outlives the call. A missing device or library is a verdict, not a failed status. [serial:plugin] [may-block] */

@@ -38,7 +38,7 @@ HEDDLE_EXPORT void heddle_text_free(heddle_text_t* text);
 
 typedef struct heddle_runtime_params {
   uint32_t struct_size;
-  uint32_t flags;             /* bits HEDDLE_RUNTIME_* */
+  uint32_t flags;              /* bits HEDDLE_RUNTIME_* */
   heddle_string_t config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, ./heddle.toml is never read unasked */
   heddle_string_t config_text; /* TOML that wins over the file; may be empty */
   uint32_t plugin_path_count;
@@ -65,8 +65,8 @@ typedef struct heddle_module_params {
 
 /* Opens and verifies; reads no parameter data. DATA_LOSS for a damaged file, INVALID_ARGUMENT for another kind of file,
  * UNIMPLEMENTED for a newer format version. params may be NULL. [any] [may-block] */
-HEDDLE_EXPORT heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path,
-                                                  const heddle_module_params_t* params, heddle_module_t** out_module);
+HEDDLE_EXPORT heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path, const heddle_module_params_t* params,
+                                                  heddle_module_t** out_module);
 HEDDLE_EXPORT void heddle_module_release(heddle_module_t* module);
 /* What is inside, as JSON: functions with their signatures, executables with variants and entries, parameters, compiler's
  * report. [any] [no-block] */
@@ -75,12 +75,12 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_report(heddle_module_t* module, hed
 /* ------------------------------------------------------------------------------------------------------- instance */
 
 typedef struct heddle_slot_binding { /* Frozen. */
-  heddle_string_t slot;   /* "@a"; empty: the default slot */
-  heddle_string_t device; /* an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0" */
+  heddle_string_t slot;              /* "@a"; empty: the default slot */
+  heddle_string_t device;            /* an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0" */
 } heddle_slot_binding_t;
 
 typedef struct heddle_parameter_file { /* Frozen. */
-  heddle_string_t scope; /* empty: the default scope */
+  heddle_string_t scope;               /* empty: the default scope */
   heddle_string_t path;
 } heddle_parameter_file_t;
 
@@ -118,10 +118,8 @@ typedef struct heddle_tensor_type {
 HEDDLE_EXPORT uint32_t heddle_function_argument_count(const heddle_function_t* function);
 HEDDLE_EXPORT uint32_t heddle_function_result_count(const heddle_function_t* function);
 /* OUT_OF_RANGE for an index that is not there. [any] [no-block] */
-HEDDLE_EXPORT heddle_status_t* heddle_function_argument(const heddle_function_t* function, uint32_t index,
-                                                        heddle_tensor_type_t* out_type);
-HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* function, uint32_t index,
-                                                      heddle_tensor_type_t* out_type);
+HEDDLE_EXPORT heddle_status_t* heddle_function_argument(const heddle_function_t* function, uint32_t index, heddle_tensor_type_t* out_type);
+HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* function, uint32_t index, heddle_tensor_type_t* out_type);
 
 /* --------------------------------------------------------------------------------------------------------- tensor */
 
@@ -151,9 +149,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_t
                                            heddle_tensor_t** results, uint32_t result_count);
 
 /* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. [any] [no-block] */
-HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments,
-                                                 uint32_t argument_count, heddle_tensor_t** results, uint32_t result_count,
-                                                 heddle_call_t** out_call);
+HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
+                                                 heddle_tensor_t** results, uint32_t result_count, heddle_call_t** out_call);
 /* Waits; gives the call's failure. DEADLINE_EXCEEDED leaves it running. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Drops what is not yet enqueued; the rest finishes (HD-Q-05). [any] [no-block] */
