@@ -3,7 +3,17 @@
 // bind() and submit() are the path of every call; the rest runs once per frame.
 #include "core/submit/frame.h"
 
+#include <algorithm>
+
 namespace heddle::submit {
+
+namespace {
+
+// Recording costs more than a few submissions and pays from the second replay on; a short list is as cheap to submit.
+constexpr uint32_t kSubmissionsBeforeRecord = 2;
+constexpr uint32_t kCommandsWorthRecording = 4;
+
+}  // namespace
 
 Result<std::unique_ptr<Frame>> Frame::create(memory::Ref<Plan> plan, std::span<const memory::Ref<memory::Device>> devices) {
   return create_piece(std::move(plan), devices, {});
@@ -42,10 +52,15 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   }
   frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
   for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
+  if (source.single() && source.segments[0].count >= kCommandsWorthRecording &&
+      (devices[source.segments[0].device]->description().features & HEDDLE_DEVICE_RECORDING)) {
+    frame->submissions_until_record_ = kSubmissionsBeforeRecord;
+  }
   return frame;
 }
 
 Frame::~Frame() {
+  if (recording_) devices_[plan_->segments[0].device]->api().dispatch->recording_free(recording_);
   for (size_t i = first_own_arena_; i < arenas_.size(); ++i) devices_[arena_devices_[i]]->pool().free(arenas_[i]);
 }
 
@@ -84,6 +99,80 @@ heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync
   heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
   const memory::Device& device = *devices_[segment.device];
   return device.api().dispatch->submit(device.queue(), &submission);
+}
+
+void Frame::record() {
+  submissions_until_record_ = kNever;
+  // Where each command's bindings are in the count that `dynamic` goes by.
+  std::vector<uint32_t> first(commands_.size());
+  uint32_t count = 0;
+  for (size_t i = 0; i < commands_.size(); ++i) {
+    first[i] = count;
+    if (commands_[i].kind == HEDDLE_COMMAND_DISPATCH) count += commands_[i].as.dispatch.binding_count;
+    if (commands_[i].kind == HEDDLE_COMMAND_COPY) count += 2;
+    if (commands_[i].kind == HEDDLE_COMMAND_FILL) count += 1;
+  }
+  std::vector<uint32_t> of_binding(bindings_.size());  // dispatches' bindings, from their place in bindings_
+  for (size_t i = 0; i < commands_.size(); ++i) {
+    if (commands_[i].kind != HEDDLE_COMMAND_DISPATCH) continue;
+    for (uint32_t j = 0; j < commands_[i].as.dispatch.binding_count; ++j) of_binding[plan_->first_binding[i] + j] = first[i] + j;
+  }
+  struct Dynamic {
+    uint32_t at;
+    uint32_t target;
+    uint64_t length;
+  };
+  std::vector<uint8_t> dynamic(count, 0);
+  std::vector<Dynamic> order;
+  for (size_t i = plan_->arena_patch_count; i < plan_->patches.size(); ++i) {
+    const Patch& patch = plan_->patches[i];
+    const heddle_command_t& command = commands_[patch.field == Field::kBinding ? 0 : patch.at];
+    uint32_t at = 0;
+    uint64_t length = 0;
+    switch (patch.field) {
+      case Field::kBinding:
+        at = of_binding[patch.at];
+        length = bindings_[patch.at].length;
+        break;
+      case Field::kCopySource:
+        at = first[patch.at];
+        length = command.as.copy.length;
+        break;
+      case Field::kCopyTarget:
+        at = first[patch.at] + 1;
+        length = command.as.copy.length;
+        break;
+      case Field::kFillTarget:
+        at = first[patch.at];
+        length = command.as.fill.length;
+        break;
+    }
+    dynamic[at] = 1;
+    order.push_back({at, static_cast<uint32_t>(i - plan_->arena_patch_count), length});
+  }
+  std::sort(order.begin(), order.end(), [](const Dynamic& a, const Dynamic& b) { return a.at < b.at; });
+  const Segment& segment = plan_->segments[0];
+  const memory::Device& device = *devices_[segment.device];
+  heddle_recording_t* recording = nullptr;
+  Status recorded(
+      device.api().dispatch->record(device.queue(), commands_.data() + segment.first, segment.count, dynamic.data(), &recording));
+  if (!recorded.ok() || !recording) return;
+  recording_ = recording;
+  dynamic_.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    Target& target = targets_[order[i].target];
+    dynamic_[i] = {*target.buffer, *target.offset, order[i].length};
+    target.buffer = &dynamic_[i].buffer;
+    target.offset = &dynamic_[i].offset;
+  }
+}
+
+heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed) {
+  if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();
+  *replayed = recording_ != nullptr;
+  if (!recording_) return submit(plan_->segments[0], sync);
+  const memory::Device& device = *devices_[plan_->segments[0].device];
+  return device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync);
 }
 
 heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,

@@ -28,6 +28,9 @@ class Frame {
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
   // Enqueues one segment (not a crossing) on its device.
   heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync) const;
+  // Enqueues the segment of a single() plan: replays it where the device records lists and the frame is used again.
+  // *replayed: which of the two it was.
+  heddle_status_t* submit_single(const heddle_sync_t& sync, bool* replayed);
   // Where a place is now, after bind.
   heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
   std::span<const heddle_block_t> arenas() const { return arenas_; }
@@ -48,6 +51,8 @@ class Frame {
   };
   Frame() = default;
   Target target_of(const Patch& patch);
+  // Records the only segment; from then on bind() fills in dynamic_. A driver that cannot is not asked again.
+  void record();
 
   memory::Ref<Plan> plan_;
   std::span<const memory::Ref<memory::Device>> devices_;
@@ -58,6 +63,11 @@ class Frame {
   std::vector<uint32_t> arena_devices_;
   size_t first_own_arena_ = 0;
   memory::Ref<memory::Timeline> timeline_;
+  uint32_t submissions_until_record_ = kNever;
+  heddle_recording_t* recording_ = nullptr;
+  std::vector<heddle_binding_t> dynamic_;  // of the recording: bindings that name arguments and results, in order of appearance
+
+  static constexpr uint32_t kNever = 0xFFFFFFFFu;
 };
 
 }  // namespace heddle::submit

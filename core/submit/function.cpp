@@ -299,7 +299,8 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   frame.bind(call.arguments.view(), call.results.view());
   heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
   heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
-  Status submitted(frame.submit(segment, sync));
+  bool replayed = false;
+  Status submitted(frame.submit_single(sync, &replayed));
   if (!submitted.ok()) {
     frame.drop_timeline();  // whether its value will come is not known
     return submitted;
@@ -309,6 +310,7 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
     instance_.state_order().value = signal.value;
   }
   count(frame.plan(), instance_.counters());
+  if (replayed) instance_.counters().replays.fetch_add(1, std::memory_order_relaxed);
   *out_value = signal.value;
   return Status();
 }

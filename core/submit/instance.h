@@ -30,7 +30,7 @@ struct InstanceRequest {
 // Counted since the instance was made; exact whenever no call is in flight.
 struct Counters {
   std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0};
-  std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0};
+  std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0}, replays{0};
 };
 
 // Calls that touch the instance's state run one after the other: each waits for the one that was enqueued before it.

@@ -56,6 +56,7 @@ Result<std::string> Instance::report(std::string_view topic) const {
   Json out{{"calls", value(counters_.calls)},
            {"failed_calls", value(counters_.failed_calls)},
            {"submissions", value(counters_.submissions)},
+           {"replays", value(counters_.replays)},
            {"dispatches", value(counters_.dispatches)},
            {"copies", value(counters_.copies)},
            {"copied_bytes", value(counters_.copied_bytes)},

@@ -320,7 +320,7 @@ TEST(Conv, ConvolvesEachChannelAlone) {
                .tail = Conv::residual,
                .packed = packed});
     check(Conv{.height = 5,
-               .width = 3,
+               .width = 7,  // a dilated row of the filter, 9, is wider than the input
                .channels = 16,
                .columns = 16,
                .kernel = {5, 5},

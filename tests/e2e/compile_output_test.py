@@ -68,6 +68,8 @@ class Interrupted(HeddleTestCase):
 
 class OutOfSpace(HeddleTestCase):
     def test_file_size_limit_leaves_no_file(self):
+        if os.environ.get("HEDDLE_SANITIZE") == "thread":
+            self.skipTest("SKIP: ThreadSanitizer's own shadow memory is a file, and may not grow under the limit")
         model = light.randomized("squeezenet")
         for limit in (0, 1000, 100_000, 2_000_000):
             with self.subTest(limit=limit):

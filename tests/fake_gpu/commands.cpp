@@ -300,12 +300,8 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_submission_t", bad_byte);
     if (params.command_count && !params.commands) return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: the list is null");
-    auto submission = std::make_unique<Submission>();
-    submission->queue = queue;
-    Reader reader(device, submission.get());
-    for (uint32_t i = 0; i < params.command_count; ++i) {
-      if (heddle_status_t* bad = reader.add(params.commands[i], i)) return bad;
-    }
+    std::unique_ptr<Submission> submission;
+    if (heddle_status_t* bad = read_commands(queue, params.commands, params.command_count, &submission)) return bad;
     if (heddle_status_t* bad = read_sync(device, &params.sync, submission.get())) return bad;
     device->engine->enqueue(std::move(submission));
     return nullptr;
@@ -368,6 +364,17 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
 
 }  // namespace
 
+heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out) {
+  auto submission = std::make_unique<Submission>();
+  submission->queue = queue;
+  Reader reader(queue->device, submission.get());
+  for (uint32_t i = 0; i < count; ++i) {
+    if (heddle_status_t* bad = reader.add(commands[i], i)) return bad;
+  }
+  *out = std::move(submission);
+  return nullptr;
+}
+
 const heddle_dispatch_interface_t* dispatch_interface() noexcept {
   static const heddle_dispatch_interface_t table = {sizeof(heddle_dispatch_interface_t),
                                                     0,
@@ -376,9 +383,9 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     executable_unload,
                                                     executable_entry,
                                                     submit,
-                                                    nullptr,
-                                                    nullptr,
-                                                    nullptr};
+                                                    record,
+                                                    replay,
+                                                    recording_free};
   return &table;
 }
 

@@ -88,6 +88,7 @@ void Engine::execute(Submission& submission) {
   device_->submissions += 1;
   device_->dispatches += submission.dispatches;
   device_->copies += submission.copies;
+  if (submission.in_flight) *submission.in_flight = false;
   std::shuffle(submission.signals.begin(), submission.signals.end(), random_);
   for (const heddle_point_t& point : submission.signals) {
     if (failure) {

@@ -48,6 +48,7 @@ struct Submission {
   std::vector<std::vector<Step>> groups{1};  // barriers between them
   std::vector<heddle_point_t> waits, signals;
   uint64_t dispatches = 0, copies = 0;
+  std::shared_ptr<std::atomic<bool>> in_flight;  // of a recording: false again before the signals
 };
 
 // Runs submissions whose waits are over, in no particular order, and signals late.
@@ -121,8 +122,16 @@ struct Executable {
   static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
 };
 
+// Checks commands and makes steps of them.
+heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out);
 // Checks a sync and copies it into the submission.
 heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* out);
+
+heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
+                        heddle_recording_t** out) noexcept;
+heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
+                        const heddle_sync_t* sync) noexcept;
+void recording_free(heddle_recording_t* recording) noexcept;
 
 const heddle_buffer_interface_t* buffer_interface() noexcept;
 const heddle_transfer_interface_t* transfer_interface() noexcept;

@@ -42,6 +42,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.name = sdk::string_of("fake GPU");
     description.family = sdk::string_of("cpu");  // it runs the CPU's programs
     description.numa_node = -1;
+    description.features = HEDDLE_DEVICE_RECORDING;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = 1;
     description.memory_bytes = description.max_allocation_bytes = instance->memory_bytes;

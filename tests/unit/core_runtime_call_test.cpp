@@ -138,6 +138,51 @@ TEST_P(RuntimeCall, RunsALoopOfDispatches) {
   }
 }
 
+// A device that records lists replays them from the third call of a frame on, each time with that call's tensors.
+TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
+  constexpr int64_t kWidth = 16;
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(kWidth)}));
+  for (const char* name : {"sums", "copy", "ones"}) {
+    function_type.results.push_back(ModuleBuilder::type(name, {ModuleBuilder::extent(kWidth)}));
+  }
+  ProgramBuilder p = program();
+  uint32_t bytes = p.literal(kWidth * 4), elements = p.literal(kWidth), one = p.literal(1);
+  uint32_t twice = p.transient(bytes), a = p.argument(0), last = 0;
+  uint32_t first =
+      p.dispatch("twice", kAdd, {ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(twice, kWrite)},
+                 {elements, elements}, {one, one, one});
+  p.barrier();
+  last = p.dispatch("thrice", kAdd,
+                    {ProgramBuilder::whole(twice, kRead), ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(p.result(0), kWrite)},
+                    {elements, elements}, {one, one, one});
+  p.lives(twice, first, last);
+  p.copy(ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(p.result(1), kWrite));
+  p.fill(ProgramBuilder::whole(p.result(2), kWrite), 0x3f800000, 4);
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  constexpr int kCalls = 8;
+  std::vector<TensorHandle> kept;  // so that every call has other addresses
+  for (int call = 0; call < kCalls; ++call) {
+    TensorHandle input = make_tensor(function, 0, {kWidth}, ramp(kWidth, static_cast<float>(call), 1));
+    heddle_tensor_t* arguments[] = {input.get()};
+    heddle_tensor_t* results[3] = {};
+    HEDDLE_ASSERT_OK(heddle_call(function, arguments, 1, results, 3));
+    kept.push_back(std::move(input));
+    for (heddle_tensor_t* result : results) kept.emplace_back(result);
+    EXPECT_EQ(read_tensor(kept[kept.size() - 3]), ramp(kWidth, static_cast<float>(call) * 3, 3)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 2]), ramp(kWidth, static_cast<float>(call), 1)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 1]), ramp(kWidth, 1, 0)) << call;
+  }
+  auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+  EXPECT_EQ(statistics["dispatches"], 2 * kCalls);
+  bool records = std::string(GetParam().name) == "FakeGpu";
+  EXPECT_EQ(statistics["replays"], records ? kCalls - 2 : 0);
+}
+
 // t0 = a + a; t1 = t0 + t0; ... : every t lives for two steps, so that few slices are enough for all.
 TEST_P(RuntimeCall, SharesTheArenaBetweenValuesThatDoNotLiveTogether) {
   constexpr int kSteps = 12;

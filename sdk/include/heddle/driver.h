@@ -395,14 +395,18 @@ typedef struct heddle_dispatch_interface {
   /* The hot path. Checks ranges and grid; enqueues or fails as a whole. Errors while it runs poison the signals (HD-S-02).
    * [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
-  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING.
-   * dynamic[i] = 1 marks binding i, counted through the whole list, as replaceable. [any] [may-block] */
+  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this
+   * driver cannot record: the host goes on submitting it. dynamic[i] = 1 marks binding i as replaceable, counted through the whole
+   * list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy two, a fill and an update one. Everything
+   * else, constants and updates' bytes included, is captured. Static bindings' buffers outlive the recording. [any] [may-block] */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
-  /* Replays with the dynamic bindings in order of their appearance. Replays of one recording are serialized by the
-   * host. [serial:recording] [no-block] */
+  /* Replays with the dynamic bindings in order of their appearance, each as long as the one that was recorded; checked as submit
+   * checks. Replays of one recording are serialized by the host: the next begins after the signals of the one before are reached.
+   * [serial:recording] [no-block] */
   heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
                              const heddle_sync_t* sync);
+  /* No replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
 } heddle_dispatch_interface_t;
 

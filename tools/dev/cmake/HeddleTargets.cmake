@@ -53,6 +53,7 @@ endfunction()
 set(HEDDLE_TEST_ENVIRONMENT "")
 if(HEDDLE_SANITIZE)
   set(HEDDLE_TEST_ENVIRONMENT
+    "HEDDLE_SANITIZE=${HEDDLE_SANITIZE}"
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/leak.supp:print_suppressions=0"
