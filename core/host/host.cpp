@@ -344,12 +344,6 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
       entry.verdict = {PluginState::kDisabled, "the configuration disables it"};
     }
   }
-  for (const Plugin& plugin : state->plugins) {
-    if (!plugin.manifest.sha256.empty()) {
-      state->services->log.write(HEDDLE_LOG_INFO, "host",
-                                 fmt::format("{}: integrity.sha256 of its manifest is not checked yet", plugin.manifest.id));
-    }
-  }
   std::unique_ptr<Host> host(new Host(std::move(state)));
   for (const std::string& id : config.plugin_require) {
     Plugin* plugin = host->state_->find(id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can be told about a plugin before any of its code is mapped: ABI range, architecture, ISA, PCI vendor, needed libraries.
+// What can be told about a plugin before any of its code is mapped: ABI range, architecture, ISA, digest, PCI vendor, needed libraries.
 // Used by host.cpp before every probe and load.
 #ifndef HEDDLE_CORE_HOST_PREFLIGHT_H_
 #define HEDDLE_CORE_HOST_PREFLIGHT_H_

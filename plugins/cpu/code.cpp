@@ -101,7 +101,14 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
       entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, entry.cost,
                          std::string(symbol)});
     }
-    auto* executable = sdk::make<Executable>(device->host, Executable{device->api, device, std::move(image), std::move(entries)});
+    const Options& options = device->instance->options;
+    DebuggerSymbols debugger = options.gdb_symbols ? DebuggerSymbols(image) : DebuggerSymbols();
+    if (options.perf_map && !add_to_perf_map(image, name)) {
+      device->host->log(device->host->self, HEDDLE_LOG_WARN, sdk::string_of("code.cpp"), __LINE__,
+                        sdk::string_of("cpu: writing /tmp/perf-<pid>.map failed; perf will show addresses without names"));
+    }
+    auto* executable =
+        sdk::make<Executable>(device->host, Executable{device->api, device, std::move(image), std::move(entries), std::move(debugger)});
     device->live.executables.fetch_add(1);
     *out = executable->handle();
     return nullptr;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/debug_symbols.h"
 #include "cpu/device.h"
 #include "cpu/image.h"
 
@@ -30,6 +31,7 @@ struct Executable {
   Device* device;
   Image image;
   std::vector<Entry> entries;
+  DebuggerSymbols debugger;
 
   static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
   heddle_executable_t* handle() noexcept { return reinterpret_cast<heddle_executable_t*>(this); }

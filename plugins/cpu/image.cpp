@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -507,17 +508,23 @@ bool Image::load(const void* bytes, uint64_t size, Image* out, ImageError* error
   return ImageLoader(bytes, size, error).run(out);
 }
 
+bool Image::function_at(uint64_t index, Function* out) const noexcept {
+  Elf64_Sym symbol;
+  std::memcpy(&symbol, base_ + symbols_ + index * sizeof(Elf64_Sym), sizeof symbol);
+  if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL) return false;
+  const char* text = base_ + strings_ + symbol.st_name;
+  const uint64_t offset = symbol.st_value - first_address_;  // check_symbols saw that it lies in executable memory
+  *out = {{text, strnlen(text, strings_bytes_ - symbol.st_name)},
+          reinterpret_cast<uint64_t>(base_) + offset,
+          std::min<uint64_t>(symbol.st_size, span_ - offset)};
+  return true;
+}
+
 heddle_x86_64_kernel_t Image::find_kernel(std::string_view name) const noexcept {
   if (name.empty()) return nullptr;
   for (uint64_t i = 1; i < symbol_count_; ++i) {
-    Elf64_Sym symbol;
-    std::memcpy(&symbol, base_ + symbols_ + i * sizeof(Elf64_Sym), sizeof symbol);
-    if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL) continue;
-    const char* text = base_ + strings_ + symbol.st_name;
-    const uint64_t room = strings_bytes_ - symbol.st_name;
-    if (name.size() >= room || std::memcmp(text, name.data(), name.size()) != 0 || text[name.size()] != 0) continue;
-    // check_symbols saw that it lies in executable memory.
-    return reinterpret_cast<heddle_x86_64_kernel_t>(base_ + (symbol.st_value - first_address_));
+    Function function;
+    if (function_at(i, &function) && function.name == name) return reinterpret_cast<heddle_x86_64_kernel_t>(function.address);
   }
   return nullptr;
 }

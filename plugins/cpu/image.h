@@ -34,11 +34,28 @@ class Image {
   // A global function inside an executable segment; NULL if there is none of that name.
   heddle_x86_64_kernel_t find_kernel(std::string_view name) const noexcept;
 
+  // A global function; `address` is where it is in this process.
+  struct Function {
+    std::string_view name;
+    uint64_t address;
+    uint64_t size;  // bytes, as the image says; at most up to its end
+  };
+  template <typename Visit>
+  void each_function(Visit visit) const {
+    for (uint64_t i = 1; i < symbol_count_; ++i) {
+      Function function;
+      if (function_at(i, &function)) visit(function);
+    }
+  }
+
   uint64_t span_bytes() const noexcept { return span_; }
   uint64_t symbol_count() const noexcept { return symbol_count_; }
 
  private:
   friend class ImageLoader;
+  // False if symbol `index` is no global function.
+  bool function_at(uint64_t index, Function* out) const noexcept;
+
   char* base_ = nullptr;
   uint64_t span_ = 0;
   uint64_t first_address_ = 0;  // the image's own address of base_

@@ -41,6 +41,8 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   if (heddle_status_t* bad = bounded("threads", 0, 1024, &out->threads, 1)) return bad;
   if (heddle_status_t* bad = bounded("spin_us", 0, 1000000, &out->spin_ns, 1000)) return bad;
   if (read_option(host, "pin", HEDDLE_OPTION_BOOL, &option)) out->pin = option.int_value != 0;
+  if (read_option(host, "gdb_symbols", HEDDLE_OPTION_BOOL, &option)) out->gdb_symbols = option.int_value != 0;
+  if (read_option(host, "perf_map", HEDDLE_OPTION_BOOL, &option)) out->perf_map = option.int_value != 0;
   out->level = x86_64_level();
   if (read_option(host, "max_level", HEDDLE_OPTION_STRING, &option)) {
     const std::string_view level = sdk::view_of(option.string_value);

@@ -365,6 +365,22 @@ TEST_F(Loader, RefusesLibrariesThatAreNone) {
   }
 }
 
+TEST_F(Loader, RefusesALibraryWithAnotherDigestThanItsManifestSays) {
+  std::unique_ptr<FILE, int (*)(FILE*)> command(popen(("sha256sum '" + library("good") + "'").c_str(), "r"), pclose);
+  char digest[65] = {};
+  ASSERT_EQ(fread(digest, 1, 64, command.get()), 64u);
+  install("good", std::string("[integrity]\nsha256 = \"") + digest + "\"");
+  std::unique_ptr<Host> host = open();
+  EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable) << info(*host, "good").reason;
+
+  // Another library under that digest, which would crash as soon as it is mapped.
+  std::filesystem::copy(library("crash_constructor"), folder_ / "other.so");
+  install("crash_constructor", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "other.so").string());
+  PluginInfo found = info(*open(), "crash_constructor");
+  EXPECT_EQ(found.state, PluginState::kIncompatible);
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("other.so has the SHA-256 digest"), HasSubstr(digest), HasSubstr("install the plugin again")));
+}
+
 TEST_F(Loader, SurvivesEveryDamagedHeader) {
   // Each byte of the headers changed in turn: the preflight reader has to say no or yes, never die.
   std::ifstream file(library("good"), std::ios::binary);
