@@ -127,31 +127,6 @@ double element_ns(Value value) {
   return element_ns(Output{value, 0});
 }
 
-std::vector<std::vector<Output>> output_groups(tx::DispatchOp region) {
-  std::vector<std::vector<Output>> groups;
-  for (auto [i, yielded] : llvm::enumerate(region.getBody().front().getTerminator()->getOperands())) {
-    Value value = yielded;
-    while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
-    auto extents = tx::extents(tensor(value));
-    auto group =
-        llvm::find_if(groups, [&](const std::vector<Output>& known) { return tx::extents(tensor(known.front().value)) == extents; });
-    if (group == groups.end()) group = groups.insert(groups.end(), std::vector<Output>{});
-    group->push_back({value, static_cast<unsigned>(i)});
-  }
-  return groups;
-}
-
-LogicalResult store_outputs(KernelBuilder& k, ElementEvaluator& evaluator, ArrayRef<Output> outputs, const Point& point) {
-  SmallVector<Value> values;
-  for (const Output& output : outputs) values.push_back(output.value);
-  SmallVector<Value> elements = evaluator.elements(values, point);
-  for (auto [output, value] : llvm::zip_equal(outputs, elements)) {
-    if (!value) return failure();
-    evaluator.store(value, k.result(output.result), tensor(output.value), point);
-  }
-  return success();
-}
-
 Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs) {
   Parts parts;
   llvm::DenseSet<Value> seen;

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes one kernel: opens its function with the ABI of x86_64-elf/1 and offers loops, loads, stores and index arithmetic on
-// raw pointers. Used by every emitter of this folder; knows no strategy. All indices are i64 values that count elements.
+// Opens a kernel with the ABI of x86_64-elf/1 and gives its workgroups. Used by every emitter of this folder; knows no strategy.
 #pragma once
 
-#include <functional>
-
-#include "compiler/ir/tx.h"
+#include "compiler/targets/kernel_builder.h"
 #include "compiler/targets/x86_64/level.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/BuiltinOps.h"
 
 namespace heddle::targets::x86_64 {
 
-class KernelBuilder {
+class KernelBuilder : public targets::KernelBuilder {
  public:
   // Opens the kernel. The emitter's code goes into a private function that gets every binding as an argument of its own, so
   // that LLVM knows which ones cannot alias (tied ones may).
@@ -25,73 +16,19 @@ class KernelBuilder {
   // Ends the kernel: it returns 0. Must be the last call, with the builder at the end of the body.
   void finish();
 
-  mlir::OpBuilder builder;
-  mlir::Location location;
   const Level& level;
-  mlir::ModuleOp kernels;
-  mlir::StringRef symbol;
 
-  mlir::Value operand(unsigned i) const { return bindings_[i]; }
-  mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
   mlir::Value first() const { return first_; }
   mlir::Value last() const { return last_; }
   mlir::Value workspace() const { return workspace_; }
 
-  // Value of an affine expression over the function's symbols.
-  mlir::Value extent(mlir::AffineExpr expression);
-
-  // ---- scalars and index arithmetic; constants fold
-  template <typename OpType, typename... Args>
-  mlir::Value make(Args&&... args) {
-    return builder.createOrFold<OpType>(location, std::forward<Args>(args)...);
-  }
-  mlir::Value index(int64_t value);
-  mlir::Value constant(mlir::Type type, double value);  // int, float or a vector of these
-  mlir::Value add(mlir::Value a, mlir::Value b);        // i64
-  mlir::Value sub(mlir::Value a, mlir::Value b);
-  mlir::Value mul(mlir::Value a, mlir::Value b);
-  mlir::Value div(mlir::Value a, mlir::Value b);  // not negative
-  mlir::Value rem(mlir::Value a, mlir::Value b);
-  mlir::Value ceil_div(mlir::Value a, mlir::Value b);
-  mlir::Value min(mlir::Value a, mlir::Value b);
-  mlir::Value max(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b) { return add(a, index(b)); }
-  mlir::Value mul(mlir::Value a, int64_t b) { return mul(a, index(b)); }
-  mlir::Value less(mlir::Value a, mlir::Value b);  // i1, signed
-
-  // ---- memory. `lanes` 0 is a scalar. Bools are i1 in values and one byte in memory; other types are as in memory.
-  mlir::Type memory_type(mlir::Type element) const;
-  mlir::Value pointer(mlir::Value base, mlir::Value element_index, mlir::Type element);
-  mlir::Value load(mlir::Value base, mlir::Value element_index, mlir::Type element, int64_t lanes = 0, mlir::Value mask = {});
-  void store(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask = {});
-  void prefetch(mlir::Value base, mlir::Value element_index, mlir::Type element, int locality);
   // A block in the frame of the kernel; the stack has 64 KiB in all.
   mlir::Value stack(int64_t bytes, int64_t alignment = 64);
 
-  // ---- vectors
-  mlir::VectorType vector_type(mlir::Type element, int64_t lanes) const { return mlir::VectorType::get({lanes}, element); }
-  mlir::Value splat(mlir::Value scalar, int64_t lanes);
-  // i1 lanes: lane < count.
-  mlir::Value tail_mask(mlir::Value count, int64_t lanes);
-  // 0, 1, 2 ...
-  mlir::Value iota(mlir::Type element, int64_t lanes);
-
-  // ---- control. Bodies get the induction variable (i64) and the carried values, and return the next carried values.
-  using Values = llvm::SmallVector<mlir::Value>;
-  Values loop(mlir::Value from, mlir::Value to, mlir::Value step, mlir::ValueRange carried,
-              const std::function<Values(mlir::Value, mlir::ValueRange)>& body);
-  void loop(mlir::Value from, mlir::Value to, mlir::Value step, const std::function<void(mlir::Value)>& body);
-  void loop(mlir::Value from, mlir::Value to, const std::function<void(mlir::Value)>& body) { loop(from, to, index(1), body); }
-  void branch(mlir::Value condition, const std::function<void()>& then, const std::function<void()>& otherwise = {});
-  Values branch(mlir::Value condition, mlir::TypeRange types, const std::function<Values()>& then,
-                const std::function<Values()>& otherwise);
   // Every workgroup of this call's range.
   void for_workgroups(const std::function<void(mlir::Value)>& body) { loop(first_, last_, body); }
 
  private:
-  llvm::SmallVector<mlir::Value> bindings_;
-  llvm::SmallVector<mlir::Value> symbols_;
-  unsigned operand_count_ = 0;
   mlir::Value first_, last_, workspace_;
   mlir::func::FuncOp body_;
 };

@@ -7,31 +7,19 @@
 #include <mutex>
 #include <thread>
 
+#include "compiler/targets/llvm_backend.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
-#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
@@ -55,20 +43,6 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Level& level, std::strin
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, level.name, "", options, llvm::Reloc::PIC_,
                                                                           llvm::CodeModel::Small, llvm::CodeGenOptLevel::Aggressive));
-}
-
-void add_lowering(OpPassManager& passes) {
-  passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
-  passes.addNestedPass<func::FuncOp>(createCSEPass());
-  passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
-  passes.addPass(createConvertSCFToCFPass());
-  passes.addPass(arith::createArithExpandOpsPass());  // ceil and floor division
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createConvertFuncToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
 }
 
 // ------------------------------------------------------------------------------------------------- spreading kernels
@@ -157,35 +131,6 @@ std::unique_ptr<llvm::Module> translate(ModuleOp module, llvm::LLVMContext& cont
   return translated;
 }
 
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
-  module.setDataLayout(machine.createDataLayout());
-  module.setTargetTriple(triple);
-  for (llvm::Function& function : module) {
-    if (function.isDeclaration()) continue;
-    function.addFnAttr("no-builtins");
-    function.addFnAttr("target-cpu", machine.getTargetCPU());
-    function.addFnAttr(llvm::Attribute::NoUnwind);
-    function.addFnAttr(llvm::Attribute::WillReturn);
-    function.setDSOLocal(true);
-  }
-
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;  // emitters vectorize
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-  llvm::PassBuilder pass_builder(&machine, tuning);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graphs;
-  llvm::ModuleAnalysisManager modules;
-  pass_builder.registerModuleAnalyses(modules);
-  pass_builder.registerCGSCCAnalyses(graphs);
-  pass_builder.registerFunctionAnalyses(functions);
-  pass_builder.registerLoopAnalyses(loops);
-  pass_builder.crossRegisterProxies(loops, functions, graphs, modules);
-  pass_builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
-}
-
 // One unit of work for a thread: an LLVM module with a context of its own.
 struct Unit {
   std::unique_ptr<llvm::LLVMContext> context;
@@ -197,16 +142,7 @@ struct Unit {
 void generate(Unit& unit, const Level& level, llvm::CodeGenFileType type) {
   auto machine = make_machine(level, unit.error);
   if (!machine) return;
-  optimize(*unit.module, *machine);
-  SmallString<0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, stream, nullptr, type)) {
-    unit.error = "LLVM cannot write this kind of file";
-    return;
-  }
-  passes.run(*unit.module);
-  unit.bytes.assign(bytes.begin(), bytes.end());
+  unit.error = generate_code(*unit.module, *machine, type, unit.bytes);
   unit.module.reset();
 }
 

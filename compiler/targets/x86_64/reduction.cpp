@@ -2,7 +2,7 @@
 // Strategies for pooling, reduction and local response normalization: the root's value is computed for a few vectors of the
 // result, then the element-wise ops behind it are applied where it is stored. Called by elemental.cpp.
 #include "compiler/targets/scalar_body.h"
-#include "compiler/targets/x86_64/accumulator.h"
+#include "compiler/targets/accumulator.h"
 #include "compiler/targets/x86_64/strategy.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,10 +16,6 @@ namespace {
 
 RankedTensorType tensor(Value value) {
   return llvm::cast<RankedTensorType>(value.getType());
-}
-
-bool is_reduction(Operation* op) {
-  return llvm::isa<tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp>(op);
 }
 
 double fixed_or(AffineExpr expression, double otherwise) {
@@ -519,43 +515,12 @@ class SoftmaxPart final : public RootPart {
   bool along_lanes_;
 };
 
-// The reduction that the value is computed from by element-wise ops alone.
-Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
-  Operation* op = value.getDefiningOp();
-  if (!op || !seen.insert(value).second) return nullptr;
-  if (is_reduction(op)) return op;
-  if (!tx::is_elementwise(op)) return nullptr;
-  for (Value operand : op->getOperands()) {
-    if (Operation* root = root_behind(operand, seen)) return root;
-  }
-  return nullptr;
-}
-
-// A reduction that is reached without passing the root.
-Operation* other_reduction(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
-  Operation* op = value.getDefiningOp();
-  if (!op || !seen.insert(value).second) return nullptr;
-  if (op != root && is_reduction(op)) return op;
-  for (Value operand : op->getOperands()) {
-    if (Operation* other = other_reduction(operand, root, seen)) return other;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs) {
-  Operation* root = nullptr;
-  llvm::DenseSet<Value> seen, reached;
-  for (const Output& output : outputs) {
-    if (!root) root = root_behind(output.value, seen);
-  }
-  for (const Output& output : outputs) {
-    Operation* other = other_reduction(output.value, root, reached);
-    if (!other) continue;
-    other->emitError("x86_64: ") << other->getName() << " cannot be computed inside this region; it needs a region of its own";
-    return failure();
-  }
+  FailureOr<Operation*> found = find_root(outputs);
+  if (failed(found)) return failure();
+  Operation* root = *found;
   Parts parts;
   if (!root) return parts;
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {

@@ -6,7 +6,8 @@
 #include <memory>
 
 #include "compiler/targets/target.h"
-#include "compiler/targets/x86_64/element_evaluator.h"
+#include "compiler/targets/element_evaluator.h"
+#include "compiler/targets/region_outputs.h"
 #include "compiler/targets/x86_64/row_loops.h"
 
 namespace heddle::targets::x86_64 {
@@ -21,18 +22,6 @@ class Part {
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
-
-// What is stored: a value and the results that get it, in the same row-major order.
-struct Output {
-  mlir::Value value;  // with trailing reshapes stripped
-  unsigned result;
-};
-
-// The yielded values whose extents are the same, together.
-std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
-
-// Stores all outputs at a point.
-mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
 
 // Time for one element on one core, in vectors, of everything between loads and this value.
 double element_ns(llvm::ArrayRef<Output> outputs);

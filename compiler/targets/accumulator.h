@@ -2,9 +2,9 @@
 // What pooling, reduction and softmax share: accumulators of a kind. Knows no loop.
 #pragma once
 
-#include "compiler/targets/x86_64/kernel_builder.h"
+#include "compiler/targets/kernel_builder.h"
 
-namespace heddle::targets::x86_64 {
+namespace heddle::targets {
 
 class Accumulator {
  public:
@@ -25,4 +25,4 @@ class Accumulator {
   mlir::Type element_;  // as in memory
 };
 
-}  // namespace heddle::targets::x86_64
+}  // namespace heddle::targets

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Index arithmetic of every data movement op, and loads in the cheapest form that an index allows: one scalar for all lanes,
 // one vector, or a gather. See element_evaluator.h.
-#include "compiler/targets/x86_64/element_evaluator.h"
+#include "compiler/targets/element_evaluator.h"
 
 #include "compiler/targets/scalar_body.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -9,7 +9,7 @@
 
 using namespace mlir;
 
-namespace heddle::targets::x86_64 {
+namespace heddle::targets {
 
 namespace {
 
@@ -328,7 +328,7 @@ Value ElementEvaluator::at(Value value, const Point& point) {
                    .Case([&](tx::ConcatOp op_concat) { return concat(op_concat, point); })
                    .Case([&](tx::GatherOp op_gather) { return gather(op_gather, point); })
                    .Default([&](Operation* other) -> Value {
-                     other->emitError("x86_64: ") << other->getName() << " is not supported at this place of a region";
+                     other->emitError() << other->getName() << " is not supported at this place of a region";
                      return {};
                    });
     }
@@ -523,4 +523,4 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
       .Default([](Operation*) { return false; });
 }
 
-}  // namespace heddle::targets::x86_64
+}  // namespace heddle::targets

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // See accumulator.h.
-#include "compiler/targets/x86_64/accumulator.h"
+#include "compiler/targets/accumulator.h"
 
 #include <limits>
 
@@ -9,7 +9,7 @@
 
 using namespace mlir;
 
-namespace heddle::targets::x86_64 {
+namespace heddle::targets {
 
 namespace {
 
@@ -92,4 +92,4 @@ Value Accumulator::mean(Value sum, Value count) const {
   return is_unsigned(element_) ? k_.make<arith::DivUIOp>(sum, divisor) : k_.make<arith::DivSIOp>(sum, divisor);
 }
 
-}  // namespace heddle::targets::x86_64
+}  // namespace heddle::targets

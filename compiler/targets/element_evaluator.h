@@ -3,10 +3,10 @@
 // by the elemental strategies; emits straight-line code and knows no loop.
 #pragma once
 
-#include "compiler/targets/x86_64/kernel_builder.h"
+#include "compiler/targets/kernel_builder.h"
 #include "llvm/ADT/MapVector.h"
 
-namespace heddle::targets::x86_64 {
+namespace heddle::targets {
 
 // Where along one dimension. Lane l is at base + l * step, or at lanes[l].
 struct Coordinate {
@@ -92,4 +92,4 @@ class ElementEvaluator {
 // the others being 0, then still finds the right elements. `chosen` is the concat that is walked input by input, if any.
 bool can_flatten(mlir::Value value, unsigned count, tx::ConcatOp chosen = {});
 
-}  // namespace heddle::targets::x86_64
+}  // namespace heddle::targets

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The NVIDIA GPUs that code is made for. Read by every emitter of this folder; knows no op.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace heddle::targets::cuda {
+
+struct Chip {
+  std::string_view name;            // as code.h spells it, and LLVM's name of the CPU
+  std::string_view ptx;             // LLVM's name of the PTX version
+  int64_t shared_memory_bytes;      // of one workgroup, at most (CUDA C++ Programming Guide, "Compute Capabilities")
+  int64_t registers_per_thread;
+};
+
+inline constexpr Chip sm_80{"sm_80", "+ptx80", 163 * 1024, 255};
+inline constexpr Chip sm_90a{"sm_90a", "+ptx80", 227 * 1024, 255};
+
+inline constexpr int64_t subgroup_size = 32;
+
+}  // namespace heddle::targets::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The frame of a kernel of ptx/1. Called by emitters; knows no strategy.
+#include "compiler/targets/cuda/kernel_builder.h"
+
+using namespace mlir;
+
+namespace heddle::targets::cuda {
+
+namespace {
+
+constexpr int64_t binding_alignment = 64;  // bytes; code.h
+constexpr unsigned shared_space = 3;
+
+}  // namespace
+
+KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, const Chip& target_chip,
+                             int64_t thread_count)
+    : targets::KernelBuilder(region, kernels_module), chip(target_chip), threads(thread_count) {
+  auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
+  llvm::SmallVector<bool> aliased = aliased_bindings(region);
+  SmallVector<Type> types(aliased.size(), ptr);
+  types.append(symbol_count(region), i64);
+  auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
+  entry->setAttr(threads_attr, builder.getI64IntegerAttr(threads));
+  for (unsigned i = 0; i < aliased.size(); ++i) {
+    if (!aliased[i]) entry.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+    entry.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(binding_alignment));
+  }
+  symbol = entry.getName();
+  Block* body = entry.addEntryBlock();
+  builder.setInsertionPointToStart(body);
+  for (unsigned i = 0; i < aliased.size(); ++i) bindings_.push_back(body->getArgument(i));
+  for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
+  block_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::BlockIdXOp>(location, i32).getResult());
+  thread_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::ThreadIdXOp>(location, i32).getResult());
+}
+
+void KernelBuilder::finish() {
+  builder.create<func::ReturnOp>(location);
+}
+
+void KernelBuilder::barrier() {
+  builder.create<NVVM::Barrier0Op>(location);
+}
+
+Value KernelBuilder::exchange(Value value, int64_t distance) {
+  Type type = value.getType(), i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  auto word = [&](Value piece) -> Value {
+    Value all = builder.create<arith::ConstantIntOp>(location, -1, 32);
+    Value by = builder.create<arith::ConstantIntOp>(location, distance, 32);
+    Value clamp = builder.create<arith::ConstantIntOp>(location, subgroup_size - 1, 32);
+    return builder.create<NVVM::ShflOp>(location, i32, all, piece, by, clamp, NVVM::ShflKind::bfly, UnitAttr());
+  };
+  Type integer = builder.getIntegerType(bits);
+  Value as_integer = type == integer ? value : make<arith::BitcastOp>(integer, value);
+  Value exchanged;
+  if (bits == 32) {
+    exchanged = word(as_integer);
+  } else if (bits < 32) {
+    exchanged = make<arith::TruncIOp>(integer, word(make<arith::ExtUIOp>(i32, as_integer)));
+  } else {
+    Value half = builder.create<arith::ConstantIntOp>(location, 32, 64);
+    Value low = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, as_integer)));
+    Value high = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, make<arith::ShRUIOp>(as_integer, half))));
+    exchanged = make<arith::OrIOp>(low, make<arith::ShLIOp>(high, half));
+  }
+  return type == integer ? exchanged : make<arith::BitcastOp>(type, exchanged);
+}
+
+Value KernelBuilder::shared(Type element, int64_t count) {
+  std::string name = (symbol + ".shared" + llvm::Twine(shared_count_++)).str();
+  LLVM::GlobalOp global;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(kernels.getBody());
+    global = builder.create<LLVM::GlobalOp>(location, LLVM::LLVMArrayType::get(memory_type(element), static_cast<unsigned>(count)),
+                                            /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, shared_space);
+  }
+  Value at = builder.create<LLVM::AddressOfOp>(location, global);
+  return builder.create<LLVM::AddrSpaceCastOp>(location, LLVM::LLVMPointerType::get(builder.getContext()), at);
+}
+
+}  // namespace heddle::targets::cuda

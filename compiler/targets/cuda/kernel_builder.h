@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens a kernel with the ABI of ptx/1 and gives what threads of a workgroup do together. Used by every emitter of this folder; knows
+// no strategy.
+#pragma once
+
+#include "compiler/targets/cuda/chip.h"
+#include "compiler/targets/kernel_builder.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+namespace heddle::targets::cuda {
+
+class KernelBuilder : public targets::KernelBuilder {
+ public:
+  // Opens the kernel for workgroups of `threads`.
+  KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads);
+
+  // Ends the kernel. Must be the last call, with the builder at the end of the body.
+  void finish();
+
+  const Chip& chip;
+  const int64_t threads;
+
+  mlir::Value block() const { return block_; }    // i64, of the grid in x
+  mlir::Value thread() const { return thread_; }  // i64, 0 .. threads - 1
+
+  // Every thread of the workgroup waits for all others and sees what they wrote.
+  void barrier();
+  // The value of lane (own lane ^ distance) of the same subgroup, which all are here. Any scalar of 8 to 64 bits.
+  mlir::Value exchange(mlir::Value value, int64_t distance);
+  // `count` elements of memory that the workgroup shares, as a pointer.
+  mlir::Value shared(mlir::Type element, int64_t count);
+
+ private:
+  mlir::Value block_, thread_;
+  unsigned shared_count_ = 0;
+};
+
+// The attribute with the workgroup's size that the kernel's function has.
+inline constexpr llvm::StringLiteral threads_attr = "heddle.threads";
+
+}  // namespace heddle::targets::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See llvm_backend.h.
+#include "compiler/targets/llvm_backend.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+void add_lowering(OpPassManager& passes) {
+  passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  passes.addNestedPass<func::FuncOp>(createCSEPass());
+  passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
+  passes.addPass(createConvertSCFToCFPass());
+  passes.addPass(arith::createArithExpandOpsPass());  // ceil and floor division
+  passes.addPass(createConvertVectorToLLVMPass());
+  passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createConvertFuncToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+}
+
+namespace {
+
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  module.setDataLayout(machine.createDataLayout());
+  module.setTargetTriple(machine.getTargetTriple().str());
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    function.addFnAttr("no-builtins");
+    function.addFnAttr("target-cpu", machine.getTargetCPU());
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+    function.addFnAttr(llvm::Attribute::WillReturn);
+    function.setDSOLocal(true);
+  }
+
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;  // emitters vectorize
+  tuning.SLPVectorization = false;
+  tuning.LoopInterleaving = false;
+  llvm::PassBuilder pass_builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  pass_builder.registerModuleAnalyses(modules);
+  pass_builder.registerCGSCCAnalyses(graphs);
+  pass_builder.registerFunctionAnalyses(functions);
+  pass_builder.registerLoopAnalyses(loops);
+  pass_builder.crossRegisterProxies(loops, functions, graphs, modules);
+  pass_builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+}  // namespace
+
+std::string generate_code(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type, std::vector<char>& bytes) {
+  optimize(module, machine);
+  SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type)) return "LLVM cannot write this kind of file";
+  passes.run(module);
+  bytes.assign(text.begin(), text.end());
+  return {};
+}
+
+}  // namespace heddle::targets

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a region stores, and which reduction it is built around. Read by every target's emitters; knows no loop.
+#pragma once
+
+#include "compiler/targets/element_evaluator.h"
+
+namespace heddle::targets {
+
+// What is stored: a value and the results that get it, in the same row-major order.
+struct Output {
+  mlir::Value value;  // with trailing reshapes stripped
+  unsigned result;
+};
+
+// The yielded values whose extents are the same, together.
+std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
+
+// Stores all outputs at a point.
+mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
+
+// Ops whose result needs more of its input than one element.
+bool is_reduction(mlir::Operation* op);  // pool, reduce, softmax, lrn
+bool is_contraction(mlir::Operation* op);  // matmul, conv
+
+// The one reduction or contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with
+// a diagnostic, if there is another one.
+mlir::FailureOr<mlir::Operation*> find_root(llvm::ArrayRef<Output> outputs);
+
+}  // namespace heddle::targets
