@@ -22,26 +22,31 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", separated by commas.
-Failure parse_targets(std::string_view targets, std::vector<std::string>& levels) {
-  if (targets.empty()) targets = "cpu";
-  while (!targets.empty()) {
-    size_t comma = std::min(targets.find(','), targets.size());
-    std::string_view target = targets.substr(0, comma);
-    targets.remove_prefix(std::min(comma + 1, targets.size()));
+// "cpu", "cpu:x86-64-v3", "cuda", separated by commas; empty: what every family's devices can run.
+Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
+  if (text.empty()) text = "cpu,cuda";
+  while (!text.empty()) {
+    size_t comma = std::min(text.find(','), text.size());
+    std::string_view target = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    size_t colon = std::min(target.find(':'), target.size());
+    std::string family(target.substr(0, colon));
+    if (target == "hip" || target == "level_zero") {
+      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + family + "' is not implemented yet; use cpu or cuda"};
+    }
     if (target == "cpu") {
-      levels.insert(levels.end(), {"x86-64-v3", "x86-64-v4"});
-    } else if (target.starts_with("cpu:")) {
-      levels.emplace_back(target.substr(4));
-    } else if (target == "cuda" || target == "hip" || target == "level_zero") {
-      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + std::string(target) + "' is not implemented yet; use cpu"};
+      targets.insert(targets.end(), {{family, "x86-64-v3"}, {family, "x86-64-v4"}});
+    } else if (target == "cuda") {
+      targets.emplace_back(family, "sm_80");  // PTX, so that newer devices run it too
+    } else if ((family == "cpu" || family == "cuda") && colon < target.size()) {
+      targets.emplace_back(family, target.substr(colon + 1));
     } else {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT,
-              "compiler: target '" + std::string(target) + "' is not known; use cpu, cpu:x86-64-v3 or cpu:x86-64-v4"};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) +
+                                                  "' is not known; use cpu, cuda, cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
     }
   }
-  std::sort(levels.begin(), levels.end());
-  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  std::sort(targets.begin(), targets.end());
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
   return {};
 }
 
@@ -55,7 +60,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.report_path = text(params.report_path);
   options.reproducer_path = text(params.reproducer_path);
   options.threads = params.threads;
-  if (Failure failure = parse_targets(text(params.targets), options.levels)) return failure;
+  if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {
     options.progress = [&params](std::string_view stage, unsigned done, unsigned total) {
       return params.progress(params.context, {stage.data(), stage.size()}, done, total) == 0;

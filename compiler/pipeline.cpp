@@ -6,6 +6,7 @@
 #include "compiler/import/onnx_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
+#include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -19,7 +20,7 @@ using namespace mlir;
 
 namespace heddle::compiler {
 
-void add_passes(PassManager& passes) {
+void add_model_passes(PassManager& passes) {
   // Factors a channel are easier to move than a normalization.
   passes.addNestedPass<func::FuncOp>(passes::decompose_batch_norm());
   // Channels-last throughout: afterwards a convolution, its bias and its activation stand together.
@@ -29,8 +30,11 @@ void add_passes(PassManager& passes) {
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
   passes.addPass(createCanonicalizerPass());
-  // Filters in the target's panels; every family that is not the CPU would fork off before this.
-  passes.addNestedPass<func::FuncOp>(passes::pack_weights());
+}
+
+void add_family_passes(PassManager& passes, std::string_view family) {
+  // Filters in the panels of the CPU's microkernels. Other families read them as they are.
+  if (family == "cpu") passes.addNestedPass<func::FuncOp>(passes::pack_weights());
   passes.addPass(createCSEPass());
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
@@ -62,6 +66,7 @@ void register_dialects(MLIRContext& context) {
   DialectRegistry registry;
   registry.insert<tx::TxDialect, func::FuncDialect>();
   targets::register_x86_64_dialects(registry);
+  targets::register_cuda_dialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
 }
@@ -118,16 +123,22 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   return {};
 }
 
+std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level) {
+  if (family == "cpu") return targets::make_x86_64_target(level);
+  if (family == "cuda") return targets::make_cuda_target(level);
+  return nullptr;
+}
+
 // One image a level: plan once, since the grid is the host program's, then a kernel for each region.
-Failure generate(const Options& options, emit::Kernels& kernels, MLIRContext& context, std::vector<emit::Image>& images) {
-  if (kernels.all().empty()) return {};  // a model of views and copies needs no code
+Failure generate(const Options& options, emit::Family& family, MLIRContext& context, unsigned& done) {
+  if (family.kernels.all().empty()) return {};  // a model of views and copies needs no code
   bool planned = false;
-  for (const std::string& level : options.levels) {
-    auto target = targets::make_x86_64_target(level);
-    if (!target) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target 'cpu:" + level + "' is not known; use x86-64-v3 or x86-64-v4"};
-    emit::Image image{target->format(), target->name(), target->family(), {}, {}};
+  for (const auto& [name, level] : options.targets) {
+    if (name != family.name) continue;
+    auto target = make_target(name, level);
+    emit::Image image{target->format(), target->name(), {}, {}};
     OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context));
-    for (emit::Kernel& kernel : kernels.all()) {
+    for (emit::Kernel& kernel : family.kernels.all()) {
       if (!planned) {
         auto plan = target->plan(kernel.region);
         if (failed(plan)) return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + kernel.region.getName().str() + "' failed"};
@@ -144,8 +155,8 @@ Failure generate(const Options& options, emit::Kernels& kernels, MLIRContext& co
     auto bytes = target->assemble(*code);
     if (failed(bytes)) return {HEDDLE_STATUS_INTERNAL, "compiler: assembling " + level + " failed"};
     image.code = std::move(*bytes);
-    images.push_back(std::move(image));
-    if (options.progress && !options.progress("code", images.size(), options.levels.size())) {
+    family.images.push_back(std::move(image));
+    if (options.progress && !options.progress("code", ++done, options.targets.size())) {
       return {HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
     }
   }
@@ -156,6 +167,11 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   StageTimes times;
   auto going_on = [&](std::string_view stage, unsigned done) { return !options.progress || options.progress(stage, done, 4); };
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
+  for (const auto& [family, level] : options.targets) {
+    if (make_target(family, level)) continue;
+    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + family + ":" + level +
+                                                "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
+  }
 
   if (!going_on("import", 0)) return cancelled;
   tx::ParameterStore parameters;
@@ -166,10 +182,23 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   if (!going_on("passes", 1)) return cancelled;
   if (!options.reproducer_path.empty()) reproducer = print(*module, true);
   std::string dump;
-  PassManager passes(&context);
-  if (!options.dump_after.empty()) passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump));
-  add_passes(passes);
-  if (failed(passes.run(*module))) return {HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
+  auto run_passes = [&](ModuleOp target, const std::function<void(PassManager&)>& add) {
+    PassManager passes(&context);
+    if (!options.dump_after.empty() && dump.empty()) passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump));
+    add(passes);
+    return succeeded(passes.run(target));
+  };
+  bool passed = run_passes(*module, add_model_passes);
+  std::vector<emit::Family> families;
+  std::vector<OwningOpRef<ModuleOp>> models;
+  for (const auto& [family, level] : options.targets) {
+    if (!passed) break;
+    if (!families.empty() && families.back().name == family) continue;
+    models.push_back(module->clone());
+    passed = run_passes(*models.back(), [&, family = family](PassManager& passes) { add_family_passes(passes, family); });
+    families.push_back({family, *models.back(), {}, {}});
+  }
+  if (!passed) return {HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
   if (!options.dump_after.empty()) {
     if (dump.empty()) {
       return {HEDDLE_STATUS_NOT_FOUND, "compiler: no pass '" + options.dump_after + "' was run; see docs/compiler.md for their names"};
@@ -179,9 +208,11 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   times.done("passes");
 
   if (!going_on("code", 2)) return cancelled;
-  emit::Kernels kernels = emit::Kernels::collect(*module);
-  std::vector<emit::Image> images;
-  if (Failure failure = generate(options, kernels, context, images)) return failure;
+  unsigned images_done = 0;
+  for (emit::Family& family : families) {
+    family.kernels = emit::Kernels::collect(family.model);
+    if (Failure failure = generate(options, family, context, images_done)) return failure;
+  }
   times.done("code");
 
   if (!going_on("write", 3)) return cancelled;
@@ -189,9 +220,8 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
-  file.report = report(*module, kernels, images);
-  if (heddle::module::Status error = emit::write_module_file(*module, kernels, images, parameters, file))
-    return {error->code, error->message};
+  file.report = report(families);
+  if (heddle::module::Status error = emit::write_module_file(families, parameters, file)) return {error->code, error->message};
   times.done("write");
   if (!options.report_path.empty()) {
     // times are in this report only: the module's own must not differ from run to run

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "heddle/status.h"
@@ -14,13 +16,15 @@ class PassManager;
 
 namespace heddle::compiler {
 
-// Everything between import and code generation, in order.
-void add_passes(mlir::PassManager& passes);
+// Everything between import and code generation, in order: first for all, then for a family of devices ("cpu", "cuda").
+void add_model_passes(mlir::PassManager& passes);
+void add_family_passes(mlir::PassManager& passes, std::string_view family);
 
 struct Options {
   std::string input_path;
   std::string output_path;
-  std::vector<std::string> levels;  // x86-64 levels, e.g. x86-64-v3
+  // Family and level, e.g. "cpu" and "x86-64-v3", "cuda" and "sm_80". Those of a family stand together.
+  std::vector<std::pair<std::string, std::string>> targets;
   std::string parameters_path;
   std::string dump_after, dump_path;
   std::string report_path;

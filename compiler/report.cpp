@@ -30,36 +30,48 @@ json::Array refusals(ModuleOp module) {
 
 }  // namespace
 
-std::string report(ModuleOp module, const emit::Kernels& kernels, const std::vector<emit::Image>& images) {
-  json::Array regions;
-  module.walk([&](tx::DispatchOp region) {
-    json::Array ops;
-    for (Operation& op : region.getBody().front().without_terminator()) {
-      json::Object described{{"op", op.getName().getStringRef().str()}};
-      if (std::string node = location_text(op.getLoc()); !node.empty()) described["node"] = node;
-      ops.push_back(std::move(described));
+std::string report(const std::vector<emit::Family>& families) {
+  json::Array regions, described, not_fused;
+  for (const emit::Family& family : families) {
+    const auto& kernels = family.kernels.all();
+    ModuleOp model = family.model;
+    model.walk([&](tx::DispatchOp region) {
+      json::Array ops;
+      for (Operation& op : region.getBody().front().without_terminator()) {
+        json::Object one{{"op", op.getName().getStringRef().str()}};
+        if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
+        ops.push_back(std::move(one));
+      }
+      regions.push_back(json::Object{{"family", family.name},
+                                     {"region", region.getName().str()},
+                                     {"node", location_text(region.getLoc())},
+                                     {"kernel", kernels[family.kernels.index_of(region)].symbol},
+                                     {"ops", std::move(ops)}});
+    });
+    for (auto [index, kernel] : llvm::enumerate(kernels)) {
+      json::Array variants;
+      for (const emit::Image& image : family.images) {
+        const targets::KernelResources& resources = image.resources[index];
+        json::Object needs{{"target", image.target}, {"workspace_bytes", static_cast<int64_t>(resources.workspace_bytes)}};
+        if (resources.workgroup_size > 1) needs["workgroup_size"] = static_cast<int64_t>(resources.workgroup_size);
+        if (resources.shared_memory_bytes > 0) needs["shared_memory_bytes"] = static_cast<int64_t>(resources.shared_memory_bytes);
+        if (!resources.rung.empty()) needs["rung"] = resources.rung;
+        variants.push_back(std::move(needs));
+      }
+      std::string workgroups;
+      llvm::raw_string_ostream(workgroups) << kernel.plan.workgroups;
+      described.push_back(json::Object{{"family", family.name},
+                                       {"kernel", kernel.symbol},
+                                       {"workgroups", workgroups},
+                                       {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
+                                       {"variants", std::move(variants)}});
     }
-    regions.push_back(json::Object{{"region", region.getName().str()},
-                                   {"node", location_text(region.getLoc())},
-                                   {"kernel", kernels.all()[kernels.index_of(region)].symbol},
-                                   {"ops", std::move(ops)}});
-  });
-  json::Array described;
-  for (auto [index, kernel] : llvm::enumerate(kernels.all())) {
-    json::Array variants;
-    for (const emit::Image& image : images) {
-      json::Object needs{{"target", image.target}, {"workspace_bytes", static_cast<int64_t>(image.resources[index].workspace_bytes)}};
-      if (!image.resources[index].rung.empty()) needs["rung"] = image.resources[index].rung;
-      variants.push_back(std::move(needs));
+    for (json::Value& refusal : refusals(model)) {
+      (*refusal.getAsObject())["family"] = family.name;
+      not_fused.push_back(std::move(refusal));
     }
-    std::string workgroups;
-    llvm::raw_string_ostream(workgroups) << kernel.plan.workgroups;
-    described.push_back(json::Object{{"kernel", kernel.symbol},
-                                     {"workgroups", workgroups},
-                                     {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
-                                     {"variants", std::move(variants)}});
   }
-  json::Object result{{"regions", std::move(regions)}, {"kernels", std::move(described)}, {"not_fused", refusals(module)}};
+  json::Object result{{"regions", std::move(regions)}, {"kernels", std::move(described)}, {"not_fused", std::move(not_fused)}};
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(result));
   return text;

@@ -12,7 +12,7 @@
 namespace heddle::compiler {
 
 // The report; the same for the same input.
-std::string report(mlir::ModuleOp module, const emit::Kernels& kernels, const std::vector<emit::Image>& images);
+std::string report(const std::vector<emit::Family>& families);
 
 // Wall time of each stage.
 class StageTimes {

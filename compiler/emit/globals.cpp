@@ -58,11 +58,17 @@ void Globals::note_use(uint32_t index, bool in_initializer) {
   if (!in_initializer) module_.globals[index]->initializer_only = false;
 }
 
+void Globals::begin_family(StringRef name) {
+  family_ = name.str();
+  filled_.clear();
+  fills_.clear();
+}
+
 uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
-  auto [it, is_new] = by_name_.try_emplace(name, 0);
+  auto [it, is_new] = by_name_.try_emplace(family_ + "." + name.str(), 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
-    global->name = name.str();
+    global->name = it->first().str();
     global->kind = module_format::GlobalKind::Derived;
     global->size_bytes = size_bytes;
     it->second = add(std::move(global));
@@ -99,13 +105,17 @@ uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
 
 uint32_t Globals::constant(tx::ConstantOp op, bool in_initializer) {
   ElementsAttr value = op.getValue();
-  auto [it, is_new] = by_value_.try_emplace(value, 0);
+  uint64_t size_bytes = tx::byte_size(llvm::cast<RankedTensorType>(op.getType()));
+  auto splat = llvm::dyn_cast<SplatElementsAttr>(value);
+  bool is_filled = splat && size_bytes > largest_stored_splat_bytes;
+  auto& known = is_filled ? filled_ : stored_;
+  auto [it, is_new] = known.try_emplace(value, 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
-    global->name = "constant." + std::to_string(by_value_.size() - 1);
-    global->size_bytes = tx::byte_size(llvm::cast<RankedTensorType>(op.getType()));
-    auto splat = llvm::dyn_cast<SplatElementsAttr>(value);
-    if (splat && global->size_bytes > largest_stored_splat_bytes) {
+    std::string number = std::to_string(known.size() - 1);
+    global->name = is_filled ? family_ + ".splat." + number : "constant." + number;
+    global->size_bytes = size_bytes;
+    if (is_filled) {
       global->kind = module_format::GlobalKind::Derived;
       fills_.push_back({static_cast<uint32_t>(module_.globals.size()), element_bits(splat.getSplatValue<Attribute>()),
                         element_bytes(splat.getElementType())});

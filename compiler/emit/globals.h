@@ -24,6 +24,9 @@ class Globals {
  public:
   Globals(module_format::ModuleT& module, module::ModuleWriter& writer) : module_(module), writer_(writer) {}
 
+  // Parameters are shared by all families; what is derived from them, and large splats, are each family's own.
+  void begin_family(llvm::StringRef name);
+
   // Index of the global behind a tx.parameter; one whose name begins with "derived." is written by the initializer.
   uint32_t parameter(tx::ParameterOp op, bool in_initializer);
   // Index of the global behind a tx.constant that a kernel reads from memory.
@@ -31,7 +34,7 @@ class Globals {
   // Index of a derived global of that name.
   uint32_t derived(llvm::StringRef name, uint64_t size_bytes);
 
-  // Large splats, which the initializer fills in.
+  // Large splats of this family, which its initializer fills in.
   struct Fill {
     uint32_t global;
     uint64_t pattern;
@@ -45,8 +48,9 @@ class Globals {
 
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
+  std::string family_;
   llvm::StringMap<uint32_t> by_name_;
-  llvm::DenseMap<mlir::Attribute, uint32_t> by_value_;
+  llvm::DenseMap<mlir::Attribute, uint32_t> stored_, filled_;
   std::vector<Fill> fills_;
 };
 

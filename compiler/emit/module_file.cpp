@@ -59,24 +59,27 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function) {
   return result;
 }
 
-std::unique_ptr<mf::ExecutableT> describe(const Kernels& kernels, const std::vector<Image>& images, module::ModuleWriter& writer) {
+std::unique_ptr<mf::ExecutableT> describe(const Family& family, module::ModuleWriter& writer) {
   auto result = std::make_unique<mf::ExecutableT>();
-  result->name = "kernels";
-  for (const Kernel& kernel : kernels.all()) {
+  result->name = family.name;
+  for (const Kernel& kernel : family.kernels.all()) {
     auto entry = std::make_unique<mf::EntryT>();
     entry->name = kernel.symbol;
     entry->binding_count = kernel.binding_count;
     entry->constants_bytes = kernel.symbol_count * sizeof(int64_t);
     result->entries.push_back(std::move(entry));
   }
-  for (const Image& image : images) {
+  for (const Image& image : family.images) {
     auto variant = std::make_unique<mf::VariantT>();
     variant->format = image.format;
     variant->target = image.target;
-    variant->family = image.family;
+    variant->family = family.name;
     variant->code = std::make_unique<mf::Range>(writer.add_code(std::as_bytes(std::span(image.code))));
-    for (auto [kernel, resources] : llvm::zip(kernels.all(), image.resources)) {
+    for (auto [kernel, resources] : llvm::zip(family.kernels.all(), image.resources)) {
       auto needs = std::make_unique<mf::EntryResourcesT>();
+      if (resources.workgroup_size != 1) needs->workgroup_size = {resources.workgroup_size, 1, 1};
+      needs->subgroup_size = resources.subgroup_size;
+      needs->shared_memory_bytes = resources.shared_memory_bytes;
       needs->workspace_bytes = resources.workspace_bytes;
       needs->cost = kernel.plan.cost_ns;
       needs->rung = resources.rung;
@@ -85,6 +88,44 @@ std::unique_ptr<mf::ExecutableT> describe(const Kernels& kernels, const std::vec
     result->variants.push_back(std::move(variant));
   }
   return result;
+}
+
+func::FuncOp add_initializer(ModuleOp model) {
+  OpBuilder builder(model.getBodyRegion());
+  builder.setInsertionPointToEnd(model.getBody());
+  auto initializer = builder.create<func::FuncOp>(model.getLoc(), tx::initializer_name, builder.getFunctionType({}, {}));
+  builder.setInsertionPointToStart(initializer.addEntryBlock());
+  builder.create<func::ReturnOp>(model.getLoc());
+  return initializer;
+}
+
+// The programs of one family: one a function, in order, then the initializer, if one is needed.
+struct Programs {
+  std::vector<std::unique_ptr<mf::ProgramT>> functions;
+  std::unique_ptr<mf::ProgramT> initializer;
+};
+
+module::Status schedule_family(const Family& family, uint32_t executable, Globals& globals, Programs& programs) {
+  ModuleOp model = family.model;
+  ProgramTarget target{family.name, family.kernels, executable};
+  globals.begin_family(family.name);
+  func::FuncOp initializer;
+  for (auto function : model.getOps<func::FuncOp>()) {
+    if (function.getName() == tx::initializer_name) {
+      initializer = function;
+      continue;
+    }
+    auto program = schedule(function, target, globals, /*initializer=*/false);
+    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling @" + function.getName().str() + " failed"};
+    programs.functions.push_back(std::move(*program));
+  }
+  // last, since it fills in what the functions asked for
+  if (!initializer && !globals.fills().empty()) initializer = add_initializer(model);
+  if (!initializer) return std::nullopt;
+  auto program = schedule(initializer, target, globals, /*initializer=*/true);
+  if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling the initializer failed"};
+  programs.initializer = std::move(*program);
+  return std::nullopt;
 }
 
 module::ParameterSource source_of(const tx::ParameterSource& parameter) {
@@ -100,8 +141,7 @@ module::ParameterSource source_of(const tx::ParameterSource& parameter) {
 
 }  // namespace
 
-module::Status write_module_file(ModuleOp model, const Kernels& kernels, const std::vector<Image>& images,
-                                 const tx::ParameterStore& parameters, const FileOptions& options) {
+module::Status write_module_file(const std::vector<Family>& families, const tx::ParameterStore& parameters, const FileOptions& options) {
   mf::ModuleT file;
   module::ModuleWriter writer;
   file.producer = "heddle 0.1.0";
@@ -109,31 +149,25 @@ module::Status write_module_file(ModuleOp model, const Kernels& kernels, const s
   file.slots.push_back(std::make_unique<mf::SlotT>());
   file.report = options.report;
   Globals globals(file, writer);
-  func::FuncOp initializer;
-  for (auto function : model.getOps<func::FuncOp>()) {
-    if (function.getName() == tx::initializer_name) {
-      initializer = function;
-      continue;
-    }
-    auto program = schedule(function, kernels, globals, /*initializer=*/false);
-    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling @" + function.getName().str() + " failed"};
-    file.functions.push_back(describe(function));
-    file.functions.back()->programs.push_back(std::move(*program));
+  ModuleOp first = families.front().model;
+  for (auto function : first.getOps<func::FuncOp>()) {
+    if (function.getName() != tx::initializer_name) file.functions.push_back(describe(function));
   }
-  // last, since it fills in what the functions asked for
-  if (!initializer && !globals.fills().empty()) {
-    OpBuilder builder(model.getBodyRegion());
-    builder.setInsertionPointToEnd(model.getBody());
-    initializer = builder.create<func::FuncOp>(model.getLoc(), tx::initializer_name, builder.getFunctionType({}, {}));
-    builder.setInsertionPointToStart(initializer.addEntryBlock());
-    builder.create<func::ReturnOp>(model.getLoc());
+  for (const Family& family : families) {
+    Programs programs;
+    if (auto error = schedule_family(family, file.executables.size(), globals, programs)) return error;
+    for (auto [function, program] : llvm::zip_equal(file.functions, programs.functions)) function->programs.push_back(std::move(program));
+    if (programs.initializer) file.initializer.push_back(std::move(programs.initializer));
+    if (!family.kernels.all().empty()) file.executables.push_back(describe(family, writer));
   }
-  if (initializer) {
-    auto program = schedule(initializer, kernels, globals, /*initializer=*/true);
-    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling the initializer failed"};
+  // All families have an initializer, or none.
+  for (const Family& family : families) {
+    bool known = llvm::any_of(file.initializer, [&](const auto& program) { return program->families.front() == family.name; });
+    if (file.initializer.empty() || known) continue;
+    auto program = schedule(add_initializer(family.model), {family.name, family.kernels, 0}, globals, /*initializer=*/true);
+    if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling an empty initializer failed"};
     file.initializer.push_back(std::move(*program));
   }
-  if (!kernels.all().empty()) file.executables.push_back(describe(kernels, images, writer));
 
   bool outside = !options.parameters_path.empty();
   std::vector<module::SafetensorsTensor> tensors;

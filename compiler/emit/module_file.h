@@ -11,11 +11,19 @@
 
 namespace heddle::emit {
 
-// Code of one target for all kernels.
+// Code of one target for all kernels of its family.
 struct Image {
-  std::string format, target, family;
+  std::string format, target;
   std::vector<char> code;
   std::vector<targets::KernelResources> resources;  // one per kernel
+};
+
+// What one family of devices runs: the model after that family's passes, its kernels and their code.
+struct Family {
+  std::string name;  // "cpu", "cuda"
+  mlir::ModuleOp model;
+  Kernels kernels;
+  std::vector<Image> images;
 };
 
 struct FileOptions {
@@ -25,8 +33,7 @@ struct FileOptions {
   std::string report;           // JSON
 };
 
-// Schedules the functions of `model` and writes the file. On failure no file is left.
-module::Status write_module_file(mlir::ModuleOp model, const Kernels& kernels, const std::vector<Image>& images,
-                                 const tx::ParameterStore& parameters, const FileOptions& options);
+// Schedules the functions of all families, which are the same ones, and writes the file. On failure no file is left.
+module::Status write_module_file(const std::vector<Family>& families, const tx::ParameterStore& parameters, const FileOptions& options);
 
 }  // namespace heddle::emit

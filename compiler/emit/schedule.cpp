@@ -18,11 +18,11 @@ enum Access : uint32_t { read = 1, write = 2 };
 
 class Scheduler {
  public:
-  Scheduler(func::FuncOp function, const Kernels& kernels, Globals& globals, bool initializer)
-      : function_(function), kernels_(kernels), globals_(globals), initializer_(initializer) {}
+  Scheduler(func::FuncOp function, const ProgramTarget& target, Globals& globals, bool initializer)
+      : function_(function), target_(target), globals_(globals), initializer_(initializer) {}
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
-    program_->families.push_back("cpu");
+    program_->families.push_back(target_.family.str());
     if (failed(bind_symbols())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
@@ -156,8 +156,10 @@ class Scheduler {
   }
 
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {
-    const Kernel& kernel = kernels_.all()[kernels_.index_of(dispatch)];
+    uint32_t index = target_.kernels.index_of(dispatch);
+    const Kernel& kernel = target_.kernels.all()[index];
     auto site = std::make_unique<mf::DispatchSiteT>();
+    site->executable = target_.executable;
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     for (Value input : dispatch.getInputs()) {
@@ -174,7 +176,7 @@ class Scheduler {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
     }
     auto candidate = std::make_unique<mf::CandidateT>();
-    candidate->entry = kernels_.index_of(dispatch);
+    candidate->entry = index;
     candidate->grid = {registers_.value_of(kernel.plan.workgroups), registers_.literal(1), registers_.literal(1)};
     site->candidates.push_back(std::move(candidate));
     program_->dispatches.push_back(std::move(site));
@@ -202,7 +204,7 @@ class Scheduler {
   }
 
   func::FuncOp function_;
-  const Kernels& kernels_;
+  const ProgramTarget& target_;
   Globals& globals_;
   bool initializer_;
   std::unique_ptr<mf::ProgramT> program_ = std::make_unique<mf::ProgramT>();
@@ -217,8 +219,8 @@ class Scheduler {
 
 }  // namespace
 
-FailureOr<std::unique_ptr<mf::ProgramT>> schedule(func::FuncOp function, const Kernels& kernels, Globals& globals, bool initializer) {
-  return Scheduler(function, kernels, globals, initializer).run();
+FailureOr<std::unique_ptr<mf::ProgramT>> schedule(func::FuncOp function, const ProgramTarget& target, Globals& globals, bool initializer) {
+  return Scheduler(function, target, globals, initializer).run();
 }
 
 }  // namespace heddle::emit

@@ -11,8 +11,14 @@
 
 namespace heddle::emit {
 
-// The program of `function` for the CPU family; with `initializer`, results go to the derived globals of their names.
-mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const Kernels& kernels, Globals& globals,
+struct ProgramTarget {
+  llvm::StringRef family;
+  const Kernels& kernels;
+  uint32_t executable;  // that holds them
+};
+
+// The program of `function` for a family; with `initializer`, results go to the derived globals of their names.
+mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target, Globals& globals,
                                                                    bool initializer);
 
 }  // namespace heddle::emit

@@ -21,6 +21,9 @@ struct KernelPlan {
 // What one variant needs for one kernel.
 struct KernelResources {
   uint64_t workspace_bytes = 0;
+  uint32_t workgroup_size = 1;  // threads
+  uint32_t subgroup_size = 0;   // threads that exchange values without memory; 0: none do
+  uint64_t shared_memory_bytes = 0;  // of one workgroup
   std::string rung;  // step of the resource ladder, if not the first
 };
 

@@ -48,7 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } else {
       require(mlir::succeeded(mlir::verify(*module)), "the importer made invalid IR", said);
       mlir::PassManager passes(&context);
-      heddle::compiler::add_passes(passes);
+      heddle::compiler::add_model_passes(passes);
+      heddle::compiler::add_family_passes(passes, "cpu");
       require(mlir::succeeded(passes.run(*module)), "a pass failed", said);
       auto target = heddle::targets::make_x86_64_target("x86-64-v3");
       heddle::emit::Kernels kernels = heddle::emit::Kernels::collect(*module);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t binding_alignment = 64;  // bytes; code.h
 constexpr unsigned shared_space = 3;
+constexpr int64_t shared_alignment = 16;  // bytes
 
 }  // namespace
 
@@ -70,16 +71,21 @@ Value KernelBuilder::exchange(Value value, int64_t distance) {
 }
 
 Value KernelBuilder::shared(Type element, int64_t count) {
-  std::string name = (symbol + ".shared" + llvm::Twine(shared_count_++)).str();
-  LLVM::GlobalOp global;
-  {
+  // One symbol for all kernels: its size is given when a kernel is launched.
+  constexpr llvm::StringLiteral name = "shared";
+  auto global = kernels.lookupSymbol<LLVM::GlobalOp>(name);
+  if (!global) {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(kernels.getBody());
-    global = builder.create<LLVM::GlobalOp>(location, LLVM::LLVMArrayType::get(memory_type(element), static_cast<unsigned>(count)),
-                                            /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, shared_space);
+    global = builder.create<LLVM::GlobalOp>(location, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), /*isConstant=*/false,
+                                            LLVM::Linkage::External, name, Attribute(), shared_alignment, shared_space);
   }
-  Value at = builder.create<LLVM::AddressOfOp>(location, global);
-  return builder.create<LLVM::AddrSpaceCastOp>(location, LLVM::LLVMPointerType::get(builder.getContext()), at);
+  Value memory = builder.create<LLVM::AddressOfOp>(location, global);
+  memory = builder.create<LLVM::AddrSpaceCastOp>(location, LLVM::LLVMPointerType::get(builder.getContext()), memory);
+  Value at = pointer(memory, index(shared_bytes_), builder.getI8Type());
+  int64_t bytes = count * (memory_type(element).getIntOrFloatBitWidth() / 8);
+  shared_bytes_ += (bytes + shared_alignment - 1) / shared_alignment * shared_alignment;
+  return at;
 }
 
 }  // namespace heddle::targets::cuda

@@ -27,12 +27,13 @@ class KernelBuilder : public targets::KernelBuilder {
   void barrier();
   // The value of lane (own lane ^ distance) of the same subgroup, which all are here. Any scalar of 8 to 64 bits.
   mlir::Value exchange(mlir::Value value, int64_t distance);
-  // `count` elements of memory that the workgroup shares, as a pointer.
+  // `count` elements of memory that the workgroup shares, as a pointer to 16 aligned bytes. Never the same memory twice.
   mlir::Value shared(mlir::Type element, int64_t count);
+  int64_t shared_bytes() const { return shared_bytes_; }
 
  private:
   mlir::Value block_, thread_;
-  unsigned shared_count_ = 0;
+  int64_t shared_bytes_ = 0;
 };
 
 // The attribute with the workgroup's size that the kernel's function has.

@@ -10,40 +10,50 @@
 
 namespace heddle::targets::cuda {
 
-// Threads of a workgroup where a strategy has no reason for another number.
+// Threads of a workgroup, and the largest number that a strategy may ask for.
 inline constexpr int64_t usual_threads = 256;
+inline constexpr int64_t most_threads = 1024;
 
 // A part of a region's work. plan() and emit() build the same parts in the same order.
 class Part {
  public:
   virtual ~Part() = default;
   virtual mlir::AffineExpr workgroups() const = 0;
-  // Emits workgroup `block` of this part.
+  // Emits workgroup `block` of this part, which has as many threads as the part was made for.
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
-// Elements of a result, `lanes` neighbours a thread (0: one), in row-major order. The last dimensions may be walked as one.
-class ElementSpace {
+// Elements of a result, one thread for `lanes` neighbors (0: for one), in row-major order. The last dimensions are walked as one.
+class ThreadSpace {
  public:
-  ElementSpace(llvm::ArrayRef<mlir::AffineExpr> extents, unsigned flattened, int64_t lanes);
+  ThreadSpace(llvm::ArrayRef<mlir::AffineExpr> extents, unsigned flattened, int64_t lanes, int64_t threads);
   mlir::AffineExpr workgroups() const { return workgroups_; }
-  // Runs body with this thread's point, if it has one.
-  void emit(KernelBuilder& kernel, mlir::Value block, const std::function<void(const Point&)>& body) const;
+  // Runs body once, with this thread's indices: of the outer dimensions, and of its first element along the inner one.
+  void emit(KernelBuilder& kernel, mlir::Value block,
+            const std::function<void(llvm::ArrayRef<mlir::Value> outer, mlir::Value inner)>& body) const;
 
  private:
-  llvm::SmallVector<mlir::AffineExpr> extents_;
-  unsigned flattened_;
+  llvm::SmallVector<mlir::AffineExpr> extents_;  // in steps of lanes along the last one
   int64_t lanes_;
   mlir::AffineExpr points_, workgroups_;
 };
 
-// Lanes that fit the innermost extent: 4 where it is known to be a multiple, else 0.
-int64_t lanes_for(mlir::AffineExpr inner);
+// Of at least one extent.
+mlir::AffineExpr product(llvm::ArrayRef<mlir::AffineExpr> extents);
+
+// Quotient and remainder of a row-major index, for each extent; cheap where all are known and small.
+llvm::SmallVector<mlir::Value> delinearize(KernelBuilder& kernel, mlir::Value index, llvm::ArrayRef<mlir::AffineExpr> extents);
+
+// Lanes for one access of 128 bits, where the inner extent is known to be a multiple; else 0.
+int64_t lanes_for(mlir::AffineExpr inner, llvm::ArrayRef<Output> outputs);
+
+// Threads of a workgroup that suit the region.
+int64_t threads_for(tx::DispatchOp region);
 
 // The strategies. A root is a reduction or a contraction.
-Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
-mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root);
-mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root);
+Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, int64_t threads);
+mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, int64_t threads);
+mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, int64_t threads);
 
 }  // namespace heddle::targets::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The strategy for element-wise ops and data movement: every output element is computed where it is stored, along the innermost
 // dimension in vectors. A concat is walked input by input. Called by elemental.cpp.
+#include "compiler/targets/output_space.h"
 #include "compiler/targets/x86_64/strategy.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -12,45 +13,11 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
-// The first concat that the value is, or is computed from by element-wise ops alone.
-tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
-  Operation* op = value.getDefiningOp();
-  if (!op || !seen.insert(value).second) return {};
-  if (auto concat = llvm::dyn_cast<tx::ConcatOp>(op)) return concat;
-  if (!tx::is_elementwise(op)) return {};
-  for (Value operand : op->getOperands()) {
-    if (auto concat = concat_behind(operand, seen)) return concat;
-  }
-  return {};
-}
-
 class ElementwisePart final : public Part {
  public:
-  // `chosen` and `input`: the concat that is walked input by input, and the input of this part.
-  ElementwisePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::ConcatOp chosen, unsigned input)
-      : region_(region), outputs_(outputs), chosen_(chosen), input_(input) {
-    MLIRContext* context = region.getContext();
-    auto type = tensor(outputs.front().value);
-    extents_ = tx::extents(type);
-    start_ = getAffineConstantExpr(0, context);
-    if (extents_.empty()) extents_.push_back(getAffineConstantExpr(1, context));
-    if (chosen_) {
-      axis_ = static_cast<unsigned>(chosen_.getAxis());
-      for (unsigned i = 0; i < input_; ++i) start_ = start_ + tx::extents(tensor(chosen_.getInputs()[i]))[axis_];
-      extents_[axis_] = tx::extents(tensor(chosen_.getInputs()[input_]))[axis_];
-    }
-    flattened_ = 1;
-    while (flattened_ < extents_.size() &&
-           llvm::all_of(
-               outputs_, [&](const Output& output) { return can_flatten(output.value, flattened_ + 1, chosen_); }) &&
-           (!chosen_ || axis_ <= extents_.size() - flattened_ - 1)) {
-      ++flattened_;
-    }
-    cut_ = RowCut::make(RowSpace::of(extents_, flattened_), element_ns(outputs_));
+  ElementwisePart(tx::DispatchOp region, ArrayRef<Output> outputs, OutputSpace space)
+      : region_(region), outputs_(outputs), space_(std::move(space)) {
+    cut_ = RowCut::make(RowSpace::of(space_.extents, space_.flattened), element_ns(outputs_));
   }
 
   AffineExpr workgroups() const override { return cut_.workgroups; }
@@ -59,19 +26,12 @@ class ElementwisePart final : public Part {
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();
     ElementEvaluator evaluator(k, region_);
-    if (chosen_) evaluator.choose(chosen_, input_);
+    space_.prepare(evaluator);
     row_loops(k, cut_, block, 4, [&](const Stretch& stretch) {
       for (int64_t v = 0; v < stretch.vectors; ++v) {
         if (failed(all)) return;
-        Point point;
-        point.lanes = stretch.lanes;
-        point.mask = stretch.mask;
-        for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
-        for (unsigned d = 0; d + 1 < flattened_; ++d) point.at.push_back({k.index(0), 0, {}});
-        point.at.push_back({k.add(stretch.inner, v * stretch.lanes), stretch.lanes > 0 ? 1 : 0, {}});
-        if (chosen_) point.at[axis_].base = k.add(point.at[axis_].base, k.extent(start_));
-        if (tensor(outputs_.front().value).getRank() == 0) point.at.clear();
-        all = store_outputs(k, evaluator, outputs_, point);
+        Value inner = k.add(stretch.inner, v * stretch.lanes);
+        all = store_outputs(k, evaluator, outputs_, space_.point(k, stretch.outer, inner, stretch.lanes, stretch.mask));
       }
     });
     return all;
@@ -80,12 +40,7 @@ class ElementwisePart final : public Part {
  private:
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
-  tx::ConcatOp chosen_;
-  unsigned input_;
-  unsigned axis_ = 0;
-  AffineExpr start_;
-  SmallVector<AffineExpr> extents_;
-  unsigned flattened_;
+  OutputSpace space_;
   RowCut cut_;
 };
 
@@ -129,19 +84,7 @@ double element_ns(Value value) {
 
 Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs) {
   Parts parts;
-  llvm::DenseSet<Value> seen;
-  tx::ConcatOp concat;
-  for (const Output& output : outputs) {
-    if (!concat) concat = concat_behind(output.value, seen);
-  }
-  if (!concat) {
-    parts.push_back(std::make_unique<ElementwisePart>(region, outputs, concat, 0));
-    return parts;
-  }
-  for (unsigned i = 0; i < concat.getInputs().size(); ++i) {
-    if (tensor(concat.getInputs()[i]).getDimSize(concat.getAxis()) == 0) continue;
-    parts.push_back(std::make_unique<ElementwisePart>(region, outputs, concat, i));
-  }
+  for (OutputSpace& space : output_spaces(outputs)) parts.push_back(std::make_unique<ElementwisePart>(region, outputs, std::move(space)));
   return parts;
 }
 

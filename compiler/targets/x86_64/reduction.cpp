@@ -3,9 +3,9 @@
 // result, then the element-wise ops behind it are applied where it is stored. Called by elemental.cpp.
 #include "compiler/targets/scalar_body.h"
 #include "compiler/targets/accumulator.h"
+#include "compiler/targets/root_values.h"
 #include "compiler/targets/x86_64/strategy.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -49,6 +49,21 @@ class RootPart : public Part {
     return point;
   }
 
+  std::vector<Point> points_of(KernelBuilder& k, const Stretch& stretch) const {
+    std::vector<Point> points;
+    for (int64_t v = 0; v < stretch.vectors; ++v) points.push_back(point_of(k, stretch, v));
+    return points;
+  }
+
+  LogicalResult store_all(KernelBuilder& k, ElementEvaluator& evaluator, const Stretch& stretch,
+                          const FailureOr<KernelBuilder::Values>& root_values) const {
+    if (failed(root_values)) return failure();
+    for (int64_t v = 0; v < stretch.vectors; ++v) {
+      if (failed(store(k, evaluator, (*root_values)[v], point_of(k, stretch, v)))) return failure();
+    }
+    return success();
+  }
+
   LogicalResult store(KernelBuilder& k, ElementEvaluator& evaluator, Value root_value, Point point) const {
     if (is_scalar_) point.at.clear();
     evaluator.set(root_->getResult(0), root_value);
@@ -65,22 +80,6 @@ class RootPart : public Part {
   RowCut cut_;
 };
 
-// Loops over `from`..`to` of each dimension, the last one innermost.
-struct Range {
-  Value from, to;
-};
-KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, SmallVector<Value>& index, ValueRange carried,
-                                   const std::function<KernelBuilder::Values(ArrayRef<Value>, ValueRange)>& body) {
-  if (index.size() == ranges.size()) return body(index, carried);
-  Range range = ranges[index.size()];
-  return k.loop(range.from, range.to, k.index(1), carried, [&](Value i, ValueRange values) {
-    index.push_back(i);
-    KernelBuilder::Values next = nested_loops(k, ranges, index, values, body);
-    index.pop_back();
-    return next;
-  });
-}
-
 class PoolPart final : public RootPart {
  public:
   PoolPart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::PoolOp pool) : RootPart(region, outputs, pool), pool_(pool) {
@@ -92,78 +91,13 @@ class PoolPart final : public RootPart {
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();
     ElementEvaluator evaluator(k, region_);
-    tx::PoolOp pool = pool_;
-    bool is_max = pool.getKind() == tx::PoolKind::max;
-    Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, element());
     row_loops(k, cut_, block, 8, [&](const Stretch& stretch) {
-      if (failed(all)) return;
-      SmallVector<Range> taps;
-      SmallVector<Value> starts;
-      Value count = k.index(1);
-      for (size_t d = 0; d < pool.getKernel().size(); ++d) {
-        Window window = window_of(k, d, stretch.outer[d + 1]);
-        taps.push_back(window.inside);
-        starts.push_back(window.start);
-        Range counted = pool.getIncludePad() ? window.with_pad : window.inside;
-        if (!is_max) count = k.mul(count, k.sub(counted.to, counted.from));
-      }
-      SmallVector<Value> initial(stretch.vectors, accumulator.identity(stretch.lanes)), index;
-      auto sums = nested_loops(k, taps, index, initial, [&](ArrayRef<Value> tap, ValueRange carried) {
-        KernelBuilder::Values next;
-        for (int64_t v = 0; v < stretch.vectors; ++v) {
-          Point point = point_of(k, stretch, v);
-          for (size_t d = 0; d < tap.size(); ++d) {
-            point.at[d + 1].base = k.add(starts[d], k.mul(tap[d], pool.getDilations()[d]));
-          }
-          Value value = evaluator.element(input(), point);
-          if (!value) all = failure();
-          next.push_back(value ? accumulator.combine(carried[v], value) : carried[v]);
-        }
-        return next;
-      });
-      for (int64_t v = 0; v < stretch.vectors; ++v) {
-        if (failed(all)) return;
-        Value value = is_max ? sums[v] : accumulator.mean(sums[v], count);
-        all = store(k, evaluator, value, point_of(k, stretch, v));
-      }
+      if (succeeded(all)) all = store_all(k, evaluator, stretch, pool_values(k, evaluator, pool_, points_of(k, stretch)));
     });
     return all;
   }
 
  private:
-  struct Window {
-    Value start;  // index of tap 0 in the input; may be negative
-    Range inside, with_pad;
-  };
-
-  // Taps of spatial dimension d that lie inside the input, or inside input and pads, for one output index.
-  Window window_of(KernelBuilder& k, size_t d, Value out) const {
-    tx::PoolOp pool = pool_;
-    int64_t taps = pool.getKernel()[d], stride = pool.getStrides()[d], dilation = pool.getDilations()[d];
-    int64_t low = pool.getPadsLow()[d], high = pool.getPadsHigh()[d];
-    auto in_type = tensor(input()), out_type = tensor(root_->getResult(0));
-    Window window;
-    window.start = k.add(k.mul(out, stride), -low);
-    window.inside = window.with_pad = {k.index(0), k.index(taps)};
-    bool fixed = !in_type.isDynamicDim(static_cast<unsigned>(d) + 1) && !out_type.isDynamicDim(static_cast<unsigned>(d) + 1);
-    int64_t last = fixed ? (out_type.getDimSize(static_cast<unsigned>(d) + 1) - 1) * stride - low + (taps - 1) * dilation : 0;
-    int64_t in_extent = in_type.getDimSize(static_cast<unsigned>(d) + 1);
-    Value extent = k.extent(tx::extents(in_type)[d + 1]), step = k.index(dilation), all_taps = k.index(taps), zero = k.index(0);
-    if (low > 0) {
-      Value missing = k.max(zero, k.sub(zero, window.start));
-      window.inside.from = k.min(all_taps, k.ceil_div(missing, step));
-    }
-    if (!fixed || last >= in_extent) {
-      Value left = k.max(zero, k.sub(extent, window.start));
-      window.inside.to = k.max(window.inside.from, k.min(all_taps, k.ceil_div(left, step)));
-    }
-    if (!fixed || last >= in_extent + high) {
-      Value left = k.max(zero, k.sub(k.add(extent, high), window.start));
-      window.with_pad.to = k.min(all_taps, k.ceil_div(left, step));
-    }
-    return window;
-  }
-
   tx::PoolOp pool_;
 };
 
@@ -199,39 +133,24 @@ class ReducePart final : public RootPart {
     Value count = k.index(1);
     SmallVector<Range> ranges;
     SmallVector<size_t> looped;  // the reduced dimensions with a loop of their own
-    size_t lane_dims = along_lanes_ ? flattened_ : 0;
     for (size_t d = 0; d < in_extents.size(); ++d) {
       if (!reduced_[d]) continue;
       count = k.mul(count, k.extent(in_extents[d]));
-      if (d + lane_dims >= in_extents.size()) continue;
+      if (d + flattened_ >= in_extents.size()) continue;
       looped.push_back(d);
       ranges.push_back({k.index(0), k.extent(in_extents[d])});
     }
     row_loops(k, cut_, block, 8, [&](const Stretch& stretch) {
       if (failed(all)) return;
-      auto root_value = [&](Value sum) { return reduce().getKind() == tx::ReduceKind::mean ? accumulator.mean(sum, count) : sum; };
-      if (along_lanes_) {
-        Value sum = reduce_row(k, evaluator, accumulator, stretch, ranges, looped, all);
-        if (failed(all)) return;
-        Point point;
-        for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
-        all = store(k, evaluator, root_value(sum), point);
+      if (!along_lanes_) {
+        all = store_all(k, evaluator, stretch, reduce_values(k, evaluator, reduce_, points_of(k, stretch)));
         return;
       }
-      SmallVector<Value> initial(stretch.vectors, accumulator.identity(stretch.lanes)), index;
-      auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
-        KernelBuilder::Values next;
-        for (int64_t v = 0; v < stretch.vectors; ++v) {
-          Value value = evaluator.element(input(), input_point(point_of(k, stretch, v), looped, reduced_index));
-          if (!value) all = failure();
-          next.push_back(value ? accumulator.combine(carried[v], value) : carried[v]);
-        }
-        return next;
-      });
-      for (int64_t v = 0; v < stretch.vectors; ++v) {
-        if (failed(all)) return;
-        all = store(k, evaluator, root_value(sums[v]), point_of(k, stretch, v));
-      }
+      Value sum = reduce_row(k, evaluator, accumulator, stretch, ranges, looped, all);
+      if (failed(all)) return;
+      Point point;
+      for (Value index : stretch.outer) point.at.push_back({index, 0, {}});
+      all = store(k, evaluator, reduce().getKind() == tx::ReduceKind::mean ? accumulator.mean(sum, count) : sum, point);
     });
     return all;
   }
@@ -334,7 +253,10 @@ class LrnPart final : public RootPart {
                                            k.make<arith::CmpIOp>(arith::CmpIPredicate::sle, to, channels));
       auto body = [&](bool masked) {
         for (int64_t v = 0; v < stretch.vectors; ++v) {
-          if (succeeded(all)) all = emit_vector(k, evaluator, point_of(k, stretch, v), before, behind, masked);
+          if (failed(all)) return;
+          Point point = point_of(k, stretch, v);
+          auto value = lrn_value(k, evaluator, lrn_, point, !masked);
+          all = failed(value) ? failure() : store(k, evaluator, *value, point);
         }
       };
       if (stretch.mask || stretch.lanes == 0) {
@@ -347,46 +269,6 @@ class LrnPart final : public RootPart {
   }
 
  private:
-  LogicalResult emit_vector(KernelBuilder& k, ElementEvaluator& evaluator, const Point& point, int64_t before, int64_t behind,
-                            bool masked) const {
-    tx::LrnOp lrn = lrn_;
-    Value channels = k.extent(extents_.back()), center, sum;
-    for (int64_t offset = -before; offset <= behind; ++offset) {
-      Point neighbor = point;
-      Coordinate& c = neighbor.at.back();
-      c.base = k.add(c.base, offset);
-      Value uniform;  // for a single element: is it there?
-      if (masked && offset != 0) {
-        if (point.lanes == 0) {
-          uniform = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, c.base, k.index(0)), k.less(c.base, channels));
-          c.base = k.max(k.index(0), k.min(c.base, k.sub(channels, k.index(1))));
-        } else {
-          // first lane inside: -base; lanes inside: channels - base
-          Value inside = k.tail_mask(k.sub(channels, c.base), point.lanes);
-          if (offset < 0) {
-            Value missing = k.tail_mask(k.sub(k.index(0), c.base), point.lanes);
-            inside = k.make<arith::AndIOp>(inside, k.make<arith::XOrIOp>(missing, k.constant(missing.getType(), 1)));
-          }
-          neighbor.mask = point.mask ? k.make<arith::AndIOp>(point.mask, inside) : inside;
-        }
-      }
-      Value x = evaluator.element(input(), neighbor);
-      if (!x) return failure();
-      if (offset == 0) center = x;
-      Value square = k.make<arith::MulFOp>(x, x);
-      // Masked lanes of a load are 0 already, but an op behind the load may have changed that.
-      Value zero = k.constant(square.getType(), 0);
-      if (uniform) square = k.make<arith::SelectOp>(uniform, square, zero);
-      if (neighbor.mask && neighbor.mask != point.mask) square = k.make<arith::SelectOp>(neighbor.mask, square, zero);
-      sum = sum ? k.make<arith::AddFOp>(sum, square) : square;
-    }
-    Type type = sum.getType();
-    double scale = lrn.getAlpha().convertToDouble() / static_cast<double>(lrn.getSize());
-    Value base = k.make<math::FmaOp>(sum, k.constant(type, scale), k.constant(type, lrn.getBias().convertToDouble()));
-    Value power = emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
-    return store(k, evaluator, k.make<arith::DivFOp>(center, power), point);
-  }
-
   tx::LrnOp lrn_;
 };
 
@@ -417,7 +299,10 @@ class SoftmaxPart final : public RootPart {
       if (along_lanes_) {
         row(k, evaluator, stretch, all);
       } else {
-        for (int64_t v = 0; v < stretch.vectors; ++v) column(k, evaluator, point_of(k, stretch, v), all);
+        for (int64_t v = 0; v < stretch.vectors && succeeded(all); ++v) {
+          all = softmax_values(k, evaluator, softmax_, point_of(k, stretch, v),
+                               [&](Value value, const Point& point) { return store(k, evaluator, value, point); });
+        }
       }
     });
     return all;
@@ -483,31 +368,6 @@ class SoftmaxPart final : public RootPart {
     };
     k.loop(zero, whole, k.index(lanes), [&](Value at) { finish(point_at(at, {})); });
     if (!no_rest) k.branch(k.less(zero, rest), [&] { finish(point_at(whole, k.tail_mask(rest, lanes))); });
-  }
-
-  // The last dimension in vectors, the axis in loops.
-  void column(KernelBuilder& k, ElementEvaluator& evaluator, Point point, LogicalResult& all) const {
-    Accumulator largest(k, tx::ReduceKind::max, element()), total(k, tx::ReduceKind::sum, element());
-    tx::SoftmaxOp softmax = softmax_;
-    Value extent = k.extent(extents_[axis_]), zero = k.index(0), one = k.index(1);
-    auto load = [&](Value at) {
-      point.at[axis_] = {at, 0, {}};
-      Value value = evaluator.element(input(), point);
-      if (!value) all = failure();
-      return value ? value : largest.identity(point.lanes);
-    };
-    Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)),
-                           [&](Value at, ValueRange values) { return KernelBuilder::Values{largest.combine(values[0], load(at))}; })[0];
-    Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
-      return KernelBuilder::Values{total.combine(values[0], emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(at), maximum)))};
-    })[0];
-    Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
-    k.loop(zero, extent, [&](Value at) {
-      Value shifted = k.make<arith::SubFOp>(load(at), maximum);
-      Value value =
-          softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
-      if (succeeded(all)) all = store(k, evaluator, value, point);
-    });
   }
 
   tx::SoftmaxOp softmax_;

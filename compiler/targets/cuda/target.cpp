@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The CUDA target: sends each group of outputs to the strategy for it, and turns kernels into PTX. Called by the pipeline.
+#include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/cuda/lower.h"
+#include "compiler/targets/cuda/strategy.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace cuda {
+namespace {
+
+FailureOr<Parts> parts_of(tx::DispatchOp region, int64_t threads) {
+  for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
+    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
+    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) ||
+        element.getIntOrFloatBitWidth() > 64) {
+      return region.emitError("cuda: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
+    }
+  }
+  bool known = true;
+  region.getBody().walk([&](Operation* op) {
+    if (llvm::isa<tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) {
+      op->emitError("cuda: ") << op->getName() << " is not part of a kernel";
+      known = false;
+    }
+  });
+  if (!known) return failure();
+  Parts parts;
+  for (const std::vector<Output>& outputs : output_groups(region)) {
+    auto root = find_root(outputs);
+    if (failed(root)) return failure();
+    FailureOr<Parts> found = !*root                  ? FailureOr<Parts>(elementwise_parts(region, outputs, threads))
+                             : is_contraction(*root) ? contraction_parts(region, outputs, *root, threads)
+                                                     : reduction_parts(region, outputs, *root, threads);
+    if (failed(found)) return failure();
+    for (auto& part : *found) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+class CudaTarget final : public Target {
+ public:
+  explicit CudaTarget(const Chip& chip) : chip_(chip) {}
+
+  std::string format() const override { return "ptx/1"; }
+  std::string name() const override { return std::string(chip_.name); }
+  std::string family() const override { return "cuda"; }
+
+  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+    auto parts = parts_of(region, threads_for(region));
+    if (failed(parts)) return failure();
+    KernelPlan plan;
+    plan.workgroups = getAffineConstantExpr(0, region.getContext());
+    for (const auto& part : *parts) plan.workgroups = plan.workgroups + part->workgroups();
+    return plan;
+  }
+
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels) const override {
+    int64_t threads = threads_for(region);
+    auto parts = parts_of(region, threads);
+    if (failed(parts)) return failure();
+    KernelBuilder kernel(region, symbol, kernels, chip_, threads);
+    AffineExpr start = getAffineConstantExpr(0, region.getContext());
+    LogicalResult all = success();
+    for (const auto& part : *parts) {
+      AffineExpr end = start + part->workgroups();
+      Value offset = kernel.extent(start);
+      auto body = [&] {
+        if (succeeded(all)) all = part->emit(kernel, kernel.sub(kernel.block(), offset));
+      };
+      if (parts->size() == 1) {
+        body();
+      } else {
+        Value from_here = kernel.make<arith::CmpIOp>(arith::CmpIPredicate::sge, kernel.block(), offset);
+        kernel.branch(kernel.make<arith::AndIOp>(from_here, kernel.less(kernel.block(), kernel.extent(end))), body);
+      }
+      start = end;
+    }
+    kernel.finish();
+    if (failed(all)) return failure();
+    KernelResources resources;
+    resources.workgroup_size = static_cast<uint32_t>(threads);
+    resources.subgroup_size = subgroup_size;
+    resources.shared_memory_bytes = static_cast<uint64_t>(kernel.shared_bytes());
+    if (kernel.shared_bytes() > chip_.shared_memory_bytes) {
+      return FailureOr<KernelResources>(region.emitError("cuda: kernel '")
+                                        << symbol << "' needs " << kernel.shared_bytes() << " bytes of shared memory, " << chip_.name << " has "
+                                        << chip_.shared_memory_bytes);
+    }
+    return resources;
+  }
+
+  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override { return lower_to_ptx(kernels, chip_); }
+
+ private:
+  const Chip& chip_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Target> make_cuda_target(std::string_view chip) {
+  for (const cuda::Chip* known : {&cuda::sm_80, &cuda::sm_90a}) {
+    if (known->name == chip) return std::make_unique<cuda::CudaTarget>(*known);
+  }
+  return nullptr;
+}
+
+void register_cuda_dialects(DialectRegistry& registry) {
+  registry.insert<NVVM::NVVMDialect>();
+  registerNVVMDialectTranslation(registry);
+}
+
+}  // namespace heddle::targets

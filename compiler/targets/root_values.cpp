@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See root_values.h.
+#include "compiler/targets/root_values.h"
+
+#include "compiler/targets/accumulator.h"
+#include "compiler/targets/scalar_body.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+RankedTensorType tensor(Value value) {
+  return llvm::cast<RankedTensorType>(value.getType());
+}
+
+// Where the window of one output index lies along one spatial dimension.
+struct Window {
+  Value start;              // index of tap 0 in the input; may be negative
+  Range inside, with_pad;  // taps inside the input, or inside input and pads
+};
+
+Window window_of(KernelBuilder& k, tx::PoolOp pool, size_t d, Value out) {
+  int64_t taps = pool.getKernel()[d], stride = pool.getStrides()[d], dilation = pool.getDilations()[d];
+  int64_t low = pool.getPadsLow()[d], high = pool.getPadsHigh()[d];
+  auto in_type = tensor(pool.getInput()), out_type = tensor(pool.getResult());
+  Window window;
+  window.start = k.add(k.mul(out, stride), -low);
+  window.inside = window.with_pad = {k.index(0), k.index(taps)};
+  bool fixed = !in_type.isDynamicDim(static_cast<unsigned>(d) + 1) && !out_type.isDynamicDim(static_cast<unsigned>(d) + 1);
+  int64_t last = fixed ? (out_type.getDimSize(static_cast<unsigned>(d) + 1) - 1) * stride - low + (taps - 1) * dilation : 0;
+  int64_t in_extent = in_type.getDimSize(static_cast<unsigned>(d) + 1);
+  Value extent = k.extent(tx::extents(in_type)[d + 1]), step = k.index(dilation), all_taps = k.index(taps), zero = k.index(0);
+  if (low > 0) {
+    Value missing = k.max(zero, k.sub(zero, window.start));
+    window.inside.from = k.min(all_taps, k.ceil_div(missing, step));
+  }
+  if (!fixed || last >= in_extent) {
+    Value left = k.max(zero, k.sub(extent, window.start));
+    window.inside.to = k.max(window.inside.from, k.min(all_taps, k.ceil_div(left, step)));
+  }
+  if (!fixed || last >= in_extent + high) {
+    Value left = k.max(zero, k.sub(k.add(extent, high), window.start));
+    window.with_pad.to = k.min(all_taps, k.ceil_div(left, step));
+  }
+  return window;
+}
+
+}  // namespace
+
+KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, SmallVector<Value>& index, ValueRange carried,
+                                   const std::function<KernelBuilder::Values(ArrayRef<Value>, ValueRange)>& body) {
+  if (index.size() == ranges.size()) return body(index, carried);
+  Range range = ranges[index.size()];
+  return k.loop(range.from, range.to, k.index(1), carried, [&](Value i, ValueRange values) {
+    index.push_back(i);
+    KernelBuilder::Values next = nested_loops(k, ranges, index, values, body);
+    index.pop_back();
+    return next;
+  });
+}
+
+FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::PoolOp pool, ArrayRef<Point> points) {
+  bool is_max = pool.getKind() == tx::PoolKind::max;
+  Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, tensor(pool.getInput()).getElementType());
+  SmallVector<Range> taps;
+  SmallVector<Value> starts;
+  Value count = k.index(1);
+  for (size_t d = 0; d < pool.getKernel().size(); ++d) {
+    Window window = window_of(k, pool, d, points.front().at[d + 1].base);
+    taps.push_back(window.inside);
+    starts.push_back(window.start);
+    Range counted = pool.getIncludePad() ? window.with_pad : window.inside;
+    if (!is_max) count = k.mul(count, k.sub(counted.to, counted.from));
+  }
+  bool known = true;
+  SmallVector<Value> initial, index;
+  for (const Point& point : points) initial.push_back(accumulator.identity(point.lanes));
+  auto sums = nested_loops(k, taps, index, initial, [&](ArrayRef<Value> tap, ValueRange carried) {
+    KernelBuilder::Values next;
+    for (auto [result, accumulated] : llvm::zip_equal(points, carried)) {
+      Point point = result;
+      for (size_t d = 0; d < tap.size(); ++d) point.at[d + 1].base = k.add(starts[d], k.mul(tap[d], pool.getDilations()[d]));
+      Value value = evaluator.element(pool.getInput(), point);
+      known &= static_cast<bool>(value);
+      next.push_back(value ? accumulator.combine(accumulated, value) : accumulated);
+    }
+    return next;
+  });
+  if (!known) return failure();
+  if (!is_max) {
+    for (Value& sum : sums) sum = accumulator.mean(sum, count);
+  }
+  return sums;
+}
+
+FailureOr<KernelBuilder::Values> reduce_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::ReduceOp reduce, ArrayRef<Point> points) {
+  Accumulator accumulator(k, reduce.getKind(), tensor(reduce.getInput()).getElementType());
+  auto in_extents = tx::extents(tensor(reduce.getInput()));
+  Value count = k.index(1);
+  SmallVector<Range> ranges;
+  SmallVector<size_t> reduced;
+  for (size_t d = 0; d < in_extents.size(); ++d) {
+    if (!llvm::is_contained(reduce.getAxes(), static_cast<int64_t>(d))) continue;
+    reduced.push_back(d);
+    ranges.push_back({k.index(0), k.extent(in_extents[d])});
+    count = k.mul(count, ranges.back().to);
+  }
+  bool known = true;
+  SmallVector<Value> initial, index;
+  for (const Point& point : points) initial.push_back(accumulator.identity(point.lanes));
+  auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
+    KernelBuilder::Values next;
+    for (auto [result, accumulated] : llvm::zip_equal(points, carried)) {
+      Point point = result;
+      point.at.clear();
+      for (size_t d = 0, kept = 0, looped = 0; d < in_extents.size(); ++d) {
+        bool is_looped = looped < reduced.size() && reduced[looped] == d;
+        point.at.push_back(is_looped ? Coordinate{reduced_index[looped++], 0, {}} : result.at[kept++]);
+      }
+      Value value = evaluator.element(reduce.getInput(), point);
+      known &= static_cast<bool>(value);
+      next.push_back(value ? accumulator.combine(accumulated, value) : accumulated);
+    }
+    return next;
+  });
+  if (!known) return failure();
+  if (reduce.getKind() == tx::ReduceKind::mean) {
+    for (Value& sum : sums) sum = accumulator.mean(sum, count);
+  }
+  return sums;
+}
+
+FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::LrnOp lrn, const Point& point, bool inside_row) {
+  int64_t size = static_cast<int64_t>(lrn.getSize()), before = (size - 1) / 2, behind = size / 2;
+  Value channels = k.extent(tx::extents(tensor(lrn.getInput())).back()), center, sum;
+  for (int64_t offset = -before; offset <= behind; ++offset) {
+    Point neighbor = point;
+    Coordinate& c = neighbor.at.back();
+    c.base = k.add(c.base, offset);
+    Value uniform;  // for a single element: is it there?
+    if (!inside_row && offset != 0) {
+      if (point.lanes == 0) {
+        uniform = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, c.base, k.index(0)), k.less(c.base, channels));
+        c.base = k.max(k.index(0), k.min(c.base, k.sub(channels, k.index(1))));
+      } else {
+        // first lane inside: -base; lanes inside: channels - base
+        Value inside = k.tail_mask(k.sub(channels, c.base), point.lanes);
+        if (offset < 0) {
+          Value missing = k.tail_mask(k.sub(k.index(0), c.base), point.lanes);
+          inside = k.make<arith::AndIOp>(inside, k.make<arith::XOrIOp>(missing, k.constant(missing.getType(), 1)));
+        }
+        neighbor.mask = point.mask ? k.make<arith::AndIOp>(point.mask, inside) : inside;
+      }
+    }
+    Value x = evaluator.element(lrn.getInput(), neighbor);
+    if (!x) return failure();
+    if (offset == 0) center = x;
+    Value square = k.make<arith::MulFOp>(x, x);
+    // Masked lanes of a load are 0 already, but an op behind the load may have changed that.
+    Value zero = k.constant(square.getType(), 0);
+    if (uniform) square = k.make<arith::SelectOp>(uniform, square, zero);
+    if (neighbor.mask && neighbor.mask != point.mask) square = k.make<arith::SelectOp>(neighbor.mask, square, zero);
+    sum = sum ? k.make<arith::AddFOp>(sum, square) : square;
+  }
+  Type type = sum.getType();
+  double scale = lrn.getAlpha().convertToDouble() / static_cast<double>(lrn.getSize());
+  Value base = k.make<math::FmaOp>(sum, k.constant(type, scale), k.constant(type, lrn.getBias().convertToDouble()));
+  Value power = emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
+  return k.make<arith::DivFOp>(center, power);
+}
+
+LogicalResult softmax_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::SoftmaxOp softmax, Point point,
+                             const std::function<LogicalResult(Value, const Point&)>& store) {
+  auto type = tensor(softmax.getInput());
+  size_t axis = static_cast<size_t>(softmax.getAxis());
+  Accumulator largest(k, tx::ReduceKind::max, type.getElementType()), total(k, tx::ReduceKind::sum, type.getElementType());
+  LogicalResult all = success();
+  Value extent = k.extent(tx::extents(type)[axis]), zero = k.index(0), one = k.index(1);
+  auto load = [&](Value at) {
+    point.at[axis] = {at, 0, {}};
+    Value value = evaluator.element(softmax.getInput(), point);
+    if (!value) all = failure();
+    return value ? value : largest.identity(point.lanes);
+  };
+  Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)),
+                         [&](Value at, ValueRange values) { return KernelBuilder::Values{largest.combine(values[0], load(at))}; })[0];
+  Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
+    return KernelBuilder::Values{total.combine(values[0], emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(at), maximum)))};
+  })[0];
+  Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+  k.loop(zero, extent, [&](Value at) {
+    Value shifted = k.make<arith::SubFOp>(load(at), maximum);
+    Value value =
+        softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
+    if (succeeded(all)) all = store(value, point);
+  });
+  return all;
+}
+
+}  // namespace heddle::targets
