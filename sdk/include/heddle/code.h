@@ -13,7 +13,27 @@
  *   Alignment  every binding starts on 64 bytes unless the module's binding says less; loads never assume more than the element's
  *   Tails      a kernel reads and writes only inside its bindings' lengths
  *
- * "ptx/1", "hsaco/1", "spirv/1": reserved; their text comes with their drivers. */
+ * "ptx/1": PTX text for NVIDIA GPUs. "cubin/1": the same kernels as machine code, one ELF64 file as ptxas writes it.
+ *   Targets    "sm_80": devices of compute capability 8.0 and newer. "sm_90a": exactly 9.0, and none other, as PTX says of a target
+ *              with 'a'. As cubin, a target without 'a' runs on the same major and no smaller minor only
+ *   Text       ends at code_bytes; one NUL at its end is allowed
+ *   Entry      a `.visible .entry` of the name. One CUDA block is one workgroup: %ctaid is the workgroup, %nctaid the grid,
+ *              %ntid the entry's workgroup_size
+ *   Arguments  in this order: one `.param .u64` per binding, in the entry's order, its global address (0 for an empty binding); then one
+ *              `.param .s64` per constant, constants_bytes / 8 of them. With a recipe (heddle_entry_params_t.arguments) the parameters
+ *              are the recipe's instead, in its order, each aligned to its size, as PTX lays parameters out:
+ *                BINDING     `.param .u64`: the address of binding `index`
+ *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): the low size_bytes of the constants at byte `index`
+ *                TENSOR_MAP  `.param .align 64 .b8 [128]`: a descriptor for the bulk tensor copy engine, made by the driver from the address
+ *                            of binding `index` and the payload, a heddle_tensor_map_t
+ *   Shared     `.extern .shared` memory has shared_memory_bytes; static shared memory counts beside it
+ *   Limits     256 bindings, 2,048 bytes of constants, 4,096 bytes of arguments
+ *   Alignment  buffers start on 256 bytes, a binding on what its module says (64 for values that the compiler places)
+ *   Imports    none: no unresolved `.extern .func`, no textures, no surfaces. `.global` variables are allowed and are zero or as initialized
+ *              when loaded; they are shared by all calls
+ *   Failure    `trap` and every memory fault lose the device (HD-S-02): a kernel checks nothing at run time that can fail
+ *
+ * "hsaco/1", "spirv/1": reserved; their text comes with their drivers. */
 #ifndef HEDDLE_CODE_H_
 #define HEDDLE_CODE_H_
 
@@ -24,6 +44,8 @@ extern "C" {
 #endif
 
 #define HEDDLE_CODE_X86_64_ELF "x86_64-elf/1"
+#define HEDDLE_CODE_PTX "ptx/1"
+#define HEDDLE_CODE_CUBIN "cubin/1"
 
 /* What a kernel gets. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {
@@ -38,6 +60,26 @@ typedef struct heddle_x86_64_dispatch {
  * ranges. workspace: workspace_bytes of the entry, aligned to 64, private to the call, contents undefined; NULL if 0.
  * Returns 0, or a positive number that the driver reports as the kernel's own failure. */
 typedef int32_t (*heddle_x86_64_kernel_t)(const heddle_x86_64_dispatch_t* dispatch, uint64_t first, uint64_t last, void* workspace);
+
+#define HEDDLE_TENSOR_MAP_RANK 5u
+#define HEDDLE_TENSOR_MAP_TF32 1u     /* f32 is rounded to TF32 on its way */
+#define HEDDLE_TENSOR_MAP_FILL_NAN 2u /* what is outside of the tensor reads as NaN, not 0 */
+
+/* The payload of HEDDLE_ARGUMENT_TENSOR_MAP: a tiled view of a binding. Dimension 0 is the fastest; its stride is the element's size.
+ * Extents and strides may come from the constants, so that one kernel takes tensors of any size. Frozen for ptx/1 and cubin/1. */
+typedef struct heddle_tensor_map {
+  heddle_element_type_t element_type;
+  uint32_t rank; /* 1 to 5 */
+  uint32_t swizzle_bytes;      /* 0, 32, 64 or 128 */
+  uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
+  uint32_t flags;              /* bits HEDDLE_TENSOR_MAP_* */
+  uint32_t box[5];             /* elements of one copy, each at most 256 */
+  uint32_t element_strides[5]; /* 1 to 8 */
+  int32_t dim_constant[5];     /* which constant (of 8 bytes) is the extent; -1: dims says it */
+  int32_t stride_constant[4];  /* the same for the stride of dimension i + 1; -1: strides says it */
+  uint64_t dims[5];            /* elements */
+  uint64_t strides[4];         /* bytes from one row of dimension i + 1 to the next, a multiple of 16 */
+} heddle_tensor_map_t;
 
 #ifdef __cplusplus
 } /* extern "C" */

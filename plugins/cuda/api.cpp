@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opening libcuda.so.1. The table is the same for every host of the process and holds no state of any (HD-E-06).
+#include "cuda/api.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+namespace heddle::cuda {
+namespace {
+
+struct Loaded {
+  Api api;
+  ApiVerdict verdict = ApiVerdict::kFailed;
+  std::string reason;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+ApiVerdict load(Api* api, std::string* reason) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open: so does whatever it started
+  if (!library) {
+    const char* why = dlerror();
+    *reason = "libcuda.so.1 cannot be opened (" + std::string(why ? why : "unknown") + "); install the NVIDIA driver, 525 or newer";
+    return ApiVerdict::kNoLibrary;
+  }
+  auto version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
+  if (!version || version(&api->driver_version) != CUDA_SUCCESS) {
+    *reason = "libcuda.so.1 does not tell its version; install the NVIDIA driver, 525 or newer";
+    return ApiVerdict::kTooOld;
+  }
+  if (api->driver_version < kOldestDriver) {
+    *reason = "the NVIDIA driver speaks CUDA " + version_text(api->driver_version) + " and " + version_text(kOldestDriver) +
+              " is needed; install driver 525 or newer";
+    return ApiVerdict::kTooOld;
+  }
+  using Lookup = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  auto lookup = reinterpret_cast<Lookup>(dlsym(library, "cuGetProcAddress_v2"));
+  auto find = [&](const char* name, int at_version) -> void* {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult ignored;
+    if (!lookup || lookup(name, &found, at_version, CU_GET_PROC_ADDRESS_DEFAULT, &ignored) != CUDA_SUCCESS) return nullptr;
+    return found;
+  };
+#define X(name)                                                                              \
+  api->name = reinterpret_cast<decltype(api->name)>(find(#name, kOldestDriver));             \
+  if (!api->name) {                                                                          \
+    *reason = "libcuda.so.1 lacks " #name "; install the NVIDIA driver, 525 or newer";       \
+    return ApiVerdict::kTooOld;                                                              \
+  }
+  HEDDLE_CUDA_FUNCTIONS(X)
+#undef X
+#define X(name) api->name = reinterpret_cast<decltype(api->name)>(find(#name, api->driver_version));
+  HEDDLE_CUDA_LATER_FUNCTIONS(X)
+#undef X
+  const CUresult started = api->cuInit(0);
+  if (started == CUDA_SUCCESS) return ApiVerdict::kLoaded;
+  const char *name = nullptr, *text = nullptr;
+  api->cuGetErrorName(started, &name);
+  api->cuGetErrorString(started, &text);
+  *reason = "cuInit answers " + std::string(name ? name : "an unknown error") + " (" + (text ? text : "no text") + ")";
+  switch (started) {
+    case CUDA_ERROR_NO_DEVICE:
+      *reason += "; check that nvidia-smi lists a GPU and what CUDA_VISIBLE_DEVICES hides";
+      return ApiVerdict::kNoDevice;
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      *reason += "; libcuda and the kernel module differ: restart after the driver's update";
+      return ApiVerdict::kTooOld;
+    case CUDA_ERROR_OPERATING_SYSTEM:
+      *reason += "; check that this user may open /dev/nvidia*";
+      return ApiVerdict::kNoPermission;
+    default:
+      *reason += "; check nvidia-smi";
+      return ApiVerdict::kFailed;
+  }
+}
+
+}  // namespace
+
+ApiVerdict load_api(const Api** out, std::string* out_reason) {
+  static std::mutex mutex;
+  static Loaded* loaded = nullptr;  // never destroyed (HD-L-02); a failure is tried again by the next call
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!loaded || loaded->verdict != ApiVerdict::kLoaded) {
+    delete loaded;
+    loaded = new Loaded;
+    loaded->verdict = load(&loaded->api, &loaded->reason);
+  }
+  *out = &loaded->api;
+  *out_reason = loaded->reason;
+  return loaded->verdict;
+}
+
+}  // namespace heddle::cuda

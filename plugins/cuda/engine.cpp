@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The device's threads, and waiting. All look at words in memory: they spin first, then sleep between looks for a sixteenth of the time
+// waited so far, so that a wait ends late by a few percent at most and long waits cost little.
+#include "cuda/engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "heddle/sdk/futex.h"
+
+namespace heddle::cuda {
+
+using sdk::HostTimeline;
+using State = HostTimeline::State;
+
+namespace {
+
+constexpr uint64_t kShortestSleepNs = 20000;
+constexpr uint64_t kLongestSleepNs = 250000;
+constexpr uint64_t kCheckNs = 1000000;  // between two questions to CUDA whether all is well
+
+// Threads of a plugin take no signals of the application.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+void begin_thread(const char* name) noexcept {
+  pthread_setname_np(pthread_self(), name);
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+}
+
+// One wait of a host thread.
+class Patience {
+ public:
+  explicit Patience(Device* device) noexcept : device_(device), start_(sdk::monotonic_ns()), checked_(start_) {}
+  // Lets some time pass, at most until `end`.
+  void pass(uint64_t end) noexcept {
+    const uint64_t now = sdk::monotonic_ns(), waited = now - start_;
+    if (waited < device_->spin_ns) {
+      for (int i = 0; i < 8; ++i) sdk::cpu_pause();
+      return;
+    }
+    if (now - checked_ > kCheckNs) {
+      checked_ = now;
+      device_->check();
+    }
+    uint64_t sleep = std::clamp(waited / 16, kShortestSleepNs, kLongestSleepNs);
+    if (end > now && end - now < sleep) sleep = end - now;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(sleep));
+  }
+  void begin_again() noexcept { start_ = sdk::monotonic_ns(); }
+
+ private:
+  Device* device_;
+  uint64_t start_, checked_;
+};
+
+// NULL state: pending. ALL: a failure ends the wait at once. ANY: a reached point counts before a failed one.
+State judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
+  bool pending = false, failed = false;
+  for (uint64_t i = 0; i < count; ++i) {
+    switch (HostTimeline::from(points[i].timeline)->state(points[i].value)) {
+      case State::kReached:
+        if (mode == HEDDLE_WAIT_ANY) return State::kReached;
+        break;
+      case State::kFailed:
+        if (!failed) *out_failed = i;
+        failed = true;
+        break;
+      case State::kPending:
+        pending = true;
+        break;
+    }
+  }
+  return failed ? State::kFailed : pending ? State::kPending : State::kReached;
+}
+
+}  // namespace
+
+heddle_status_t* Engine::wait(Device* device, const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) {
+  uint64_t failed = 0;
+  State state = judge(points, count, mode, &failed);
+  if (state == State::kPending) {
+    const uint64_t now = sdk::monotonic_ns();
+    const uint64_t end = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+    Patience patience(device);
+    for (;;) {
+      device->poll();
+      state = judge(points, count, mode, &failed);
+      if (state != State::kPending || (timeout_ns != HEDDLE_TIMEOUT_INFINITE && sdk::monotonic_ns() >= end)) break;
+      patience.pass(end);
+    }
+  }
+  if (state == State::kReached) return nullptr;
+  if (state == State::kFailed) return HostTimeline::from(points[failed].timeline)->failure(points[failed].value);
+  return sdk::status(device->host, HEDDLE_STATUS_DEADLINE_EXCEEDED,
+                     "cuda: waiting for %s of %llu points failed: not reached within %llu ns; nothing was changed",
+                     mode == HEDDLE_WAIT_ANY ? "any" : "all", number(count), number(timeout_ns));
+}
+
+Engine::~Engine() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  jobs_changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+  if (worker_.joinable()) worker_.join();
+}
+
+void Engine::start_watching() {
+  if (watcher_.joinable()) return;
+  SignalsBlocked blocked;
+  watcher_ = std::thread([this] { watch_loop(); });
+}
+
+void Engine::hold(Queue* queue, Submission* submission) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  start_watching();
+  held_.push_back({queue, submission});
+  changed_.notify_all();
+}
+
+void Engine::watch() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  start_watching();
+  watched_.fetch_add(1, std::memory_order_acq_rel);
+  changed_.notify_all();
+}
+
+void Engine::told() noexcept {
+  watched_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool Engine::release_held() {
+  bool any = false;
+  for (;;) {  // one at a time: what is issued may be what the next waits for, and the lock is not held while issuing
+    std::list<Held> trying;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      trying.swap(held_);
+    }
+    bool some = false;
+    for (auto held = trying.begin(); held != trying.end();) {
+      if (held->queue->try_issue(held->submission)) {
+        held = trying.erase(held);
+        some = true;
+      } else {
+        ++held;
+      }
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      held_.splice(held_.begin(), trying);
+      if (!some || held_.empty()) return any || some;
+    }
+    any = true;
+  }
+}
+
+void Engine::watch_loop() noexcept {
+  begin_thread("heddle-cuda-w");
+  Patience patience(device_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    if (held_.empty() && watched_.load(std::memory_order_acquire) == 0) {
+      if (stop_) return;
+      changed_.wait(lock);
+      patience.begin_again();
+      continue;
+    }
+    const bool releases = !held_.empty();
+    lock.unlock();
+    bool moved = device_->poll();
+    if (releases) moved |= release_held();
+    if (moved) {
+      patience.begin_again();
+    } else {
+      patience.pass(UINT64_MAX);
+    }
+    lock.lock();
+  }
+}
+
+void Engine::enqueue(Job job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!worker_.joinable()) {
+    SignalsBlocked blocked;
+    worker_ = std::thread([this] { job_loop(); });
+  }
+  jobs_.push_back(std::move(job));
+  jobs_changed_.notify_all();
+}
+
+void Engine::end(Job& job, heddle_status_t* failure) noexcept {
+  const heddle_host_t* host = device_->host;
+  device_->counters.submissions.fetch_add(1, std::memory_order_relaxed);
+  job.run = nullptr;  // what it holds goes before anybody is told
+  for (const heddle_point_t& point : job.signals) {
+    if (failure) {
+      HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
+    } else {
+      HostTimeline::from(point.timeline)->advance(point.value);
+    }
+  }
+  if (failure) host->status_free(host->self, failure);
+}
+
+void Engine::job_loop() noexcept {
+  begin_thread("heddle-cuda-io");
+  Patience patience(device_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    if (jobs_.empty()) {
+      if (stop_) return;
+      jobs_changed_.wait(lock);
+      patience.begin_again();
+      continue;
+    }
+    uint64_t failed = 0;
+    auto ready = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) {
+      return judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
+    });
+    if (ready == jobs_.end()) {
+      lock.unlock();
+      if (!device_->poll()) patience.pass(UINT64_MAX);
+      lock.lock();
+      continue;
+    }
+    std::list<Job> one;
+    one.splice(one.begin(), jobs_, ready);
+    lock.unlock();
+    Job& job = one.front();
+    heddle_status_t* failure = device_->loss();
+    for (const heddle_point_t& point : job.waits) {
+      if (!failure) failure = HostTimeline::from(point.timeline)->failure(point.value);
+    }
+    if (!failure) {
+      failure = sdk::guarded(device_->host, "cuda: moving bytes", [&] { return job.run(); });
+    }
+    end(job, failure);
+    one.clear();
+    patience.begin_again();
+    lock.lock();
+  }
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A command list, checked and made ready for CUDA: addresses instead of buffers, arguments packed. Made by submit, transfers and record;
+// issued to a stream or built into a graph.
+#ifndef HEDDLE_CUDA_LIST_H_
+#define HEDDLE_CUDA_LIST_H_
+
+#include "cuda/code.h"
+#include "cuda/staging.h"
+
+namespace heddle::cuda {
+
+struct Op {
+  enum class Kind : uint32_t { kBarrier, kLaunch, kCopy, kFill, kCopy2d, kPeerCopy };
+  struct Launch {
+    const Entry* entry;
+    uint32_t arguments_at;  // bytes into List::arguments
+    uint32_t grid[3];
+    uint32_t region;
+    uint32_t first_binding;  // counted through the list
+  };
+  struct Copy {  // between any two places: CUDA's addresses are of one space
+    CUdeviceptr to, from;
+    uint64_t length;
+  };
+  struct Fill {
+    CUdeviceptr to;
+    uint64_t length, pattern;
+    uint32_t pattern_bytes;
+  };
+  struct Copy2d {
+    CUdeviceptr to, from;
+    uint64_t to_stride, from_stride, row_bytes, rows;
+  };
+  struct PeerCopy {
+    CUdeviceptr to, from;
+    CUcontext to_context, from_context;
+    uint64_t length;
+  };
+  Kind kind = Kind::kBarrier;
+  union {
+    Launch launch;
+    Copy copy;
+    Fill fill;
+    Copy2d copy_2d;
+    PeerCopy peer_copy;
+  };
+};
+
+struct List {
+  std::vector<Op> ops;
+  std::vector<char> arguments;
+  std::vector<Staging::Slice> slices;  // given back when the list is done
+  uint64_t dispatches = 0, copies = 0;
+  uint32_t bindings = 0;
+
+  void clear() noexcept {
+    ops.clear();
+    arguments.clear();
+    slices.clear();
+    dispatches = copies = 0;
+    bindings = 0;
+  }
+};
+
+// Checks commands and appends them. Errors name the command by its index. The context is current.
+heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, List* list);
+// Packs the arguments of one launch, with bindings already checked.
+heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle_binding_t* bindings, const void* constants, char* out);
+// NULL, or why a binding of a dispatch is not inside of its buffer.
+heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
+                               const heddle_binding_t& binding) noexcept;
+
+// Issues ops in order; the first failing call ends it. *out_failed is the op. The context is current.
+CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_failed) noexcept;
+
+}  // namespace heddle::cuda
+#endif  // HEDDLE_CUDA_LIST_H_

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.buffer/1: device memory from a pool of CUDA's that is ours alone, pinned host memory, and registered memory of the caller.
+#include "cuda/memory.h"
+
+#include <algorithm>
+
+namespace heddle::cuda {
+namespace {
+
+using sdk::guarded;
+using sdk::status;
+
+constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
+constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
+constexpr uint32_t kHostKinds = HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
+
+uint64_t round_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+heddle_status_t* exhausted(Device* device, CUresult result, const char* kind, uint64_t size) {
+  size_t free_bytes = 0, total_bytes = 0;
+  device->cuda.cuMemGetInfo(&free_bytes, &total_bytes);
+  return cuda_status(device->host, device->cuda, HEDDLE_STATUS_RESOURCE_EXHAUSTED, result,
+                     "cuda: allocating %llu bytes of %s memory on device %u ('%s') failed: %llu of its %llu bytes are free, this process "
+                     "holds %llu; free some, allocate less, or see who else uses the device [HD-M-03]",
+                     number(size), kind, device->ordinal, device->facts().name.c_str(), number(free_bytes), number(total_bytes),
+                     number(device->counters.bytes_allocated.load()));
+}
+
+heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& params) {
+  if (params.memory & ~kAllKinds) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: allocating %llu bytes failed: memory kinds %x are unknown",
+                  number(params.size_bytes), params.memory & ~kAllKinds);
+  }
+  if ((params.memory & HEDDLE_MEMORY_DEVICE) && (params.memory & kHostKinds)) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cuda: allocating %llu bytes failed: memory of this device is either on the device or host visible and pinned; ask for "
+                  "one",
+                  number(params.size_bytes));
+  }
+  if ((params.alignment_bytes & (params.alignment_bytes - 1)) != 0 || params.alignment_bytes > kMaxAlignment) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cuda: allocating %llu bytes aligned to %llu failed: an alignment is a power of two of at most %llu",
+                  number(params.size_bytes), number(params.alignment_bytes), number(kMaxAlignment));
+  }
+  if (params.size_bytes > device->facts().memory_bytes && !(params.memory & kHostKinds)) {
+    return exhausted(device, CUDA_ERROR_OUT_OF_MEMORY, "device", params.size_bytes);
+  }
+  if (params.size_bytes > UINT64_MAX / 4) {
+    return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "cuda: allocating %llu bytes failed: no machine has that much",
+                  number(params.size_bytes));
+  }
+  return nullptr;
+}
+
+// Fills in address, block and host of a buffer whose size, alignment and memory are set.
+CUresult allocate(Device* device, Buffer* buffer) {
+  const Api& cuda = device->cuda;
+  const uint64_t room = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
+  if (buffer->memory & kHostKinds) {
+    if (CUresult bad = cuda.cuMemHostAlloc(&buffer->pinned, room, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) return bad;
+    const auto start = reinterpret_cast<uint64_t>(buffer->pinned), first = round_up(start, buffer->alignment);
+    buffer->host = reinterpret_cast<char*>(first);
+    if (CUresult bad = cuda.cuMemHostGetDevicePointer(&buffer->address, buffer->pinned, 0)) return bad;
+    buffer->address += first - start;
+    buffer->overhead_bytes = round_up(room, 4096) - buffer->size;
+    return CUDA_SUCCESS;
+  }
+  if (CUresult bad = cuda.cuMemAllocFromPoolAsync(&buffer->block, room, device->pool, device->allocation_stream)) return bad;
+  // Other streams may use the memory once the allocation has happened on its own; that stream has nothing else to do.
+  if (CUresult bad = cuda.cuStreamSynchronize(device->allocation_stream)) return bad;
+  buffer->address = round_up(buffer->block, buffer->alignment);
+  return CUDA_SUCCESS;
+}
+
+void give_back(Device* device, Buffer* buffer) noexcept {
+  const Api& cuda = device->cuda;
+  ContextScope scope(device);
+  if (buffer->block) cuda.cuMemFreeAsync(buffer->block, device->allocation_stream);
+  if (buffer->pinned) cuda.cuMemFreeHost(buffer->pinned);
+  if (buffer->registered) cuda.cuMemHostUnregister(buffer->registered);
+}
+
+heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_params_t* in, heddle_buffer_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "allocating a buffer", [&]() -> heddle_status_t* {
+    heddle_buffer_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_buffer_params_t", bad_byte);
+    ContextScope scope(device);
+    if (heddle_status_t* lost = device->loss()) return lost;
+    if (heddle_status_t* bad = check_params(device, params)) return bad;
+    auto* buffer = sdk::make<Buffer>(device->host);
+    buffer->api = device->api;
+    buffer->device = device;
+    buffer->size = params.size_bytes;
+    buffer->alignment = std::max(params.alignment_bytes, kAlignment);
+    buffer->memory = (params.memory & kHostKinds) ? kHostKinds : HEDDLE_MEMORY_DEVICE;
+    CUresult result = buffer->size ? allocate(device, buffer) : CUDA_SUCCESS;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && buffer->memory == HEDDLE_MEMORY_DEVICE) {
+      // What was freed may still be in the pool in pieces.
+      device->cuda.cuStreamSynchronize(device->allocation_stream);
+      device->cuda.cuMemPoolTrimTo(device->pool, 0);
+      result = allocate(device, buffer);
+    }
+    if (result != CUDA_SUCCESS) {
+      heddle_status_t* failure = result == CUDA_ERROR_OUT_OF_MEMORY
+                                     ? exhausted(device, result, buffer->memory == HEDDLE_MEMORY_DEVICE ? "device" : "pinned", buffer->size)
+                                     : device->failed(result, "allocating memory");
+      give_back(device, buffer);
+      sdk::unmake(device->host, buffer);
+      return failure;
+    }
+    device->counters.bytes_allocated.fetch_add(buffer->size);
+    if (buffer->block) device->counters.pool_bytes.fetch_add(buffer->size);
+    device->counters.bytes_overhead.fetch_add(buffer->overhead_bytes);
+    device->live.buffers.fetch_add(1);
+    *out = buffer->handle();
+    return nullptr;
+  });
+}
+
+void buffer_free(heddle_buffer_t* handle) noexcept {
+  if (!handle) return;
+  Buffer* buffer = Buffer::from(handle);
+  Device* device = buffer->device;
+  sdk::guarded_release(device->host, [&] {
+    give_back(device, buffer);
+    device->counters.bytes_allocated.fetch_sub(buffer->size);
+    if (buffer->block) device->counters.pool_bytes.fetch_sub(buffer->size);
+    device->counters.bytes_overhead.fetch_sub(buffer->overhead_bytes);
+    auto* release = buffer->release;
+    void* context = buffer->release_context;
+    sdk::unmake(device->host, buffer);
+    if (release) release(context);
+    device->live.buffers.fetch_sub(1);
+  });
+}
+
+heddle_status_t* check_range(Buffer* buffer, const char* what, uint64_t offset, uint64_t length) {
+  if (!buffer->holds(offset, length)) {
+    return status(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
+                  number(length), number(offset), number(buffer->size));
+  }
+  if (buffer->memory == HEDDLE_MEMORY_DEVICE) {
+    return status(buffer->device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                  "cuda: %s %llu bytes failed: device memory is not host visible; copy it, or allocate host visible memory", what,
+                  number(length));
+  }
+  return nullptr;
+}
+
+heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t length, uint32_t flags, void** out) noexcept {
+  *out = nullptr;
+  Buffer* buffer = Buffer::from(handle);
+  return guarded(buffer->device->host, "mapping a buffer", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_range(buffer, "mapping", offset, length)) return bad;
+    constexpr uint32_t kKnown = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD;
+    if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
+        ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
+      return status(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cuda: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length),
+                    flags);
+    }
+    *out = buffer->host + offset;
+    return nullptr;
+  });
+}
+
+heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept {
+  return nullptr;
+}
+
+// Pinned memory is coherent.
+heddle_status_t* buffer_flush(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
+  return check_range(Buffer::from(handle), "flushing", offset, length);
+}
+
+heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
+  return check_range(Buffer::from(handle), "invalidating", offset, length);
+}
+
+heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, heddle_buffer_t** out) {
+  if (!memory && size != 0) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: importing %llu bytes failed: the pointer is null", number(size));
+  }
+  if (size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: importing %llu bytes failed: they end after the address space",
+                  number(size));
+  }
+  ContextScope scope(device);
+  if (heddle_status_t* lost = device->loss()) return lost;
+  auto* buffer = sdk::make<Buffer>(device->host);
+  buffer->api = device->api;
+  buffer->device = device;
+  buffer->size = size;
+  buffer->host = static_cast<char*>(memory);
+  buffer->memory = kHostKinds;
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  buffer->alignment = address ? address & (~address + 1) : kAlignment;
+  if (size) {
+    CUresult result = device->cuda.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+      buffer->registered = memory;
+    } else if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
+      result = CUDA_SUCCESS;  // the caller's own pinned memory, or the same memory twice
+    }
+    if (result == CUDA_SUCCESS) result = device->cuda.cuMemHostGetDevicePointer(&buffer->address, memory, 0);
+    if (result != CUDA_SUCCESS) {
+      heddle_status_t* failure = device->failed(result, "pinning the caller's memory");
+      give_back(device, buffer);
+      sdk::unmake(device->host, buffer);
+      return failure;
+    }
+  }
+  device->counters.bytes_allocated.fetch_add(size);
+  device->live.buffers.fetch_add(1);
+  *out = buffer->handle();
+  return nullptr;
+}
+
+heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint64_t size, void (*release)(void*), void* context,
+                                    heddle_buffer_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  heddle_status_t* failed = guarded(device->host, "importing host memory", [&] { return import_memory(device, memory, size, out); });
+  if (!failed) {
+    Buffer::from(*out)->release = release;
+    Buffer::from(*out)->release_context = context;
+  } else if (release) {
+    release(context);
+  }
+  return failed;
+}
+
+heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_properties_t* out) noexcept {
+  const Buffer* buffer = Buffer::from(handle);
+  heddle_buffer_properties_t properties = {};
+  properties.memory = buffer->memory;
+  properties.size_bytes = buffer->size;
+  properties.alignment_bytes = buffer->alignment;
+  properties.device_address = buffer->address;
+  sdk::write_struct(properties, out);
+  return nullptr;
+}
+
+}  // namespace
+
+const heddle_buffer_interface_t* buffer_interface() noexcept {
+  static const heddle_buffer_interface_t table = {sizeof(heddle_buffer_interface_t),
+                                                  0,
+                                                  buffer_allocate,
+                                                  buffer_free,
+                                                  buffer_map,
+                                                  buffer_unmap,
+                                                  buffer_flush,
+                                                  buffer_invalidate,
+                                                  buffer_import_host,
+                                                  buffer_properties};
+  return &table;
+}
+
+}  // namespace heddle::cuda

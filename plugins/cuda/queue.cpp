@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.dispatch/1 and the queues: the hot path.
+#include "cuda/queue.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "cuda/engine.h"
+#include "cuda/graph.h"
+
+namespace heddle::cuda {
+
+using sdk::guarded;
+using sdk::HostTimeline;
+using sdk::status;
+using State = HostTimeline::State;
+
+heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept {
+  if ((sync.wait_count && !sync.waits) || (sync.signal_count && !sync.signals)) [[unlikely]] {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: %u waits%s and %u signals%s", sync.wait_count,
+                  sync.waits ? "" : " (null)", sync.signal_count, sync.signals ? "" : " (null)");
+  }
+  for (uint32_t i = 0; i < sync.wait_count; ++i) {
+    if (!sync.waits[i].timeline) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: wait %u has no timeline", i);
+    }
+  }
+  for (uint32_t i = 0; i < sync.signal_count; ++i) {
+    const heddle_point_t& point = sync.signals[i];
+    if (!point.timeline) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: signal %u has no timeline", i);
+    }
+    const uint64_t reached = HostTimeline::from(point.timeline)->reached();
+    if (point.value <= reached || point.value > HostTimeline::kMaxValue) [[unlikely]] {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cuda: submitting failed: signal %u is to value %llu and its timeline has reached %llu; values only grow, up to "
+                    "2^62-1",
+                    i, number(point.value), number(reached));
+    }
+  }
+  return nullptr;
+}
+
+heddle_status_t* Queue::start(uint32_t priority) {
+  ContextScope scope(device_);
+  const Api& cuda = device_->cuda;
+  int least = 0, greatest = 0;
+  CUresult result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
+  if (result == CUDA_SUCCESS) result = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority ? greatest : least);
+  if (result != CUDA_SUCCESS) return device_->failed(result, "making a stream");
+  std::lock_guard<std::mutex> lock(device_->queues_mutex);
+  if (device_->idle_words.empty()) {
+    void* memory = nullptr;
+    CUdeviceptr address = 0;
+    result = cuda.cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_SUCCESS) result = cuda.cuMemHostGetDevicePointer(&address, memory, 0);
+    if (result != CUDA_SUCCESS) return device_->failed(result, "making a queue's word of completion");
+    const Word made = {new (memory) std::atomic<uint64_t>(0), address};
+    device_->all_words.push_back(made);
+    device_->idle_words.push_back(made);
+  }
+  word_ = device_->idle_words.back();
+  device_->idle_words.pop_back();
+  last_ = word_.value->load(std::memory_order_acquire);
+  retired_.store(last_, std::memory_order_release);
+  device_->queues.push_back(this);
+  return nullptr;
+}
+
+Queue::~Queue() {
+  if (!word_.value) return;  // start failed
+  for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0; ++turn) {
+    retire();
+    if (turn > 1000) {
+      if (turn % 64 == 0) check();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+  {
+    std::lock_guard<std::mutex> lock(device_->queues_mutex);
+    std::erase(device_->queues, this);
+  }
+  while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short
+  ContextScope scope(device_);
+  if (stream_) device_->cuda.cuStreamDestroy(stream_);
+  if (word_.value && !device_->is_lost()) {
+    std::lock_guard<std::mutex> lock(device_->queues_mutex);
+    device_->idle_words.push_back(word_);
+  }
+  for (Submission* submission : spare_) delete submission;
+}
+
+Submission* Queue::draft() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!spare_.empty()) {
+      Submission* submission = spare_.back();
+      spare_.pop_back();
+      return submission;
+    }
+  }
+  return new Submission;
+}
+
+void Queue::abandon(Submission* submission) noexcept {
+  for (const Staging::Slice& slice : submission->list.slices) device_->staging->give(slice);
+  if (submission->failure) device_->host->status_free(device_->host->self, submission->failure);
+  submission->clear();
+  constexpr size_t kSpare = 64;
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (spare_.size() < kSpare) {
+    spare_.push_back(submission);
+    return;
+  }
+  lock.unlock();
+  delete submission;
+}
+
+heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync) {
+  if (heddle_status_t* bad = check_sync(device_->host, sync)) [[unlikely]] {
+    abandon(submission);
+    return bad;
+  }
+  submission->waits.assign(sync.waits, sync.waits + sync.wait_count);
+  submission->signals.assign(sync.signals, sync.signals + sync.signal_count);
+  if (has_news()) retire();  // what a long chain of submissions keeps in flight stays bounded by what the device has not done
+  unfinished_.fetch_add(1, std::memory_order_acq_rel);
+  if (issue(submission) == Issue::kHeld) [[unlikely]]
+    device_->engine->hold(this, submission);
+  return nullptr;
+}
+
+bool Queue::try_issue(Submission* submission) {
+  return issue(submission) == Issue::kDone;
+}
+
+Queue::Issue Queue::issue(Submission* submission) {
+  CUresult result = CUDA_SUCCESS;
+  size_t failed = 0;
+  {
+    ContextScope scope(device_);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (issue_locked(submission, &result, &failed) == Issue::kHeld) return Issue::kHeld;
+  }
+  if (result != CUDA_SUCCESS) [[unlikely]] {
+    // It is in flight by now, and whoever retires it takes the failure from the device, or from the submission.
+    if (ends_context(result)) device_->host->status_free(device_->host->self, device_->failed(result, "running work"));
+  }
+  return Issue::kDone;
+}
+
+// With the context current and the lock held. The submission is not ours any more when this returns kDone.
+Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed) {
+  const Api& cuda = device_->cuda;
+  const heddle_host_t* host = device_->host;
+  Timeline::OnItsWay waits[16];
+  size_t wait_count = 0;
+  auto loose = [&](heddle_status_t* failure) {
+    submission->failure = failure;
+    failed_.push_back(submission);
+    loose_.fetch_add(1, std::memory_order_acq_rel);
+    return Issue::kDone;
+  };
+  if (device_->is_lost()) [[unlikely]]
+    return loose(device_->loss());
+  for (const heddle_point_t& point : submission->waits) {
+    Timeline* timeline = Timeline::from(point.timeline);
+    const State state = timeline->state(point.value);
+    if (state == State::kReached) continue;
+    if (state == State::kFailed) return loose(timeline->failure(point.value));
+    Timeline::OnItsWay signal;
+    if (!timeline->find(point.value, &signal)) {
+      // It may have been reached since we looked.
+      if (timeline->state(point.value) == State::kReached) continue;
+      return Issue::kHeld;
+    }
+    if (signal.queue == this) continue;  // the stream is in order
+    if (timeline->device()->context != device_->context) return Issue::kHeld;  // another device's: the host waits
+    if (wait_count == std::size(waits)) return Issue::kHeld;
+    waits[wait_count++] = signal;
+  }
+  submission->number = ++last_;
+  submission->issued = true;
+  in_flight_.push_back(submission);
+  for (const heddle_point_t& point : submission->signals) Timeline::from(point.timeline)->add({point.value, this, word_, submission->number});
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < wait_count && result == CUDA_SUCCESS; ++i) {
+    if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
+    result = cuda.cuStreamWaitValue64(stream_, waits[i].word.address, waits[i].number, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  if (result == CUDA_SUCCESS) {
+    result = submission->recording ? launch_graph(submission->recording, stream_) : cuda::issue(cuda, submission->list, stream_, out_failed);
+    if (result != CUDA_SUCCESS && !ends_context(result)) {
+      const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
+      submission->failure = cuda_status(host, cuda, code_of(result), result, "cuda: issuing %s%s%s on device %u failed",
+                                        submission->recording ? "a recording" : op && op->kind == Op::Kind::kLaunch ? "kernel '" : "a copy",
+                                        op && op->kind == Op::Kind::kLaunch ? op->launch.entry->name.c_str() : "",
+                                        op && op->kind == Op::Kind::kLaunch ? "'" : "", device_->ordinal);
+      if (op && op->kind == Op::Kind::kLaunch) sdk::set_region(host, submission->failure, op->launch.region);
+      result = CUDA_SUCCESS;
+    }
+  }
+  const CUresult written = cuda.cuStreamWriteValue64(stream_, word_.address, submission->number, CU_STREAM_WRITE_VALUE_DEFAULT);
+  *out_result = result != CUDA_SUCCESS ? result : written;
+  return Issue::kDone;
+}
+
+bool Queue::retire() noexcept {
+  if (retiring_.exchange(true, std::memory_order_acq_rel)) return false;
+  bool any = false;
+  for (;;) {
+    Submission* submission = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!failed_.empty()) {
+        submission = failed_.front();
+        failed_.pop_front();
+        loose_.fetch_sub(1, std::memory_order_acq_rel);
+      } else if (!in_flight_.empty()) {
+        const bool is_done = done() >= in_flight_.front()->number;
+        if (is_done || device_->is_lost()) {
+          submission = in_flight_.front();
+          in_flight_.pop_front();
+          retired_.store(submission->number, std::memory_order_release);
+          if (!is_done && !submission->failure) submission->failure = device_->loss();
+        }
+      }
+    }
+    if (!submission) break;
+    finish(submission);
+    any = true;
+  }
+  retiring_.store(false, std::memory_order_release);
+  return any;
+}
+
+void Queue::finish(Submission* submission) noexcept {
+  const heddle_host_t* host = device_->host;
+  heddle_status_t* failure = submission->failure;
+  submission->failure = nullptr;
+  for (const heddle_point_t& point : submission->waits) {
+    if (failure) break;
+    failure = Timeline::from(point.timeline)->failure(point.value);
+  }
+  if (!failure) {
+    for (const Submission::Download& download : submission->downloads) std::memcpy(download.target, download.source, download.length);
+  }
+  Counters& counters = device_->counters;
+  counters.submissions.fetch_add(1, std::memory_order_relaxed);
+  if (submission->list.dispatches) counters.dispatches.fetch_add(submission->list.dispatches, std::memory_order_relaxed);
+  if (submission->list.copies) counters.copies.fetch_add(submission->list.copies, std::memory_order_relaxed);
+  // Who sees the last signal may destroy everything that the submission names, so that goes first. The queue itself is ours until
+  // unfinished_ falls.
+  heddle_point_t few[4];
+  std::vector<heddle_point_t> many;
+  const size_t count = submission->signals.size();
+  const heddle_point_t* signals = few;
+  if (count <= std::size(few)) {
+    std::copy_n(submission->signals.data(), count, few);
+  } else {
+    many.swap(submission->signals);
+    signals = many.data();
+  }
+  abandon(submission);
+  for (size_t i = 0; i < count; ++i) {
+    Timeline* timeline = Timeline::from(signals[i].timeline);
+    timeline->remove(signals[i].value);
+    if (!failure) [[likely]] {
+      timeline->advance(signals[i].value);
+    } else {
+      timeline->fail(signals[i].value, host->status_clone(host->self, failure));
+    }
+  }
+  if (failure) host->status_free(host->self, failure);
+  unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+// The kernels of the submission that the stream is in, for the text of a fault.
+std::string Queue::suspects() {
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return {};
+  const uint64_t reached = done();
+  for (const Submission* submission : in_flight_) {
+    if (submission->number <= reached) continue;
+    std::vector<const Entry*> entries;
+    if (submission->recording) {
+      list_entries(submission->recording, &entries);
+    } else {
+      for (const Op& op : submission->list.ops) {
+        if (op.kind == Op::Kind::kLaunch && std::find(entries.begin(), entries.end(), op.launch.entry) == entries.end()) {
+          entries.push_back(op.launch.entry);
+        }
+      }
+    }
+    if (entries.empty()) return "copies";
+    std::string text = entries.size() == 1 ? "kernel " : "one of the kernels ";
+    constexpr size_t kMost = 6;
+    for (size_t i = 0; i < entries.size() && i < kMost; ++i) text += (i ? ", '" : "'") + entries[i]->name + "'";
+    if (entries.size() > kMost) text += " and " + std::to_string(entries.size() - kMost) + " others";
+    return text;
+  }
+  return {};
+}
+
+void Queue::check() noexcept {
+  try {
+    ContextScope scope(device_);
+    const CUresult result = device_->cuda.cuStreamQuery(stream_);
+    if (!ends_context(result)) return;
+    std::string text = suspects();
+    text = "running " + (text.empty() ? std::string("work") : text);
+    device_->host->status_free(device_->host->self, device_->failed(result, text.c_str()));
+  } catch (...) {
+    device_->host->log(device_->host->self, HEDDLE_LOG_ERROR, sdk::string_of("queue.cpp"), 0, sdk::string_of("cuda: no memory to say what failed"));
+  }
+}
+
+heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params_t* in, heddle_queue_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "creating a queue", [&]() -> heddle_status_t* {
+    heddle_queue_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
+    if (params.priority > 1) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: creating a queue failed: priority %u is neither 0 nor 1",
+                    params.priority);
+    }
+    if (heddle_status_t* lost = device->loss()) return lost;
+    auto* queue = sdk::make<Queue>(device->host, device);
+    if (heddle_status_t* bad = queue->start(params.priority)) {
+      sdk::unmake(device->host, queue);
+      return bad;
+    }
+    device->live.queues.fetch_add(1);
+    *out = queue->handle();
+    return nullptr;
+  });
+}
+
+heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
+  if (!handle) return nullptr;
+  Queue* queue = Queue::from(handle);
+  Device* device = queue->device();
+  return guarded(device->host, "destroying a queue", [&]() -> heddle_status_t* {
+    sdk::unmake(device->host, queue);
+    device->live.queues.fetch_sub(1);
+    return nullptr;
+  });
+}
+
+namespace {
+
+heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission) {
+  Device* device = queue->device();
+  if (device->is_lost()) [[unlikely]]
+    return device->loss();
+  if (submission.command_count && !submission.commands) [[unlikely]] {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting %u commands failed: the list is null",
+                  submission.command_count);
+  }
+  Submission* draft = queue->draft();
+  if (heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list)) [[unlikely]] {
+    queue->abandon(draft);
+    return bad;
+  }
+  return queue->submit(draft, submission.sync);
+}
+
+heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+  Queue* queue = Queue::from(handle);
+  return guarded(queue->device()->host, "cuda: submitting", [&]() -> heddle_status_t* {
+    if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
+      return submit_sized(queue, *in);
+    heddle_submission_t submission;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &submission, &bad_byte)) {
+      return sdk::tail_status(queue->device()->host, "heddle_submission_t", bad_byte);
+    }
+    return submit_sized(queue, submission);
+  });
+}
+
+}  // namespace
+
+const heddle_dispatch_interface_t* dispatch_interface() noexcept {
+  static const heddle_dispatch_interface_t table = {sizeof(heddle_dispatch_interface_t),
+                                                    0,
+                                                    variant_rank,
+                                                    executable_load,
+                                                    executable_unload,
+                                                    executable_entry,
+                                                    submit,
+                                                    record,
+                                                    replay,
+                                                    recording_free};
+  return &table;
+}
+
+}  // namespace heddle::cuda

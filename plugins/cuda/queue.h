@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A queue: one CUDA stream, its word of completion, and what is in flight on it.
+//
+// A submission whose waits are all reached or on their way to a stream is issued at once. One that waits for a value that the host is yet to
+// signal is held by the engine, so that no stream ever waits for work that is not enqueued (HD-Q-01).
+#ifndef HEDDLE_CUDA_QUEUE_H_
+#define HEDDLE_CUDA_QUEUE_H_
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+
+#include "cuda/list.h"
+#include "cuda/timeline.h"
+
+namespace heddle::cuda {
+
+struct Recording;
+
+// What one submit, transfer or replay asks for; lives until it retires, then its memory is used again.
+struct Submission {
+  // Bytes that the host gets once the list is done.
+  struct Download {
+    void* target;
+    const char* source;
+    uint64_t length;
+  };
+  List list;
+  Recording* recording = nullptr;  // replayed instead of the list
+  std::vector<heddle_point_t> waits, signals;
+  std::vector<Download> downloads;
+  uint64_t number = 0;
+  bool issued = false;                 // reached the stream
+  heddle_status_t* failure = nullptr;  // of issuing, or of a wait
+
+  void clear() noexcept {
+    list.clear();
+    recording = nullptr;
+    waits.clear();
+    signals.clear();
+    downloads.clear();
+    number = 0;
+    issued = false;
+    failure = nullptr;
+  }
+};
+
+class Queue {
+ public:
+  explicit Queue(Device* device) noexcept : api_(device->api), device_(device) {}
+  heddle_status_t* start(uint32_t priority);
+  // Waits for what is enqueued. The device knows the queue no more.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
+  heddle_queue_t* handle() noexcept { return reinterpret_cast<heddle_queue_t*>(this); }
+  Device* device() const noexcept { return device_; }
+  CUstream stream() const noexcept { return stream_; }
+
+  // An empty submission; give it to submit or abandon.
+  Submission* draft();
+  void abandon(Submission* submission) noexcept;
+  // Checks waits and signals, issues the submission or holds it. It is used up, unless this fails.
+  heddle_status_t* submit(Submission* submission, const heddle_sync_t& sync);
+  // Issues a held submission if its waits are on their way now.
+  bool try_issue(Submission* submission);
+
+  bool has_news() const noexcept {
+    return done() > retired_.load(std::memory_order_acquire) || loose_.load(std::memory_order_acquire) != 0 ||
+           (device_->is_lost() && unfinished_.load(std::memory_order_acquire) != 0);
+  }
+  // Advances or fails the signals of what is done; true if something was.
+  bool retire() noexcept;
+  // Loses the device if the stream cannot go on.
+  void check() noexcept;
+  void pin() noexcept { pins_.fetch_add(1, std::memory_order_acq_rel); }
+  void unpin() noexcept { pins_.fetch_sub(1, std::memory_order_acq_rel); }
+
+ private:
+  enum class Issue { kDone, kHeld };
+  uint64_t done() const noexcept { return word_.value->load(std::memory_order_acquire); }
+  Issue issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed);
+  Issue issue(Submission* submission);
+  void finish(Submission* submission) noexcept;
+  std::string suspects();
+
+  const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object
+  Device* device_;
+  CUstream stream_ = nullptr;
+  Word word_;  // the stream writes it
+  std::mutex mutex_;
+  uint64_t last_ = 0;                  // number of the last issued submission; under mutex_, as is all up to here
+  std::deque<Submission*> in_flight_;  // in the order of their numbers
+  std::vector<Submission*> spare_;
+  std::deque<Submission*> failed_;  // never reached the stream
+  std::atomic<uint64_t> loose_{0};  // size of failed_
+  std::atomic<uint64_t> retired_{0};
+  std::atomic<uint64_t> unfinished_{0};
+  std::atomic<uint32_t> pins_{0};
+  std::atomic<bool> retiring_{false};
+};
+
+// Checks a sync and its points.
+heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept;
+
+}  // namespace heddle::cuda
+#endif  // HEDDLE_CUDA_QUEUE_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cutting slices out of pinned chunks. A chunk starts again once nobody uses it; what does not fit a chunk gets one of its own.
+#include "cuda/staging.h"
+
+namespace heddle::cuda {
+
+Staging::~Staging() {
+  for (Chunk& chunk : chunks_) {
+    if (chunk.base) device_->cuda.cuMemFreeHost(chunk.base);
+  }
+}
+
+Staging::Chunk* Staging::find(uint64_t bytes, CUresult* out_result) {
+  if (current_ && current_->live == 0) current_->used = 0;
+  if (current_ && bytes <= current_->bytes - current_->used) return current_;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.live != 0 || chunk.bytes < bytes) continue;
+    chunk.used = 0;
+    return current_ = &chunk;
+  }
+  const uint64_t wanted = bytes > kChunkBytes ? (bytes + 4095) / 4096 * 4096 : kChunkBytes;
+  const uint64_t most = device_->instance->options.staging_bytes;
+  if (wanted > most || held_.load(std::memory_order_relaxed) > most - wanted) return nullptr;
+  void* memory = nullptr;
+  *out_result = device_->cuda.cuMemHostAlloc(&memory, wanted, CU_MEMHOSTALLOC_PORTABLE);
+  if (*out_result != CUDA_SUCCESS) return nullptr;
+  held_.fetch_add(wanted, std::memory_order_relaxed);
+  chunks_.push_back({static_cast<char*>(memory), wanted, 0, 0});
+  return current_ = &chunks_.back();
+}
+
+heddle_status_t* Staging::take(uint64_t bytes, Slice* out) {
+  bytes = (bytes + 63) / 64 * 64;
+  CUresult result = CUDA_SUCCESS;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (Chunk* chunk = find(bytes, &result)) {
+        *out = {chunk->base + chunk->used, chunk};
+        chunk->used += bytes;
+        ++chunk->live;
+        return nullptr;
+      }
+    }
+    if (result != CUDA_SUCCESS) return device_->failed(result, "allocating pinned staging memory");
+    if (!device_->poll()) break;  // gives back what finished copies used
+  }
+  return sdk::status(device_->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                     "cuda: staging %llu bytes failed: %llu of %llu bytes of pinned staging memory are in use; wait for copies in flight, "
+                     "or raise the option staging",
+                     number(bytes), number(bytes_held()), number(device_->instance->options.staging_bytes));
+}
+
+void Staging::give(const Slice& slice) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --slice.chunk->live;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.timeline/1. What the host does with a timeline is HostTimeline's; this adds that somebody has to look at the device.
+#include "cuda/timeline.h"
+
+#include "cuda/engine.h"
+
+namespace heddle::cuda {
+
+using sdk::guarded;
+using sdk::HostTimeline;
+using sdk::status;
+
+namespace {
+
+heddle_status_t* check_value(Device* device, const char* what, uint64_t value) noexcept {
+  if (value <= HostTimeline::kMaxValue) [[likely]]
+    return nullptr;
+  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s at value %llu failed: values end at 2^62-1; use smaller steps", what,
+                number(value));
+}
+
+heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "creating a timeline", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_value(device, "creating a timeline", initial_value)) return bad;
+    *out = sdk::make<Timeline>(device->host, device, initial_value)->handle();
+    device->live.timelines.fetch_add(1);
+    return nullptr;
+  });
+}
+
+void timeline_destroy(heddle_timeline_t* handle) noexcept {
+  if (!handle) return;
+  Timeline* timeline = Timeline::from(handle);
+  Device* device = timeline->device();
+  sdk::guarded_release(device->host, [&] {
+    sdk::unmake(device->host, timeline);
+    device->live.timelines.fetch_sub(1);
+  });
+}
+
+heddle_status_t* timeline_query(heddle_timeline_t* handle, uint64_t* out_value) noexcept {
+  Timeline* timeline = Timeline::from(handle);
+  *out_value = 0;
+  return guarded(timeline->device()->host, "querying a timeline", [&] {
+    timeline->device()->poll();
+    return timeline->query(out_value);
+  });
+}
+
+heddle_status_t* timeline_signal(heddle_timeline_t* handle, uint64_t value) noexcept {
+  Timeline* timeline = Timeline::from(handle);
+  Device* device = timeline->device();
+  return guarded(device->host, "signalling a timeline", [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = check_value(device, "signalling a timeline", value)) return bad;
+    if (timeline->advance(value)) return nullptr;
+    if (heddle_status_t* failure = timeline->failure(value)) return failure;
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "cuda: signalling value %llu failed: the timeline has reached %llu; values only grow", number(value),
+                  number(timeline->reached()));
+  });
+}
+
+void timeline_fail(heddle_timeline_t* handle, uint64_t value, heddle_status_t* failure) noexcept {
+  Timeline* timeline = Timeline::from(handle);
+  const heddle_host_t* host = timeline->device()->host;
+  sdk::guarded_release(host, [&] {
+    if (!failure) failure = status(host, HEDDLE_STATUS_UNKNOWN, "a timeline was failed without a reason");
+    timeline->fail(value, failure);
+  });
+}
+
+heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) noexcept {
+  if (count == 0) return nullptr;
+  if (!points[0].timeline) return nullptr;  // no host to make a status with; the host checks (HD-Q-02)
+  Device* device = Timeline::from(points[0].timeline)->device();
+  return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
+    if (mode > HEDDLE_WAIT_ANY) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: waiting failed: mode %u is neither all (0) nor any (1)", mode);
+    }
+    bool several = false;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (!points[i].timeline) {
+        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: waiting failed: point %llu has no timeline", number(i));
+      }
+      several |= Timeline::from(points[i].timeline)->device() != device;
+    }
+    if (several) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cuda: waiting failed: its points are of several devices; wait for each device's by themselves [HD-Q-02]");
+    }
+    return Engine::wait(device, points, count, mode, timeout_ns);
+  });
+}
+
+// While it lives, the device's engine retires work.
+struct Notice {
+  Device* device;
+  void (*function)(void*, const heddle_status_t*);
+  void* context;
+  static void tell(void* notice, const heddle_status_t* failure) {
+    auto* self = static_cast<Notice*>(notice);
+    const Notice copy = *self;
+    sdk::unmake(copy.device->host, self);
+    copy.device->engine->told();  // before the callback: that may end what keeps the device
+    copy.function(copy.context, failure);
+  }
+};
+
+heddle_status_t* timeline_notify(heddle_timeline_t* handle, uint64_t value, void (*function)(void*, const heddle_status_t*),
+                                 void* context) noexcept {
+  Timeline* timeline = Timeline::from(handle);
+  Device* device = timeline->device();
+  return guarded(device->host, "asking for a notification", [&]() -> heddle_status_t* {
+    auto* notice = sdk::make<Notice>(device->host, Notice{device, function, context});
+    try {
+      device->engine->watch();
+    } catch (...) {
+      sdk::unmake(device->host, notice);
+      throw;
+    }
+    heddle_status_t* bad;
+    try {
+      bad = timeline->notify(value, Notice::tell, notice);
+    } catch (...) {
+      sdk::unmake(device->host, notice);
+      device->engine->told();
+      throw;
+    }
+    return bad;
+  });
+}
+
+heddle_status_t* timeline_export(heddle_timeline_t* handle, heddle_string_t kind, uint64_t* out) noexcept {
+  *out = 0;
+  Device* device = Timeline::from(handle)->device();
+  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: exporting a timeline as '%.*s' failed: unknown kind",
+                shown(sdk::view_of(kind)), kind.data);
+}
+
+heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, uint64_t, heddle_timeline_t** out) noexcept {
+  *out = nullptr;
+  return status(Device::from(handle)->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: importing a timeline from '%.*s' failed: unknown kind",
+                shown(sdk::view_of(kind)), kind.data);
+}
+
+}  // namespace
+
+const heddle_timeline_interface_t* timeline_interface() noexcept {
+  static const heddle_timeline_interface_t table = {sizeof(heddle_timeline_interface_t),
+                                                    0,
+                                                    timeline_create,
+                                                    timeline_destroy,
+                                                    timeline_query,
+                                                    timeline_signal,
+                                                    timeline_fail,
+                                                    timeline_wait,
+                                                    timeline_notify,
+                                                    timeline_export,
+                                                    timeline_import};
+  return &table;
+}
+
+}  // namespace heddle::cuda
