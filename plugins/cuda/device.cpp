@@ -8,6 +8,7 @@
 
 #include "cuda/engine.h"
 #include "cuda/queue.h"
+#include "cuda/ring.h"
 #include "cuda/staging.h"
 
 namespace heddle::cuda {
@@ -129,6 +130,7 @@ heddle_status_t* Device::start() {
   if (CUresult bad = cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &retain)) return say(bad, "setting its pool up");
   if (CUresult bad = cuda.cuStreamCreateWithPriority(&allocation_stream, CU_STREAM_NON_BLOCKING, 0)) return say(bad, "making a stream");
   staging = std::make_unique<Staging>(this);
+  ring = std::make_unique<Ring>(this);
   engine = std::make_unique<Engine>(this);
   return nullptr;
 }
@@ -138,6 +140,7 @@ Device::~Device() {
   if (context) {
     {
       ContextScope scope(this);
+      ring.reset();
       staging.reset();
       for (const Word& word : all_words) cuda.cuMemFreeHost(word.value);
       if (allocation_stream) cuda.cuStreamDestroy(allocation_stream);
@@ -318,7 +321,7 @@ heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statis
     device->cuda.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
   }
   const uint64_t given = counters.pool_bytes;
-  values.bytes_reserved = counters.bytes_overhead + (reserved > given ? reserved - given : 0) + device->staging->bytes_held();
+  values.bytes_reserved = counters.bytes_overhead + (reserved > given ? reserved - given : 0) + device->staging->bytes_held() + device->ring->bytes_held();
   sdk::write_struct(values, out);
   return nullptr;
 }

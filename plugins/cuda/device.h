@@ -66,6 +66,7 @@ struct Word {
 };
 
 class Queue;
+class Ring;
 class Staging;
 class Engine;
 
@@ -106,6 +107,7 @@ struct Device : sdk::DeviceRoot {
   std::mutex lost_mutex;
   heddle_status_t* lost_status = nullptr;  // under lost_mutex
   std::unique_ptr<Staging> staging;
+  std::unique_ptr<Ring> ring;
   std::unique_ptr<Engine> engine;
 };
 

@@ -84,6 +84,7 @@ class Lowering {
   Op& append(Op::Kind kind) {
     Op& op = list_->ops.emplace_back();
     op.kind = kind;
+    op.command = index_;
     return op;
   }
 

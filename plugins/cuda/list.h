@@ -37,6 +37,7 @@ struct Op {
     uint64_t length;
   };
   Kind kind = Kind::kBarrier;
+  uint32_t command = 0;  // its index in the caller's list
   union {
     Launch launch;
     Copy copy;

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Recordings: command lists as CUDA graphs, whose nodes are patched where a dynamic binding has changed (HD-G-01).
+#ifndef HEDDLE_CUDA_GRAPH_H_
+#define HEDDLE_CUDA_GRAPH_H_
+
+#include "cuda/queue.h"
+
+namespace heddle::cuda {
+
+heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic,
+                        heddle_recording_t** out) noexcept;
+heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t count, const heddle_sync_t* sync) noexcept;
+void recording_free(heddle_recording_t* recording) noexcept;
+
+// For the queue: issues a recording whose nodes are patched, and its kernels for error texts.
+CUresult launch_graph(Recording* recording, CUstream stream) noexcept;
+void list_entries(const Recording* recording, std::vector<const Entry*>* out);
+
+}  // namespace heddle::cuda
+#endif  // HEDDLE_CUDA_GRAPH_H_

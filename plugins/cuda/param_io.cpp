@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.param_io/1: file extents to device memory and back, through the ring. No file is mapped or registered; nothing grows with the size
+// of the file.
+#include <unistd.h>
+
+#include "cuda/engine.h"
+#include "cuda/memory.h"
+#include "cuda/ring.h"
+#include "heddle/sdk/file.h"
+
+namespace heddle::cuda {
+
+using sdk::guarded;
+
+namespace {
+
+constexpr uint64_t kDefaultChunk = uint64_t{2} << 20;
+
+struct File {
+  const heddle_driver_api_t* api;  // HD-H-01: the first word
+  Device* device;
+  sdk::File file;
+
+  static File* from(heddle_file_t* handle) noexcept { return reinterpret_cast<File*>(handle); }
+  heddle_file_t* handle() noexcept { return reinterpret_cast<heddle_file_t*>(this); }
+};
+
+heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
+                           heddle_file_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
+    sdk::File own;
+    if (heddle_status_t* bad = sdk::open_file(device->host, "cuda", descriptor, access, name, &own)) return bad;
+    try {
+      *out = sdk::make<File>(device->host, File{device->api, device, own})->handle();
+    } catch (...) {
+      close(own.descriptor);
+      throw;
+    }
+    device->live.files.fetch_add(1);
+    return nullptr;
+  });
+}
+
+void file_close(heddle_file_t* handle) noexcept {
+  if (!handle) return;
+  File* file = File::from(handle);
+  Device* device = file->device;
+  sdk::guarded_release(device->host, [&] {
+    close(file->file.descriptor);
+    sdk::unmake(device->host, file);
+    device->live.files.fetch_sub(1);
+  });
+}
+
+heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_io_params_t& params) {
+  Ring::Plan plan = {};
+  plan.count = job.chunks().size();
+  plan.slot_bytes = job.chunk_bytes();
+  plan.pinned_bytes = params.pinned_bytes;
+  plan.threads = params.queue_depth;
+  plan.to_device = !job.writes();
+  plan.piece = [&](uint64_t index) -> Ring::Piece {
+    const sdk::FileChunk& chunk = job.chunks()[index];
+    const Buffer* buffer = Buffer::from(chunk.buffer);
+    return {buffer->address + chunk.buffer_offset, buffer->host ? buffer->host + chunk.buffer_offset : nullptr, chunk.length};
+  };
+  plan.host_side = [&](uint64_t index, char* memory) { return !job.cancelled() && job.move(job.chunks()[index], memory); };
+  plan.arrived = [&](uint64_t index) { job.arrived(job.chunks()[index]); };
+  if (plan.count == 0) job.cancelled();
+  heddle_status_t* failure = device->ring->move(plan);
+  return failure ? failure : job.result();
+}
+
+heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t* sync_in, heddle_file_t* file_handle,
+                              const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
+  Device* device = Queue::from(queue_handle)->device();
+  return guarded(device->host, writes ? "writing a file" : "reading a file", [&]() -> heddle_status_t* {
+    const File* file = File::from(file_handle);
+    heddle_sync_t sync;
+    heddle_param_io_params_t params = {};
+    uint64_t bad_byte;
+    if (!sdk::read_struct(sync_in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
+    if (in && !sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
+    if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
+    if (heddle_status_t* lost = device->loss()) return lost;
+    auto job = std::make_shared<sdk::FileJob>(device->host, "cuda", file ? &file->file : nullptr, writes);
+    if (heddle_status_t* bad = job->start(extents, count, params, kDefaultChunk)) return bad;
+    for (uint64_t i = 0; i < count; ++i) {
+      const Buffer* buffer = Buffer::from(extents[i].buffer);
+      if (heddle_status_t* bad = job->add(i, extents[i], buffer ? buffer->size : 0)) return bad;
+    }
+    device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count},
+                             {sync.signals, sync.signals + sync.signal_count},
+                             [device, job, params] { return run_job(device, *job, params); }});
+    return nullptr;
+  });
+}
+
+heddle_status_t* param_io_read(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                               uint64_t count, const heddle_param_io_params_t* params) noexcept {
+  return move_extents(queue, sync, file, extents, count, params, false);
+}
+
+heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                                uint64_t count, const heddle_param_io_params_t* params) noexcept {
+  return move_extents(queue, sync, file, extents, count, params, true);
+}
+
+}  // namespace
+
+const heddle_param_io_interface_t* param_io_interface() noexcept {
+  static const heddle_param_io_interface_t table = {
+      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write};
+  return &table;
+}
+
+}  // namespace heddle::cuda

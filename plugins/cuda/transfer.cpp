@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.transfer/1: copies outside of a command list. Pinned memory is copied by the queue's stream; a little ordinary memory goes through a
+// staging slice on the way; much of it goes through the ring, moved by host threads.
+#include "cuda/engine.h"
+#include "cuda/queue.h"
+#include "cuda/ring.h"
+
+namespace heddle::cuda {
+namespace {
+
+using sdk::guarded;
+using sdk::status;
+
+constexpr uint64_t kLargest = uint64_t{256} << 10;  // bytes that go through a staging slice
+constexpr uint64_t kSlotBytes = uint64_t{2} << 20;
+
+heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
+  heddle_transfer_properties_t properties = {};
+  properties.flags = HEDDLE_TRANSFER_PEER;
+  properties.staging_bytes = Device::from(handle)->instance->options.staging_bytes;
+  sdk::write_struct(properties, out);
+  return nullptr;
+}
+
+heddle_status_t* locate(Device* device, const char* what, const heddle_binding_t* binding, const Buffer** out) noexcept {
+  const Buffer* buffer = Buffer::from(binding->buffer);
+  if (!buffer) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: no buffer", what, number(binding->length));
+  }
+  if (!buffer->holds(binding->offset, binding->length)) {
+    return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
+                  number(binding->length), number(binding->offset), number(buffer->size));
+  }
+  *out = buffer;
+  return nullptr;
+}
+
+// Whether CUDA knows the host memory, so that its engines can read it.
+bool is_pinned(const Api& cuda, const void* memory) noexcept {
+  unsigned int type = 0;
+  return cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_HOST;
+}
+
+// Between ordinary host memory and a buffer, by the device's thread for jobs.
+heddle_status_t* move_by_ring(Device* device, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory, uint64_t length,
+                              bool to_device) {
+  if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
+  auto run = [=]() -> heddle_status_t* {
+    Ring::Plan plan = {};
+    plan.count = (length + kSlotBytes - 1) / kSlotBytes;
+    plan.slot_bytes = kSlotBytes;
+    plan.to_device = to_device;
+    plan.piece = [&](uint64_t index) -> Ring::Piece {
+      const uint64_t at = index * kSlotBytes;
+      return {buffer->address + offset + at, buffer->host ? buffer->host + offset + at : nullptr, std::min(kSlotBytes, length - at)};
+    };
+    plan.host_side = [&](uint64_t index, char* slot) {
+      const uint64_t at = index * kSlotBytes, bytes = std::min(kSlotBytes, length - at);
+      std::memcpy(to_device ? slot : memory + at, to_device ? memory + at : slot, bytes);
+      return true;
+    };
+    plan.arrived = [](uint64_t) {};
+    return device->ring->move(plan);
+  };
+  device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run});
+  return nullptr;
+}
+
+heddle_status_t* copy_host(heddle_queue_t* handle, const heddle_sync_t* in, const heddle_binding_t* binding, void* memory, bool to_device) {
+  Queue* queue = Queue::from(handle);
+  Device* device = queue->device();
+  const char* what = to_device ? "uploading" : "downloading";
+  heddle_sync_t sync;
+  uint64_t bad_byte;
+  if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
+  const Buffer* buffer = nullptr;
+  if (heddle_status_t* bad = locate(device, what, binding, &buffer)) return bad;
+  const uint64_t length = binding->length;
+  if (length && !memory) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: the host pointer is null", what, number(length));
+  }
+  ContextScope scope(device);
+  if (heddle_status_t* lost = device->loss()) return lost;
+  const bool pinned = length && is_pinned(device->cuda, memory);
+  if (!pinned && length > kLargest) {
+    return move_by_ring(device, sync, buffer, binding->offset, static_cast<char*>(memory), length, to_device);
+  }
+  Submission* draft = queue->draft();
+  List& list = draft->list;
+  auto host = reinterpret_cast<CUdeviceptr>(memory);
+  if (length && !pinned) {
+    Staging::Slice slice;
+    if (heddle_status_t* bad = device->staging->take(length, &slice)) {
+      queue->abandon(draft);
+      return bad;
+    }
+    list.slices.push_back(slice);
+    if (to_device) {
+      std::memcpy(slice.data, memory, length);
+    } else {
+      draft->downloads.push_back({memory, slice.data, length});
+    }
+    host = reinterpret_cast<CUdeviceptr>(slice.data);
+  }
+  list.copies = 1;
+  if (length) {
+    Op& op = list.ops.emplace_back();
+    op.kind = Op::Kind::kCopy;
+    const CUdeviceptr at = buffer->address + binding->offset;
+    op.copy = {to_device ? at : host, to_device ? host : at, length};
+  }
+  return queue->submit(draft, sync);
+}
+
+heddle_status_t* transfer_upload(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source,
+                                 const heddle_binding_t* target) noexcept {
+  return guarded(Queue::from(queue)->device()->host, "uploading",
+                 [&] { return copy_host(queue, sync, target, const_cast<void*>(source), true); });
+}
+
+heddle_status_t* transfer_download(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
+                                   void* target) noexcept {
+  return guarded(Queue::from(queue)->device()->host, "downloading", [&] { return copy_host(queue, sync, source, target, false); });
+}
+
+heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t* in, const heddle_binding_t* source,
+                                    const heddle_binding_t* target) noexcept {
+  Queue* queue = Queue::from(handle);
+  Device* device = queue->device();
+  return guarded(device->host, "copying between devices", [&]() -> heddle_status_t* {
+    heddle_sync_t sync;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
+    const Buffer *from = nullptr, *to = nullptr;
+    if (heddle_status_t* bad = locate(device, "copying from", source, &from)) return bad;
+    if (heddle_status_t* bad = locate(device, "copying to", target, &to)) return bad;
+    if (source->length != target->length) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: copying %llu bytes to %llu failed: lengths differ",
+                    number(source->length), number(target->length));
+    }
+    Submission* draft = queue->draft();
+    draft->list.copies = 1;
+    if (source->length) {
+      Op& op = draft->list.ops.emplace_back();
+      op.kind = Op::Kind::kPeerCopy;
+      op.peer_copy = {to->address + target->offset, from->address + source->offset, to->device->context, from->device->context,
+                      source->length};
+    }
+    return queue->submit(draft, sync);
+  });
+}
+
+}  // namespace
+
+const heddle_transfer_interface_t* transfer_interface() noexcept {
+  static const heddle_transfer_interface_t table = {
+      sizeof(heddle_transfer_interface_t), 0, transfer_properties, transfer_upload, transfer_download, transfer_peer_copy};
+  return &table;
+}
+
+}  // namespace heddle::cuda
