@@ -22,9 +22,9 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", "cuda", separated by commas; empty: what every family's devices can run.
+// "cpu", "cpu:x86-64-v3", "cuda", separated by commas; empty: "cpu".
 Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
-  if (text.empty()) text = "cpu,cuda";
+  if (text.empty()) text = "cpu";
   while (!text.empty()) {
     size_t comma = std::min(text.find(','), text.size());
     std::string_view target = text.substr(0, comma);

@@ -12,11 +12,28 @@ namespace {
 
 namespace mf = module_format;
 
+void note_globals(const mf::Program& program, std::vector<bool>& used) {
+  for (const mf::Value* value : *program.values()) {
+    if (value->kind() == mf::ValueKind::Global) used[value->index()] = true;
+  }
+}
+
 }  // namespace
+
+void Instance::find_globals() {
+  const mf::Module& meta = module_->metadata();
+  read_by_functions_.assign(meta.globals()->size(), false);
+  for (uint32_t i = 0; i < meta.functions()->size(); ++i) {
+    note_globals(*meta.functions()->Get(i)->programs()->Get(route_.program_of_function[i]), read_by_functions_);
+  }
+  read_at_all_ = read_by_functions_;
+  if (route_.initializer >= 0) note_globals(*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)), read_at_all_);
+}
 
 Status Instance::load_globals(const InstanceRequest& request) {
   const mf::Module& meta = module_->metadata();
   const auto& globals = *meta.globals();
+  find_globals();
   globals_.resize(globals.size());
   machine_.globals.resize(globals.size());
   for (uint32_t i = 0; i < globals.size(); ++i) machine_.globals[i].device = machine_.device_of_slot[globals.Get(i)->slot()];
@@ -25,7 +42,7 @@ Status Instance::load_globals(const InstanceRequest& request) {
   std::vector<std::vector<heddle_command_t>> fills(devices_.size());
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
-    if (global->kind() == mf::GlobalKind::Parameter) continue;
+    if (global->kind() == mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
     Status allocated = device.pool().allocate(global->size_bytes(), 64, &block);
@@ -64,7 +81,7 @@ Status Instance::load_parameters(const InstanceRequest& request) {
   std::vector<std::vector<uint32_t>> owners(devices_.size());
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
-    if (global->kind() != mf::GlobalKind::Parameter) continue;
+    if (global->kind() != mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
     Result<open::ParameterExtent> extent = files.find(*module_, *meta.parameters()->Get(global->index()));
     if (!extent.ok()) return extent.take_status();
     uint32_t device = machine_.globals[i].device;
@@ -104,9 +121,9 @@ Status Instance::run_initializer() {
     Status status = run_program(run, counters_);
     if (!status.ok()) return wrap(std::move(status), "heddle: running the initializer of " + module_->path() + " failed");
   }
-  // What only the initializer reads goes now; a function that names it anyway is refused when it is planned.
+  // What only the initializer reads goes now.
   for (uint32_t i = 0; i < globals_.size(); ++i) {
-    if (!meta.globals()->Get(i)->initializer_only()) continue;
+    if (read_by_functions_[i]) continue;
     globals_[i].reset();
     machine_.globals[i].memory = {};
   }

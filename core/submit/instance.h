@@ -72,12 +72,15 @@ class Instance final : public memory::Counted {
   Status load_globals(const InstanceRequest& request);
   Status load_parameters(const InstanceRequest& request);
   Status run_initializer();
+  // Which globals the chosen programs read.
+  void find_globals();
 
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<const open::OpenModule> module_;
   route::Route route_;
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Loaded> loaded_;
+  std::vector<bool> read_by_functions_, read_at_all_;  // one per global: read by a function's program; by that or by the initializer
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
   std::vector<std::unique_ptr<Function>> functions_;

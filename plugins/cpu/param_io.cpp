@@ -29,8 +29,10 @@ struct File {
 
 // One call of read or write.
 struct IoJob {
+  IoJob(const heddle_host_t* host, const sdk::File* file, bool writes, uint32_t at_once)
+      : job(host, "cpu", file, writes), in_flight(at_once) {}
   sdk::FileJob job;
-  uint32_t in_flight = 0;  // 0: one a worker
+  uint32_t in_flight;  // 0: one a worker
 };
 
 namespace {
@@ -105,7 +107,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     uint64_t bad_byte;
     if (!sdk::read_struct(sync_in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
     if (in && !sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
-    IoJob* io = sdk::make<IoJob>(device->host, IoJob{{device->host, "cpu", file ? &file->file : nullptr, writes}, params.queue_depth});
+    IoJob* io = sdk::make<IoJob>(device->host, device->host, file ? &file->file : nullptr, writes, params.queue_depth);
     struct Holder {
       Device* device;
       IoJob* io;

@@ -83,7 +83,7 @@ const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_
 
 CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUdeviceptr address, const int64_t* constants,
                            void* out) noexcept {
-  CUtensorMapDataType type;
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
   CUtensorMapSwizzle swizzle;
   CUtensorMapL2promotion promotion;
   data_type(map.element_type, (map.flags & HEDDLE_TENSOR_MAP_TF32) != 0, &type);
