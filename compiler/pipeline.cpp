@@ -169,8 +169,8 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
   for (const auto& [family, level] : options.targets) {
     if (make_target(family, level)) continue;
-    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + family + ":" + level +
-                                                "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
+    return {HEDDLE_STATUS_INVALID_ARGUMENT,
+            "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
   }
 
   if (!going_on("import", 0)) return cancelled;

@@ -18,7 +18,7 @@ struct ProgramTarget {
 };
 
 // The program of `function` for a family; with `initializer`, results go to the derived globals of their names.
-mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target, Globals& globals,
-                                                                   bool initializer);
+mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target,
+                                                                   Globals& globals, bool initializer);
 
 }  // namespace heddle::emit

@@ -12,7 +12,7 @@ struct OutputSpace {
   unsigned flattened = 1;                       // of these, the last that are walked as one
   tx::ConcatOp concat;                          // walked input by input; null: there is none
   unsigned input = 0, axis = 0;
-  mlir::AffineExpr start;                       // of the input along the axis
+  mlir::AffineExpr start;  // of the input along the axis
   bool is_scalar = false;
 
   // Tells the evaluator which input of the concat all points are in.

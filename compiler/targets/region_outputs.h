@@ -19,7 +19,7 @@ std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
 
 // Ops whose result needs more of its input than one element.
-bool is_reduction(mlir::Operation* op);  // pool, reduce, softmax, lrn
+bool is_reduction(mlir::Operation* op);    // pool, reduce, softmax, lrn
 bool is_contraction(mlir::Operation* op);  // matmul, conv
 
 // The one reduction or contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with

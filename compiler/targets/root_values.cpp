@@ -18,7 +18,7 @@ RankedTensorType tensor(Value value) {
 
 // Where the window of one output index lies along one spatial dimension.
 struct Window {
-  Value start;              // index of tap 0 in the input; may be negative
+  Value start;             // index of tap 0 in the input; may be negative
   Range inside, with_pad;  // taps inside the input, or inside input and pads
 };
 

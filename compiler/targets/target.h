@@ -21,10 +21,10 @@ struct KernelPlan {
 // What one variant needs for one kernel.
 struct KernelResources {
   uint64_t workspace_bytes = 0;
-  uint32_t workgroup_size = 1;  // threads
-  uint32_t subgroup_size = 0;   // threads that exchange values without memory; 0: none do
+  uint32_t workgroup_size = 1;       // threads
+  uint32_t subgroup_size = 0;        // threads that exchange values without memory; 0: none do
   uint64_t shared_memory_bytes = 0;  // of one workgroup
-  std::string rung;  // step of the resource ladder, if not the first
+  std::string rung;                  // step of the resource ladder, if not the first
 };
 
 // A code format and a level within it, e.g. x86_64-elf/1 with x86-64-v4.

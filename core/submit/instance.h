@@ -80,7 +80,7 @@ class Instance final : public memory::Counted {
   route::Route route_;
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Loaded> loaded_;
-  std::vector<bool> read_by_functions_, read_at_all_;  // one per global: read by a function's program; by that or by the initializer
+  std::vector<bool> read_by_functions_, read_at_all_;     // one per global: read by a function's program; by that or by the initializer
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
   std::vector<std::unique_ptr<Function>> functions_;

@@ -44,11 +44,11 @@ ApiVerdict load(Api* api, std::string* reason) {
     if (!lookup || lookup(name, &found, at_version, CU_GET_PROC_ADDRESS_DEFAULT, &ignored) != CUDA_SUCCESS) return nullptr;
     return found;
   };
-#define X(name)                                                                              \
-  api->name = reinterpret_cast<decltype(api->name)>(find(#name, kOldestDriver));             \
-  if (!api->name) {                                                                          \
-    *reason = "libcuda.so.1 lacks " #name "; install the NVIDIA driver, 525 or newer";       \
-    return ApiVerdict::kTooOld;                                                              \
+#define X(name)                                                                        \
+  api->name = reinterpret_cast<decltype(api->name)>(find(#name, kOldestDriver));       \
+  if (!api->name) {                                                                    \
+    *reason = "libcuda.so.1 lacks " #name "; install the NVIDIA driver, 525 or newer"; \
+    return ApiVerdict::kTooOld;                                                        \
   }
   HEDDLE_CUDA_FUNCTIONS(X)
 #undef X

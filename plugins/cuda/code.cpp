@@ -69,8 +69,8 @@ class Loader {
     if (sdk::view_of(params_.format) == HEDDLE_CODE_PTX) {
       text.assign(static_cast<const char*>(params_.code), params_.code_bytes);
       if (const size_t end = text.find('\0'); end != std::string::npos && end + 1 != text.size()) {
-        return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its PTX has a NUL at byte " + std::to_string(end) + " of " +
-                                                          std::to_string(text.size()));
+        return failed(HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "its PTX has a NUL at byte " + std::to_string(end) + " of " + std::to_string(text.size()));
       }
       code = text.c_str();
     } else if (heddle_status_t* bad = check_cubin()) {
@@ -88,8 +88,9 @@ class Loader {
             ") is too old for this PTX; install a newer driver or compile for an older one" + (why.empty() ? "" : "; it says: " + why);
     }
     if (ends_context(result)) return device_->failed(result, "loading code");
-    return cuda_status(device_->host, cuda, code_of(result), result, "cuda: loading executable '%.*s' (%llu bytes of %.*s for %.*s) failed: %s",
-                       shown(name()), name().data(), number(params_.code_bytes), shown(sdk::view_of(params_.format)), params_.format.data,
+    return cuda_status(device_->host, cuda, code_of(result), result,
+                       "cuda: loading executable '%.*s' (%llu bytes of %.*s for %.*s) failed: %s", shown(name()), name().data(),
+                       number(params_.code_bytes), shown(sdk::view_of(params_.format)), params_.format.data,
                        shown(sdk::view_of(params_.target)), params_.target.data, why.empty() ? "CUDA refuses" : why.substr(0, 900).c_str());
   }
 
@@ -127,7 +128,8 @@ class Loader {
       Section section;
       std::memcpy(&section, static_cast<const char*>(params_.code) + header.sections + i * sizeof section, sizeof section);
       if (section.type != kNoBits && section.type != 0 && !inside(section.offset, section.size)) {
-        return failed(HEDDLE_STATUS_DATA_LOSS, "section " + std::to_string(i) + " of its cubin ends after its " + std::to_string(size) + " bytes");
+        return failed(HEDDLE_STATUS_DATA_LOSS,
+                      "section " + std::to_string(i) + " of its cubin ends after its " + std::to_string(size) + " bytes");
       }
     }
     return nullptr;
@@ -163,7 +165,8 @@ class Loader {
     if (in.binding_count > kMaxBindings) return above("its number of bindings", in.binding_count, kMaxBindings);
     if (in.constants_bytes > kMaxConstantsBytes) return above("its bytes of constants", in.constants_bytes, kMaxConstantsBytes);
     if (in.constants_bytes % 8 != 0) {
-      return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, std::to_string(in.constants_bytes) + " bytes of constants are not whole 64-bit values");
+      return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT,
+                          std::to_string(in.constants_bytes) + " bytes of constants are not whole 64-bit values");
     }
     uint64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
@@ -173,7 +176,8 @@ class Loader {
       }
       threads *= in.workgroup_size[i];
     }
-    if (threads > static_cast<uint64_t>(facts.max_threads)) return above("its workgroup's size", threads, static_cast<uint64_t>(facts.max_threads));
+    if (threads > static_cast<uint64_t>(facts.max_threads))
+      return above("its workgroup's size", threads, static_cast<uint64_t>(facts.max_threads));
     if (in.shared_memory_bytes > static_cast<uint64_t>(facts.shared_optin_bytes)) {
       return above("its shared memory of bytes", in.shared_memory_bytes, static_cast<uint64_t>(facts.shared_optin_bytes));
     }
@@ -268,10 +272,11 @@ class Loader {
     CUresult result = cuda.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, entry.function);
     if (result == CUDA_SUCCESS) result = cuda.cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, entry.function);
     if (result != CUDA_SUCCESS) return device_->failed(result, "reading a kernel's resources");
-    const uint64_t all = static_cast<uint64_t>(fixed) + entry.shared_bytes, most = static_cast<uint64_t>(device_->facts().shared_optin_bytes);
+    const uint64_t all = static_cast<uint64_t>(fixed) + entry.shared_bytes,
+                   most = static_cast<uint64_t>(device_->facts().shared_optin_bytes);
     if (all > most) {
-      return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, std::to_string(all) + " bytes of shared memory are more than this device's " +
-                                                              std::to_string(most));
+      return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT,
+                          std::to_string(all) + " bytes of shared memory are more than this device's " + std::to_string(most));
     }
     const uint64_t wanted = uint64_t{in.workgroup_size[0]} * in.workgroup_size[1] * in.workgroup_size[2];
     if (wanted > static_cast<uint64_t>(threads)) {
@@ -279,7 +284,8 @@ class Loader {
                                                               std::to_string(threads) + " that its registers leave room for");
     }
     if (all > static_cast<uint64_t>(device_->facts().shared_bytes)) {
-      result = cuda.cuFuncSetAttribute(entry.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(entry.shared_bytes));
+      result =
+          cuda.cuFuncSetAttribute(entry.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(entry.shared_bytes));
       if (result != CUDA_SUCCESS) return device_->failed(result, "raising a kernel's shared memory");
     }
     return nullptr;

@@ -49,7 +49,8 @@ heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t inde
 // tensor_map.cpp. A payload that does not make sense gives its reason.
 const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_bytes) noexcept;
 // Writes the 128 bytes of the descriptor; the address is that of the binding.
-CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUdeviceptr address, const int64_t* constants, void* out) noexcept;
+CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUdeviceptr address, const int64_t* constants,
+                           void* out) noexcept;
 
 }  // namespace heddle::cuda
 #endif  // HEDDLE_CUDA_CODE_H_

@@ -321,7 +321,8 @@ heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statis
     device->cuda.cuMemPoolGetAttribute(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
   }
   const uint64_t given = counters.pool_bytes;
-  values.bytes_reserved = counters.bytes_overhead + (reserved > given ? reserved - given : 0) + device->staging->bytes_held() + device->ring->bytes_held();
+  values.bytes_reserved =
+      counters.bytes_overhead + (reserved > given ? reserved - given : 0) + device->staging->bytes_held() + device->ring->bytes_held();
   sdk::write_struct(values, out);
   return nullptr;
 }

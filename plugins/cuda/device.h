@@ -56,7 +56,8 @@ struct Instance {
 };
 
 struct Counters {
-  std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, pool_bytes{0}, bytes_overhead{0};  // pool_bytes: what of bytes_allocated is in CUDA's pool
+  std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, pool_bytes{0},
+      bytes_overhead{0};  // pool_bytes: what of bytes_allocated is in CUDA's pool
 };
 
 // A word of completion, in pinned memory. It belongs to the device and is handed from queue to queue; its value only grows.
@@ -101,7 +102,7 @@ struct Device : sdk::DeviceRoot {
   CUstream allocation_stream = nullptr;  // idle but for allocations and frees
   Counters counters;
   std::mutex queues_mutex;
-  std::vector<Queue*> queues;  // under queues_mutex
+  std::vector<Queue*> queues;               // under queues_mutex
   std::vector<Word> idle_words, all_words;  // under queues_mutex
   std::atomic<bool> lost_flag{false};
   std::mutex lost_mutex;

@@ -73,7 +73,8 @@ heddle_status_t* cuda_status(const heddle_host_t* host, const Api& api, heddle_s
   const char *name = nullptr, *meaning = nullptr;
   api.cuGetErrorName(result, &name);
   api.cuGetErrorString(result, &meaning);
-  const int more = std::snprintf(text + size, sizeof text - size, ": %s (%s)", name ? name : "unknown error", meaning ? meaning : "no text");
+  const int more =
+      std::snprintf(text + size, sizeof text - size, ": %s (%s)", name ? name : "unknown error", meaning ? meaning : "no text");
   if (more > 0) size += static_cast<size_t>(more) < sizeof text - size ? static_cast<size_t>(more) : sizeof text - size - 1;
   return host->status_create(host->self, code, sdk::string_of("cuda"), result, sdk::string_of(std::string_view(text, size)));
 }

@@ -35,10 +35,10 @@ struct Recording {
   const heddle_driver_api_t* api = nullptr;  // HD-H-01: the first word
   Queue* queue = nullptr;
   List list;
-  std::vector<CUgraphNode> nodes;     // by op
-  std::vector<Arguments> arguments;   // by op, empty where nothing is dynamic
+  std::vector<CUgraphNode> nodes;    // by op
+  std::vector<Arguments> arguments;  // by op, empty where nothing is dynamic
   std::vector<Dynamic> dynamic;
-  std::vector<char> is_stale;         // by op: its node is to be patched
+  std::vector<char> is_stale;  // by op: its node is to be patched
   std::vector<uint32_t> stale;
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
@@ -243,8 +243,8 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
   const Buffer* buffer = Buffer::from(binding.buffer);
   if (binding.length != place.length) {
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: replaying failed: dynamic binding %u (command %u) has %llu bytes, %llu were recorded [HD-G-01]", index, place.command,
-                  number(binding.length), number(place.length));
+                  "cuda: replaying failed: dynamic binding %u (command %u) has %llu bytes, %llu were recorded [HD-G-01]", index,
+                  place.command, number(binding.length), number(place.length));
   }
   const bool is_launch = place.op != kNone && recording->list.ops[place.op].kind == Op::Kind::kLaunch;
   if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.length != 0 || binding.offset != 0) {
@@ -329,8 +329,8 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     if (heddle_status_t* bad = lower_commands(device, commands, count, &recording->list)) return bad;
     for (const Op& op : recording->list.ops) {
       if (const char* why = obstacle(op)) {
-        return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: recording %u commands failed: command %u is %s; submit the list", count,
-                      op.command, why);
+        return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: recording %u commands failed: command %u is %s; submit the list",
+                      count, op.command, why);
       }
     }
     note_dynamic(recording, commands, count, dynamic);

@@ -9,7 +9,8 @@ namespace heddle::cuda {
 
 heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic,
                         heddle_recording_t** out) noexcept;
-heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t count, const heddle_sync_t* sync) noexcept;
+heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t count,
+                        const heddle_sync_t* sync) noexcept;
 void recording_free(heddle_recording_t* recording) noexcept;
 
 // For the queue: issues a recording whose nodes are patched, and its kernels for error texts.

@@ -20,7 +20,8 @@ CUresult launch(const Api& cuda, const List& list, const Op::Launch& op, CUstrea
 }
 
 // Every `width`-th unit of `unit` bytes, from `to` on.
-CUresult fill_column(const Api& cuda, CUdeviceptr to, uint64_t pitch, uint32_t unit, uint32_t value, uint64_t count, CUstream stream) noexcept {
+CUresult fill_column(const Api& cuda, CUdeviceptr to, uint64_t pitch, uint32_t unit, uint32_t value, uint64_t count,
+                     CUstream stream) noexcept {
   for (uint64_t done = 0; done < count; done += kMaxRows) {
     const uint64_t rows = std::min(kMaxRows, count - done);
     const CUdeviceptr at = to + done * pitch;

@@ -12,9 +12,9 @@ heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t comm
   if (buffer ? buffer->holds(binding.offset, binding.length) : binding.offset == 0 && binding.length == 0) [[likely]]
     return nullptr;
   return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                "cuda: command %u (kernel '%s', region %u) failed: binding %u (%llu bytes at %llu) %s%llu bytes", command, entry.name.c_str(),
-                region, index, number(binding.length), number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ",
-                number(buffer ? buffer->size : 0));
+                "cuda: command %u (kernel '%s', region %u) failed: binding %u (%llu bytes at %llu) %s%llu bytes", command,
+                entry.name.c_str(), region, index, number(binding.length), number(binding.offset),
+                buffer ? "ends after the buffer's " : "has no buffer, so ", number(buffer ? buffer->size : 0));
 }
 
 heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle_binding_t* bindings, const void* constants, char* out) {
@@ -42,10 +42,11 @@ heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle
         const CUresult result = encode_tensor_map(device->cuda, argument.map, address(argument.index),
                                                   static_cast<const int64_t*>(constants), out + argument.at);
         if (result != CUDA_SUCCESS) {
-          return cuda_status(device->host, device->cuda, code_of(result), result,
-                             "cuda: encoding the tensor map of binding %u (address %llx) for kernel '%s' failed; see cuTensorMapEncodeTiled's "
-                             "limits",
-                             argument.index, number(address(argument.index)), entry.name.c_str());
+          return cuda_status(
+              device->host, device->cuda, code_of(result), result,
+              "cuda: encoding the tensor map of binding %u (address %llx) for kernel '%s' failed; see cuTensorMapEncodeTiled's "
+              "limits",
+              argument.index, number(address(argument.index)), entry.name.c_str());
         }
       }
     }
@@ -76,7 +77,8 @@ class Lowering {
       case HEDDLE_COMMAND_COPY_2D:
         return copy_2d(command.as.copy_2d);
       default:
-        return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u failed: its kind %u is unknown", index_, command.kind);
+        return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u failed: its kind %u is unknown", index_,
+                      command.kind);
     }
   }
 
@@ -105,9 +107,9 @@ class Lowering {
     for (int i = 0; i < 3; ++i) {
       if (command.grid[i] > static_cast<uint32_t>(facts.grid[i])) [[unlikely]] {
         return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                      "cuda: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than this device's %d x %d x %d", index_,
-                      entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], facts.grid[0], facts.grid[1],
-                      facts.grid[2]);
+                      "cuda: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than this device's %d x %d x %d",
+                      index_, entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], facts.grid[0],
+                      facts.grid[1], facts.grid[2]);
       }
     }
     ++list_->dispatches;
@@ -180,8 +182,8 @@ class Lowering {
                  __builtin_mul_overflow(rows - 1, command.target_stride, &to_span) ||
                  __builtin_add_overflow(to_span, command.row_bytes, &to_span))) {
       return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                    "cuda: command %u (2-D copy) failed: %llu rows at strides of %llu and %llu bytes are more than 2^64", index_, number(rows),
-                    number(command.source_stride), number(command.target_stride));
+                    "cuda: command %u (2-D copy) failed: %llu rows at strides of %llu and %llu bytes are more than 2^64", index_,
+                    number(rows), number(command.source_stride), number(command.target_stride));
     }
     CUdeviceptr from = 0, to = 0;
     if (heddle_status_t* bad = range("copying rows from", command.source->buffer, command.source->offset, from_span, &from)) return bad;

@@ -174,7 +174,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
       if (timeline->state(point.value) == State::kReached) continue;
       return Issue::kHeld;
     }
-    if (signal.queue == this) continue;  // the stream is in order
+    if (signal.queue == this) continue;                                        // the stream is in order
     if (timeline->device()->context != device_->context) return Issue::kHeld;  // another device's: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     waits[wait_count++] = signal;
@@ -182,18 +182,22 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
   submission->number = ++last_;
   submission->issued = true;
   in_flight_.push_back(submission);
-  for (const heddle_point_t& point : submission->signals) Timeline::from(point.timeline)->add({point.value, this, word_, submission->number});
+  for (const heddle_point_t& point : submission->signals)
+    Timeline::from(point.timeline)->add({point.value, this, word_, submission->number});
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < wait_count && result == CUDA_SUCCESS; ++i) {
     if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
     result = cuda.cuStreamWaitValue64(stream_, waits[i].word.address, waits[i].number, CU_STREAM_WAIT_VALUE_GEQ);
   }
   if (result == CUDA_SUCCESS) {
-    result = submission->recording ? launch_graph(submission->recording, stream_) : cuda::issue(cuda, submission->list, stream_, out_failed);
+    result =
+        submission->recording ? launch_graph(submission->recording, stream_) : cuda::issue(cuda, submission->list, stream_, out_failed);
     if (result != CUDA_SUCCESS && !ends_context(result)) {
       const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
       submission->failure = cuda_status(host, cuda, code_of(result), result, "cuda: issuing %s%s%s on device %u failed",
-                                        submission->recording ? "a recording" : op && op->kind == Op::Kind::kLaunch ? "kernel '" : "a copy",
+                                        submission->recording                 ? "a recording"
+                                        : op && op->kind == Op::Kind::kLaunch ? "kernel '"
+                                                                              : "a copy",
                                         op && op->kind == Op::Kind::kLaunch ? op->launch.entry->name.c_str() : "",
                                         op && op->kind == Op::Kind::kLaunch ? "'" : "", device_->ordinal);
       if (op && op->kind == Op::Kind::kLaunch) sdk::set_region(host, submission->failure, op->launch.region);
@@ -311,7 +315,8 @@ void Queue::check() noexcept {
     text = "running " + (text.empty() ? std::string("work") : text);
     device_->host->status_free(device_->host->self, device_->failed(result, text.c_str()));
   } catch (...) {
-    device_->host->log(device_->host->self, HEDDLE_LOG_ERROR, sdk::string_of("queue.cpp"), 0, sdk::string_of("cuda: no memory to say what failed"));
+    device_->host->log(device_->host->self, HEDDLE_LOG_ERROR, sdk::string_of("queue.cpp"), 0,
+                       sdk::string_of("cuda: no memory to say what failed"));
   }
 }
 

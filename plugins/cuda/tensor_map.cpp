@@ -48,8 +48,8 @@ bool data_type(uint32_t element_type, bool tf32, CUtensorMapDataType* out) noexc
 }
 
 bool swizzle_of(uint32_t bytes, CUtensorMapSwizzle* out) noexcept {
-  *out = bytes == 32   ? CU_TENSOR_MAP_SWIZZLE_32B
-         : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+  *out = bytes == 32    ? CU_TENSOR_MAP_SWIZZLE_32B
+         : bytes == 64  ? CU_TENSOR_MAP_SWIZZLE_64B
          : bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
                         : CU_TENSOR_MAP_SWIZZLE_NONE;
   return bytes == 0 || bytes == 32 || bytes == 64 || bytes == 128;
@@ -75,7 +75,9 @@ const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_
   if (!promotion_of(map.l2_promotion_bytes, &promotion)) return "its L2 promotion is none of 0, 64, 128 and 256 bytes";
   if (map.flags & ~(HEDDLE_TENSOR_MAP_TF32 | HEDDLE_TENSOR_MAP_FILL_NAN)) return "its flags are unknown";
   for (uint32_t i = 0; i < map.rank; ++i) {
-    auto bad = [&](int32_t index) { return index < -1 || (index >= 0 && uint64_t{8} * (static_cast<uint32_t>(index) + 1) > constants_bytes); };
+    auto bad = [&](int32_t index) {
+      return index < -1 || (index >= 0 && uint64_t{8} * (static_cast<uint32_t>(index) + 1) > constants_bytes);
+    };
     if (bad(map.dim_constant[i]) || (i + 1 < map.rank && bad(map.stride_constant[i]))) return "it names a constant that is not there";
   }
   return nullptr;

@@ -43,8 +43,8 @@ bool is_pinned(const Api& cuda, const void* memory) noexcept {
 }
 
 // Between ordinary host memory and a buffer, by the device's thread for jobs.
-heddle_status_t* move_by_ring(Device* device, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory, uint64_t length,
-                              bool to_device) {
+heddle_status_t* move_by_ring(Device* device, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory,
+                              uint64_t length, bool to_device) {
   if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
   auto run = [=]() -> heddle_status_t* {
     Ring::Plan plan = {};
@@ -78,7 +78,8 @@ heddle_status_t* copy_host(heddle_queue_t* handle, const heddle_sync_t* in, cons
   if (heddle_status_t* bad = locate(device, what, binding, &buffer)) return bad;
   const uint64_t length = binding->length;
   if (length && !memory) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: the host pointer is null", what, number(length));
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: the host pointer is null", what,
+                  number(length));
   }
   ContextScope scope(device);
   if (heddle_status_t* lost = device->loss()) return lost;

@@ -69,9 +69,8 @@ heddle_status_t* FileJob::add(uint64_t index, const heddle_extent_t& extent, uin
                   file_->name.c_str(), number(extent.length), number(extent.buffer_offset), number(buffer_bytes));
   }
   if (extent.file_offset > INT64_MAX || extent.length > INT64_MAX - extent.file_offset) {
-    return status(host_, HEDDLE_STATUS_OUT_OF_RANGE,
-                  "%s: extent %llu of '%s' (%llu bytes at file byte %llu) failed: files end before 2^63", who_, number(index),
-                  file_->name.c_str(), number(extent.length), number(extent.file_offset));
+    return status(host_, HEDDLE_STATUS_OUT_OF_RANGE, "%s: extent %llu of '%s' (%llu bytes at file byte %llu) failed: files end before 2^63",
+                  who_, number(index), file_->name.c_str(), number(extent.length), number(extent.file_offset));
   }
   total_bytes_ += extent.length;  // cannot wrap: each is inside a buffer
   for (uint64_t at = 0; at < extent.length; at += chunk_bytes_) {
@@ -87,7 +86,8 @@ bool FileJob::move(const FileChunk& chunk, char* memory) noexcept {
   while (moved < chunk.length) {
     const auto offset = static_cast<off_t>(chunk.file_offset + moved);
     const size_t left = chunk.length - moved;
-    const ssize_t got = writes_ ? pwrite(file_->descriptor, memory + moved, left, offset) : pread(file_->descriptor, memory + moved, left, offset);
+    const ssize_t got =
+        writes_ ? pwrite(file_->descriptor, memory + moved, left, offset) : pread(file_->descriptor, memory + moved, left, offset);
     if (got > 0) {
       moved += static_cast<uint64_t>(got);
     } else if (got == 0) {  // the end of the file

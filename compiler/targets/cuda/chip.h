@@ -8,9 +8,9 @@
 namespace heddle::targets::cuda {
 
 struct Chip {
-  std::string_view name;            // as code.h spells it, and LLVM's name of the CPU
-  std::string_view ptx;             // LLVM's name of the PTX version
-  int64_t shared_memory_bytes;      // of one workgroup, at most (CUDA C++ Programming Guide, "Compute Capabilities")
+  std::string_view name;        // as code.h spells it, and LLVM's name of the CPU
+  std::string_view ptx;         // LLVM's name of the PTX version
+  int64_t shared_memory_bytes;  // of one workgroup, at most (CUDA C++ Programming Guide, "Compute Capabilities")
   int64_t registers_per_thread;
 };
 

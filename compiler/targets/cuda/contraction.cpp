@@ -52,7 +52,9 @@ class ThreadContractionPart final : public Part {
   }
 
  private:
-  static int64_t group_columns(tx::ConvOp conv) { return tensor(conv.getFilter()).getShape().back() / static_cast<int64_t>(conv.getGroups()); }
+  static int64_t group_columns(tx::ConvOp conv) {
+    return tensor(conv.getFilter()).getShape().back() / static_cast<int64_t>(conv.getGroups());
+  }
 
   Value zero(KernelBuilder& k) const {
     Type type = compute_type(tensor(root_->getOperand(0)).getElementType());
@@ -100,10 +102,12 @@ class ThreadContractionPart final : public Part {
       Point in = point, weight = point;
       Value inside;
       for (int64_t d = 0; d < spatial; ++d) {
-        Value at = k.add(k.add(k.mul(point.at[d + 1].base, conv.getStrides()[d]), k.mul(tap[d], conv.getDilations()[d])), -conv.getPadsLow()[d]);
+        Value at =
+            k.add(k.add(k.mul(point.at[d + 1].base, conv.getStrides()[d]), k.mul(tap[d], conv.getDilations()[d])), -conv.getPadsLow()[d]);
         in.at[d + 1].base = at;
         weight.at[d] = {tap[d], 0, {}};
-        Value here = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, at, k.index(0)), k.less(at, k.extent(in_extents[d + 1])));
+        Value here = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, at, k.index(0)),
+                                           k.less(at, k.extent(in_extents[d + 1])));
         inside = inside ? k.make<arith::AndIOp>(inside, here) : here;
       }
       auto add_channels = [&]() -> KernelBuilder::Values {

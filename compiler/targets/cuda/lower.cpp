@@ -35,8 +35,8 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Chip& chip, std::string&
   if (!target) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, chip.name, chip.ptx, options, std::nullopt, std::nullopt,
-                                                                          llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, chip.name, chip.ptx, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 // Says of each function with a workgroup size that it is a kernel of that size.

@@ -13,10 +13,10 @@ namespace heddle::targets::cuda {
 
 namespace {
 
-constexpr int64_t long_row = 1024;     // elements; longer ones get a workgroup each
-constexpr int64_t long_column = 32;    // elements; longer ones are cut into slices
-constexpr int64_t row_lanes = 4;       // elements of one access along a row
-constexpr int64_t kept_vectors = 8;    // of row_lanes, that a thread keeps in registers between the passes of a softmax
+constexpr int64_t long_row = 1024;   // elements; longer ones get a workgroup each
+constexpr int64_t long_column = 32;  // elements; longer ones are cut into slices
+constexpr int64_t row_lanes = 4;     // elements of one access along a row
+constexpr int64_t kept_vectors = 8;  // of row_lanes, that a thread keeps in registers between the passes of a softmax
 
 RankedTensorType tensor(Value value) {
   return llvm::cast<RankedTensorType>(value.getType());
@@ -67,8 +67,7 @@ class RootPart : public Part {
 // One thread a result, or a few neighbors.
 class WindowPart final : public RootPart {
  public:
-  WindowPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads)
-      : RootPart(region, outputs, root, threads) {
+  WindowPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads) : RootPart(region, outputs, root, threads) {
     spaces_ = extents_;
     if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(root)) spaces_[softmax.getAxis()] = getAffineConstantExpr(1, region.getContext());
     lanes_ = llvm::isa<tx::LrnOp>(root) ? 0 : lanes_for(spaces_.back(), outputs_);
@@ -157,9 +156,7 @@ class RowReducePart final : public RootPart {
     whole_workgroup_ = fixed(row_).value_or(long_row) >= long_row;
   }
 
-  AffineExpr workgroups() const override {
-    return product(extents_).ceilDiv(Team::rows(whole_workgroup_, threads_));
-  }
+  AffineExpr workgroups() const override { return product(extents_).ceilDiv(Team::rows(whole_workgroup_, threads_)); }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();
@@ -178,21 +175,22 @@ class RowReducePart final : public RootPart {
     for_row(k, block, whole_workgroup_, extents_, [&](ArrayRef<Value> row) {
       SmallVector<Value> index;
       int64_t point_lanes = lanes > 1 ? lanes : 0;
-      auto sums = nested_loops(k, ranges, index, ValueRange(accumulator.identity(point_lanes)), [&](ArrayRef<Value> looped, ValueRange carried) {
-        Value first = k.mul(team.member(), lanes);
-        return k.loop(first, k.extent(row_), k.index(team.size() * lanes), carried, [&](Value at, ValueRange values) {
-          Point point;
-          point.lanes = point_lanes;
-          for (size_t d = 0, kept = 0, next = 0; d < in_extents_.size(); ++d) {
-            bool in_row = d + row_dims_ >= in_extents_.size();
-            point.at.push_back({in_row ? k.index(0) : is_reduced(d) ? looped[next++] : row[kept++], 0, {}});
-          }
-          point.at.back() = {at, point_lanes > 0 ? 1 : 0, {}};
-          Value value = evaluator.element(input(), point);
-          if (!value) all = failure();
-          return KernelBuilder::Values{value ? accumulator.combine(values[0], value) : values[0]};
-        });
-      });
+      auto sums =
+          nested_loops(k, ranges, index, ValueRange(accumulator.identity(point_lanes)), [&](ArrayRef<Value> looped, ValueRange carried) {
+            Value first = k.mul(team.member(), lanes);
+            return k.loop(first, k.extent(row_), k.index(team.size() * lanes), carried, [&](Value at, ValueRange values) {
+              Point point;
+              point.lanes = point_lanes;
+              for (size_t d = 0, kept = 0, next = 0; d < in_extents_.size(); ++d) {
+                bool in_row = d + row_dims_ >= in_extents_.size();
+                point.at.push_back({in_row ? k.index(0) : is_reduced(d) ? looped[next++] : row[kept++], 0, {}});
+              }
+              point.at.back() = {at, point_lanes > 0 ? 1 : 0, {}};
+              Value value = evaluator.element(input(), point);
+              if (!value) all = failure();
+              return KernelBuilder::Values{value ? accumulator.combine(values[0], value) : values[0]};
+            });
+          });
       Value sum = team.combine(accumulator, lanes > 1 ? accumulator.across_lanes(sums[0]) : sums[0]);
       if (reduce.getKind() == tx::ReduceKind::mean) sum = accumulator.mean(sum, count);
       k.branch(k.make<arith::CmpIOp>(arith::CmpIPredicate::eq, team.member(), k.index(0)), [&] {
@@ -261,9 +259,8 @@ class ColumnReducePart final : public RootPart {
       return next;
     });
     Value sum = accumulator.combine(accumulator.combine(sums[0], sums[1]), accumulator.combine(sums[2], sums[3]));
-    sum = k.loop(k.add(whole, slice), count, k.index(slices), ValueRange(sum), [&](Value at, ValueRange values) {
-      return KernelBuilder::Values{accumulator.combine(values[0], value_at(at))};
-    })[0];
+    sum = k.loop(k.add(whole, slice), count, k.index(slices), ValueRange(sum),
+                 [&](Value at, ValueRange values) { return KernelBuilder::Values{accumulator.combine(values[0], value_at(at))}; })[0];
     Value memory = k.shared(sum.getType(), threads_);
     k.store(sum, memory, k.thread());
     k.barrier();
@@ -413,7 +410,8 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
     auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
     if (tensor(reduce.getResult()).getRank() != rank) {
-      reduce.emitError("cuda: result of rank ") << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
+      reduce.emitError("cuda: result of rank ")
+          << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
       return failure();
     }
     if (is_last_reduced(reduce)) {
@@ -423,7 +421,8 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
     }
   } else if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(root)) {
     auto extents = tx::extents(tensor(softmax.getInput()));
-    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType())) return FailureOr<Parts>(softmax.emitError("cuda: softmax needs floats"));
+    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType()))
+      return FailureOr<Parts>(softmax.emitError("cuda: softmax needs floats"));
     if (static_cast<size_t>(softmax.getAxis()) + 1 == extents.size()) {
       parts.push_back(std::make_unique<RowSoftmaxPart>(region, outputs, softmax, threads));
     }

@@ -87,8 +87,8 @@ class CudaTarget final : public Target {
     resources.shared_memory_bytes = static_cast<uint64_t>(kernel.shared_bytes());
     if (kernel.shared_bytes() > chip_.shared_memory_bytes) {
       return FailureOr<KernelResources>(region.emitError("cuda: kernel '")
-                                        << symbol << "' needs " << kernel.shared_bytes() << " bytes of shared memory, " << chip_.name << " has "
-                                        << chip_.shared_memory_bytes);
+                                        << symbol << "' needs " << kernel.shared_bytes() << " bytes of shared memory, " << chip_.name
+                                        << " has " << chip_.shared_memory_bytes);
     }
     return resources;
   }

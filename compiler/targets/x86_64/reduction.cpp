@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Strategies for pooling, reduction and local response normalization: the root's value is computed for a few vectors of the
 // result, then the element-wise ops behind it are applied where it is stored. Called by elemental.cpp.
-#include "compiler/targets/scalar_body.h"
 #include "compiler/targets/accumulator.h"
 #include "compiler/targets/root_values.h"
+#include "compiler/targets/scalar_body.h"
 #include "compiler/targets/x86_64/strategy.h"
 
 #include "mlir/IR/Matchers.h"

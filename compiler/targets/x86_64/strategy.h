@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "compiler/targets/target.h"
 #include "compiler/targets/element_evaluator.h"
 #include "compiler/targets/region_outputs.h"
+#include "compiler/targets/target.h"
 #include "compiler/targets/x86_64/row_loops.h"
 
 namespace heddle::targets::x86_64 {

@@ -69,7 +69,7 @@ typedef int32_t (*heddle_x86_64_kernel_t)(const heddle_x86_64_dispatch_t* dispat
  * Extents and strides may come from the constants, so that one kernel takes tensors of any size. Frozen for ptx/1 and cubin/1. */
 typedef struct heddle_tensor_map {
   heddle_element_type_t element_type;
-  uint32_t rank; /* 1 to 5 */
+  uint32_t rank;               /* 1 to 5 */
   uint32_t swizzle_bytes;      /* 0, 32, 64 or 128 */
   uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
   uint32_t flags;              /* bits HEDDLE_TENSOR_MAP_* */

@@ -20,7 +20,8 @@ struct File {
 };
 
 // Checks and duplicates; `who` begins the error texts. On success the caller closes out->descriptor.
-heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name, File* out);
+heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
+                           File* out);
 
 // A piece of an extent.
 struct FileChunk {
@@ -33,10 +34,12 @@ struct FileChunk {
 // One call of read or write, and how far it is.
 class FileJob {
  public:
-  FileJob(const heddle_host_t* host, const char* who, const File* file, bool writes) : host_(host), who_(who), file_(file), writes_(writes) {}
+  FileJob(const heddle_host_t* host, const char* who, const File* file, bool writes)
+      : host_(host), who_(who), file_(file), writes_(writes) {}
 
   // Checks that the file may be used so, and takes what the caller asks for: chunks of its size, progress, cancellation.
-  heddle_status_t* start(const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t& params, uint64_t default_chunk_bytes);
+  heddle_status_t* start(const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t& params,
+                         uint64_t default_chunk_bytes);
   // Cuts one extent up; buffer_bytes is the size of its buffer.
   heddle_status_t* add(uint64_t index, const heddle_extent_t& extent, uint64_t buffer_bytes);
 
