@@ -28,6 +28,7 @@ struct Options {
   uint64_t pool_retain_bytes = uint64_t{64} << 20;
   uint64_t staging_bytes = uint64_t{64} << 20;
   uint64_t spin_ns = 200000;
+  bool graphs = true;
 };
 
 // What is known of a device before it is opened; its strings live as long as the instance.

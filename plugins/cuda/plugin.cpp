@@ -13,14 +13,14 @@ namespace {
 using sdk::guarded;
 using sdk::status;
 
-heddle_status_t* read_number(const heddle_host_t* host, const char* name, int64_t most, uint64_t scale, uint64_t* out) {
+heddle_status_t* read_number(const heddle_host_t* host, const char* name, uint32_t kind, int64_t most, uint64_t scale, uint64_t* out) {
   heddle_option_t option = {};
   option.struct_size = sizeof option;
   if (heddle_status_t* missing = host->option(host->self, sdk::string_of(name), &option)) {
     host->status_free(host->self, missing);
     return nullptr;
   }
-  if (option.kind != HEDDLE_OPTION_INT) return nullptr;
+  if (option.kind != kind) return nullptr;
   if (option.int_value < 0 || option.int_value > most) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: reading option %s failed: %lld is not in 0 to %lld", name,
                   static_cast<long long>(option.int_value), static_cast<long long>(most));
@@ -30,9 +30,12 @@ heddle_status_t* read_number(const heddle_host_t* host, const char* name, int64_
 }
 
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
-  if (heddle_status_t* bad = read_number(host, "pool_retain", INT64_MAX, 1, &out->pool_retain_bytes)) return bad;
-  if (heddle_status_t* bad = read_number(host, "staging", int64_t{1} << 40, 1, &out->staging_bytes)) return bad;
-  return read_number(host, "spin_us", 1000000, 1000, &out->spin_ns);
+  if (heddle_status_t* bad = read_number(host, "pool_retain", HEDDLE_OPTION_INT, INT64_MAX, 1, &out->pool_retain_bytes)) return bad;
+  if (heddle_status_t* bad = read_number(host, "staging", HEDDLE_OPTION_INT, int64_t{1} << 40, 1, &out->staging_bytes)) return bad;
+  uint64_t graphs = out->graphs ? 1 : 0;
+  if (heddle_status_t* bad = read_number(host, "graphs", HEDDLE_OPTION_BOOL, 1, 1, &graphs)) return bad;
+  out->graphs = graphs != 0;
+  return read_number(host, "spin_us", HEDDLE_OPTION_INT, 1000000, 1000, &out->spin_ns);
 }
 
 uint32_t verdict_of(ApiVerdict verdict) {

@@ -11,7 +11,7 @@ import pathlib
 import numpy as np
 
 MAX_RANK = 16
-TYPES = {np.dtype(np.float32): 0x200E, np.dtype(np.float64): 0x400F, np.dtype(np.int32): 0x2008, np.dtype(np.int64): 0x400A}
+TYPES = {np.dtype(np.float16): 0x100C, np.dtype(np.float32): 0x200E, np.dtype(np.float64): 0x400F, np.dtype(np.int32): 0x2008, np.dtype(np.int64): 0x400A}
 DTYPES = {code: dtype for dtype, code in TYPES.items()}
 
 
@@ -163,10 +163,47 @@ class Function:
         return call, results
 
 
+    def prepare_many(self, count, *arrays, fresh=False):
+        """`call()` starts `count` calls, each with results of its own, and waits for all of them.
+
+        With `fresh` each has inputs of its own too.
+        """
+        library, functions = self.library, self.library.functions
+        sets = [[self.tensor(index, array) for index, array in enumerate(arrays)] for _ in range(count if fresh else 1)]
+        given = [(ctypes.c_void_p * len(arrays))(*(tensor.handle for tensor in sets[i % len(sets)])) for i in range(count)]
+        got = [(ctypes.c_void_p * self.result_count)() for _ in range(count)]
+        arguments, results = ctypes.c_uint32(len(arrays)), ctypes.c_uint32(self.result_count)
+        for one, result in zip(given, got):
+            library.checked("heddle_call", self.handle, one, arguments, result, results)
+        kept = [Tensor(library, ctypes.c_void_p(handle)) for result in got for handle in result]
+        start, wait, release = functions.heddle_call_start, functions.heddle_call_wait, functions.heddle_call_release
+        start.restype = wait.restype = ctypes.c_void_p
+        wait.argtypes, release.argtypes = [ctypes.c_void_p, ctypes.c_uint64], [ctypes.c_void_p]
+        calls = [ctypes.c_void_p() for _ in range(count)]
+
+        def call(keep=(self, sets, kept)):
+            for one, result, handle in zip(given, got, calls):
+                if start(self.handle, one, arguments, result, results, ctypes.byref(handle)):
+                    raise RuntimeError("heddle_call_start failed")
+            for handle in calls:
+                if wait(handle, 0xFFFFFFFFFFFFFFFF):
+                    raise RuntimeError("heddle_call_wait failed")
+                release(handle)
+
+        return call, kept
+
+
+class ParameterFile(ctypes.Structure):
+    _fields_ = [("scope", String), ("path", String)]
+
+
 class Instance:
-    def __init__(self, module, device):
+    def __init__(self, module, device, parameters=()):
         self.module, self.library, self.handle = module, module.library, ctypes.c_void_p()
         params = InstanceParams(struct_size=ctypes.sizeof(InstanceParams))
+        files = (ParameterFile * len(parameters))(*(ParameterFile(String(""), String(path)) for path in parameters))
+        if parameters:
+            params.parameter_files, params.parameter_file_count = ctypes.cast(files, ctypes.c_void_p), len(parameters)
         if device:
             slots = (SlotBinding * 1)(SlotBinding(String(""), String(device)))
             params.slot_count, params.slots = 1, slots
@@ -194,8 +231,8 @@ class Module:
         if self.handle:
             self.library.plain("heddle_module_release", self.handle)
 
-    def instance(self, device=""):
-        return Instance(self, device)
+    def instance(self, device="", parameters=()):
+        return Instance(self, device, parameters)
 
 
 class Runtime:

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Benchmarks on a CUDA device beside PyTorch on the same device, in turns, in one process.
+
+    bench.py launches | elementwise | contractions | resnet | parameters | start
+
+Each prints Markdown tables. Ratios are ours / theirs: below 1 is faster. Math modes are the same on both sides: TF32 is
+off everywhere.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "bench"), str(HERE.parent / "models"), str(HERE.parent / "e2e")]
+import heddle_ctypes  # noqa: E402
+import light  # noqa: E402
+import turns  # noqa: E402
+from gpu import cuda_device  # noqa: E402
+
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.allow_tf32 = False
+ELEMENT = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16}
+AT_ONCE = 20  # calls in flight, so that neither side's launch is what is timed
+
+
+def value(name, shape, dtype=np.float32):
+    return helper.make_tensor_value_info(name, ELEMENT[np.dtype(dtype)], shape)
+
+
+class Bench:
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="heddle-bench-"))
+        self.device = cuda_device()
+        if self.device is None:
+            sys.exit("bench: no CUDA device")
+        self.runtime = heddle_ctypes.Runtime()
+
+    def compile(self, path, *options):
+        module = self.folder / (path.stem + ".heddle")
+        command = [heddle_ctypes.command_path(), "compile", path, "-o", module, "--target", "cuda", *options]
+        subprocess.run(list(map(str, command)), check=True, capture_output=True)
+        return module
+
+    def model(self, name, nodes, inputs, outputs, initializers=()):
+        graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
+        path = self.folder / f"{name}.onnx"
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+        return path
+
+    def function(self, path, *options):
+        return self.runtime.open(self.compile(path, *options)).instance(self.device).function()
+
+
+def many(operation):
+    """Runs it AT_ONCE times and waits; `operation` only enqueues."""
+    def call():
+        for _ in range(AT_ONCE):
+            operation()
+        torch.cuda.synchronize()
+    return call
+
+
+def microseconds(values, count=1):
+    return statistics.median(values) * 1e6 / count
+
+
+def elementwise(bench):
+    size = 8192
+    image = np.random.default_rng(1).standard_normal((size, size), dtype=np.float32)
+    there = torch.from_numpy(image).cuda()
+    target = torch.empty_like(there)
+    cases = {
+        "relu(x) * 2 + 1": ([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Mul", ["r", "two"], ["m"]),
+                             helper.make_node("Add", ["m", "one"], ["y"])], [size, size], 2, lambda: torch.relu(there) * 2 + 1),
+        "softmax": ([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], [size, size], 2, lambda: torch.softmax(there, -1)),
+        "row sum": ([helper.make_node("ReduceSum", ["x", "last"], ["y"], keepdims=0)], [size], 1, lambda: there.sum(1)),
+        "column sum": ([helper.make_node("ReduceSum", ["x", "first"], ["y"], keepdims=0)], [size], 1, lambda: there.sum(0)),
+        "transpose": ([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], [size, size], 2, lambda: there.t().contiguous()),
+    }
+    constants = [numpy_helper.from_array(np.float32(2), "two"), numpy_helper.from_array(np.float32(1), "one"),
+                 numpy_helper.from_array(np.array([1], np.int64), "last"), numpy_helper.from_array(np.array([0], np.int64), "first")]
+    rows = []
+    for number, (name, (nodes, shape, passes, theirs)) in enumerate(cases.items()):
+        used = {item for node in nodes for item in node.input}
+        path = bench.model(f"case{number}", nodes, [value("x", [size, size])], [value("y", shape)],
+                           [constant for constant in constants if constant.name in used])
+        call, results = bench.function(path).prepare_many(AT_ONCE, image)
+        expected = theirs().cpu().numpy()
+        call()
+        assert np.allclose(results[0].numpy(), expected, rtol=1e-4, atol=1e-3), name
+        medians = turns.measure({"ours": call, "theirs": many(theirs), "copy": many(lambda: target.copy_(there))}, rounds=10, seconds=0.05)
+        del results
+        copy = statistics.median(medians["copy"])
+        share = copy / 2 * passes / statistics.median(medians["ours"])
+        rows.append([name, f"{microseconds(medians['ours'], AT_ONCE):.0f}", f"{microseconds(medians['theirs'], AT_ONCE):.0f}",
+                     f"{turns.ratio(medians, 'ours', 'theirs'):.2f}", f"{100 * share:.0f} %"])
+    rate = 2 * size * size * 4 * AT_ONCE / copy / 1e12
+    print(f"8192 x 8192 f32; device copy {rate:.2f} TB/s\n")
+    print(turns.table(["op", "ours us", "PyTorch eager us", "ratio", "of the copy's bandwidth"], rows))
+
+
+def contractions(bench):
+    generator = np.random.default_rng(2)
+    rows = []
+
+    def compare(name, path, arrays, theirs, flops, tolerance):
+        call, results = bench.function(path).prepare_many(AT_ONCE, *arrays)
+        call()
+        got, expected = results[0].numpy().astype(np.float32), theirs().float().cpu().numpy()
+        error = np.abs(got - expected).max() / np.abs(expected).max()
+        assert error < tolerance, f"{name}: {error}"
+        medians = turns.measure({"ours": call, "theirs": many(theirs)}, rounds=10, seconds=0.05)
+        ours = microseconds(medians["ours"], AT_ONCE)
+        rows.append([name, f"{ours:.0f}", f"{microseconds(medians['theirs'], AT_ONCE):.0f}", f"{turns.ratio(medians, 'ours', 'theirs'):.2f}",
+                     f"{flops / ours / 1e6:.1f}"])
+
+    for dtype, size in ((np.float16, 4096), (np.float16, 1024), (np.float32, 4096), (np.float32, 1024)):
+        a, b = (generator.standard_normal((size, size), dtype=np.float32).astype(dtype) for _ in range(2))
+        path = bench.model(f"matmul{size}{np.dtype(dtype).name}", [helper.make_node("MatMul", ["a", "b"], ["c"])],
+                           [value("a", a.shape, dtype), value("b", b.shape, dtype)], [value("c", a.shape, dtype)])
+        ta, tb = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+        compare(f"matmul {size}^3 {np.dtype(dtype).name}", path, (a, b), lambda ta=ta, tb=tb: ta @ tb, 2 * size**3,
+                1e-2 if dtype == np.float16 else 1e-4)
+    for dtype in (np.float16, np.float32):
+        x = generator.standard_normal((1, 64, 512, 512), dtype=np.float32).astype(dtype)
+        w = (generator.standard_normal((256, 64, 3, 3), dtype=np.float32) * 0.05).astype(dtype)
+        node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        path = bench.model(f"conv{np.dtype(dtype).name}", [node], [value("x", x.shape, dtype)], [value("y", (1, 256, 512, 512), dtype)],
+                           [numpy_helper.from_array(w, "w")])
+        tx = torch.from_numpy(x).cuda().to(memory_format=torch.channels_last)
+        tw = torch.from_numpy(w).cuda().to(memory_format=torch.channels_last)
+        compare(f"conv 1x64x512x512 -> 256, 3x3, {np.dtype(dtype).name}, NCHW", path, (x,),
+                lambda tx=tx, tw=tw: torch.nn.functional.conv2d(tx, tw, padding=1), 2 * 256 * 64 * 9 * 512 * 512,
+                1e-2 if dtype == np.float16 else 1e-4)
+    print(turns.table(["op", "ours us", "cuBLAS, cuDNN (channels last) us", "ratio", "TFLOP/s"], rows))
+
+
+class ResNet50(torch.nn.Module):
+    """torchvision's network, without its weights: the same layers as the ONNX file's."""
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+
+        def block(inputs, width, stride):
+            layers = [nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                      nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                      nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)]
+            shortcut = nn.Identity() if stride == 1 and inputs == 4 * width else nn.Sequential(
+                nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+            return nn.ModuleList([nn.Sequential(*layers), shortcut])
+
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.blocks, inputs = nn.ModuleList(), 64
+        for stage, count in enumerate((3, 4, 6, 3)):
+            for index in range(count):
+                self.blocks.append(block(inputs, 64 << stage, 2 if stage > 0 and index == 0 else 1))
+                inputs = 256 << stage
+        self.head = nn.Linear(2048, 1000)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for body, shortcut in self.blocks:
+            x = torch.relu(body(x) + shortcut(x))
+        return self.head(x.mean((2, 3)))
+
+
+def export_resnet(bench, batch, dtype):
+    """(module, ONNX file) of the network with random weights."""
+    torch.manual_seed(1)
+    network = ResNet50().eval()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    network = network.to(dtype)
+    image = torch.randn(batch, 3, 224, 224, dtype=dtype)
+    path = bench.folder / f"resnet50_b{batch}.onnx"
+    torch.onnx.export(network, (image,), str(path), input_names=["x"], output_names=["y"], opset_version=17, dynamo=False)
+    return network, path, image
+
+
+def resnet(bench):
+    rows = []
+    for batch, dtype in ((1, torch.float32), (32, torch.float16)):
+        network, path, image = export_resnet(bench, batch, dtype)
+        function = bench.function(path)
+        call, results = function.prepare(image.numpy())
+        there = network.cuda().to(memory_format=torch.channels_last)
+        on_device = image.cuda().to(memory_format=torch.channels_last)
+        with torch.no_grad():
+            compiled = torch.compile(there, mode="reduce-overhead")
+            for _ in range(3):
+                torch.compiler.cudagraph_mark_step_begin()
+                expected = compiled(on_device).float().cpu().numpy()
+            error = np.abs(results[0].numpy().astype(np.float32) - expected).max() / np.abs(expected).max()
+            assert error < (1e-4 if dtype == torch.float32 else 3e-2), f"batch {batch}: {error}"
+
+            def theirs():
+                compiled(on_device)
+                torch.cuda.synchronize()
+
+            medians = turns.measure({"ours": call, "theirs": theirs}, rounds=10, seconds=0.2)
+        rows.append([f"ResNet-50, batch {batch}, {str(dtype).split('.')[1]}", turns.milliseconds(medians["ours"]),
+                     turns.milliseconds(medians["theirs"]), f"{turns.ratio(medians, 'ours', 'theirs'):.2f}"])
+        print("statistics:", function.instance.report("statistics"), flush=True)
+    print(turns.table(["network", "ours ms", "Inductor + CUDA graphs ms", "ratio"], rows))
+
+
+def launches(bench):
+    """A chain of 1,000 dependent tiny dispatches: y = (x w) w ... with w an argument."""
+    count, size = 1000, 4
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(count)]
+    path = bench.model("chain", nodes, [value("x", [size, size]), value("w", [size, size])], [value(f"y{count}", [size, size])])
+    x, w = np.ones((size, size), np.float32), np.eye(size, dtype=np.float32)
+    rows = []
+    for name, recording in (("replayed", ""), ("not replayed", 'version = 1\n[driver."heddle.cuda"]\ngraphs = false\n')):
+        bench.runtime = heddle_ctypes.Runtime(recording)
+        function = bench.function(path)
+        sets = [function.prepare(x, w) for _ in range(4)]  # new inputs and outputs each call
+
+        def call(turn=[0]):
+            turn[0] += 1
+            sets[turn[0] % 4][0]()
+
+        for _ in range(8):
+            call()
+        assert np.array_equal(sets[0][1][0].numpy(), x)
+        medians = turns.measure({"ours": call}, rounds=10, seconds=0.1)
+        rows.append([name, f"{microseconds(medians['ours'], count):.3f}"])
+        statistics_text = function.instance.report("statistics")
+        print(f"{name}: {statistics_text}")
+    print(turns.table(["1,000 dependent dispatches", "us each"], rows))
+
+
+def main():
+    benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet)}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bench", choices=benches)
+    arguments = parser.parse_args()
+    benches[arguments.bench](Bench())
+
+
+if __name__ == "__main__":
+    main()
