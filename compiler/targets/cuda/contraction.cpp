@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The strategy for any matmul or convolution, and the last rung of the ladder: every thread sums up its own elements of the result, then
-// applies the element-wise ops behind them. Needs no shared memory.
+// Contractions: tiled where that is possible, else the last rung of the ladder, which does any matmul and convolution and needs no shared
+// memory: every thread sums up its own elements of the result, then applies the element-wise ops behind them.
 #include "compiler/targets/cuda/strategy.h"
 
+#include "compiler/targets/cuda/tiled_contraction.h"
 #include "compiler/targets/root_values.h"
 #include "compiler/targets/scalar_body.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -30,6 +31,7 @@ class ThreadContractionPart final : public Part {
   }
 
   AffineExpr workgroups() const override { return space_->workgroups(); }
+  std::string rung() const override { return "one thread a result"; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();
@@ -136,9 +138,13 @@ class ThreadContractionPart final : public Part {
 
 }  // namespace
 
-FailureOr<Parts> contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads) {
+Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
   Parts parts;
-  parts.push_back(std::make_unique<ThreadContractionPart>(region, outputs, root, threads));
+  if (auto part = tile_part(region, outputs, root, budget.shared_memory_bytes)) {
+    parts.push_back(std::move(part));
+  } else {
+    parts.push_back(std::make_unique<ThreadContractionPart>(region, outputs, root, budget.threads));
+  }
   return parts;
 }
 

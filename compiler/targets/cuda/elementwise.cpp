@@ -103,10 +103,10 @@ void ThreadSpace::emit(KernelBuilder& k, Value block, const std::function<void(A
   });
 }
 
-Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs, int64_t threads) {
+Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Budget& budget) {
   Parts parts;
   for (OutputSpace& space : output_spaces(outputs)) {
-    parts.push_back(std::make_unique<ElementwisePart>(region, outputs, std::move(space), threads));
+    parts.push_back(std::make_unique<ElementwisePart>(region, outputs, std::move(space), budget.threads));
   }
   return parts;
 }

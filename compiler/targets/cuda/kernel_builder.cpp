@@ -70,7 +70,7 @@ Value KernelBuilder::exchange(Value value, int64_t distance) {
   return type == integer ? exchanged : make<arith::BitcastOp>(type, exchanged);
 }
 
-Value KernelBuilder::shared(Type element, int64_t count) {
+Value KernelBuilder::shared_base() {
   // One symbol for all kernels: its size is given when a kernel is launched.
   constexpr llvm::StringLiteral name = "shared";
   auto global = kernels.lookupSymbol<LLVM::GlobalOp>(name);
@@ -80,8 +80,11 @@ Value KernelBuilder::shared(Type element, int64_t count) {
     global = builder.create<LLVM::GlobalOp>(location, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), /*isConstant=*/false,
                                             LLVM::Linkage::External, name, Attribute(), shared_alignment, shared_space);
   }
-  Value memory = builder.create<LLVM::AddressOfOp>(location, global);
-  memory = builder.create<LLVM::AddrSpaceCastOp>(location, LLVM::LLVMPointerType::get(builder.getContext()), memory);
+  return builder.create<LLVM::AddressOfOp>(location, global);
+}
+
+Value KernelBuilder::shared(Type element, int64_t count) {
+  Value memory = builder.create<LLVM::AddrSpaceCastOp>(location, LLVM::LLVMPointerType::get(builder.getContext()), shared_base());
   Value at = pointer(memory, index(shared_bytes_), builder.getI8Type());
   int64_t bytes = count * (memory_type(element).getIntOrFloatBitWidth() / 8);
   shared_bytes_ += (bytes + shared_alignment - 1) / shared_alignment * shared_alignment;

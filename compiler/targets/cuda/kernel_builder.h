@@ -30,6 +30,8 @@ class KernelBuilder : public targets::KernelBuilder {
   // `count` elements of memory that the workgroup shares, as a pointer to 16 aligned bytes. Never the same memory twice.
   mlir::Value shared(mlir::Type element, int64_t count);
   int64_t shared_bytes() const { return shared_bytes_; }
+  // Start of all memory that the workgroup shares, as a pointer of that address space.
+  mlir::Value shared_base();
 
  private:
   mlir::Value block_, thread_;

@@ -395,17 +395,12 @@ int64_t reduced_count(tx::ReduceOp reduce) {
 
 }  // namespace
 
-int64_t threads_for(tx::DispatchOp region) {
-  bool long_columns = false, alone = true;
-  for (Operation& op : region.getBody().front()) {
-    if (is_contraction(&op)) alone = false;
-    auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
-    long_columns |= reduce && !is_last_reduced(reduce) && reduced_count(reduce) >= most_threads;
-  }
-  return long_columns && alone ? most_threads : usual_threads;
+bool has_long_columns(tx::ReduceOp reduce) {
+  return !is_last_reduced(reduce) && reduced_count(reduce) >= most_threads;
 }
 
-FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads) {
+FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
+  int64_t threads = budget.threads;
   Parts parts;
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
     auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());

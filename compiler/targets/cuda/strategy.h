@@ -21,6 +21,8 @@ class Part {
   virtual mlir::AffineExpr workgroups() const = 0;
   // Emits workgroup `block` of this part, which has as many threads as the part was made for.
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
+  // Which step of its ladder was taken; empty: there is one only.
+  virtual std::string rung() const { return {}; }
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
@@ -48,12 +50,19 @@ llvm::SmallVector<mlir::Value> delinearize(KernelBuilder& kernel, mlir::Value in
 // Lanes for one access of 128 bits, where the inner extent is known to be a multiple; else 0.
 int64_t lanes_for(mlir::AffineExpr inner, llvm::ArrayRef<Output> outputs);
 
-// Threads of a workgroup that suit the region.
-int64_t threads_for(tx::DispatchOp region);
+// A reduction that wants as many threads as a workgroup may have.
+bool has_long_columns(tx::ReduceOp reduce);
 
-// The strategies. A root is a reduction or a contraction.
-Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, int64_t threads);
-mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, int64_t threads);
-mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, int64_t threads);
+// What a workgroup may have.
+struct Budget {
+  int64_t threads;
+  int64_t shared_memory_bytes;
+};
+
+// The strategies. A root is a reduction or a contraction. transpose_parts is empty if the outputs are not its.
+Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
+Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
+mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
+Parts contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 
 }  // namespace heddle::targets::cuda

@@ -3,6 +3,7 @@
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/cuda/lower.h"
 #include "compiler/targets/cuda/strategy.h"
+#include "compiler/targets/cuda/tile.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 
 using namespace mlir;
@@ -12,7 +13,7 @@ namespace heddle::targets {
 namespace cuda {
 namespace {
 
-FailureOr<Parts> parts_of(tx::DispatchOp region, int64_t threads) {
+FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
     Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
     if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) ||
@@ -32,13 +33,35 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, int64_t threads) {
   for (const std::vector<Output>& outputs : output_groups(region)) {
     auto root = find_root(outputs);
     if (failed(root)) return failure();
-    FailureOr<Parts> found = !*root                  ? FailureOr<Parts>(elementwise_parts(region, outputs, threads))
-                             : is_contraction(*root) ? contraction_parts(region, outputs, *root, threads)
-                                                     : reduction_parts(region, outputs, *root, threads);
+    FailureOr<Parts> found = Parts();
+    if (!*root) {
+      found = transpose_parts(region, outputs, budget);
+      if (found->empty()) found = elementwise_parts(region, outputs, budget);
+    } else if (is_contraction(*root)) {
+      found = contraction_parts(region, outputs, *root, budget);
+    } else {
+      found = reduction_parts(region, outputs, *root, budget);
+    }
     if (failed(found)) return failure();
     for (auto& part : *found) parts.push_back(std::move(part));
   }
   return parts;
+}
+
+// Threads of a workgroup that suit the region.
+int64_t threads_for(tx::DispatchOp region) {
+  for (Operation& op : region.getBody().front()) {
+    auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
+    if (reduce && has_long_columns(reduce)) return most_threads;
+    if (is_reduction(&op) || (is_contraction(&op) && TiledContraction::read(&op))) return usual_threads;
+  }
+  // Fewer threads start sooner.
+  int64_t most = 1;
+  for (Value output : region.getOutputs()) {
+    auto count = llvm::dyn_cast<AffineConstantExpr>(tx::element_count(llvm::cast<RankedTensorType>(output.getType())));
+    most = std::max(most, count ? count.getValue() : usual_threads);
+  }
+  return std::clamp((most + subgroup_size - 1) / subgroup_size * subgroup_size, subgroup_size, usual_threads);
 }
 
 class CudaTarget final : public Target {
@@ -50,7 +73,7 @@ class CudaTarget final : public Target {
   std::string family() const override { return "cuda"; }
 
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
-    auto parts = parts_of(region, threads_for(region));
+    auto parts = parts_of(region, budget_of(region));
     if (failed(parts)) return failure();
     KernelPlan plan;
     plan.workgroups = getAffineConstantExpr(0, region.getContext());
@@ -59,12 +82,13 @@ class CudaTarget final : public Target {
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels) const override {
-    int64_t threads = threads_for(region);
-    auto parts = parts_of(region, threads);
+    Budget budget = budget_of(region);
+    auto parts = parts_of(region, budget);
     if (failed(parts)) return failure();
-    KernelBuilder kernel(region, symbol, kernels, chip_, threads);
+    KernelBuilder kernel(region, symbol, kernels, chip_, budget.threads);
     AffineExpr start = getAffineConstantExpr(0, region.getContext());
     LogicalResult all = success();
+    KernelResources resources;
     for (const auto& part : *parts) {
       AffineExpr end = start + part->workgroups();
       Value offset = kernel.extent(start);
@@ -78,11 +102,11 @@ class CudaTarget final : public Target {
         kernel.branch(kernel.make<arith::AndIOp>(from_here, kernel.less(kernel.block(), kernel.extent(end))), body);
       }
       start = end;
+      if (std::string rung = part->rung(); !rung.empty()) resources.rung += (resources.rung.empty() ? "" : "; ") + rung;
     }
     kernel.finish();
     if (failed(all)) return failure();
-    KernelResources resources;
-    resources.workgroup_size = static_cast<uint32_t>(threads);
+    resources.workgroup_size = static_cast<uint32_t>(budget.threads);
     resources.subgroup_size = subgroup_size;
     resources.shared_memory_bytes = static_cast<uint64_t>(kernel.shared_bytes());
     if (kernel.shared_bytes() > chip_.shared_memory_bytes) {
@@ -96,6 +120,9 @@ class CudaTarget final : public Target {
   FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override { return lower_to_ptx(kernels, chip_); }
 
  private:
+  // The same for every chip, since the grid is: what the smallest one has.
+  static Budget budget_of(tx::DispatchOp region) { return {threads_for(region), sm_80.shared_memory_bytes}; }
+
   const Chip& chip_;
 };
 
