@@ -37,7 +37,7 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     if (target == "cpu") {
       targets.insert(targets.end(), {{family, "x86-64-v3"}, {family, "x86-64-v4"}});
     } else if (target == "cuda") {
-      targets.emplace_back(family, "sm_80");  // PTX, so that newer devices run it too
+      targets.insert(targets.end(), {{family, "sm_80"}, {family, "sm_90a"}});  // PTX of the first runs on newer devices too
     } else if ((family == "cpu" || family == "cuda") && colon < target.size()) {
       targets.emplace_back(family, target.substr(colon + 1));
     } else {

@@ -55,6 +55,7 @@ ApiVerdict load(Api* api, std::string* reason) {
 #define X(name) api->name = reinterpret_cast<decltype(api->name)>(find(#name, api->driver_version));
   HEDDLE_CUDA_LATER_FUNCTIONS(X)
 #undef X
+  if (api->driver_version < 13000) api->cuGraphAddDependencies = nullptr;
   const CUresult started = api->cuInit(0);
   if (started == CUDA_SUCCESS) return ApiVerdict::kLoaded;
   const char *name = nullptr, *text = nullptr;

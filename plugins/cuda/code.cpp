@@ -139,6 +139,9 @@ class Loader {
     Entry& entry = executable->entries.back();
     entry.api = device_->api;
     entry.device = device_;
+    int number = 0;
+    bool exact = false;
+    entry.starts_early = parse_target(sdk::view_of(params_.target), &number, &exact) && number >= 90;
     entry.name = std::string(sdk::view_of(in.name));
     entry.binding_count = in.binding_count;
     entry.constants_bytes = in.constants_bytes;

@@ -24,7 +24,8 @@ struct Entry {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;
   uint32_t arguments_bytes = 0;
-  bool plain = true;  // addresses of the bindings, then the constants
+  bool starts_early = false;  // it waits by itself for the kernel that it depends on
+  bool plain = true;          // addresses of the bindings, then the constants
   std::vector<Argument> arguments;
   std::string name;
 

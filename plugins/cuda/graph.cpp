@@ -143,8 +143,10 @@ class Builder {
   }
 
  private:
+  // Behind it come nodes that wait for the group's.
   CUresult barrier() {
     if (group_.empty()) return CUDA_SUCCESS;
+    early_ = group_.size() == 1 && group_starts_early_ && cuda_.cuGraphAddDependencies;
     if (group_.size() > kDirectEdges) {
       CUgraphNode join;
       if (CUresult bad = cuda_.cuGraphAddEmptyNode(&join, recording_->graph, group_.data(), group_.size())) return bad;
@@ -152,18 +154,32 @@ class Builder {
     }
     before_.swap(group_);
     group_.clear();
+    group_starts_early_ = true;
     return CUDA_SUCCESS;
+  }
+
+  // An edge between two kernels of which the second waits by itself.
+  CUresult add_early_edge(CUgraphNode node) {
+    CUgraphEdgeData edge = {};
+    edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    return cuda_.cuGraphAddDependencies(recording_->graph, before_.data(), &node, &edge, 1);
   }
 
   CUresult add(const Op& op, CUgraphNode* out) {
     CUresult result = CUDA_SUCCESS;
     if (op.kind == Op::Kind::kLaunch) {
       KernelNode node(recording_->list, op.launch);
-      result = cuda_.cuGraphAddKernelNode(out, recording_->graph, before_.data(), before_.size(), &node.params);
+      const bool early = early_ && op.launch.entry->starts_early;
+      result = cuda_.cuGraphAddKernelNode(out, recording_->graph, before_.data(), early ? 0 : before_.size(), &node.params);
+      if (result == CUDA_SUCCESS && early) result = add_early_edge(*out);
+      group_starts_early_ &= op.launch.entry->starts_early;
     } else if (op.kind == Op::Kind::kFill) {
       const CUDA_MEMSET_NODE_PARAMS fill = fill_node(op.fill);
       result = cuda_.cuGraphAddMemsetNode(out, recording_->graph, before_.data(), before_.size(), &fill, recording_->device()->context);
+      group_starts_early_ = false;
     } else {
+      group_starts_early_ = false;
       const CUDA_MEMCPY3D copy = copy_node(op);
       result = cuda_.cuGraphAddMemcpyNode(out, recording_->graph, before_.data(), before_.size(), &copy, recording_->device()->context);
     }
@@ -174,6 +190,8 @@ class Builder {
   Recording* recording_;
   const Api& cuda_;
   std::vector<CUgraphNode> before_, group_;  // behind the last barrier come group_'s nodes
+  bool group_starts_early_ = true;           // the group has nothing but kernels that let the next one start early
+  bool early_ = false;                       // before_ is one such kernel
 };
 
 uint32_t binding_count(const heddle_command_t& command) {

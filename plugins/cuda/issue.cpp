@@ -10,11 +10,20 @@ namespace {
 constexpr uint64_t kMaxPitch = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kMaxRows = uint64_t{1} << 24;  // of one 2-D fill
 
-CUresult launch(const Api& cuda, const List& list, const Op::Launch& op, CUstream stream) noexcept {
+// early: nothing but a kernel is ahead of it on the stream, so that it may start before that one has finished.
+CUresult launch(const Api& cuda, const List& list, const Op::Launch& op, bool early, CUstream stream) noexcept {
   const Entry& entry = *op.entry;
   size_t bytes = entry.arguments_bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<char*>(list.arguments.data() + op.arguments_at), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &bytes, CU_LAUNCH_PARAM_END};
+  if (early && entry.starts_early) {
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = {op.grid[0],     op.grid[1],         op.grid[2], entry.block[0], entry.block[1],
+                             entry.block[2], entry.shared_bytes, stream,     &attribute,     1};
+    return cuda.cuLaunchKernelEx(&config, entry.function, nullptr, bytes ? extra : nullptr);
+  }
   return cuda.cuLaunchKernel(entry.function, op.grid[0], op.grid[1], op.grid[2], entry.block[0], entry.block[1], entry.block[2],
                              entry.shared_bytes, stream, nullptr, bytes ? extra : nullptr);
 }
@@ -88,6 +97,7 @@ CUresult copy_2d(const Api& cuda, const Op::Copy2d& op, CUstream stream) noexcep
 }  // namespace
 
 CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_failed) noexcept {
+  bool behind_kernel = false;  // of this list, which waits by itself too
   for (size_t i = 0; i < list.ops.size(); ++i) {
     const Op& op = list.ops[i];
     CUresult result = CUDA_SUCCESS;
@@ -95,7 +105,7 @@ CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_f
       case Op::Kind::kBarrier:
         break;
       case Op::Kind::kLaunch:
-        result = launch(cuda, list, op.launch, stream);
+        result = launch(cuda, list, op.launch, behind_kernel, stream);
         break;
       case Op::Kind::kCopy:
         result = cuda.cuMemcpyAsync(op.copy.to, op.copy.from, op.copy.length, stream);
@@ -115,6 +125,7 @@ CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_f
       *out_failed = i;
       return result;
     }
+    if (op.kind != Op::Kind::kBarrier) behind_kernel = op.kind == Op::Kind::kLaunch && op.launch.entry->starts_early;
   }
   return CUDA_SUCCESS;
 }

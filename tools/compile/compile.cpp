@@ -32,10 +32,10 @@ struct Options {
   void declare(Flags& flags) {
     flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
     flags.text("-o,--output", output, "the module to write", "FILE");
-    flags.text(
-        "--target", target,
-        "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80), or one level of them, as cpu:x86-64-v4, cuda:sm_90a; default: cpu",
-        "LIST");
+    flags.text("--target", target,
+               "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, as cpu:x86-64-v4, "
+               "cuda:sm_90a; default: cpu",
+               "LIST");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");

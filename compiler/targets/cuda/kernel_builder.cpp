@@ -33,6 +33,13 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   builder.setInsertionPointToStart(body);
   for (unsigned i = 0; i < aliased.size(); ++i) bindings_.push_back(body->getArgument(i));
   for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
+  if (chip.starts_early) {
+    // The next kernel may come; memory is touched only when the one before is done (code.h).
+    for (const char* text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"}) {
+      builder.create<LLVM::InlineAsmOp>(location, TypeRange(), ValueRange(), text, "~{memory}", /*has_side_effects=*/true,
+                                        /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
+    }
+  }
   block_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::BlockIdXOp>(location, i32).getResult());
   thread_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::ThreadIdXOp>(location, i32).getResult());
 }

@@ -31,6 +31,8 @@
  *   Alignment  buffers start on 256 bytes, a binding on what its module says (64 for values that the compiler places)
  *   Imports    none: no unresolved `.extern .func`, no textures, no surfaces. `.global` variables are allowed and are zero or as initialized
  *              when loaded; they are shared by all calls
+ *   Early      for sm_90 and newer targets, every thread executes `griddepcontrol.wait` before it touches memory: a driver may start
+ *              a kernel while the one that it depends on still runs
  *   Failure    `trap` and every memory fault lose the device (HD-S-02): a kernel checks nothing at run time that can fail
  *
  * "hsaco/1", "spirv/1": reserved; their text comes with their drivers. */
