@@ -243,8 +243,141 @@ def launches(bench):
     print(turns.table(["1,000 dependent dispatches", "us each"], rows))
 
 
+def parameters(bench):
+    """Loading a safetensors file of several GB that is in the page cache, beside safetensors' own loader and the two limits."""
+    import safetensors.torch
+
+    count, rows = 80, 16384
+    bytes_each = rows * 2048 * 4
+    total = count * bytes_each
+    path = bench.folder / "weights.safetensors"
+    header = {f"w{i}": {"dtype": "F32", "shape": [rows, 2048], "data_offsets": [i * bytes_each, (i + 1) * bytes_each]} for i in range(count)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    block = np.random.default_rng(3).standard_normal(bytes_each // 4, dtype=np.float32)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for i in range(count):
+            block[0] = i
+            file.write(block.tobytes())
+    # Each weight is used, by a product with a vector: y = x + sum over i of w_i[0].
+    nodes, initializers, last = [], [], "x"
+    for i in range(count):
+        nodes += [helper.make_node("ReduceSum", [f"w{i}", "first"], [f"s{i}"], keepdims=0), helper.make_node("Add", [last, f"s{i}"], [f"y{i}"])]
+        last = f"y{i}"
+    initializers = [numpy_helper.from_array(np.array([0], np.int64), "first")]
+    for i in range(count):
+        tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[rows, 2048], data_location=TensorProto.EXTERNAL)
+        for key, entry in (("location", path.name), ("offset", str(8 + len(text) + i * bytes_each)), ("length", str(bytes_each))):
+            pair = tensor.external_data.add()
+            pair.key, pair.value = key, entry
+        initializers.append(tensor)
+    model = bench.model("weights", nodes, [value("x", [2048])], [value(last, [2048])], initializers)
+    module = bench.compile(model, "--params-out", bench.folder / "unused.safetensors")
+    (bench.folder / "unused.safetensors").unlink()
+
+    opened = bench.runtime.open(module)
+
+    def load():
+        started = time.perf_counter()
+        instance = opened.instance(bench.device, [path])
+        loaded = time.perf_counter()
+        del instance
+        return loaded - started, time.perf_counter() - loaded
+
+    def read_alone(threads=16):
+        """Reads the file into pinned memory with as many threads, and nothing else."""
+        import concurrent.futures
+        slot = 2 << 20
+        pinned = torch.empty(threads * slot, dtype=torch.uint8, pin_memory=True).numpy()
+        descriptor = os.open(path, os.O_RDONLY)
+
+        def part(index):
+            view = memoryview(pinned[index * slot:(index + 1) * slot])
+            for offset in range(index * slot, total, threads * slot):
+                os.preadv(descriptor, [view], offset)
+
+        started = time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            list(pool.map(part, range(threads)))
+        os.close(descriptor)
+        return time.perf_counter() - started
+
+    pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+
+    def copy_alone():
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(10):
+            there.copy_(pinned, non_blocking=True)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - started) / (10 << 30)
+
+    def theirs():
+        started = time.perf_counter()
+        tensors = safetensors.torch.load_file(path, device="cuda:0")
+        torch.cuda.synchronize()
+        elapsed = time.perf_counter() - started
+        del tensors
+        torch.cuda.empty_cache()
+        return elapsed
+
+    load(), read_alone()
+    times = {"ours": [], "close": [], "read": [], "copy": [], "theirs": []}
+    for _ in range(10):
+        loaded, closed = load()
+        times["ours"].append(loaded)
+        times["close"].append(closed)
+        times["read"].append(read_alone() / total)
+        times["copy"].append(copy_alone())
+        times["theirs"].append(theirs())
+    medians = {key: statistics.median(values) for key, values in times.items()}
+    rate = total / medians["ours"] / 1e9
+    read, copy = 1e-9 / medians["read"], 1e-9 / medians["copy"]
+    print(f"{total / 1e9:.1f} GB: loading {rate:.1f} GB/s; reading alone (16 threads) {read:.1f}, pinned copy alone {copy:.1f}; "
+          f"{100 * rate / min(read, copy):.0f} % of the lower; safetensors {total / medians['theirs'] / 1e9:.1f} GB/s, ratio "
+          f"{medians['theirs'] / medians['ours']:.1f}; closing {medians['close'] * 1e3:.1f} ms")
+
+    # Opening costs the same with and without weights.
+    del opened
+    empty = bench.model("empty", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    large = bench.compile(model)  # the parameters in the module itself: 10 GB
+    results = {}
+    for name, module_path in (("an empty module", bench.compile(empty)), ("10 GB inside the module", large)):
+        elapsed = []
+        for _ in range(10):
+            started = time.perf_counter()
+            one = bench.runtime.open(module_path)
+            elapsed.append(time.perf_counter() - started)
+            del one
+        results[name] = statistics.median(elapsed)
+    print("; ".join(f"opening {name}: {seconds * 1e3:.2f} ms" for name, seconds in results.items()))
+
+
+def start(bench):
+    """A whole process of `heddle run` on a small model beside one that only makes a context."""
+    path = bench.model("add", [helper.make_node("Add", ["x", "y"], ["z"])], [value("x", [4]), value("y", [4])], [value("z", [4])])
+    module = bench.compile(path)
+    command = [str(heddle_ctypes.command_path()), "run", str(module), "--device", bench.device, "--input", "x=4xf32=1,2,3,4",
+               "--input", "y=4xf32=1,2,3,4"]
+    source = bench.folder / "context.c"
+    source.write_text("#include <cuda.h>\nint main(void) { CUdevice d; CUcontext c;\n"
+                      "return cuInit(0) || cuDeviceGet(&d, 0) || cuDevicePrimaryCtxRetain(&c, d) || cuCtxSetCurrent(c); }\n")
+    program = bench.folder / "context"
+    subprocess.run(["gcc", "-O2", "-I/usr/local/cuda/include", source, "-o", program, "-L/usr/local/cuda/lib64/stubs", "-lcuda"], check=True)
+    times = {"run": [], "context": []}
+    for _ in range(11):
+        for name, one in (("run", command), ("context", [str(program)])):
+            started = time.perf_counter()
+            subprocess.run(one, check=True, capture_output=True)
+            times[name].append(time.perf_counter() - started)
+    run, context = (statistics.median(times[name][1:]) * 1e3 for name in ("run", "context"))
+    print(f"heddle run of one add: {run:.0f} ms; a process that makes a context: {context:.0f} ms; difference {run - context:.0f} ms")
+
+
 def main():
-    benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet)}
+    benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet, parameters, start)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bench", choices=benches)
     arguments = parser.parse_args()
