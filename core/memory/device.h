@@ -74,14 +74,28 @@ class Device final : public Counted {
   // Calls function with a point to signal, taken from a free list, and waits for it. [may-block]
   template <typename Function>
   Status signalled(Function function) {
+    Result<Pending> pending = start(function);
+    if (!pending.ok()) return pending.take_status();
+    return finish(std::move(*pending));
+  }
+  // The same in two steps. What is started must be finished: until then it may touch what it names.
+  struct Pending {
+    Ref<Timeline> timeline;
+    uint64_t value = 0;
+  };
+  template <typename Function>
+  Result<Pending> start(Function function) {
     Result<Ref<Timeline>> timeline = borrow_timeline();
     if (!timeline.ok()) return timeline.take_status();
     heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
     heddle_sync_t sync{sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point};
     // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
     HEDDLE_RETURN_IF_ERROR(Status(function(&sync)));
-    HEDDLE_RETURN_IF_ERROR(wait(point.timeline, point.value));
-    return_timeline(std::move(*timeline));
+    return Pending{std::move(*timeline), point.value};
+  }
+  Status finish(Pending pending) {
+    HEDDLE_RETURN_IF_ERROR(wait(pending.timeline->get(), pending.value));
+    return_timeline(std::move(pending.timeline));
     return Status();
   }
   TransferCounts transfer_counts() const;

@@ -5,25 +5,99 @@
 
 namespace heddle::memory {
 
+namespace {
+
+// Memory is allocated for so much while what came before is being read: on a device with memory of its own, both take their time.
+constexpr uint64_t kBatchBytes = uint64_t{1} << 30;
+
+// Reads of one load: begun in batches, finished together.
+class Reading {
+ public:
+  Reading(Device& device, const host::ParamIoConfig& config) : device_(device) {
+    params_.struct_size = sizeof(params_);
+    params_.queue_depth = config.queue_depth;
+    params_.chunk_bytes = config.chunk_bytes;
+    params_.pinned_bytes = config.pinned_staging_bytes;
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  ~Reading() {
+    (void)finish();  // nothing may be read any more when the memory goes
+    for (const auto& [descriptor, file] : files_) device_.api().param_io->file_close(file);
+  }
+
+  Status add(const WeightExtent& extent, const heddle_block_t& block) {
+    Batch& batch = batches_[extent.descriptor];
+    batch.path = extent.path;
+    batch.extents.push_back({extent.offset, extent.length, block.buffer, block.offset});
+    bytes_ += extent.length;
+    return bytes_ < kBatchBytes ? Status() : begin();
+  }
+
+  // Begins what was added.
+  Status begin() {
+    const heddle_param_io_interface_t& io = *device_.api().param_io;
+    for (const auto& [descriptor, batch] : batches_) {
+      auto [file, is_new] = files_.try_emplace(descriptor, nullptr);
+      if (is_new) {
+        Status opened(io.file_open(device_.get(), descriptor, HEDDLE_FILE_READ, to_c(batch.path), &file->second));
+        if (!opened.ok()) {
+          files_.erase(file);
+          return opened;
+        }
+      }
+      Result<Device::Pending> pending = device_.start([&](const heddle_sync_t* sync) {
+        return io.read(device_.queue(), sync, file->second, batch.extents.data(), batch.extents.size(), &params_);
+      });
+      if (!pending.ok()) return wrap(pending.take_status(), "reading parameters from " + batch.path);
+      pending_.emplace_back(std::move(*pending), batch.path);
+    }
+    batches_.clear();
+    bytes_ = 0;
+    return Status();
+  }
+
+  // Waits for all reads, whatever becomes of them; the first failure.
+  Status finish() {
+    Status first;
+    for (auto& [pending, path] : pending_) {
+      Status read = device_.finish(std::move(pending));
+      if (!read.ok() && first.ok()) first = wrap(std::move(read), "reading parameters from " + path);
+    }
+    pending_.clear();
+    return first;
+  }
+
+ private:
+  struct Batch {
+    std::string path;
+    std::vector<heddle_extent_t> extents;
+  };
+  Device& device_;
+  heddle_param_io_params_t params_{};
+  std::map<int, Batch> batches_;  // by descriptor
+  uint64_t bytes_ = 0;
+  std::map<int, heddle_file_t*> files_;
+  std::vector<std::pair<Device::Pending, std::string>> pending_;
+};
+
+}  // namespace
+
 Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const std::vector<WeightExtent>& extents,
                                                            const host::ParamIoConfig& config) {
   std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
-  struct Reads {
-    std::string path;
-    std::vector<heddle_extent_t> extents;
-  };
-  std::map<int, Reads> by_file;
   std::map<Key, std::shared_ptr<Weight>> fresh;
+  Reading reading(device, config);  // ends before the memory that it reads into goes
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     Key key{&device, extent.file, extent.offset, extent.length};
     auto known = known_.find(key);
     if (known != known_.end()) weights[i] = known->second.lock();
     if (!weights[i]) {
-      auto reading = fresh.find(key);
-      if (reading != fresh.end()) weights[i] = reading->second;
+      auto found = fresh.find(key);
+      if (found != fresh.end()) weights[i] = found->second;
     }
     if (weights[i]) {
       shared_.fetch_add(1, std::memory_order_relaxed);
@@ -38,27 +112,11 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     weights[i] = std::make_shared<Weight>(Ref<Device>(&device), block);
     fresh.emplace(key, weights[i]);
     if (extent.length == 0) continue;
-    Reads& reads = by_file[extent.descriptor];
-    reads.path = extent.path;
-    reads.extents.push_back({extent.offset, extent.length, block.buffer, block.offset});
+    HEDDLE_RETURN_IF_ERROR(reading.add(extent, block));
+    bytes_read_.fetch_add(extent.length, std::memory_order_relaxed);
   }
-
-  heddle_param_io_params_t params{};
-  params.struct_size = sizeof(params);
-  params.queue_depth = config.queue_depth;
-  params.chunk_bytes = config.chunk_bytes;
-  params.pinned_bytes = config.pinned_staging_bytes;
-  const heddle_param_io_interface_t& io = *device.api().param_io;
-  for (const auto& [descriptor, reads] : by_file) {
-    heddle_file_t* file = nullptr;
-    HEDDLE_RETURN_IF_ERROR(Status(io.file_open(device.get(), descriptor, HEDDLE_FILE_READ, to_c(reads.path), &file)));
-    Status read = device.signalled([&](const heddle_sync_t* sync) {
-      return io.read(device.queue(), sync, file, reads.extents.data(), reads.extents.size(), &params);
-    });
-    io.file_close(file);
-    if (!read.ok()) return wrap(std::move(read), "reading parameters from " + reads.path);
-    for (const heddle_extent_t& extent : reads.extents) bytes_read_.fetch_add(extent.length, std::memory_order_relaxed);
-  }
+  HEDDLE_RETURN_IF_ERROR(reading.begin());
+  HEDDLE_RETURN_IF_ERROR(reading.finish());
   for (const auto& [key, weight] : fresh) known_[key] = weight;
   return weights;
 }

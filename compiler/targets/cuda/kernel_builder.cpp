@@ -15,7 +15,7 @@ constexpr int64_t shared_alignment = 16;  // bytes
 }  // namespace
 
 KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, const Chip& target_chip,
-                             int64_t thread_count)
+                             int64_t thread_count, bool is_small)
     : targets::KernelBuilder(region, kernels_module), chip(target_chip), threads(thread_count) {
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
@@ -33,13 +33,12 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   builder.setInsertionPointToStart(body);
   for (unsigned i = 0; i < aliased.size(); ++i) bindings_.push_back(body->getArgument(i));
   for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
-  if (chip.starts_early) {
-    // The next kernel may come; memory is touched only when the one before is done (code.h).
-    for (const char* text : {"griddepcontrol.launch_dependents;", "griddepcontrol.wait;"}) {
-      builder.create<LLVM::InlineAsmOp>(location, TypeRange(), ValueRange(), text, "~{memory}", /*has_side_effects=*/true,
-                                        /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
-    }
-  }
+  auto control = [&](const char* text) {
+    builder.create<LLVM::InlineAsmOp>(location, TypeRange(), ValueRange(), text, "~{memory}", /*has_side_effects=*/true,
+                                      /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
+  };
+  if (chip.starts_early && is_small) control("griddepcontrol.launch_dependents;");
+  if (chip.starts_early) control("griddepcontrol.wait;");  // memory is touched only when the kernel before is done (code.h)
   block_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::BlockIdXOp>(location, i32).getResult());
   thread_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::ThreadIdXOp>(location, i32).getResult());
 }

@@ -11,8 +11,9 @@ namespace heddle::targets::cuda {
 
 class KernelBuilder : public targets::KernelBuilder {
  public:
-  // Opens the kernel for workgroups of `threads`.
-  KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads);
+  // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the kernel behind it, which may come
+  // at once; others keep it away, since it would settle beside them unevenly.
+  KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads, bool is_small);
 
   // Ends the kernel. Must be the last call, with the builder at the end of the body.
   void finish();

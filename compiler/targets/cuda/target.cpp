@@ -48,6 +48,8 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   return parts;
 }
 
+constexpr int64_t few_workgroups = 16;  // a device has a hundred multiprocessors
+
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
@@ -81,11 +83,12 @@ class CudaTarget final : public Target {
     return plan;
   }
 
-  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels) const override {
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, ModuleOp kernels) const override {
     Budget budget = budget_of(region);
     auto parts = parts_of(region, budget);
     if (failed(parts)) return failure();
-    KernelBuilder kernel(region, symbol, kernels, chip_, budget.threads);
+    auto workgroups = llvm::dyn_cast<AffineConstantExpr>(plan.workgroups);
+    KernelBuilder kernel(region, symbol, kernels, chip_, budget.threads, workgroups && workgroups.getValue() <= few_workgroups);
     AffineExpr start = getAffineConstantExpr(0, region.getContext());
     LogicalResult all = success();
     KernelResources resources;
