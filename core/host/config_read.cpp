@@ -30,8 +30,8 @@ class ConfigReader {
  public:
   explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
 
-  // importer: where the import stands; a file that nobody imports has none.
-  void file(const std::string& path, const Place* importer);
+  // importer: where the import stands; a file that nobody imports has none, and may be named by an environment variable.
+  void file(const std::string& path, const Place* importer, const char* variable = nullptr);
   void text(const std::string& name, const std::string& text);
 
  private:
@@ -103,13 +103,14 @@ void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::str
   *out = std::move(names);
 }
 
-void ConfigReader::file(const std::string& path, const Place* importer) {
+void ConfigReader::file(const std::string& path, const Place* importer, const char* variable) {
+  const std::string shown = variable ? fmt::format("{}, which {} names,", path, variable) : path;
   auto fail = [&](const std::string& message) {
     Place place = importer ? *importer : Place{diagnostics_.add_file(path, ""), {}};
     diagnostics_.error(place, "E106", message);
   };
   char* resolved = realpath(path.c_str(), nullptr);
-  if (!resolved) return fail(fmt::format("reading {} failed: {}", path, std::strerror(errno)));
+  if (!resolved) return fail(fmt::format("reading {} failed: {}", shown, std::strerror(errno)));
   const std::string real(resolved);
   std::free(resolved);
   if (std::find(open_files_.begin(), open_files_.end(), real) != open_files_.end()) {
@@ -120,7 +121,7 @@ void ConfigReader::file(const std::string& path, const Place* importer) {
   if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {} files are imported", kMaxFiles));
   std::string content;
   if (std::string wrong = read_text_file(real, kMaxFileBytes, &content); !wrong.empty()) {
-    return fail(fmt::format("reading {} failed: {}", path, wrong));
+    return fail(fmt::format("reading {} failed: {}", shown, wrong));
   }
   open_files_.push_back(real);
   config_.files.push_back(path);
@@ -665,9 +666,10 @@ void read_config(const ConfigSources& sources, ConfigRead* out_read) {
   ConfigReader reader(*out_read);
   if (sources.use_files) {
     std::string path = sources.path;
-    if (path.empty() && sources.use_environment) path = environment("HEDDLE_CONFIG");
+    const bool named = path.empty() && sources.use_environment && !environment("HEDDLE_CONFIG").empty();
+    if (named) path = environment("HEDDLE_CONFIG");
     if (path.empty() && sources.use_environment) path = default_path();
-    if (!path.empty()) reader.file(path, nullptr);
+    if (!path.empty()) reader.file(path, nullptr, named ? "HEDDLE_CONFIG" : nullptr);
   }
   if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
   if (!sources.text.empty()) reader.text("<text>", sources.text);

@@ -113,6 +113,27 @@ std::vector<std::string> search_folders(const DiscoveryParams& params) {
   return folders;
 }
 
+std::vector<std::string> unusable_folders(const DiscoveryParams& params) {
+  std::vector<std::string> lines;
+  auto look = [&](const std::vector<std::string>& folders, std::string_view who) {
+    for (const std::string& folder : folders) {
+      std::error_code failed;
+      if (folder.empty()) continue;
+      if (folder.front() != '/') {
+        lines.push_back(fmt::format("plugin folder '{}' of {} is not searched: it is not absolute", folder, who));
+      } else if (!std::filesystem::is_directory(folder, failed)) {
+        lines.push_back(fmt::format("plugin folder '{}' of {} cannot be searched: {}", folder, who,
+                                    failed ? failed.message() : std::string("it is no folder")));
+      }
+    }
+  };
+  look(params.api_folders, "the application");
+  std::vector<std::string> named;
+  if (params.use_environment) split(environment("HEDDLE_PLUGIN_PATH"), &named);
+  look(named, "HEDDLE_PLUGIN_PATH");
+  return lines;
+}
+
 std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const DiscoveryParams& params) {
   std::vector<FoundPlugin> found;
   for (const std::string& folder : folders) {

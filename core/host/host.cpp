@@ -332,6 +332,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   }
   state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
                                                    std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
+  for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   state->cache = ProbeCache(believe_environment || options.no_config ? ProbeCache::default_folder() : std::string());
   for (FoundPlugin& plugin : found) {
     Plugin& entry = state->plugins.emplace_back();

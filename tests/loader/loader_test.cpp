@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -492,7 +493,19 @@ TEST_F(Loader, NeverLooksInTheCurrentFolder) {
   setenv("HEDDLE_CONFIG", "", 1);
   std::unique_ptr<Host> host = open();
   for (const PluginInfo& plugin : host->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
+  EXPECT_THAT(log_, HasSubstr("host: plugin folder 'plugins.d' of the application is not searched: it is not absolute\n"));
+  EXPECT_THAT(log_, HasSubstr("host: plugin folder '.' of HEDDLE_PLUGIN_PATH is not searched: it is not absolute\n"));
   std::filesystem::current_path(before);
+}
+
+TEST_F(Loader, NamesAPluginFolderThatIsNotThere) {
+  options_.plugin_paths.push_back((folder_ / "absent").string());
+  options_.no_config = false;
+  setenv("HEDDLE_PLUGIN_PATH", (":" + (folder_ / "gone").string()).c_str(), 1);
+  open();
+  EXPECT_THAT(log_, HasSubstr((folder_ / "absent").string() + "' of the application cannot be searched: No such file or directory\n"));
+  EXPECT_THAT(log_, HasSubstr((folder_ / "gone").string() + "' of HEDDLE_PLUGIN_PATH cannot be searched: No such file or directory\n"));
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), '\n'), 2);
 }
 
 TEST_F(Loader, ReadsPluginPathFromTheEnvironment) {

@@ -157,7 +157,7 @@ TEST_F(Configuration, FindsItsFileInTheRightOrder) {
   read = {};
   read_config({}, &read);
   EXPECT_TRUE(read.diagnostics.has_errors());
-  EXPECT_THAT(read.diagnostics.render(), HasSubstr("No such file or directory"));
+  EXPECT_THAT(read.diagnostics.render(), HasSubstr("not-there.toml, which HEDDLE_CONFIG names, failed: No such file or directory"));
 }
 
 TEST_F(Configuration, IsNotReadFromTheCurrentFolderUnasked) {
