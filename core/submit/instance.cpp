@@ -118,6 +118,13 @@ Status Instance::bind(const InstanceRequest& request) {
                    module_->path(), names);
     }
   }
+  for (size_t i = 0; i < request.slots.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (request.slots[i].first != request.slots[j].first) continue;
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "route: binding slot {} failed: it is asked for twice, on '{}' and on '{}'",
+                   shown(request.slots[i].first), request.slots[j].second, request.slots[i].second);
+    }
+  }
   Wishes wishes(*runtime_->host, request, route::families_of(meta));
   std::vector<route::SlotWish> of_slots;
   for (const mf::Slot* slot : *meta.slots()) {

@@ -174,6 +174,8 @@ TEST_P(RuntimeErrors, NamesFunctionsSlotsAndDevicesThatAreNotThere) {
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"@b", GetParam().device}}, &other), HEDDLE_STATUS_NOT_FOUND, "no such slot");
   std::string device = GetParam().device, absent = device.substr(0, device.size() - 1) + "77";
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", absent}}, &other), HEDDLE_STATUS_NOT_FOUND, absent);
+  HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", device}, {"", absent}}, &other), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "binding slot default failed: it is asked for twice");
 }
 
 TEST_P(RuntimeErrors, SaysWhyNoVariantFits) {
