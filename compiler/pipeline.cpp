@@ -2,6 +2,8 @@
 // The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
 #include "compiler/pipeline.h"
 
+#include <optional>
+
 #include "compiler/emit/module_file.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/passes/passes.h"
@@ -80,17 +82,39 @@ std::string print(ModuleOp module, bool with_locations) {
   return text;
 }
 
-Failure write_text(const std::string& path, const std::string& text) {
-  std::error_code error;
-  llvm::raw_fd_ostream stream(path, error);
-  if (!error) {
-    stream << text;
-    stream.close();
-    error = stream.error();
-    stream.clear_error();
+// A text file, opened before its text is known. Gone again if nothing is written.
+class TextFile {
+ public:
+  explicit TextFile(const std::string& path) : path_(path), stream_(path, error_) {}
+  ~TextFile() {
+    // Neither a device nor a link such as /dev/stdout is ours to remove.
+    if (!written_ && !error_ && llvm::sys::fs::get_file_type(path_, false) == llvm::sys::fs::file_type::regular_file)
+      llvm::sys::fs::remove(path_);
   }
-  if (!error) return {};
-  return {HEDDLE_STATUS_UNAVAILABLE, "compiler: writing '" + path + "' failed: " + error.message() + "; check the path and the free space"};
+  Failure failure() const {
+    if (!error_) return {};
+    return {HEDDLE_STATUS_UNAVAILABLE,
+            "compiler: writing '" + path_ + "' failed: " + error_.message() + "; check the path and the free space"};
+  }
+  Failure write(const std::string& text) {
+    if (error_) return failure();
+    written_ = true;
+    stream_ << text;
+    stream_.close();
+    error_ = stream_.error();
+    stream_.clear_error();
+    return failure();
+  }
+
+ private:
+  std::string path_;
+  std::error_code error_;
+  llvm::raw_fd_ostream stream_;
+  bool written_ = false;
+};
+
+Failure write_text(const std::string& path, const std::string& text) {
+  return TextFile(path).write(text);
 }
 
 // The IR after one pass, for --dump-after.
@@ -216,6 +240,12 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   times.done("code");
 
   if (!going_on("write", 3)) return cancelled;
+  // A report that cannot be written is told before the module is there.
+  std::optional<TextFile> report_file;
+  if (!options.report_path.empty()) {
+    report_file.emplace(options.report_path);
+    if (Failure failure = report_file->failure()) return failure;
+  }
   emit::FileOptions file;
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
@@ -223,11 +253,8 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   file.report = report(families);
   if (heddle::module::Status error = emit::write_module_file(families, parameters, file)) return {error->code, error->message};
   times.done("write");
-  if (!options.report_path.empty()) {
-    // times are in this report only: the module's own must not differ from run to run
-    if (Failure failure = write_text(options.report_path, times.add_to(file.report))) return failure;
-  }
-  return {};
+  // times are in this report only: the module's own must not differ from run to run
+  return report_file ? report_file->write(times.add_to(file.report)) : Failure{};
 }
 
 }  // namespace

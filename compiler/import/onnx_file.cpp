@@ -68,8 +68,13 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   if (length < size || offset > length - size) return what + " has " + std::to_string(length) + " bytes, fewer than the tensor";
   if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
   Descriptor data{open_beside(file.path, location)};
-  if (data.value < 0)
-    return "opening " + what + " failed: " + std::strerror(errno) + "; it must lie beneath the model's folder, without links";
+  if (data.value < 0) {
+    // EXDEV and ELOOP are openat2's words for a location that leaves the folder, and for one through a link.
+    const std::string cause = errno == EXDEV   ? "its location is outside the model's folder"
+                              : errno == ELOOP ? "its location is or goes through a link"
+                                               : std::strerror(errno);
+    return "opening " + what + " failed: " + cause + "; it must lie beneath the model's folder, without links";
+  }
   for (uint64_t done = 0; done < size;) {
     ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
     if (got < 0 && errno == EINTR) continue;
