@@ -49,8 +49,9 @@ OutputFile::~OutputFile() {
 }
 
 Error OutputFile::failure(std::string_view what, int error_number) const {
-  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), " at byte ", size_bytes_,
-                                        " failed: ", std::strerror(error_number), "; check the folder and its free space")};
+  const std::string place = size_bytes_ ? concat(" at byte ", size_bytes_) : std::string();
+  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), place, " failed: ", std::strerror(error_number),
+                                        "; check the folder and its free space")};
 }
 
 Status OutputFile::open() {

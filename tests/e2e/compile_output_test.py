@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import numpy as np
+
 from heddle_command import DIGITS, HeddleTestCase, TIMEOUT_S, environment, heddle_path
 import light  # found through heddle_command
 
@@ -29,6 +31,56 @@ class Determinism(HeddleTestCase):
             modules.append((folder / f"{name}.heddle").read_bytes())
         self.assertEqual(len(modules[0]), len(modules[1]))
         self.assertTrue(modules[0] == modules[1], "the two modules differ")
+
+
+class NothingIsLost(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.model, self.out = self.folder / "model.onnx", self.folder / "model.heddle"
+        shutil.copy(DIGITS, self.model)
+        (self.folder / "link.onnx").symlink_to("model.onnx")
+
+    def test_the_model_is_not_written_over(self):
+        for arguments in (["-o", self.model], ["-o", self.folder / "link.onnx"], ["-o", self.out, "--report", self.model],
+                          ["-o", self.out, "--params-out", self.model]):
+            with self.subTest(arguments=arguments):
+                self.assertIn("would write over MODEL", self.fail_with(2, "compile", self.model, *arguments).stderr)
+                self.assertEqual(self.model.read_bytes(), DIGITS.read_bytes())
+
+    def test_two_outputs_are_two_files(self):
+        for flag in ("--report", "--params-out", "--reproducer"):
+            with self.subTest(flag=flag):
+                self.assertIn(flag, self.fail_with(2, "compile", self.model, "-o", "m", flag, "./m", cwd=self.folder).stderr)
+        self.fail_with(2, "compile", self.model, "-o", "m", "--dump-after", "heddle-form-dispatches", "--report", "m.mlir", cwd=self.folder)
+        self.fail_with(2, "compile", self.model, "-o", "-", cwd=self.folder)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["link.onnx", "model.onnx"])
+
+    def test_a_report_that_cannot_be_written_leaves_no_module(self):
+        self.fail_with(1, "compile", self.model, "-o", self.out, "--report", self.folder / "absent" / "report.json")
+        self.assertFalse(self.out.exists())
+
+    def test_a_module_that_cannot_be_written_leaves_no_report(self):
+        report = self.folder / "report.json"
+        self.fail_with(1, "compile", self.model, "-o", self.folder / "absent" / "m.heddle", "--report", report)
+        self.assertFalse(report.exists())
+
+    def test_a_result_does_not_go_over_the_running_module(self):
+        self.succeed("compile", self.model, "-o", self.out)
+        before = self.out.read_bytes()
+        (self.folder / "link.heddle").symlink_to("model.heddle")
+        for name in ("model.heddle", "./model.heddle", "link.heddle"):
+            with self.subTest(name=name):
+                arguments = ["--input", "image=1x1x8x8xf32=1", "--output", f"@{name}"]
+                self.assertIn("the module", self.fail_with(2, "run", "model.heddle", *arguments, cwd=self.folder).stderr)
+                self.assertEqual(self.out.read_bytes(), before)
+
+    def test_an_expected_file_is_read_before_it_is_replaced(self):
+        self.succeed("compile", self.model, "-o", self.out)
+        scores, call = self.folder / "scores.npy", ["run", self.out, "--input", "image=1x1x8x8xf32=1"]
+        np.save(scores, np.zeros((1, 10), np.float32))
+        self.fail_with(3, *call, "--expect", f"@{scores}", "--output", f"@{scores}")
+        self.assertNotEqual(np.abs(np.load(scores)).max(), 0)
+        self.succeed(*call, "--expect", f"@{scores}", "--output", f"@{scores}")
 
 
 class Interrupted(HeddleTestCase):

@@ -49,6 +49,45 @@ class ExitCodes(HeddleTestCase):
         result = heddle(*self.run_arguments, "--expect", f"@{self.logits}")
         self.assertIn(result.code, (2, 3), str(result))
 
+    def test_1_for_files_and_2_for_names_and_values(self):
+        run = self.run_arguments[:2]
+        missing, short = self.folder / "missing.npy", self.folder / "short.npy"
+        np.save(short, np.zeros((2, 1, 8, 7), np.float32))
+        for code, arguments, words in (
+            (1, ["--input", f"image=@{missing}"], "missing.npy"),
+            (1, ["--input", f"image=@{short}"], "2x1x8x7xf32"),
+            (1, ["--input", "image=1x1x8x8xf32=0", "--expect", f"@{missing}"], "missing.npy"),
+            (1, ["--input", "image=1x1x8x8xf32=0", "--output", f"@{self.folder}/absent/s.npy"], "--output: creating '"),
+            (2, ["--input", "image=1x1x8x7xf32=0"], "1x1x8x7xf32"),
+            (2, ["--input", "nope=1x1x8x8xf32=0"], "nope"),
+            (2, ["--input", "image=1x1x8x8xf32=0", "--function", "nope"], "nope"),
+            (2, ["--input", "image=1x1x8x8xf32=0", "--output", "nope=@s.npy"], "nope"),
+            (2, ["--input", "image=1x1x8x8xf32=0", "--expect", "1x10xf32=1,2"], "--expect"),
+            (2, ["--input", "image=1x1x8x8xf32=0", "--device", "nope=cpu:0"], "nope"),
+            (4, ["--input", "image=1x1x8x8xf32=0", "--device", "nope"], "nope"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.fail_with(code, *run, *arguments).stderr)
+
+    def test_2_for_targets_and_passes_that_there_are_not(self):
+        out = self.folder / "out.heddle"
+        for arguments in (["--target", "foo"], ["--target", "cpu:v9"], ["--target", "hip"], ["--target", ""], ["--dump-after", "nope"]):
+            with self.subTest(arguments=arguments):
+                self.fail_with(2, "compile", DIGITS, "-o", out, *arguments)
+                self.assertFalse(out.exists())
+
+    def test_bench_names_only_devices_that_it_measured(self):
+        bench = ["bench", self.module, "--iterations", "3"]
+        self.fail_with(2, *bench, "--device", "cpu:0,nope")
+        self.fail_with(4, *bench, "--device", "cpu:0", "--device", "nope")
+        self.assertEqual(len(self.succeed(*bench, "--device", "cpu:0", "--device", "cpu:0", "--format", "jsonl").stdout.splitlines()), 2)
+
+    def test_bench_gives_programs_plain_numbers(self):
+        lines = self.succeed("bench", self.module, "--iterations", "3", "--percentile", "99", "--format", "csv").stdout.splitlines()
+        names, values = (line.split(",") for line in lines)
+        self.assertEqual(names, ["device", "median_ns", "p10_ns", "p90_ns", "p99_ns", "calls_per_second", "dispatches_per_call", "calls"])
+        self.assertTrue(all(float(value) > 0 for value in values[1:]), lines)
+
     def test_4_when_a_required_plugin_is_not_there(self):
         config = self.folder / "heddle.toml"
         config.write_text('version = 1\n[plugins]\nrequire = ["acme.absent"]\n')

@@ -10,6 +10,7 @@
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program_search.h"
+#include "tools/heddle/same_file.h"
 
 namespace heddle::tool {
 namespace {
@@ -124,6 +125,25 @@ TEST(Flags, FlagfileThatNamesItselfEnds) {
   heddle::testing::TemporaryFolder folder;
   heddle::testing::write_file(folder.path("loop"), "--flagfile=" + folder.path("loop") + "\n");
   EXPECT_THAT(parse({"--flagfile", folder.path("loop")}).said, HasSubstr("nested too deep"));
+}
+
+TEST(SameFile, SeesThroughFoldersAndLinks) {
+  heddle::testing::TemporaryFolder folder;
+  heddle::testing::write_file(folder.path("there"), "x");
+  std::filesystem::create_directory(folder.path("inner"));
+  std::filesystem::create_symlink("there", folder.path("link"));
+  EXPECT_TRUE(same_file(folder.path("there"), folder.path("inner/../there")));
+  EXPECT_TRUE(same_file(folder.path("there"), folder.path("link")));
+  EXPECT_TRUE(same_file(folder.path("absent"), folder.path("inner/../absent")));
+  EXPECT_FALSE(same_file(folder.path("there"), folder.path("absent")));
+  EXPECT_FALSE(same_file(folder.path("absent"), folder.path("inner/absent")));
+  EXPECT_FALSE(same_file("/dev/null", "/dev/null"));  // takes what several write
+}
+
+TEST(SameFile, NamesTheFlags) {
+  EXPECT_EQ(file_named_twice({{"-o", "a"}, {"--report", ""}, {"--dump-to", "b"}}, {{"MODEL", "c"}, {"--params", ""}}), "");
+  EXPECT_EQ(file_named_twice({{"-o", "a"}}, {{"MODEL", "./a"}}), "-o would write over MODEL, './a'");
+  EXPECT_EQ(file_named_twice({{"-o", "a"}, {"--report", "./a"}}, {}), "-o and --report both write './a'");
 }
 
 TEST(ProgramSearch, FindsExecutablesOnPathOnly) {

@@ -54,6 +54,25 @@ TEST(ShapeText, CountsWithoutOverflow) {
   EXPECT_EQ(byte_count(shape), 2u);
 }
 
+TEST(TensorArgument, OutputsAreFiles) {
+  TensorArgument output;
+  ASSERT_EQ(parse_output_argument("@a=b.npy", output), "");
+  EXPECT_EQ(output.name + "|" + output.path, "|a=b.npy");
+  ASSERT_EQ(parse_output_argument("scores=@s.bin", output), "");
+  EXPECT_EQ(output.name + "|" + output.path, "scores|s.bin");
+  const std::pair<const char*, const char*> wrong[] = {{"s.npy", "such as @s.npy"},       {"scores=s.npy", "such as @s.npy"},
+                                                       {"", "such as @scores.npy"},       {"scores=", "such as @scores.npy"},
+                                                       {"=@s.npy", "no name before '='"}, {"@", "no file after '@'"},
+                                                       {"scores=@", "no file after '@'"}};
+  for (const auto& [text, words] : wrong) EXPECT_THAT(parse_output_argument(text, output), HasSubstr(words)) << text;
+}
+
+TEST(TensorText, NoValuesAtAllHaveNoComma) {
+  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 0), "2xf32=...");
+  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 1), "2xf32=1,...");
+  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 2), "2xf32=1,2");
+}
+
 TEST(TensorArgument, KnowsAllForms) {
   TensorArgument argument;
   ASSERT_EQ(parse_tensor_argument("x=2xf32=1,2", argument), "");

@@ -21,6 +21,7 @@
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/report_view.h"
+#include "tools/heddle/same_file.h"
 
 namespace heddle::tool {
 namespace {
@@ -31,7 +32,7 @@ struct Options {
 
   void declare(Flags& flags) {
     flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
-    flags.text("-o,--output", output, "the module to write", "FILE");
+    flags.text("-o,--output", output, "the module to write; when it is complete, it replaces a file or a link of that name", "FILE");
     flags.text("--target", target,
                "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, as cpu:x86-64-v4, "
                "cuda:sm_90a; default: cpu",
@@ -119,17 +120,35 @@ int explain(const std::string& path, const std::string& form) {
   return kFine;
 }
 
+// A file of the user's, or one output, lost under another.
+std::string overwrites(const Options& options) {
+  return file_named_twice({{"-o", options.output},
+                           {"--params-out", options.params_out},
+                           {"--dump-to", options.dump_to},
+                           {"--report", options.report},
+                           {"--reproducer", options.reproducer}},
+                          {{"MODEL", options.model}});
+}
+
+// The compiler's word for a target or a pass that there is not: a mistake of the command line, not of the model.
+bool is_unknown_name(std::string_view message) {
+  return message.rfind("compiler: target '", 0) == 0 || message.rfind("compiler: no pass '", 0) == 0;
+}
+
 int compile(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (options.output == "-") return flags.misuse("-o -: a module is a file, and not written to stdout; a file of that name is ./-");
+  if (flags.given("--target") && options.target.empty()) return flags.misuse("--target names no target");
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }
   if (options.dump_to.empty() && !options.dump_after.empty()) options.dump_to = options.output + ".mlir";
   if (options.dump_after.empty() && !options.dump_to.empty()) return flags.misuse("--dump-to needs --dump-after");
+  if (const std::string wrong = overwrites(options); !wrong.empty()) return flags.misuse(wrong);
 
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
@@ -165,9 +184,11 @@ int compile(const Arguments& arguments) {
   alarm(0);
   if (progress.shown) std::fprintf(stderr, "\r\x1b[K");
   if (status) {
-    // No device and no plugin is needed to compile: whatever the code, it is a failure.
+    // No device and no plugin is needed to compile: whatever the code, it is a failure, or a mistake in usage.
+    const bool misused = is_unknown_name(view(heddle_status_message(status)));
     report(status);
-    return kFailed;
+    if (g_signal != 0) return 128 + g_signal;  // as shells say it of a program that a signal ended
+    return misused ? kUsage : kFailed;
   }
   return options.explain.empty() ? kFine : explain(report_path, options.explain);
 }

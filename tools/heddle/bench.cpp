@@ -27,8 +27,11 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, false);
-    flags.texts("--device", module.devices, "device, or slots and devices; several are measured side by side", "ALIAS|SLOT=ALIAS,...");
-    flags.texts("--input", inputs, "value of an argument; what is not given is made up", "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--device", module.devices,
+                "device, or the devices of several slots with commas between; given again, the next is measured side by side",
+                "ALIAS|SLOT=ALIAS,...");
+    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+                "[NAME=]SHAPE=VALUES|@FILE");
     flags.texts("--dim", dims, "extent of a symbol for inputs that are made up", "NAME=N");
     flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (10)", 0, 1'000'000'000);
@@ -240,8 +243,13 @@ int run(const Arguments& arguments) {
     percentiles.push_back(p);
   }
 
+  for (const std::string& device : options.module.devices) {
+    if (Wrong wrong = slot_bound_twice(split_commas(device)); !wrong.empty())
+      return flags.misuse("--device '" + device + "': " + wrong + "; give --device once for each device to measure");
+  }
+
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   Module module;
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
   const SymbolicDims symbols = symbolic_dims(module.get(), options.module.function);
@@ -262,7 +270,8 @@ int run(const Arguments& arguments) {
     const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
     if (heddle_status_t* status = create_instance(module.get(), options.module, bindings, one.instance))
       return report_instance_failure(status);
-    if (heddle_status_t* status = find_function(one.instance.get(), options.module.function, one.function)) return report(status);
+    if (heddle_status_t* status = find_function(one.instance.get(), options.module.function, one.function))
+      return report_name_failure(status);
     one.device = device.empty() ? bound_devices(one.instance.get()) : device;
     if (values.empty()) {
       const MakeInput make = [&](size_t index, HostTensor& out) -> Wrong {
@@ -276,7 +285,7 @@ int run(const Arguments& arguments) {
         }
         return fill_random(out, options.seed * 1000003 + index);
       };
-      if (Wrong wrong = gather_inputs(given, one.function, make, values); !wrong.empty()) return flags.misuse(wrong);
+      if (std::optional<int> code = gather_inputs(flags, given, one.function, make, values)) return *code;
     }
     if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);
     for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());
@@ -291,14 +300,16 @@ int run(const Arguments& arguments) {
   Json rows = Json::array();
   for (const Contestant& one : contestants) rows.push_back(result_of(one, options, percentiles, values));
   auto time = [](const std::string& title, const std::string& name) {
-    return Column{title, [name](const Json& row) { return duration_text(row.value(name, 0.0)); }};
+    return Column{title, [name](const Json& row) { return duration_text(row.value(name, 0.0)); }, name};
   };
   auto rounded = [](const std::string& title, const std::string& name) {
-    return Column{title, [name](const Json& row) {
+    return Column{title,
+                  [name](const Json& row) {
                     char text[40];
                     std::snprintf(text, sizeof(text), "%.6g", row.value(name, 0.0));
                     return std::string(text);
-                  }};
+                  },
+                  name};
   };
   std::vector<Column> columns{field("device", "device"), time("median", "median_ns"), time("p10", "p10_ns"), time("p90", "p90_ns")};
   for (double p : percentiles) {

@@ -36,12 +36,13 @@ complete -c heddle -a '(heddle completion --words (commandline -opc)[2..] (comma
 int complete(const Arguments& words) {
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
-  if (words.size() <= 1) {
+  const bool is_help = words.size() == 2 && words[0] == "help";
+  if (words.size() <= 1 || is_help) {
     for (const Command& command : commands()) candidates.emplace_back(command.name);
     for (const char* name : foreign_commands()) {
       if (!find_program(std::string("heddle-") + name).empty()) candidates.emplace_back(name);
     }
-    candidates.insert(candidates.end(), {"--help", "--version"});
+    if (!is_help) candidates.insert(candidates.end(), {"help", "--help", "--version"});
   } else {
     for (const Command& command : commands()) {
       if (words[0] != command.name) continue;

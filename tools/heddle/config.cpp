@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle config check FILE` and `heddle config effective [--origin]`.
+#include <algorithm>
+#include <charconv>
+
 #include "tools/heddle/command.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/session.h"
@@ -24,23 +27,106 @@ Flags make_flags() {
   return Flags("config", "Checks a configuration file, or shows the values in force.");
 }
 
+// "FILE:12:1: error[E102]: text", a line of the configuration's diagnostics, as a record. Null for the lines between: excerpts and carets.
+Json diagnostic_of(const std::string& line) {
+  for (const char* severity : {"error", "warning"}) {
+    const std::string mark = std::string(": ") + severity + "[";
+    const size_t at = line.find(mark), code = at + mark.size();
+    const size_t end = at == std::string::npos ? at : line.find("]: ", code);
+    if (end == std::string::npos || at == 0 || line[0] == ' ') continue;
+    Json out{{"file", line.substr(0, at)}, {"line", nullptr}, {"column", nullptr}, {"severity", severity}};
+    // The place of a file that cannot be read is its name alone.
+    const size_t column = line.rfind(':', at - 1), row = column == std::string::npos || column == 0 ? column : line.rfind(':', column - 1);
+    auto number = [&](size_t first, size_t last, uint32_t& value) {
+      const char* stop = line.data() + last;
+      const auto [read, error] = std::from_chars(line.data() + first, stop, value);
+      return error == std::errc() && read == stop;
+    };
+    uint32_t at_line = 0, at_column = 0;
+    if (row != std::string::npos && column != row && number(row + 1, column, at_line) && number(column + 1, at, at_column)) {
+      out["file"] = line.substr(0, row);
+      out["line"] = at_line;
+      out["column"] = at_column;
+    }
+    out["code"] = line.substr(code, end - code);
+    out["message"] = line.substr(end + 3);
+    return out;
+  }
+  return nullptr;
+}
+
+// Every error and warning of a configuration's text; what says more than they do (a plugin that is required and absent) as one record without
+// a place.
+Json diagnostics_of(const std::string& text) {
+  Json list = Json::array();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (Json one = diagnostic_of(line); !one.is_null()) {
+      list.push_back(std::move(one));
+    } else if (const size_t caret = line.find("^"); !list.empty() && line.find_first_not_of(" |") == caret && caret != std::string::npos) {
+      const size_t hint = line.find_first_not_of("^~ ", caret);
+      if (hint != std::string::npos) list.back()["hint"] = line.substr(hint);
+    } else if (!list.empty() && line.rfind("  = ", 0) == 0) {
+      list.back()["hint"] = line.substr(4);
+    }
+  }
+  if (list.empty() && !text.empty()) {
+    list.push_back(
+        {{"file", nullptr}, {"line", nullptr}, {"column", nullptr}, {"severity", "error"}, {"code", nullptr}, {"message", text}});
+  }
+  return list;
+}
+
+// The result for programs. In CSV and Markdown one line a mistake, in JSON one object.
+void print_check(const std::string& file, bool valid, const Json& diagnostics, Format format) {
+  if (format == Format::kJson || format == Format::kJsonLines) {
+    print_line(dump_json(Json{{"file", file}, {"valid", valid}, {"diagnostics", diagnostics}}, format == Format::kJson ? 2 : -1));
+  } else {
+    print_rows({}, diagnostics,
+               {field("file", "file"), field("line", "line"), field("column", "column"), field("severity", "severity"),
+                field("code", "code"), field("message", "message"), field("hint", "hint")},
+               format);
+  }
+}
+
+// The runtime's warnings about a configuration without errors.
+std::string warnings_of(heddle_runtime_t* runtime) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_runtime_report(runtime, view("config"), &raw)) {
+    heddle_status_free(status);
+    return {};
+  }
+  const Json whole = parse_json(text_of(Text(raw)));
+  return whole.is_object() ? whole.value("warnings", std::string()) : std::string();
+}
+
 int check(const Options& options, const Flags& flags) {
   RuntimeFlags given = options.runtime;
   if (!options.file.empty()) given.config = options.file;
   if (given.config.empty()) return flags.misuse("check needs a FILE");
+  if (Wrong wrong = resolve_plugin_paths(given); !wrong.empty()) return flags.misuse(wrong);
+  const Format format = format_from_name(options.format);
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(given, runtime)) return report(status);
-  if (format_from_name(options.format) == Format::kJson || format_from_name(options.format) == Format::kJsonLines) {
-    print_line(dump_json(Json{{"file", given.config}, {"valid", true}}, -1));
-  } else {
+  if (heddle_status_t* status = create_runtime(given, runtime)) {
+    if (format != Format::kTable)
+      print_check(given.config, false, diagnostics_of(std::string(view(heddle_status_message(status)))), format);
+    return report(status);
+  }
+  const std::string warnings = warnings_of(runtime.get());
+  std::fwrite(warnings.data(), 1, warnings.size(), stderr);
+  if (format == Format::kTable) {
     print_line(given.config + ": no error");
+  } else {
+    print_check(given.config, true, diagnostics_of(warnings), format);
   }
   return kFine;
 }
 
-int effective(const Options& options) {
+int effective(Options& options, const Flags& flags) {
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("config"), &raw)) return report(status);
   const Text text(raw);
@@ -59,7 +145,7 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.action == "check") return check(options, flags);
   if (options.action == "effective")
-    return options.file.empty() ? effective(options) : flags.misuse("effective takes no FILE; give --config FILE");
+    return options.file.empty() ? effective(options, flags) : flags.misuse("effective takes no FILE; give --config FILE");
   if (options.action == "schema") return flags.misuse("schema is not in this version");
   return flags.misuse("unknown action '" + options.action + "'; check and effective are known");
 }

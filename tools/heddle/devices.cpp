@@ -19,7 +19,13 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("devices", "Lists the devices that modules can run on.");
+  return Flags("devices", "Lists the devices that modules can run on. heddle plugins --why says why a driver offers none.");
+}
+
+// A driver that nobody asked for and whose hardware or vendor library is not here: the usual case, worth no line beside devices that are.
+bool is_absent_hardware(const std::string& reason) {
+  return reason.rfind("host: loading plugin ", 0) == 0 && (reason.find(" failed: it is no-device: ") != std::string::npos ||
+                                                           reason.find(" failed: it is missing-dependency: ") != std::string::npos);
 }
 
 int run(const Arguments& arguments) {
@@ -28,21 +34,26 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("devices"), &raw)) return report(status);
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
   if (!whole.is_object() || !whole.contains("devices")) return failed("devices", "the runtime's report is not what this version reads");
-  const Column memory{"memory", [](const Json& row) {
+  const Column memory{"memory",
+                      [](const Json& row) {
                         const uint64_t bytes = row.value("memory_bytes", uint64_t{0});
                         return bytes ? bytes_text(bytes) : std::string("-");
-                      }};
+                      },
+                      "memory_bytes"};
   print_rows(whole, whole["devices"],
              {field("alias", "alias"), field("driver", "driver"), field("name", "name"), field("family", "family"),
               field("units", "compute_units"), memory, field("numa", "numa"), field("pci", "pci")},
              format_from_name(options.format));
-  for (const Json& reason : whole.value("skipped", Json::array())) std::fprintf(stderr, "heddle devices: %s\n", cell_text(reason).c_str());
+  for (const Json& reason : whole.value("skipped", Json::array())) {
+    const std::string text = cell_text(reason);
+    if (whole["devices"].empty() || !is_absent_hardware(text)) std::fprintf(stderr, "heddle devices: %s\n", text.c_str());
+  }
   if (whole["devices"].empty()) {
     std::fprintf(stderr, "heddle devices: no device was found; heddle plugins --why says what became of each plugin\n");
     return kUnavailable;

@@ -25,7 +25,7 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("explain", "Says what is in a module and what was decided about it.");
+  return Flags("explain", "Says what is in a module and what was decided about it; with --route also where it would run and why.");
 }
 
 std::string text(const Json& object, const char* name) {
@@ -125,14 +125,21 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.memory) return flags.misuse("--memory is not in this version");
   if (options.html) return flags.misuse("--html is not in this version");
+  if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device: " + wrong);
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   Module module;
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_module_report(module.get(), &raw)) return report(status);
   Json whole = parse_json(text_of(Text(raw)));
   if (!whole.is_object()) return failed("explain", "the runtime's report is not what this version reads");
+  const std::string& wanted = options.module.function;
+  const Json& functions = array(whole, "functions");
+  std::string names;
+  for (const Json& function : functions) names += (names.empty() ? "" : ", ") + text(function, "name");
+  if (!wanted.empty() && std::none_of(functions.begin(), functions.end(), [&](const Json& one) { return text(one, "name") == wanted; }))
+    return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
   if (options.route || !options.module.devices.empty()) {
     Instance instance;
     if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance))

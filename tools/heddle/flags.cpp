@@ -140,9 +140,18 @@ std::optional<int> Flags::parse(const Arguments& arguments) {
   }
 }
 
+bool Flags::given(const std::string& name) const {
+  return state_->app.get_option(name)->count() != 0;
+}
+
 int Flags::misuse(const std::string& what) const {
   std::fprintf(stderr, "heddle %s: %s; see heddle %s --help\n", state_->command.c_str(), what.c_str(), state_->command.c_str());
   return kUsage;
+}
+
+int Flags::failed(const std::string& what) const {
+  std::fprintf(stderr, "heddle %s: %s\n", state_->command.c_str(), what.c_str());
+  return kFailed;
 }
 
 std::vector<std::string> Flags::names() const {

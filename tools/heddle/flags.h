@@ -33,8 +33,12 @@ class Flags {
 
   // Empty: go on. Else the exit code: 0 after --help (on stdout), 2 after a mistake (said on stderr).
   std::optional<int> parse(const Arguments& arguments);
+  // Whether the last parse() met the flag.
+  bool given(const std::string& name) const;
   // Says what is wrong with the usage, for what a command finds out itself; returns 2.
   int misuse(const std::string& what) const;
+  // Says what failed although the usage is right; returns 1.
+  int failed(const std::string& what) const;
   // Names of all flags, for completion.
   std::vector<std::string> names() const;
 

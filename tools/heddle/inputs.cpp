@@ -4,16 +4,30 @@
 
 namespace heddle::tool {
 
-Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& function, const MakeInput& make_missing,
-                    std::vector<HostTensor>& out) {
+namespace {
+
+// A shape of the command line that no call can take. What only the call knows, as the range of a symbol, is the call's to say.
+bool fits(const Shape& given, const Shape& expected) {
+  if (given.element_type != expected.element_type || given.dims.size() != expected.dims.size()) return false;
+  for (size_t i = 0; i < given.dims.size(); ++i) {
+    if (expected.dims[i] >= 0 && given.dims[i] != expected.dims[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
+                                 const MakeInput& make_missing, std::vector<HostTensor>& out) {
   const size_t count = function.arguments.size();
   std::vector<const TensorArgument*> chosen(count, nullptr);
   for (const TensorArgument& input : given) {
     if (input.name.empty()) continue;
     size_t at = 0;
     while (at < count && function.arguments[at].name != input.name) ++at;
-    if (at == count) return "--input: there is no input '" + input.name + "'; the function has " + Function::list(function.arguments);
-    if (chosen[at]) return "--input: '" + input.name + "' is given twice";
+    if (at == count)
+      return flags.misuse("--input: there is no input '" + input.name + "'; the function has " + Function::list(function.arguments));
+    if (chosen[at]) return flags.misuse("--input: '" + input.name + "' is given twice");
     chosen[at] = &input;
   }
   size_t next = 0;
@@ -21,8 +35,8 @@ Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& fu
     if (!input.name.empty()) continue;
     while (next < count && chosen[next]) ++next;
     if (next == count)
-      return "--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " +
-             Function::list(function.arguments);
+      return flags.misuse("--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " +
+                          Function::list(function.arguments));
     chosen[next] = &input;
   }
   out.assign(count, {});
@@ -30,15 +44,22 @@ Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& fu
     const Function::Type& type = function.arguments[i];
     const std::string name = type.name.empty() ? std::to_string(i) : "'" + type.name + "'";
     if (chosen[i]) {
-      if (Wrong wrong = load_tensor(*chosen[i], type.shape, out[i]); !wrong.empty()) return "--input " + name + ": " + wrong;
-    } else if (make_missing) {
-      if (Wrong wrong = make_missing(i, out[i]); !wrong.empty()) return "input " + name + ": " + wrong;
-    } else {
-      return "input " + name + " (" + shape_text(type.shape) + ") is missing: give --input " + (type.name.empty() ? "" : type.name + "=") +
-             "...";
+      const bool is_file = !chosen[i]->path.empty();
+      if (!is_file && !fits(chosen[i]->shape, type.shape)) {
+        return flags.misuse("--input " + name + ": expected " + shape_text(type.shape) + ", got " + shape_text(chosen[i]->shape));
+      }
+      if (Wrong wrong = load_tensor(*chosen[i], type.shape, out[i]); !wrong.empty()) {
+        wrong = "--input " + name + ": " + wrong;
+        return is_file ? flags.failed(wrong) : flags.misuse(wrong);
+      }
+    } else if (!make_missing) {
+      return flags.misuse("input " + name + " (" + shape_text(type.shape) + ") is missing: give --input " +
+                          (type.name.empty() ? "" : type.name + "=") + "...");
+    } else if (Wrong wrong = make_missing(i, out[i]); !wrong.empty()) {
+      return flags.misuse("input " + name + ": " + wrong);
     }
   }
-  return {};
+  return std::nullopt;
 }
 
 heddle_status_t* upload_inputs(const Function& function, const std::vector<HostTensor>& values, std::vector<Tensor>& out) {

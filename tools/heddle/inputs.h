@@ -13,9 +13,9 @@ namespace heddle::tool {
 using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
 
 // One value per argument of the function. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
-// missing input is an error that names it.
-Wrong gather_inputs(const std::vector<TensorArgument>& given, const Function& function, const MakeInput& make_missing,
-                    std::vector<HostTensor>& out);
+// missing input is an error that names it. Empty: go on. Else the exit code, after saying what is wrong: with the command line, or with a file.
+std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
+                                 const MakeInput& make_missing, std::vector<HostTensor>& out);
 
 heddle_status_t* upload_inputs(const Function& function, const std::vector<HostTensor>& values, std::vector<Tensor>& out);
 

@@ -43,7 +43,7 @@ void print_help(std::FILE* out) {
       find_program("heddle-compile").empty() ? "(not installed) a model file into a .heddle file" : "a model file into a .heddle file");
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
   std::fputs(
-      "\nheddle COMMAND --help says more. Results go to stdout, everything else to stderr.\n"
+      "\nheddle COMMAND --help, or heddle help COMMAND, says more. Results go to stdout, everything else to stderr.\n"
       "Exit codes: 0 fine, 1 failed, 2 usage, 3 numbers differ, 4 device or plugin unavailable.\n",
       out);
 }
@@ -66,6 +66,18 @@ int start_foreign(const std::string& name, char** arguments) {
   return kFailed;
 }
 
+// `heddle help COMMAND` is `heddle COMMAND --help`.
+int help_on(char* command) {
+  char flag[] = "--help";
+  const std::string name = command;
+  for (const auto& one : kByName) {
+    if (name == one.name) return one.make().run({flag});
+  }
+  if (is_later_command(name) && find_program("heddle-" + name).empty()) return refuse_later(name);
+  char* arguments[] = {command, flag, nullptr};
+  return start_foreign(name, arguments);
+}
+
 int dispatch(int argc, char** argv) {
   const char* slash = std::strrchr(argc > 0 ? argv[0] : "heddle", '/');
   std::string name = slash ? slash + 1 : (argc > 0 ? argv[0] : "heddle");
@@ -80,6 +92,7 @@ int dispatch(int argc, char** argv) {
     name = argv[1];
     first = 2;
   }
+  if (name == "help" && first < argc && argv[first][0] != '-') return help_on(argv[first]);
   if (name == "--help" || name == "-h" || name == "help") {
     print_help(stdout);
     return kFine;

@@ -190,7 +190,10 @@ Wrong write_pieces(const std::string& path, std::span<const std::byte> first, st
   if (!failed) failed = file.append(first);
   if (!failed) failed = file.append(second);
   if (!failed) failed = file.commit(false);
-  return failed ? failed->message : Wrong();
+  if (!failed) return {};
+  // Who failed is the flag's to say.
+  constexpr std::string_view kWho = "module: ";
+  return failed->message.rfind(kWho, 0) == 0 ? failed->message.substr(kWho.size()) : failed->message;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("plugins"), &raw)) return report(status);
   const Text text(raw);

@@ -29,7 +29,7 @@ std::string cell_text(const Json& value) {
 }
 
 Column field(const std::string& title, const std::string& name) {
-  return {title, [name](const Json& row) { return row.is_object() && row.contains(name) ? cell_text(row[name]) : std::string("-"); }};
+  return {title, [name](const Json& row) { return row.is_object() && row.contains(name) ? cell_text(row[name]) : std::string("-"); }, {}};
 }
 
 void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& columns, Format format) {
@@ -39,10 +39,14 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
     return;
   }
   Table table;
-  for (const Column& column : columns) table.header.push_back(column.title);
+  std::vector<Column> shown = columns;
+  for (Column& column : shown) {
+    if (format == Format::kCsv && !column.plain_field.empty()) column = field(column.plain_field, column.plain_field);
+    table.header.push_back(column.title);
+  }
   for (const Json& row : rows) {
     table.rows.emplace_back();
-    for (const Column& column : columns) table.rows.back().push_back(column.cell(row));
+    for (const Column& column : shown) table.rows.back().push_back(column.cell(row));
   }
   print_table(table, format);
 }

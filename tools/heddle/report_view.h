@@ -17,10 +17,12 @@ using Json = nlohmann::ordered_json;
 Json parse_json(const std::string& text);
 std::string dump_json(const Json& value, int indent);
 
-// A column: its title, and the text of a row's cell.
+// A column: its title, and the text of a row's cell. In CSV, which programs read, a column with a plain field has that field's name, which
+// says the unit, and its value as it is.
 struct Column {
   std::string title;
   std::function<std::string(const Json& row)> cell;
+  std::string plain_field = {};
 };
 // The field of that name as text: strings as they are, null and absent as "-".
 Column field(const std::string& title, const std::string& name);

@@ -7,6 +7,7 @@
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/json_text.h"
 #include "tools/heddle/output.h"
+#include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
 
 namespace heddle::tool {
@@ -23,13 +24,16 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.texts("--input", inputs, "value of an argument, by name or in order", "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or in order", "[NAME=]@FILE");
+    flags.texts("--input", inputs, "value of an argument, by name or in order; one value fills the whole shape",
+                "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or in order; replaces a file of that name",
+                "[NAME=]@FILE");
     flags.texts("--expect", expected, "what a result must be; exit code 3 if it differs", "[NAME=]SHAPE=VALUES|@FILE");
     flags.number("--rtol", rtol, "allowed difference relative to the expected value (1e-5)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
     flags.count("--values", values, "most values printed of one result (1000)", 0, UINT64_MAX);
-    flags.choice("--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"}, "how parameters are read");
+    flags.choice("--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"},
+                 "how parameters are read; this version has auto and file");
     flags.on("--statistics", statistics, "print the instance's statistics on stderr, as JSON");
     flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
     runtime.add_to(flags);
@@ -51,6 +55,14 @@ Wrong result_index(const std::string& name, const Function& function, size_t& ne
     if (function.results[out].name == name) return {};
   }
   return "there is no result '" + name + "'; the function has " + Function::list(function.results);
+}
+
+// What is wrong if a result would go over a file that the call reads, or over another result. The module's file is mapped while it runs.
+Wrong overwrites(const std::vector<TensorArgument>& outputs, const ModuleFlags& module) {
+  std::vector<NamedFile> written, read{{"the module", module.path}};
+  for (const TensorArgument& output : outputs) written.push_back({"--output " + output.name + "@" + output.path, output.path});
+  for (const Assignment& file : parameter_files(module)) read.push_back({"the parameters of --params", file.value});
+  return file_named_twice(written, read);
 }
 
 struct Results {
@@ -108,20 +120,20 @@ int run(const Arguments& arguments) {
     if (Wrong wrong = parse_tensor_argument(options.expected[i], expected[i]); !wrong.empty()) return flags.misuse("--expect " + wrong);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    Wrong wrong = parse_tensor_argument(options.outputs[i], outputs[i]);
-    if (wrong.empty() && outputs[i].path.empty()) wrong = "'" + options.outputs[i] + "': expected @FILE";
-    if (!wrong.empty()) return flags.misuse("--output " + wrong);
+    if (Wrong wrong = parse_output_argument(options.outputs[i], outputs[i]); !wrong.empty()) return flags.misuse("--output " + wrong);
   }
+  if (Wrong wrong = overwrites(outputs, options.module); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device: " + wrong);
 
   Runtime runtime;
-  if (heddle_status_t* status = create_runtime(options.runtime, runtime)) return report(status);
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   Module module;
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
   Instance instance;
   if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance))
     return report_instance_failure(status);
   Function function;
-  if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report(status);
+  if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report_name_failure(status);
 
   std::vector<size_t> output_of(outputs.size()), expected_of(expected.size());
   size_t next = 0;
@@ -135,23 +147,23 @@ int run(const Arguments& arguments) {
       return flags.misuse("--expect: " + wrong);
   }
   std::vector<HostTensor> values;
-  if (Wrong wrong = gather_inputs(inputs, function, nullptr, values); !wrong.empty()) return flags.misuse(wrong);
+  if (std::optional<int> code = gather_inputs(flags, inputs, function, nullptr, values)) return *code;
   std::vector<Tensor> given;
   if (heddle_status_t* status = upload_inputs(function, values, given)) return report(status);
 
   Results results;
   if (heddle_status_t* status = call(function, given, results)) return report(status);
+  // Compared before anything is written: an expected file may be one of the files written.
   std::vector<bool> written(function.results.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (Wrong wrong = save_tensor(outputs[i].path, results.values[output_of[i]]); !wrong.empty()) return failed("run", "--output " + wrong);
-    written[output_of[i]] = true;
-  }
   int code = kFine;
   for (size_t i = 0; i < expected.size(); ++i) {
     const HostTensor& got = results.values[expected_of[i]];
     const std::string& name = function.results[expected_of[i]].name;
     HostTensor want;
-    if (Wrong wrong = load_tensor(expected[i], got.shape, want); !wrong.empty()) return failed("run", "--expect " + wrong);
+    if (Wrong wrong = load_tensor(expected[i], got.shape, want); !wrong.empty()) {
+      code = expected[i].path.empty() ? flags.misuse("--expect " + wrong) : flags.failed("--expect " + wrong);
+      break;
+    }
     const Comparison comparison = compare(got, want, options.rtol, options.atol);
     if (!comparison.equal) {
       std::fprintf(stderr, "heddle run: result %s: %s\n",
@@ -161,6 +173,11 @@ int run(const Arguments& arguments) {
     // What was compared is not printed as well, unless it is JSON.
     written[expected_of[i]] = true;
   }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (Wrong wrong = save_tensor(outputs[i].path, results.values[output_of[i]]); !wrong.empty()) return flags.failed("--output: " + wrong);
+    written[output_of[i]] = true;
+  }
+  if (code == kFailed || code == kUsage) return code;
   print_results(function, results, written, options);
   if (options.statistics) {
     heddle_text_t* raw = nullptr;

@@ -4,6 +4,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+
 namespace heddle::tool {
 
 void RuntimeFlags::add_to(Flags& flags) {
@@ -11,17 +14,28 @@ void RuntimeFlags::add_to(Flags& flags) {
   flags.texts("--plugin-path", plugin_paths, "folder with plugin manifests, searched first", "FOLDER");
 }
 
-heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {
-  return create_runtime(flags, {}, out);
+Wrong resolve_plugin_paths(RuntimeFlags& flags) {
+  for (std::string& path : flags.plugin_paths) {
+    std::error_code failed;
+    if (!std::filesystem::is_directory(path, failed))
+      return "--plugin-path '" + path + "': " + (failed ? failed.message() : "it is no folder");
+    path = std::filesystem::absolute(path).lexically_normal().string();
+  }
+  return {};
 }
 
-heddle_status_t* create_runtime(const RuntimeFlags& flags, const std::string& config_text, Runtime& out) {
+std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtime& out) {
+  if (Wrong wrong = resolve_plugin_paths(given); !wrong.empty()) return flags.misuse(wrong);
+  if (heddle_status_t* status = create_runtime(given, out)) return report(status);
+  return std::nullopt;
+}
+
+heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {
   std::vector<heddle_string_t> paths;
   for (const std::string& path : flags.plugin_paths) paths.push_back(view(path));
   heddle_runtime_params_t params{};
   params.struct_size = sizeof(params);
   params.config_path = view(flags.config);
-  params.config_text = view(config_text);
   params.plugin_path_count = static_cast<uint32_t>(paths.size());
   params.plugin_paths = paths.data();
   heddle_runtime_t* runtime = nullptr;
@@ -44,6 +58,27 @@ void ModuleFlags::add_to(Flags& flags, bool with_device) {
   flags.on("--no-hash", no_hash, "skip the check of the content hash");
 }
 
+std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
+  std::vector<Assignment> files;
+  for (const std::string& file : flags.params) {
+    // A file that is there under the whole text wins: paths may hold '='.
+    files.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
+  }
+  return files;
+}
+
+Wrong slot_bound_twice(const std::vector<std::string>& devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const Assignment binding = split_assignment(devices[i]);
+    const bool again = std::any_of(devices.begin(), devices.begin() + i,
+                                   [&](const std::string& other) { return split_assignment(other).name == binding.name; });
+    if (again)
+      return (binding.name.empty() ? "the default slot" : "slot '" + binding.name + "'") + " is bound twice, the second time to '" +
+             binding.value + "'";
+  }
+  return {};
+}
+
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out) {
   heddle_module_params_t params{};
   params.struct_size = sizeof(params);
@@ -57,12 +92,9 @@ heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices,
                                  Instance& out) {
   // The assignments own the text that the C structs point to.
-  std::vector<Assignment> slots, scopes;
+  std::vector<Assignment> slots;
   for (const std::string& device : devices) slots.push_back(split_assignment(device));
-  for (const std::string& file : flags.params) {
-    // A file that is there under the whole text wins: paths may hold '='.
-    scopes.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
-  }
+  const std::vector<Assignment> scopes = parameter_files(flags);
   std::vector<heddle_slot_binding_t> bindings;
   for (const Assignment& slot : slots) bindings.push_back({view(slot.name), view(slot.value)});
   std::vector<heddle_parameter_file_t> files;
@@ -84,8 +116,15 @@ int report_instance_failure(heddle_status_t* status) {
   const std::string_view message = view(heddle_status_message(status));
   const bool about_devices = message.substr(0, 6) == "route:" || message.substr(0, 5) == "host:";
   const bool absent = heddle_status_code(status) == HEDDLE_STATUS_NOT_FOUND && about_devices;
+  const bool no_slot = absent && message.find("has no such slot") != std::string_view::npos;
   const int code = report(status);
-  return absent ? kUnavailable : code;
+  return no_slot ? kUsage : absent ? kUnavailable : code;
+}
+
+int report_name_failure(heddle_status_t* status) {
+  const bool absent = heddle_status_code(status) == HEDDLE_STATUS_NOT_FOUND;
+  const int code = report(status);
+  return absent ? kUsage : code;
 }
 
 heddle_status_t* find_function(heddle_instance_t* instance, const std::string& name, Function& out) {

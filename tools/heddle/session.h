@@ -34,8 +34,11 @@ struct RuntimeFlags {
   std::vector<std::string> plugin_paths;
   void add_to(Flags& flags);
 };
+// Folders of --plugin-path made absolute; says which one is no folder.
+Wrong resolve_plugin_paths(RuntimeFlags& flags);
 heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out);
-heddle_status_t* create_runtime(const RuntimeFlags& flags, const std::string& config_text, Runtime& out);
+// Both, with what is wrong on stderr. Empty: go on. Else the exit code.
+std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtime& out);
 
 // "name=value", or "" and the whole text where there is no '='.
 struct Assignment {
@@ -53,10 +56,16 @@ struct ModuleFlags {
   bool no_hash = false;
   void add_to(Flags& flags, bool with_device);
 };
+// What --params says, scope by scope.
+std::vector<Assignment> parameter_files(const ModuleFlags& flags);
+// What is wrong if a slot is bound twice; empty if nothing.
+Wrong slot_bound_twice(const std::vector<std::string>& devices);
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out);
-// As report(), and 4 also for a device or a plugin that is not found.
+// As report(), and 4 also for a device or a plugin that is not found, 2 for a slot that the module does not have.
 int report_instance_failure(heddle_status_t* status);
+// As report(), and 2 for a name that is not there.
+int report_name_failure(heddle_status_t* status);
 
 // A function with the types of its arguments and results.
 struct Function {

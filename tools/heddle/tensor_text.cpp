@@ -159,6 +159,20 @@ Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
   return {};
 }
 
+Wrong parse_output_argument(std::string_view text, TensorArgument& out) {
+  out = TensorArgument{};
+  const std::string shown = "'" + std::string(text) + "'";
+  const size_t equals = text.empty() || text[0] == '@' ? std::string_view::npos : text.find('=');
+  const std::string_view file = equals == std::string_view::npos ? text : text.substr(equals + 1);
+  if (equals == 0) return shown + ": there is no name before '='";
+  if (file.empty() || file[0] != '@')
+    return shown + ": expected [NAME=]@FILE, such as @" + (file.empty() ? "scores.npy" : std::string(file));
+  if (file.size() == 1) return shown + ": there is no file after '@'";
+  if (equals != std::string_view::npos) out.name = text.substr(0, equals);
+  out.path = file.substr(1);
+  return {};
+}
+
 Wrong parse_values(std::string_view text, HostTensor& tensor) {
   const std::optional<uint64_t> count = element_count(tensor.shape);
   const std::optional<uint64_t> bytes = byte_count(tensor.shape);
@@ -295,7 +309,7 @@ std::string tensor_text(const HostTensor& tensor, uint64_t most) {
   std::string out = shape_text(tensor.shape) + "=";
   const uint64_t count = element_count(tensor.shape).value_or(0);
   for (uint64_t i = 0; i < count && i < most; ++i) out += (i ? "," : "") + element_text(tensor, i);
-  return count > most ? out + ",..." : out;
+  return count > most ? out + (most ? ",..." : "...") : out;
 }
 
 }  // namespace heddle::tool

@@ -26,6 +26,8 @@ struct TensorArgument {
   std::string values;
 };
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
+// "[name=]@FILE", where a result goes.
+Wrong parse_output_argument(std::string_view text, TensorArgument& out);
 
 // Reads the tensor that an argument describes. A raw file without a shape takes `expected`; dimensions below zero in it are then unknown, and
 // refused. "1" or "1,2,3": one value fills the whole tensor.
