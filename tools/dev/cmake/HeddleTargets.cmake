@@ -20,7 +20,8 @@ if(HEDDLE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
 endif()
 
-# One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d.
+# One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host looks beside itself, so `lib` is no
+# architecture's folder. What is installed, and where: `install` in each room, components runtime, compiler and development.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
@@ -47,6 +48,8 @@ function(heddle_add_plugin)
   set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map)
   configure_file(${ARG_MANIFEST} ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}/${ARG_MANIFEST} COPYONLY)
+  install(TARGETS ${ARG_NAME} LIBRARY DESTINATION lib/heddle/plugins.d COMPONENT runtime)
+  install(FILES ${ARG_MANIFEST} DESTINATION lib/heddle/plugins.d COMPONENT runtime)
 endfunction()
 
 # What every test runs with in a build with sanitizers: reports end the program, suppressions come from tests/sanitizers.
