@@ -15,3 +15,15 @@ if [ -z "$jobs" ]; then
 fi
 
 say() { printf '== %s\n' "$*"; }
+
+# For a script that has none: --help shows what its head says, anything else is a mistake.
+no_arguments() {
+  local script="tools/dev/$(basename "$0")"
+  if [ "$1" = --help ] || [ "$1" = -h ]; then
+    echo "usage: $script"
+    sed -n '3,/^[^#]/{s/^# //p}' "$root/$script"
+    exit 0
+  fi
+  echo "$(basename "$0"): unknown argument '$1'; usage: $script" >&2
+  exit 2
+}
