@@ -3,10 +3,13 @@
 // of the file.
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "cuda/engine.h"
 #include "cuda/memory.h"
 #include "cuda/ring.h"
 #include "heddle/sdk/file.h"
+#include "heddle/sdk/futex.h"
 
 namespace heddle::cuda {
 
@@ -69,8 +72,18 @@ heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_i
   plan.host_side = [&](uint64_t index, char* memory) { return !job.cancelled() && job.move(job.chunks()[index], memory); };
   plan.arrived = [&](uint64_t index) { job.arrived(job.chunks()[index]); };
   if (plan.count == 0) job.cancelled();
+  const uint64_t started = sdk::monotonic_ns();
   heddle_status_t* failure = device->ring->move(plan);
-  return failure ? failure : job.result();
+  if (!failure) failure = job.result();
+  if (!failure && job.total_bytes()) {
+    char text[200];
+    const double seconds = static_cast<double>(sdk::monotonic_ns() - started) * 1e-9;
+    const int size = std::snprintf(text, sizeof text, "cuda: %s %llu bytes in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
+                                   number(job.total_bytes()), seconds * 1e3, static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
+    device->host->log(device->host->self, HEDDLE_LOG_DEBUG, sdk::string_of("param_io.cpp"), 0,
+                      sdk::string_of(std::string_view(text, static_cast<size_t>(size))));
+  }
+  return failure;
 }
 
 heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t* sync_in, heddle_file_t* file_handle,

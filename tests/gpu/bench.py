@@ -39,12 +39,12 @@ def value(name, shape, dtype=np.float32):
 
 
 class Bench:
-    def __init__(self):
+    def __init__(self, config=""):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="heddle-bench-"))
         self.device = cuda_device()
         if self.device is None:
             sys.exit("bench: no CUDA device")
-        self.runtime = heddle_ctypes.Runtime()
+        self.runtime = heddle_ctypes.Runtime(config)
 
     def compile(self, path, *options):
         module = self.folder / (path.stem + ".heddle")
@@ -380,8 +380,9 @@ def main():
     benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet, parameters, start)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bench", choices=benches)
+    parser.add_argument("--config", default="", metavar="TOML", help="text of a heddle.toml")
     arguments = parser.parse_args()
-    benches[arguments.bench](Bench())
+    benches[arguments.bench](Bench(arguments.config))
 
 
 if __name__ == "__main__":

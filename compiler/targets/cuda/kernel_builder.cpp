@@ -9,6 +9,7 @@ namespace heddle::targets::cuda {
 namespace {
 
 constexpr int64_t binding_alignment = 64;  // bytes; code.h
+constexpr size_t most_fetched = 16;        // bindings whose addresses are fetched early
 constexpr unsigned shared_space = 3;
 constexpr int64_t shared_alignment = 16;  // bytes
 
@@ -33,14 +34,19 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   builder.setInsertionPointToStart(body);
   for (unsigned i = 0; i < aliased.size(); ++i) bindings_.push_back(body->getArgument(i));
   for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
-  auto control = [&](const char* text) {
-    builder.create<LLVM::InlineAsmOp>(location, TypeRange(), ValueRange(), text, "~{memory}", /*has_side_effects=*/true,
-                                      /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
-  };
-  if (chip.starts_early && is_small) control("griddepcontrol.launch_dependents;");
-  if (chip.starts_early) control("griddepcontrol.wait;");  // memory is touched only when the kernel before is done (code.h)
   block_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::BlockIdXOp>(location, i32).getResult());
   thread_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::ThreadIdXOp>(location, i32).getResult());
+  auto control = [&](const char* text, ValueRange operands, const std::string& constraints) {
+    builder.create<LLVM::InlineAsmOp>(location, TypeRange(), operands, text, constraints, /*has_side_effects=*/true,
+                                      /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
+  };
+  if (!chip.starts_early) return;
+  if (is_small) control("griddepcontrol.launch_dependents;", {}, "~{memory}");
+  // Memory is touched only when the kernel before is done (code.h). What the kernel is given is fetched while it waits.
+  ValueRange given = ValueRange(bindings_).take_front(most_fetched);
+  std::string constraints;
+  for (size_t i = 0; i < given.size(); ++i) constraints += "l,";
+  control("griddepcontrol.wait;", given, constraints + "~{memory}");
 }
 
 void KernelBuilder::finish() {
