@@ -87,8 +87,8 @@ uint64_t byte_size(RankedTensorType type) {
 }
 
 bool is_elementwise(Operation* op) {
-  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, AddOp,
-                   SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
+  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, RoundOp,
+                   AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
 }
 
 bool is_data_movement(Operation* op) {

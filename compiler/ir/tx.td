@@ -86,6 +86,9 @@ def Tx_ErfOp : Tx_Unary<"erf">;
 def Tx_ReluOp : Tx_Unary<"relu">;
 def Tx_FloorOp : Tx_Unary<"floor">;
 def Tx_CeilOp : Tx_Unary<"ceil">;
+def Tx_RoundOp : Tx_Unary<"round"> {
+  let summary = "the nearest whole number, ties to the even one";
+}
 
 def Tx_AddOp : Tx_Binary<"add">;
 def Tx_SubOp : Tx_Binary<"sub">;

@@ -362,6 +362,7 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       })
       .Case([&](tx::FloorOp) -> Value { return is_float ? body.make<math::FloorOp>(x) : x; })
       .Case([&](tx::CeilOp) -> Value { return is_float ? body.make<math::CeilOp>(x) : x; })
+      .Case([&](tx::RoundOp) -> Value { return is_float ? body.make<math::RoundEvenOp>(x) : x; })
       .Case<tx::ExpOp, tx::LogOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp, tx::TanhOp, tx::SigmoidOp, tx::ErfOp>(
           [&](Operation* unary) -> Value {
             if (!is_float) return unsupported();

@@ -2,6 +2,9 @@
 // Element-wise ops and data movement on x86-64, against the reference.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -33,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, Unary,
                                          UnaryCase{"sqrt", 0, 100}, UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3},
                                          UnaryCase{"tanh", -12, 12}, UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80},
                                          UnaryCase{"erf", -5, 5}, UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2},
-                                         UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}));
+                                         UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}, UnaryCase{"round", -5, 5}));
 
 class Binary : public testing::TestWithParam<const char*> {};
 
@@ -102,6 +105,33 @@ TEST(Elemental, RoundsHalfTypesToNearest) {
       LoadedKernel kernel(parsed.region(), level);
       ASSERT_TRUE(kernel.usable());
       expect_close(run_kernel(kernel, parsed.region(), {operand}, {}, false)[0], wanted, options, level + " " + to);
+    }
+  }
+}
+
+TEST(Elemental, RoundsTiesToEvenAtEverySize) {
+  double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> values = {0.0, 0.49999997, 0.5, 0.50000006, 1.5, 2.5, 3.5, 254.5, 255.5, 1e30, infinity, std::nan("")};
+  // around 2^22 and 2^23 halves end in f32, around 2^51 and 2^52 in f64
+  for (double power : {0x1p22, 0x1p23, 0x1p51, 0x1p52}) {
+    for (double step : {-1.5, -0.5, 0.5, 1.0, 1.5, 2.5}) values.push_back(power + step);
+  }
+  for (size_t i = values.size(); i-- > 0;) values.push_back(-values[i]);
+  std::string count = std::to_string(values.size());
+  for (const char* element : {"f32", "f64"}) {
+    ParsedRegion parsed(one_op({count + "x" + element}, count + "x" + element, "round %0 : tensor<" + count + "x" + element + ">"));
+    mlir::Type type = llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType()).getElementType();
+    Tensor operand{{static_cast<int64_t>(values.size())}, values};
+    for (double& value : operand.data) value = stored(value, type);
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel kernel(parsed.region(), level);
+      ASSERT_TRUE(kernel.usable());
+      Tensor got = run_kernel(kernel, parsed.region(), {operand}, {}, false)[0];
+      for (size_t i = 0; i < values.size(); ++i) {
+        double x = operand.data[i], wanted = std::nearbyint(x);
+        EXPECT_TRUE(std::isnan(x) ? std::isnan(got.data[i]) : got.data[i] == wanted && std::signbit(got.data[i]) == std::signbit(wanted))
+            << level << " " << element << ": " << x << " became " << got.data[i] << ", not " << wanted;
+      }
     }
   }
 }

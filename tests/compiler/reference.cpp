@@ -80,6 +80,7 @@ double compute_unary(Operation* op, double x) {
       .Case([&](tx::ReluOp) { return std::isnan(x) ? x : std::max(x, 0.0); })
       .Case([&](tx::FloorOp) { return std::floor(x); })
       .Case([&](tx::CeilOp) { return std::ceil(x); })
+      .Case([&](tx::RoundOp) { return std::nearbyint(x); })
       .Default([](Operation*) -> double { throw std::logic_error("no unary op"); });
 }
 
