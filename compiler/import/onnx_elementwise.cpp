@@ -225,6 +225,7 @@ const Table& elementwise_operators() {
       {"Pow", pow},
       {"Reciprocal", unary<tx::ReciprocalOp>},
       {"Relu", unary<tx::ReluOp>},
+      {"Round", unary<tx::RoundOp>},
       {"Sigmoid", unary<tx::SigmoidOp>},
       {"Sqrt", unary<tx::SqrtOp>},
       {"Sub", binary<tx::SubOp>},
