@@ -155,6 +155,11 @@ uint64_t element_bytes(int32_t onnx_type) {
   }
 }
 
+std::string element_type_name(int32_t onnx_type) {
+  if (!onnx::TensorProto::DataType_IsValid(onnx_type)) return std::to_string(onnx_type);
+  return onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(onnx_type));
+}
+
 std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
   if (size == 0) return "";
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return read_external(file, tensor, offset, size, target);

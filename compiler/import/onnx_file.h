@@ -31,4 +31,7 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
 // Bytes one element takes in memory (a bool takes one); 0 for a type that Heddle has none for.
 uint64_t element_bytes(int32_t onnx_type);
 
+// ONNX's name of the type, or its number if it has none.
+std::string element_type_name(int32_t onnx_type);
+
 }  // namespace heddle::import

@@ -116,6 +116,9 @@ const Operand& Node::operand(int index) const {
   if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
   auto it = graph.operands.find(proto_.input(index));
   if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
+  if (const std::string& refusal = it->second.refusal; !refusal.empty()) {
+    fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') " + refusal, HEDDLE_STATUS_UNIMPLEMENTED);
+  }
   return it->second;
 }
 

@@ -23,6 +23,7 @@ struct Operand {
   mlir::Value value;                                      // null while only `elements` is there
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1, at most most_shape_elements
   int64_t rank = 0;                                       // of `elements`
+  std::string refusal{};                                  // why nothing can be done with it; empty: something can
 
   // Whether a computation on elements may stand for one on the tensor: elements alone become 64 bit integers again.
   bool is_shape() const {

@@ -120,6 +120,11 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     if (!initialized.insert(tensor.name()).second) {
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is there twice"};
     }
+    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read: the error then names the node, too
+      graph.operands[tensor.name()] =
+          Operand{{}, {}, 0, "has element type " + element_type_name(tensor.data_type()) + ", which is not supported"};
+      continue;
+    }
     graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), NameLoc::get(builder.getStringAttr(tensor.name())));
   }
   if (proto.sparse_initializer_size() > 0) {

@@ -30,6 +30,10 @@ def external(location):
     return unary("Add", shape=(3,), result=(3,), initializers=[weight], more=["w"])
 
 
+def eight_bits(data_type, name="w"):
+    return TensorProto(name=name, data_type=data_type, raw_data=b"\0")
+
+
 def symbolic_batch():
     nodes = [
         node("Shape", ["x"], ["shape"]),
@@ -85,6 +89,8 @@ MODELS = {
     "mixed_types": lambda: typed("Add", TensorProto.FLOAT, TensorProto.INT32),
     "mixed_matmul": lambda: typed("MatMul", TensorProto.FLOAT, TensorProto.DOUBLE),
     "text_type": lambda: typed("Identity", TensorProto.STRING),
+    "float8_initializer": lambda: unary("Add", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)], more=["w"]),
+    "float8_unused": lambda: unary("Relu", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)]),
     "one_name": one_name,
     "integer_gemm": integer_gemm,
     "slice_far": lambda: slice_step(2**63 - 1),
