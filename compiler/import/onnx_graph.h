@@ -121,6 +121,7 @@ using Table = std::map<std::string, Translate, std::less<>>;
 const Table& elementwise_operators();
 const Table& image_operators();
 const Table& linear_operators();
+const Table& quantize_operators();
 const Table& shape_operators();
 
 }  // namespace heddle::import

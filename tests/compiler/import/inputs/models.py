@@ -62,6 +62,18 @@ def integer_gemm():
     return [node("Gemm", ["a", "b"], ["y"], name="subject", alpha=1e30)], matrix, [value("y", (2, 2), TensorProto.INT32)], [], 17
 
 
+def quantize(scale, *zero_point, opset=21, **attributes):
+    initializers = [constant("scale", scale), *zero_point]
+    return unary("QuantizeLinear", opset, initializers=initializers, more=[tensor.name for tensor in initializers], **attributes)
+
+
+def dequantize(scale, dtype, zero_point=None, opset=21, **attributes):
+    initializers = [constant("scale", scale), *([] if zero_point is None else [constant("zero", zero_point, dtype)])]
+    nodes = [node("DequantizeLinear", ["x", *(tensor.name for tensor in initializers)], ["y"], name="subject", **attributes)]
+    element_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return nodes, [value("x", ("batch", 3, 4), element_type)], [value("y", ("batch", 3, 4))], initializers, opset
+
+
 def slice_step(step):
     lists = [constant(name, [number], np.int64) for name, number in (("starts", 1), ("ends", 2**63 - 1), ("axes", 1), ("steps", step))]
     return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
@@ -91,6 +103,24 @@ MODELS = {
     "text_type": lambda: typed("Identity", TensorProto.STRING),
     "float8_initializer": lambda: unary("Add", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)], more=["w"]),
     "float8_unused": lambda: unary("Relu", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)]),
+    "quantize": lambda: quantize(0.5, constant("zero", 7, np.int8)),
+    "quantize_default": lambda: quantize(0.5, opset=10),
+    "quantize_axis": lambda: quantize([0.5, 1, 2], constant("zero", [0, 1, 2], np.uint8), opset=13, axis=-2),
+    "quantize_output": lambda: quantize([0.5], output_dtype=TensorProto.INT16),
+    "quantize_half": lambda: quantize(0.5, opset=23, precision=TensorProto.FLOAT16),
+    "quantize_float8": lambda: quantize(0.5, eight_bits(TensorProto.FLOAT8E4M3FN, "zero")),
+    "quantize_int4": lambda: quantize(0.5, output_dtype=TensorProto.INT4),
+    "quantize_two_types": lambda: quantize(0.5, constant("zero", 7, np.int8), output_dtype=TensorProto.UINT8),
+    "quantize_int32": lambda: quantize(0.5, constant("zero", 7, np.int32)),
+    "quantize_blocks": lambda: quantize(np.ones((2, 3, 2)), axis=2, block_size=2),
+    "quantize_precision": lambda: quantize(0.5, opset=23, precision=TensorProto.DOUBLE),
+    "dequantize": lambda: dequantize(0.5, np.uint8, 7),
+    "dequantize_symmetric": lambda: dequantize([0.5, 1, 2], np.int8, [0, 0, 0]),
+    "dequantize_int32": lambda: dequantize(0.5, np.int32, 7, opset=23, output_dtype=TensorProto.BFLOAT16),
+    "dequantize_int64": lambda: dequantize(0.5, np.int64),
+    "dequantize_old_axis": lambda: dequantize([0.5, 1, 2], np.uint8, opset=10),
+    "dequantize_too_few": lambda: dequantize([0.5, 1], np.uint8),
+    "dequantize_two_shapes": lambda: dequantize([0.5, 1, 2], np.uint8, 7),
     "one_name": one_name,
     "integer_gemm": integer_gemm,
     "slice_far": lambda: slice_step(2**63 - 1),

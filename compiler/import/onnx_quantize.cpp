@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// QuantizeLinear and DequantizeLinear as arithmetic on floats, per tensor or per axis. Nothing behind the importer knows of
+// quantization: a weight that is dequantized is a constant expression like any other, and computed at load.
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+Type element_of(Value value) {
+  return Node::type_of(value).getElementType();
+}
+
+bool is_one_element(Value value) {
+  RankedTensorType type = Node::type_of(value);
+  return type.hasStaticShape() && type.getNumElements() == 1;
+}
+
+DenseElementsAttr known_elements(Value value) {
+  auto constant = value.getDefiningOp<tx::ConstantOp>();
+  return constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+}
+
+double number_of(Attribute element, bool without_sign) {
+  if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
+  APInt bits = llvm::cast<IntegerAttr>(element).getValue();
+  return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
+}
+
+Value convert(Node& node, Value value, Type element) {
+  if (element_of(value) == element) return value;
+  return node.make<tx::CastOp>(tx::with_element_type(Node::type_of(value), element), value);
+}
+
+// The type that an attribute asks for; null where it is not there, or 0.
+Type type_attribute(Node& node, const char* name, const std::string& among, llvm::function_ref<bool(Type)> accepted) {
+  int64_t number = node.integer(name, 0);
+  if (number == 0) return {};
+  int32_t known = number > 0 && number <= INT32_MAX ? static_cast<int32_t>(number) : 0;
+  Type type = element_bytes(known) == 0 ? Type() : element_type(node.builder.getContext(), known, node.describe());
+  if (type && accepted(type)) return type;
+  node.fail("attribute '" + std::string(name) + "' is " + (known ? element_type_name(known) : std::to_string(number)) + "; supported are " +
+                among,
+            HEDDLE_STATUS_UNIMPLEMENTED);
+}
+
+bool is_computed_float(Type type) {
+  return type.isF32() || type.isF16() || type.isBF16();
+}
+constexpr const char* computed_floats = "FLOAT, FLOAT16 and BFLOAT16";
+
+bool is_quantized(Type type) {
+  return type.isInteger(8) || type.isInteger(16);
+}
+constexpr const char* quantized_integers = "INT8, UINT8, INT16 and UINT16";
+
+// How scale and zero point, inputs 1 and 2, lie over input 0.
+class Granularity {
+ public:
+  explicit Granularity(Node& node) : node_(node), extents_(Node::extents_of(node.input(0))) {
+    if (int64_t size = node.integer("block_size", 0); size != 0) {
+      node.fail("attribute 'block_size' is " + std::to_string(size) + "; blocked quantization is not supported",
+                HEDDLE_STATUS_UNIMPLEMENTED);
+    }
+    Value scale = node.input(1);
+    RankedTensorType type = Node::type_of(scale);
+    bool one = is_one_element(scale);
+    if (node.has_input(2)) {
+      Value zero_point = node.input(2);
+      bool fits = one ? is_one_element(zero_point) : Node::extents_of(zero_point) == tx::extents(type);
+      if (!fits) node.fail("the shapes of scale and zero point differ");
+    }
+    if (one) return;
+    if (type.getRank() != 1) node.fail("the scale needs rank 0 or 1, has " + std::to_string(type.getRank()));
+    if (node.opset() < 13) node.fail("before opset 13 the scale has one element");
+    axis_ = node.axis(node.integer("axis", 1), static_cast<int64_t>(extents_.size()));
+    if (tx::extents(type)[0] != extents_[*axis_]) {
+      node.fail("the scale does not have one element for each index of axis " + std::to_string(*axis_));
+    }
+  }
+
+  // A scale or zero point in the given element type, spread over the tensor.
+  Value spread(Value value, Type element) const {
+    RankedTensorType type = tx::tensor_type(extents_, element);
+    if (axis_) return node_.make<tx::BroadcastOp>(type, convert(node_, value, element), ArrayRef<int64_t>{*axis_});
+    // a known number becomes part of the kernels that compute with it
+    if (DenseElementsAttr known = known_elements(value)) {
+      return node_.splat(type, number_of(*known.getValues<Attribute>().begin(), element_of(value).isUnsignedInteger()));
+    }
+    return node_.broadcast(node_.reshape(convert(node_, value, element), {}), extents_);
+  }
+
+ private:
+  Node& node_;
+  Extents extents_;
+  std::optional<int64_t> axis_;
+};
+
+// Null where there is none, or where it is known to be 0: weights are symmetric as a rule.
+Value zero_point(Node& node) {
+  if (!node.has_input(2)) return {};
+  Value value = node.input(2);
+  DenseElementsAttr known = known_elements(value);
+  bool zero = known && llvm::all_of(known.getValues<APInt>(), [](const APInt& element) { return element.isZero(); });
+  return zero ? Value() : value;
+}
+
+// saturate(round(x / scale) + zero point)
+void quantize(Node& node) {
+  Value x = node.input(0), scale = node.input(1);
+  Type f32 = node.builder.getF32Type();
+  for (Value value : {x, scale}) {
+    if (!is_computed_float(element_of(value)) && !element_of(value).isSignlessInteger(32))
+      node.fail("x and y_scale need elements that are floats or int32");
+  }
+  Type to = type_attribute(node, "output_dtype", quantized_integers, is_quantized);
+  if (node.has_input(2)) {
+    Type given = element_of(node.input(2));
+    if (!is_quantized(given)) node.fail(std::string("the zero point needs one of the element types ") + quantized_integers);
+    if (to && to != given) node.fail("attribute 'output_dtype' is not the zero point's type");
+    to = given;
+  }
+  if (!to) to = node.builder.getIntegerType(8, false);
+  Type precision = type_attribute(node, "precision", computed_floats, is_computed_float);
+  if (!precision) precision = is_computed_float(element_of(scale)) ? element_of(scale) : f32;
+  Granularity granularity(node);
+
+  Value dividend = convert(node, x, precision);
+  Value steps = node.make<tx::DivOp>(Node::type_of(dividend), dividend, granularity.spread(scale, precision));
+  steps = convert(node, steps, f32);  // half types do not hold every step of 16 bits
+  steps = node.make<tx::RoundOp>(Node::type_of(steps), steps);
+  // exact below 2^24; what is beyond saturates
+  if (Value zero = zero_point(node)) steps = node.make<tx::AddOp>(Node::type_of(steps), steps, granularity.spread(zero, f32));
+  node.set_result(convert(node, steps, to));
+}
+
+// (x - zero point) * scale
+void dequantize(Node& node) {
+  Value x = node.input(0), scale = node.input(1);
+  Type f32 = node.builder.getF32Type();
+  bool wide = element_of(x).isSignlessInteger(32);
+  if (!is_quantized(element_of(x)) && !wide) node.fail(std::string("x needs one of the element types INT32, ") + quantized_integers);
+  if (node.has_input(2) && element_of(node.input(2)) != element_of(x)) node.fail("element types of x and zero point differ");
+  if (!is_computed_float(element_of(scale))) node.fail(std::string("the scale needs one of the element types ") + computed_floats);
+  Type to = type_attribute(node, "output_dtype", computed_floats, is_computed_float);
+  if (!to) to = element_of(scale);
+  Granularity granularity(node);
+
+  // 16 bits and their differences are exact in f32, 32 bits are not
+  Type difference = wide ? element_of(x) : f32;
+  Value steps = convert(node, x, difference);
+  if (Value zero = zero_point(node)) steps = node.make<tx::SubOp>(Node::type_of(steps), steps, granularity.spread(zero, difference));
+  steps = convert(node, steps, f32);
+  node.set_result(convert(node, node.make<tx::MulOp>(Node::type_of(steps), steps, granularity.spread(scale, f32)), to));
+}
+
+}  // namespace
+
+const Table& quantize_operators() {
+  static const Table table = {
+      {"DequantizeLinear", dequantize},
+      {"QuantizeLinear", quantize},
+  };
+  return table;
+}
+
+}  // namespace heddle::import
