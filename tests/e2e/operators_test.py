@@ -6,16 +6,16 @@ The networks' own shapes are friendly (multiples of 8, square, batch 1); these a
 """
 import numpy as np
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from heddle_command import HeddleTestCase, heddle
 
 CASES = {}
 
 
-def case(label, operator, shape, *constants, opset=17, refusable=False, **attributes):
+def case(label, operator, shape, *constants, opset=17, refusable=False, dtype=np.float32, **attributes):
     assert label not in CASES, label
-    CASES[label] = (operator, shape, constants, opset, refusable, attributes)
+    CASES[label] = (operator, shape, constants, opset, refusable, dtype, attributes)
 
 
 def conv(label, shape, filters, bias=True, **attributes):
@@ -88,34 +88,62 @@ case("unsqueeze_attribute", "Unsqueeze", (3, 4), opset=9, axes=[0, 2])
 case("unsqueeze_input", "Unsqueeze", (3, 4), np.array([0, 3], np.int64))
 case("dropout", "Dropout", (3, 4), opset=9, ratio=0.5)
 
+f32 = np.float32
+five_scales = np.array([0.5, 0.3, 0.25, 0.1, 1], f32)
+case("quantize_halves_uint8", "QuantizeLinear", (3, 5, 7), f32(0.5), np.uint8(7))
+case("quantize_halves_int8_opset_10", "QuantizeLinear", (3, 5, 7), f32(0.5), np.int8(-7), opset=10)
+case("quantize_without_zero_point", "QuantizeLinear", (3, 5, 7), f32(0.01))
+case("quantize_large_values_uint16", "QuantizeLinear", (3, 5, 7), np.array([0.003], f32), np.array([700], np.uint16), opset=21)
+case("quantize_large_values_int16", "QuantizeLinear", (3, 5, 7), f32(0.003), opset=21, output_dtype=TensorProto.INT16)
+case("quantize_per_channel_int8", "QuantizeLinear", (2, 5, 3, 4), five_scales / 40, np.array([0, 1, -5, 3, 100], np.int8))
+case("quantize_per_row_uint8", "QuantizeLinear", (5, 33), five_scales / 40, np.array([0, 1, 255, 128, 99], np.uint8), axis=0)
+case("quantize_last_axis_opset_25", "QuantizeLinear", (3, 4, 5), five_scales, np.zeros(5, np.int8), opset=25, axis=-1)
+case("dequantize_uint8", "DequantizeLinear", (3, 5, 70), f32(0.3), np.uint8(7), dtype=np.uint8)
+case("dequantize_int8_opset_10", "DequantizeLinear", (3, 5, 70), f32(0.3), np.int8(-7), dtype=np.int8, opset=10)
+case("dequantize_uint16", "DequantizeLinear", (3, 5, 70), f32(0.3), np.uint16(40000), dtype=np.uint16, opset=21)
+case("dequantize_int32", "DequantizeLinear", (3, 5, 70), f32(1e-6), dtype=np.int32)
+case("dequantize_per_channel_uint8", "DequantizeLinear", (2, 5, 3, 4), five_scales, np.array([0, 1, 255, 128, 9], np.uint8), dtype=np.uint8)
+case("dequantize_per_row_int8", "DequantizeLinear", (5, 33), five_scales, np.zeros(5, np.int8), dtype=np.int8, axis=0)
+
 
 def constant(described, generator, name):
-    """An initializer: a given integer array, random values of a shape, or positive ones for ("positive", n)."""
-    if isinstance(described, np.ndarray):
-        return numpy_helper.from_array(described, name)
+    """An initializer: a given array or number, random values of a shape, or positive ones for ("positive", n)."""
+    if isinstance(described, (np.ndarray, np.generic)):
+        return numpy_helper.from_array(np.asarray(described), name)
     if described and described[0] == "positive":
         return numpy_helper.from_array(generator.uniform(0.5, 1.5, described[1:]).astype(np.float32), name)
     return numpy_helper.from_array(generator.standard_normal(described).astype(np.float32), name)
 
 
+def random_input(label, shape, dtype, generator):
+    """Normal values, 100 times as large, or multiples of 1/4 around the borders of 8 bits, as the label says; any integers."""
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    values = generator.standard_normal(shape)
+    if "halves" in label:
+        return (np.round(values * 400) / 4).astype(dtype)
+    return values.astype(dtype) * (100 if "large" in label else 1)
+
+
 class Operators(HeddleTestCase):
     def check(self, label):
-        operator, shape, constants, opset, refusable, attributes = CASES[label]
+        operator, shape, constants, opset, refusable, dtype, attributes = CASES[label]
         generator = np.random.default_rng(len(label))
-        image = generator.standard_normal(shape).astype(np.float32) * (100 if "large" in label else 1)
+        image = random_input(label, shape, dtype, generator)
         weights = [constant(described, generator, f"c{index}") for index, described in enumerate(constants)]
         node = helper.make_node(operator, ["x", *(weight.name for weight in weights)], ["y"], name="subject", **attributes)
         graph = helper.make_graph(
-            [node], label, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], weights,
+            [node], label, [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)],
+            [ValueInfoProto(name="y")], weights,
         )
         model = self.folder / f"{label}.onnx"
         data = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString()
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         expected = session.run(None, {"x": image})[0]
-        # With the result's shape written down, as exporters do.
+        # With the result's type and shape written down, as exporters do.
         del graph.output[:]
-        graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, expected.shape))
+        graph.output.append(helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(expected.dtype), expected.shape))
         model.write_bytes(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString())
         if refusable:
             result = heddle("compile", model, "-o", self.folder / "refused.heddle")
@@ -124,7 +152,46 @@ class Operators(HeddleTestCase):
                 self.assertIn(operator, result.stderr)
                 return
         got = self.run_module(self.compile(model), "x", image)
-        self.assert_close(got, expected, 1e-4, 1e-5 * max(1.0, float(np.abs(expected).max())))
+        if np.issubdtype(expected.dtype, np.integer):
+            self.assert_close(got, expected, 0, 0)
+        else:
+            self.assert_close(got, expected, 1e-4, 1e-5 * max(1.0, float(np.abs(expected).max())))
+
+    def test_conv_between_quantized_tensors(self):
+        """As quantizers write it: everything around the convolution is integers, weights a scale for each filter."""
+        generator = np.random.default_rng(1)
+        # Steps are powers of two and sums below 2^24 of them, so that every order of summing gives the same bits.
+        scales = 2.0 ** generator.integers(-9, -6, 12).astype(f32)
+        integers = {
+            "filter": generator.integers(-128, 128, (12, 5, 3, 3), np.int8), "filter_zero": np.zeros(12, np.int8),
+            "bias": generator.integers(-4000, 4000, 12, np.int32),
+            "in_zero": np.uint8(128), "out_zero": np.int8(-3),
+        }
+        floats = {"filter_scale": scales, "bias_scale": scales * f32(0.25), "in_scale": f32(0.25), "out_scale": f32(0.75)}
+        nodes = [
+            helper.make_node("DequantizeLinear", ["x", "in_scale", "in_zero"], ["image"]),
+            helper.make_node("DequantizeLinear", ["filter", "filter_scale", "filter_zero"], ["filter_f32"], axis=0),
+            helper.make_node("DequantizeLinear", ["bias", "bias_scale"], ["bias_f32"], axis=0),
+            helper.make_node("Conv", ["image", "filter_f32", "bias_f32"], ["sum"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["sum"], ["rectified"]),
+            helper.make_node("QuantizeLinear", ["rectified", "out_scale", "out_zero"], ["quantized"]),
+            helper.make_node("DequantizeLinear", ["quantized", "out_scale", "out_zero"], ["y"]),
+        ]
+        graph = helper.make_graph(
+            nodes, "quantized", [helper.make_tensor_value_info("x", TensorProto.UINT8, (2, 5, 9, 11))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 12, 9, 11))],
+            [numpy_helper.from_array(np.asarray(values), name) for name, values in {**integers, **floats}.items()],
+        )
+        data = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+        model = self.folder / "quantized.onnx"
+        model.write_bytes(data)
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # not QLinearConv
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        image = generator.integers(0, 256, (2, 5, 9, 11), np.uint8)
+        expected = session.run(None, {"x": image})[0]
+        self.assertGreater(len(np.unique(expected)), 50)
+        self.assert_close(self.run_module(self.compile(model), "x", image), expected, 0, 0)
 
 
 for label in CASES:
