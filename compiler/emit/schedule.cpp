@@ -27,9 +27,7 @@ class Scheduler {
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     result_dims();
-    if (initializer_) {
-      for (const Globals::Fill& fill : globals_.fills()) add_fill(fill);
-    }
+    add_fills();
     assign_results(return_op);
     for (Operation& op : block) {
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
@@ -112,11 +110,15 @@ class Scheduler {
     return success();
   }
 
-  void add_fill(const Globals::Fill& fill) {
-    uint32_t target = add_value(mf::ValueKind::Global, fill.global);
-    program_->fills.emplace_back(mf::BindingRef(target, whole, whole, write), fill.pattern, fill.pattern_bytes, 0);
-    written_.insert(target);
-    command(mf::Op::Fill, program_->fills.size() - 1);
+  // The initializer fills what the functions asked for before anything else, and what it needs itself before that is read.
+  void add_fills() {
+    while (initializer_ && program_->fills.size() < globals_.fills().size()) {
+      const Globals::Fill& fill = globals_.fills()[program_->fills.size()];
+      uint32_t target = add_value(mf::ValueKind::Global, fill.global);
+      program_->fills.emplace_back(mf::BindingRef(target, whole, whole, write), fill.pattern, fill.pattern_bytes, 0);
+      written_.insert(target);
+      command(mf::Op::Fill, program_->fills.size() - 1);
+    }
   }
 
   // The program value that a tensor lives in.
@@ -129,6 +131,7 @@ class Scheduler {
       value = add_value(mf::ValueKind::Global, globals_.parameter(parameter, initializer_));
     } else if (auto constant = storage.getDefiningOp<tx::ConstantOp>()) {
       value = add_value(mf::ValueKind::Global, globals_.constant(constant, initializer_));
+      add_fills();
     } else {
       auto type = llvm::cast<RankedTensorType>(storage.getType());
       unsigned bits = type.getElementTypeBitWidth();

@@ -157,6 +157,20 @@ class Operators(HeddleTestCase):
         else:
             self.assert_close(got, expected, 1e-4, 1e-5 * max(1.0, float(np.abs(expected).max())))
 
+    def test_matmul_with_one_repeated_weight(self):
+        """Such a weight is stored as its value; what prepares weights at load finds it filled in."""
+        graph = helper.make_graph(
+            [helper.make_node("ConstantOfShape", ["shape"], ["w"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.5])),
+             helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "repeated", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 40))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 50))],
+            [numpy_helper.from_array(np.array([40, 50], np.int64), "shape")],
+        )
+        model = self.folder / "repeated.onnx"
+        model.write_bytes(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+        image = np.arange(120, dtype=f32).reshape(3, 40)
+        self.assert_close(self.run_module(self.compile(model), "x", image), image @ np.full((40, 50), 0.5, f32), 1e-6, 0)
+
     def test_conv_between_quantized_tensors(self):
         """As quantizers write it: everything around the convolution is integers, weights a scale for each filter."""
         generator = np.random.default_rng(1)
