@@ -97,6 +97,11 @@ bool is_data_movement(Operation* op) {
 
 // ------------------------------------------------------------------------------------------------------------ folds
 
+Operation* TxDialect::materializeConstant(OpBuilder& builder, Attribute value, Type type, Location location) {
+  auto elements = llvm::dyn_cast<ElementsAttr>(value);
+  return elements && elements.getType() == type ? builder.create<ConstantOp>(location, type, elements) : ConstantOp();
+}
+
 OpFoldResult ConstantOp::fold(FoldAdaptor) {
   return getValue();
 }
@@ -147,6 +152,9 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
     for (auto [i, d] : llvm::enumerate(getDimensions())) identity &= static_cast<int64_t>(i) == d;
     if (identity) return getInput();
   }
+  // a vector stays one, whatever is in it: passes know channel vectors by their broadcast
+  auto from = llvm::cast<RankedTensorType>(getInput().getType());
+  if (!from.hasStaticShape() || from.getNumElements() != 1) return {};
   return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
 }
 

@@ -25,6 +25,7 @@ def Tx_Dialect : Dialect {
   let cppNamespace = "::heddle::tx";
   let summary = "named tensor operations of a model";
   let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
 }
 
 class Tx_Attr<string name, string mnem, list<Trait> traits = []> : AttrDef<Tx_Dialect, name, traits> {

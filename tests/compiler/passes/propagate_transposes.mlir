@@ -22,6 +22,24 @@ func.func @through_elementwise(%x: tensor<1x5x6x8xf32>) -> tensor<1x5x6x8xf32> {
 
 // -----
 
+// One value repeated stays that, whatever its layout.
+// CHECK-LABEL: @keeps_splats
+// CHECK: %[[S:.*]] = tx.constant dense<5.000000e-01> : tensor<1x5x6x8xf32>
+// CHECK: %[[M:.*]] = tx.mul %{{.*}}, %[[S]] : tensor<1x5x6x8xf32>
+// CHECK: tx.add %[[M]], %[[S]] : tensor<1x5x6x8xf32>
+func.func @keeps_splats(%x: tensor<1x5x6x8xf32>) -> tensor<1x5x6x8xf32> {
+  %0 = tx.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : tensor<1x5x6x8xf32> -> tensor<1x8x5x6xf32>
+  %s = tx.constant dense<0.5> : tensor<1x8x5x6xf32>
+  %c = tx.constant dense<0.5> : tensor<f32>
+  %cc = tx.broadcast %c {dimensions = array<i64>} : tensor<f32> -> tensor<1x8x5x6xf32>
+  %1 = tx.mul %0, %s : tensor<1x8x5x6xf32>
+  %2 = tx.add %1, %cc : tensor<1x8x5x6xf32>
+  %3 = tx.transpose %2 {permutation = array<i64: 0, 2, 3, 1>} : tensor<1x8x5x6xf32> -> tensor<1x5x6x8xf32>
+  return %3 : tensor<1x5x6x8xf32>
+}
+
+// -----
+
 // Channels meet on the last axis instead of the second.
 // CHECK-LABEL: @through_concat
 // CHECK-NOT: tx.transpose
