@@ -29,6 +29,8 @@ void add_model_passes(PassManager& passes) {
   passes.addNestedPass<func::FuncOp>(passes::propagate_transposes());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
+  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
+  passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
   passes.addPass(createCanonicalizerPass());

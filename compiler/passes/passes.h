@@ -11,6 +11,7 @@ namespace heddle::passes {
 
 std::unique_ptr<mlir::Pass> decompose_batch_norm();
 std::unique_ptr<mlir::Pass> propagate_transposes();
+std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> pack_weights();
 std::unique_ptr<mlir::Pass> hoist_constants();

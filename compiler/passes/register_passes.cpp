@@ -10,6 +10,7 @@ namespace heddle::passes {
 void register_passes() {
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);
+  mlir::registerPass(fold_casts);
   mlir::registerPass(fold_scales);
   mlir::registerPass(pack_weights);
   mlir::registerPass(hoist_constants);

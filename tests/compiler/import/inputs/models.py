@@ -74,6 +74,21 @@ def dequantize(scale, dtype, zero_point=None, opset=21, **attributes):
     return nodes, [value("x", ("batch", 3, 4), element_type)], [value("y", ("batch", 3, 4))], initializers, opset
 
 
+def quantized_layer():
+    """A convolution with weights of int8, its result rounded to int8 and read back."""
+    initializers = [
+        constant("filter", np.arange(-96, 96).reshape(8, 24, 1, 1), np.int8), constant("filter_scale", np.full(8, 0.5)),
+        constant("filter_zero", np.zeros(8), np.int8), constant("scale", 0.25), constant("zero", -3, np.int8),
+    ]
+    nodes = [
+        node("DequantizeLinear", ["filter", "filter_scale", "filter_zero"], ["weights"], axis=0),
+        node("Conv", ["x", "weights"], ["sum"]),
+        node("QuantizeLinear", ["sum", "scale", "zero"], ["quantized"]),
+        node("DequantizeLinear", ["quantized", "scale", "zero"], ["y"]),
+    ]
+    return nodes, [value("x", (1, 24, 5, 7))], [value("y", (1, 8, 5, 7))], initializers, 17
+
+
 def slice_step(step):
     lists = [constant(name, [number], np.int64) for name, number in (("starts", 1), ("ends", 2**63 - 1), ("axes", 1), ("steps", step))]
     return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
@@ -121,6 +136,7 @@ MODELS = {
     "dequantize_old_axis": lambda: dequantize([0.5, 1, 2], np.uint8, opset=10),
     "dequantize_too_few": lambda: dequantize([0.5, 1], np.uint8),
     "dequantize_two_shapes": lambda: dequantize([0.5, 1, 2], np.uint8, 7),
+    "quantized_layer": quantized_layer,
     "one_name": one_name,
     "integer_gemm": integer_gemm,
     "slice_far": lambda: slice_step(2**63 - 1),
