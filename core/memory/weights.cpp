@@ -7,8 +7,10 @@ namespace heddle::memory {
 
 namespace {
 
-// Memory is allocated for so much while what came before is being read: on a device with memory of its own, both take their time.
-constexpr uint64_t kBatchBytes = uint64_t{1} << 30;
+// Reads begin with a batch of this size, so that the memory of the next is allocated meanwhile: on a device with memory of its own both
+// take their time. Each batch is larger than the one before, since allocating is the faster of the two and every batch has a beginning.
+constexpr uint64_t kFirstBatchBytes = uint64_t{512} << 20;
+constexpr uint64_t kBatchGrowth = 8;
 
 // Reads of one load: begun in batches, finished together.
 class Reading {
@@ -31,7 +33,7 @@ class Reading {
     batch.path = extent.path;
     batch.extents.push_back({extent.offset, extent.length, block.buffer, block.offset});
     bytes_ += extent.length;
-    return bytes_ < kBatchBytes ? Status() : begin();
+    return bytes_ < batch_bytes_ ? Status() : begin();
   }
 
   // Begins what was added.
@@ -54,6 +56,7 @@ class Reading {
     }
     batches_.clear();
     bytes_ = 0;
+    if (batch_bytes_ <= UINT64_MAX / kBatchGrowth) batch_bytes_ *= kBatchGrowth;
     return Status();
   }
 
@@ -76,7 +79,7 @@ class Reading {
   Device& device_;
   heddle_param_io_params_t params_{};
   std::map<int, Batch> batches_;  // by descriptor
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0, batch_bytes_ = kFirstBatchBytes;
   std::map<int, heddle_file_t*> files_;
   std::vector<std::pair<Device::Pending, std::string>> pending_;
 };
