@@ -17,7 +17,7 @@ using sdk::guarded;
 
 namespace {
 
-constexpr uint64_t kDefaultChunk = uint64_t{2} << 20;
+constexpr uint64_t kDefaultChunk = uint64_t{4} << 20;  // smaller copies do not reach the rate of the link
 
 struct File {
   const heddle_driver_api_t* api;  // HD-H-01: the first word

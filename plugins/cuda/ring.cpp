@@ -9,9 +9,9 @@
 namespace heddle::cuda {
 namespace {
 
-constexpr uint32_t kMostThreads = 16;
+constexpr uint32_t kMostThreads = 12;
 constexpr uint32_t kSlotsPerThread = 2;
-constexpr uint64_t kBytesPerThread = uint64_t{2} << 20;  // a thread for less does not pay
+constexpr uint64_t kBytesPerThread = uint64_t{4} << 20;  // a thread for less does not pay
 
 }  // namespace
 

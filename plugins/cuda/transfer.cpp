@@ -12,7 +12,7 @@ using sdk::guarded;
 using sdk::status;
 
 constexpr uint64_t kLargest = uint64_t{256} << 10;  // bytes that go through a staging slice
-constexpr uint64_t kSlotBytes = uint64_t{2} << 20;
+constexpr uint64_t kSlotBytes = uint64_t{4} << 20;
 
 heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
   heddle_transfer_properties_t properties = {};
