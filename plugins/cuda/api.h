@@ -21,7 +21,8 @@ constexpr int kOldestDriver = 12000;
   X(cuGetErrorString)                                                                                                                     \
   X(cuDeviceGetCount)                                                                                                                     \
   X(cuDeviceGet)                                                                                                                          \
-  X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer)       \
+  X(cuDeviceGetName)                                                                                                                      \
+  X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer)                          \
       X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxPushCurrent)          \
           X(cuCtxPopCurrent) X(cuCtxSynchronize) X(cuCtxGetStreamPriorityRange) X(cuCtxEnablePeerAccess) X(cuMemGetInfo)                  \
               X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) X(cuMemPoolSetAccess)              \

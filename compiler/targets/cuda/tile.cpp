@@ -100,12 +100,18 @@ std::string Tile::name() const {
 }
 
 std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_memory_bytes) {
-  static constexpr Tile without_tensor_cores[] = {{128, 128, 1, 8, 8, 0, 0, 3}, {64, 64, 4, 8, 8, 0, 0, 3}, {32, 32, 4, 4, 4, 0, 0, 3}};
-  static constexpr Tile with_tensor_cores[] = {{128, 256, 1, 0, 0, 2, 4, 4}, {128, 128, 1, 0, 0, 2, 4, 4}, {64, 64, 2, 0, 0, 2, 2, 4}};
+  static constexpr Tile without_tensor_cores[] = {
+      {128, 128, 1, 64, 8, 8, 0, 0, 3}, {64, 64, 4, 64, 8, 8, 0, 0, 3}, {32, 32, 4, 64, 4, 4, 0, 0, 3}};
+  static constexpr Tile with_tensor_cores[] = {{128, 256, 1, 128, 0, 0, 2, 4, 3},
+                                               {128, 256, 1, 64, 0, 0, 2, 4, 4},
+                                               {128, 128, 1, 64, 0, 0, 2, 4, 4},
+                                               {64, 64, 2, 64, 0, 0, 2, 2, 4}};
   std::optional<Tile> best;
   for (Tile tile : shape.element.isF32() ? ArrayRef<Tile>(without_tensor_cores) : ArrayRef<Tile>(with_tensor_cores)) {
     while (tile.stages > 2 && tile.shared_bytes(shape.element_bytes()) > shared_memory_bytes) --tile.stages;
     if (tile.shared_bytes(shape.element_bytes()) > shared_memory_bytes) continue;
+    // Long steps are for taps whose channels fill them.
+    if (tile.step_bytes > 64 && shape.channels % tile.depth(shape.element_bytes()) != 0) continue;
     best = tile;
     int64_t workgroups = ((at_least(shape.rows) + tile.rows - 1) / tile.rows) * ((shape.columns + tile.columns - 1) / tile.columns) *
                          at_least(shape.batches) * shape.groups;

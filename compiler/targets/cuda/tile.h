@@ -39,12 +39,14 @@ struct TiledContraction {
 struct Tile {
   int64_t rows, columns;
   int64_t slices;
+  int64_t step_bytes;                   // of one row of the left side, one step and one slice
   int64_t thread_rows, thread_columns;  // without tensor cores: results of one thread
   int64_t warp_rows, warp_columns;      // with tensor cores: subgroups along each side, of one slice
   int64_t stages;                       // steps in shared memory at once
 
-  int64_t depth(int64_t element_bytes) const { return slices * 64 / element_bytes; }  // of one step, in elements
-  int64_t lhs_row_bytes() const { return slices * 64 + 16; }                          // 16 more, so that eight rows lie in different banks
+  int64_t lhs_chunks() const { return slices * step_bytes / 16; }                             // of one row and step
+  int64_t depth(int64_t element_bytes) const { return slices * step_bytes / element_bytes; }  // of one step, in elements
+  int64_t lhs_row_bytes() const { return slices * step_bytes + 16; }  // 16 more, so that eight rows lie in different banks
   int64_t rhs_row_bytes(int64_t element_bytes) const { return columns * element_bytes + 16; }
   int64_t stage_bytes(int64_t element_bytes) const { return rows * lhs_row_bytes() + depth(element_bytes) * rhs_row_bytes(element_bytes); }
   int64_t shared_bytes(int64_t element_bytes) const;

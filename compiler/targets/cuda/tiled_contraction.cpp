@@ -122,7 +122,7 @@ class TileWriter {
   };
 
   void prepare_lhs() {
-    int64_t chunks = 4 * tile_.slices, count = tile_.rows * chunks / k_.threads;
+    int64_t chunks = tile_.lhs_chunks(), count = tile_.rows * chunks / k_.threads;
     lhs_chunk_ = k_.mul(k_.rem(k_.thread(), k_.index(chunks)), chunk_);
     for (int64_t i = 0; i < count; ++i) {
       LhsRow row;
@@ -152,8 +152,8 @@ class TileWriter {
   };
 
   void prepare_rhs() {
-    int64_t chunks = shape_.rhs_transposed ? 4 * tile_.slices : tile_.columns / chunk_;
-    int64_t count = tile_.columns * 4 * tile_.slices / k_.threads;
+    int64_t chunks = shape_.rhs_transposed ? tile_.lhs_chunks() : tile_.columns / chunk_;
+    int64_t count = tile_.columns * tile_.lhs_chunks() / k_.threads;
     Value start = k_.index(0);
     if (shape_.rhs_batched) start = k_.mul(batch_, shape_.channels * shape_.columns);
     if (shape_.is_conv) start = k_.mul(batch_, shape_.columns);
@@ -265,9 +265,10 @@ class TileWriter {
 
   void multiply(Value stage, SmallVector<Value>& sums) {
     Value across = k_.rem(in_slice_, k_.index(threads_across())), down = k_.div(in_slice_, k_.index(threads_across()));
-    Value lhs = k_.add(k_.add(stage, k_.mul(down, tile_.lhs_row_bytes())), k_.mul(slice_, 64));
-    Value rhs = k_.add(k_.add(k_.add(stage, rhs_start()), k_.mul(across, 16)), k_.mul(slice_, 16 * tile_.rhs_row_bytes(4)));
-    sums = k_.loop(k_.index(0), k_.index(4), k_.index(1), sums, [&](Value quad, ValueRange values) {
+    Value lhs = k_.add(k_.add(stage, k_.mul(down, tile_.lhs_row_bytes())), k_.mul(slice_, tile_.step_bytes));
+    Value rhs =
+        k_.add(k_.add(k_.add(stage, rhs_start()), k_.mul(across, 16)), k_.mul(slice_, tile_.step_bytes / 4 * tile_.rhs_row_bytes(4)));
+    sums = k_.loop(k_.index(0), k_.index(tile_.step_bytes / 16), k_.index(1), sums, [&](Value quad, ValueRange values) {
       KernelBuilder::Values next(values.begin(), values.end());
       Value lhs_quad = k_.add(lhs, k_.mul(quad, 16)), rhs_quad = k_.add(rhs, k_.mul(quad, 4 * tile_.rhs_row_bytes(4)));
       SmallVector<Value> left;
@@ -318,11 +319,12 @@ class TileWriter {
     Type f32 = k_.builder.getF32Type();
     Type floats = LLVM::LLVMStructType::getLiteral(k_.builder.getContext(), SmallVector<Type>(4, f32));
     Value row = k_.rem(lane(), k_.index(16)), half = k_.div(lane(), k_.index(16));
-    Value lhs =
-        k_.add(k_.add(stage, k_.mul(k_.add(subgroup_row(), row), tile_.lhs_row_bytes())), k_.add(k_.mul(slice_, 64), k_.mul(half, 16)));
-    Value rhs = k_.add(k_.add(k_.add(stage, rhs_start()), k_.mul(k_.add(k_.mul(slice_, 32), row), tile_.rhs_row_bytes(2))),
-                       k_.add(k_.mul(subgroup_column(), 2), k_.mul(half, 16)));
-    for (int64_t part = 0; part < 2; ++part) {  // 16 of a slice's 32 elements of depth
+    Value lhs = k_.add(k_.add(stage, k_.mul(k_.add(subgroup_row(), row), tile_.lhs_row_bytes())),
+                       k_.add(k_.mul(slice_, tile_.step_bytes), k_.mul(half, 16)));
+    Value rhs =
+        k_.add(k_.add(k_.add(stage, rhs_start()), k_.mul(k_.add(k_.mul(slice_, tile_.step_bytes / 2), row), tile_.rhs_row_bytes(2))),
+               k_.add(k_.mul(subgroup_column(), 2), k_.mul(half, 16)));
+    for (int64_t part = 0; part < tile_.step_bytes / 32; ++part) {  // 16 elements of a slice's depth
       SmallVector<SmallVector<Value>> left, right;
       for (int64_t i = 0; i < fragments_down(); ++i) {
         left.push_back(load_matrices(shared_address(k_.add(lhs, i * 16 * tile_.lhs_row_bytes() + part * 32)), false));
