@@ -11,6 +11,8 @@ namespace {
 // Workgroups that keep most multiprocessors of a data center GPU busy; below it a smaller tile is better.
 constexpr int64_t enough_workgroups = 100;
 
+constexpr int64_t long_sum = 512;  // elements
+
 RankedTensorType tensor(Value value) {
   return llvm::cast<RankedTensorType>(value.getType());
 }
@@ -110,8 +112,9 @@ std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_m
   for (Tile tile : shape.element.isF32() ? ArrayRef<Tile>(without_tensor_cores) : ArrayRef<Tile>(with_tensor_cores)) {
     while (tile.stages > 2 && tile.shared_bytes(shape.element_bytes()) > shared_memory_bytes) --tile.stages;
     if (tile.shared_bytes(shape.element_bytes()) > shared_memory_bytes) continue;
-    // Long steps are for taps whose channels fill them.
+    // Long steps are for taps whose channels fill them, wide tiles for sums that are long enough to make up for their one workgroup at a time.
     if (tile.step_bytes > 64 && shape.channels % tile.depth(shape.element_bytes()) != 0) continue;
+    if (tile.columns > 128 && shape.depth() < long_sum) continue;
     best = tile;
     int64_t workgroups = ((at_least(shape.rows) + tile.rows - 1) / tile.rows) * ((shape.columns + tile.columns - 1) / tile.columns) *
                          at_least(shape.batches) * shape.groups;
