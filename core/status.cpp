@@ -87,13 +87,31 @@ Status error_v(heddle_status_code_t code, fmt::string_view format, fmt::format_a
   }
 }
 
+namespace {
+
+// What a look-up would find: of several under one key the newest, which comes first.
+template <typename Function>
+void for_each_payload(const heddle_status_t* status, Function function) {
+  Payload* const newest = status->payloads.load(std::memory_order_acquire);
+  for (Payload* p = newest; p; p = p->next) {
+    const std::string_view key(p->text(), p->key_size);
+    Payload* newer = newest;
+    while (newer != p && std::string_view(newer->text(), newer->key_size) != key) newer = newer->next;
+    if (newer == p) function(key, std::string_view(p->text() + p->key_size, p->value_size));
+  }
+}
+
+}  // namespace
+
 Status wrap(Status&& status, std::string_view context) noexcept {
   if (status.ok()) return std::move(status);
   try {
     std::string text;
     text.reserve(context.size() + 2 + status.message().size());
     text.append(context).append(": ").append(status.message());
-    return Status(status_create(status.code(), text, view(heddle_status_domain(status.get())), heddle_status_native_code(status.get())));
+    Status wrapped(status_create(status.code(), text, view(heddle_status_domain(status.get())), heddle_status_native_code(status.get())));
+    for_each_payload(status.get(), [&](std::string_view key, std::string_view value) { wrapped = std::move(wrapped).payload(key, value); });
+    return wrapped;
   } catch (...) {
     return std::move(status);
   }

@@ -75,7 +75,7 @@ template <typename... Arguments>
 Status error(heddle_status_code_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return error_v(code, format, fmt::make_format_args(arguments...));
 }
-// The same code, domain and payload-free text with `context: ` in front: one layer adds its facts.
+// The same code, domain and payloads, and the text with `context: ` in front: one layer adds its facts.
 Status wrap(Status&& status, std::string_view context) noexcept;
 
 // A value or the status that says why there is none.

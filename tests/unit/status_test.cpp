@@ -97,6 +97,18 @@ TEST(Status, FormatsAndWraps) {
   EXPECT_TRUE(wrap(Status(), "slot @a").ok());
 }
 
+TEST(Status, KeepsPayloadsDomainAndNativeCodeWhenWrapped) {
+  Status status(status_create(HEDDLE_STATUS_INTERNAL, "x", "cuda", 700));
+  for (const char* value : {"1", "2", "3"}) status = std::move(status).payload("region", value);
+  status = std::move(status).payload("file", "a.safetensors");
+  for (int i = 0; i < 3; ++i) status = wrap(std::move(status), "layer");
+  EXPECT_EQ(status.message(), "layer: layer: layer: x");
+  EXPECT_EQ(view(heddle_status_domain(status.get())), "cuda");
+  EXPECT_EQ(heddle_status_native_code(status.get()), 700);
+  EXPECT_EQ(view(heddle_status_payload(status.get(), to_c("region"))), "3") << "of several under one key the last one";
+  EXPECT_EQ(view(heddle_status_payload(status.get(), to_c("file"))), "a.safetensors");
+}
+
 TEST(Result, HoldsAValueOrAStatus) {
   Result<std::string> value(std::string("x"));
   ASSERT_TRUE(value.ok());
