@@ -17,6 +17,19 @@ Timeline::~Timeline() {
   if (timeline_) device_->api().timeline->destroy(timeline_);
 }
 
+Status Timeline::wait(uint64_t value, uint64_t timeout_ns) const {
+  heddle_point_t point{timeline_, value};
+  Status outcome(device_->api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
+  // What the host failed a timeline with may be another device's loss.
+  return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);
+}
+
+void Timeline::finish(uint64_t value, Status&& outcome) const {
+  const heddle_timeline_interface_t& timeline = *device_->api().timeline;
+  if (outcome.ok()) outcome = Status(timeline.signal(timeline_, value));
+  if (!outcome.ok()) timeline.fail(timeline_, value, outcome.release());
+}
+
 Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::DeviceInfo& info) {
   Ref<Device> device = Ref<Device>::adopt(new Device());
   device->host_ = std::move(host);
@@ -55,7 +68,8 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
   } else {
     device->host_->log(HEDDLE_LOG_DEBUG, "memory", fmt::format("device '{}' has no pool: {}", info.alias, loaded.status().message()));
   }
-  Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, &api, info.alias, allocator, options);
+  Result<std::unique_ptr<Pool>> pool =
+      Pool::create(device->device_, &api, info.alias, info.description.min_alignment_bytes, allocator, options);
   if (!pool.ok()) return wrap(pool.take_status(), "making the pool of device '" + info.alias + "'");
   device->pool_ = std::move(*pool);
   return device;
@@ -70,44 +84,60 @@ Device::~Device() {
   if (!closed.ok()) host_->log(HEDDLE_LOG_ERROR, "memory", closed.message());
 }
 
-Result<Ref<Timeline>> Device::create_timeline() {
-  heddle_timeline_t* timeline = nullptr;
-  HEDDLE_RETURN_IF_ERROR(Status(api_->timeline->create(device_, 0, &timeline)));
-  return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline));
+Status Device::loss() const {
+  std::lock_guard lock(mutex_);
+  return loss_.clone();
 }
 
-Status Device::wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns) const {
-  heddle_point_t point{timeline, value};
-  return Status(api_->timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
+void Device::remember_loss(const Status& answer) const {
+  std::lock_guard lock(mutex_);
+  if (!loss_.ok()) return;
+  loss_ = answer.clone();
+  lost_.store(true, std::memory_order_release);
+  host_->log(HEDDLE_LOG_ERROR, "memory", fmt::format("device '{}' is lost: {}", alias_, answer.message()));
+}
+
+Result<Ref<Timeline>> Device::create_timeline(Timeline::Signalled signalled) {
+  HEDDLE_RETURN_IF_ERROR(check());
+  heddle_timeline_t* timeline = nullptr;
+  HEDDLE_RETURN_IF_ERROR(noted(Status(api_->timeline->create(device_, 0, &timeline))));
+  return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, 0, signalled));
+}
+
+Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block) {
+  HEDDLE_RETURN_IF_ERROR(check());
+  return noted(pool_->allocate(size_bytes, alignment_bytes, out_block));
 }
 
 Status Device::upload(const void* source, const heddle_binding_t& target) {
+  HEDDLE_RETURN_IF_ERROR(check());
   if (target.length == 0) return Status();
   uploads_.fetch_add(1, std::memory_order_relaxed);
   upload_bytes_.fetch_add(target.length, std::memory_order_relaxed);
   if (unified()) {
     void* mapped = nullptr;
     HEDDLE_RETURN_IF_ERROR(
-        Status(api_->buffer->map(target.buffer, target.offset, target.length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD, &mapped)));
+        noted(Status(api_->buffer->map(target.buffer, target.offset, target.length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD, &mapped))));
     std::memcpy(mapped, source, target.length);
     Status flushed(api_->buffer->flush(target.buffer, target.offset, target.length));
     Status unmapped(api_->buffer->unmap(target.buffer));
-    return flushed.ok() ? std::move(unmapped) : std::move(flushed);
+    return noted(flushed.ok() ? std::move(unmapped) : std::move(flushed));
   }
   return signalled([&](const heddle_sync_t* sync) { return api_->transfer->upload(queue_, sync, source, &target); });
 }
 
 Status Device::download(const heddle_binding_t& source, void* target) {
+  HEDDLE_RETURN_IF_ERROR(check());
   if (source.length == 0) return Status();
   downloads_.fetch_add(1, std::memory_order_relaxed);
   download_bytes_.fetch_add(source.length, std::memory_order_relaxed);
   if (unified()) {
     void* mapped = nullptr;
-    HEDDLE_RETURN_IF_ERROR(Status(api_->buffer->map(source.buffer, source.offset, source.length, HEDDLE_MAP_READ, &mapped)));
+    HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->map(source.buffer, source.offset, source.length, HEDDLE_MAP_READ, &mapped))));
     Status invalidated(api_->buffer->invalidate(source.buffer, source.offset, source.length));
     if (invalidated.ok()) std::memcpy(target, mapped, source.length);
     Status unmapped(api_->buffer->unmap(source.buffer));
-    return invalidated.ok() ? std::move(unmapped) : std::move(invalidated);
+    return noted(invalidated.ok() ? std::move(unmapped) : std::move(invalidated));
   }
   return signalled([&](const heddle_sync_t* sync) { return api_->transfer->download(queue_, sync, &source, target); });
 }
@@ -147,6 +177,7 @@ void Device::return_timeline(Ref<Timeline> timeline) {
 
 Result<Ref<Device>> DeviceTable::open(const host::DeviceInfo& info) {
   std::lock_guard lock(mutex_);
+  std::erase_if(devices_, [](const Ref<Device>& device) { return device->lost(); });
   for (const Ref<Device>& device : devices_) {
     if (&device->api() == &info.driver->api && device->description().ordinal == info.ordinal && device->config() == info.config) {
       return device;

@@ -2,8 +2,8 @@
 // An opened device: its queue, its pool, timelines to borrow, and moving bytes between host and device.
 // Made by DeviceTable for core/submit; knows nothing of modules or programs.
 //
-// Every function is [any] unless it says otherwise. A device lives as long as a tensor, a timeline or an instance refers to it, and
-// keeps the host alive.
+// Every function is [any] unless it says otherwise. A device lives as long as a tensor, a timeline, an instance or its runtime's table
+// refers to it, and keeps the host alive. One that is lost (HD-S-02) leaves the table: opening it again gives a new one.
 #ifndef HEDDLE_CORE_MEMORY_DEVICE_H_
 #define HEDDLE_CORE_MEMORY_DEVICE_H_
 
@@ -23,14 +23,19 @@ class Device;
 // A driver's timeline and the last value given to work on it. One user at a time hands out values.
 class Timeline final : public Counted {
  public:
-  Timeline(Ref<Device> device, heddle_timeline_t* timeline, uint64_t last = 0)
-      : device_(std::move(device)), timeline_(timeline), last_(last) {}
+  enum class Signalled { kByDriver, kByHost };
+  Timeline(Ref<Device> device, heddle_timeline_t* timeline, uint64_t last = 0, Signalled signalled = Signalled::kByDriver)
+      : device_(std::move(device)), timeline_(timeline), last_(last), signalled_(signalled) {}
   ~Timeline() override;
   heddle_timeline_t* get() const { return timeline_; }
   Device& device() const { return *device_; }
   // The next value to signal. [serial:timeline]
   uint64_t next() { return ++last_; }
   uint64_t last() const { return last_; }
+  // Waits for one point; a poisoned one gives its failure. [any] [may-block]
+  Status wait(uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
+  // The host's signal, or failure, of a timeline that it signals itself.
+  void finish(uint64_t value, Status&& outcome) const;
   // Gives the driver's timeline away: this one destroys nothing.
   heddle_timeline_t* take() { return std::exchange(timeline_, nullptr); }
 
@@ -38,6 +43,7 @@ class Timeline final : public Counted {
   Ref<Device> device_;
   heddle_timeline_t* timeline_;
   uint64_t last_;
+  Signalled signalled_;
 };
 
 // A read-only snapshot of what went through a device on behalf of core, beside what the driver itself counts.
@@ -62,15 +68,25 @@ class Device final : public Counted {
   host::Host& host() const { return *host_; }
   bool unified() const { return (description_.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0; }
 
-  Result<Ref<Timeline>> create_timeline();
+  // The driver said DEVICE_LOST once: from then on every call of the core answers so too, whatever the driver says later.
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // The loss, or success.
+  Status check() const { return lost() ? loss() : Status(); }
+  // Passes on what this device's driver answered, and remembers a loss.
+  Status noted(Status&& answer) const {
+    if (!answer.ok() && answer.code() == HEDDLE_STATUS_DEVICE_LOST) remember_loss(answer);
+    return std::move(answer);
+  }
+
+  Result<Ref<Timeline>> create_timeline(Timeline::Signalled signalled = Timeline::Signalled::kByDriver);
+  // Pool::allocate, of a device that is not lost.
+  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block);
   // Host bytes to device memory; done when it returns. [may-block]
   Status upload(const void* source, const heddle_binding_t& target);
   // Device memory to host bytes; earlier work on it is over. [may-block]
   Status download(const heddle_binding_t& source, void* target);
   // Runs commands and waits. [may-block]
   Status submit_and_wait(const heddle_command_t* commands, uint32_t count);
-  // Waits for one point; a poisoned one gives its failure. [may-block]
-  Status wait(heddle_timeline_t* timeline, uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
   // Calls function with a point to signal, taken from a free list, and waits for it. [may-block]
   template <typename Function>
   Status signalled(Function function) {
@@ -90,11 +106,11 @@ class Device final : public Counted {
     heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
     heddle_sync_t sync{sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point};
     // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
-    HEDDLE_RETURN_IF_ERROR(Status(function(&sync)));
+    HEDDLE_RETURN_IF_ERROR(noted(Status(function(&sync))));
     return Pending{std::move(*timeline), point.value};
   }
   Status finish(Pending pending) {
-    HEDDLE_RETURN_IF_ERROR(wait(pending.timeline->get(), pending.value));
+    HEDDLE_RETURN_IF_ERROR(pending.timeline->wait(pending.value));
     return_timeline(std::move(pending.timeline));
     return Status();
   }
@@ -104,6 +120,8 @@ class Device final : public Counted {
   Device() = default;
   Result<Ref<Timeline>> borrow_timeline();
   void return_timeline(Ref<Timeline> timeline);
+  Status loss() const;
+  void remember_loss(const Status& answer) const;
 
   std::shared_ptr<host::Host> host_;
   std::string alias_;
@@ -115,14 +133,16 @@ class Device final : public Counted {
   heddle_device_t* device_ = nullptr;
   heddle_queue_t* queue_ = nullptr;
   std::unique_ptr<Pool> pool_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<bool> lost_{false};
+  mutable Status loss_;
   std::vector<heddle_timeline_t*> idle_timelines_;
   std::vector<uint64_t> idle_values_;
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };
 
-// The opened devices of a runtime: one Device per driver, ordinal and configuration, opened on first use. One that has two names ("cpu",
-// "heddle.cpu:0") is one device.
+// The opened devices of a runtime: one Device per driver, ordinal and configuration, opened on first use and again
+// after a loss. One that has two names ("cpu", "heddle.cpu:0") is one device.
 class DeviceTable {
  public:
   explicit DeviceTable(std::shared_ptr<host::Host> host) : host_(std::move(host)) {}

@@ -8,11 +8,16 @@
 namespace heddle::memory {
 
 Result<std::unique_ptr<Pool>> Pool::create(heddle_device_t* device, const heddle_driver_api_t* api, std::string name,
-                                           host::LoadedAllocator* allocator, const std::vector<host::OptionValue>& options) {
+                                           uint64_t min_alignment_bytes, host::LoadedAllocator* allocator,
+                                           const std::vector<host::OptionValue>& options) {
   std::unique_ptr<Pool> pool(new Pool());
   pool->device_ = device;
   pool->api_ = api;
   pool->name_ = std::move(name);
+  pool->min_alignment_bytes_ = std::max<uint64_t>(min_alignment_bytes, 64);
+  for (const host::OptionValue& option : options) {
+    if (option.name == "on_limit" && option.string_value == "fail") pool->trims_ = false;
+  }
   pool->provider_ = {pool.get(), provider_allocate, provider_free, provider_reached};
   if (allocator) {
     std::vector<heddle_option_t> c_options = host::to_c(options);
@@ -76,9 +81,13 @@ Status Pool::allocate_once(uint64_t size_bytes, uint64_t alignment_bytes, heddle
 
 Status Pool::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block) {
   if (size_bytes == 0) size_bytes = 1;  // every value has an address, so that drivers need no special case
-  if (alignment_bytes < 64) alignment_bytes = 64;
+  if (alignment_bytes < min_alignment_bytes_) alignment_bytes = min_alignment_bytes_;
   Status status = allocate_once(size_bytes, alignment_bytes, out_block);
   if (status.ok() || status.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return status;
+  if (!trims_) {
+    exhaustions_.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
   retries_.fetch_add(1, std::memory_order_relaxed);
   Status trimmed = trim(0);
   if (trimmed.ok()) status = allocate_once(size_bytes, alignment_bytes, out_block);

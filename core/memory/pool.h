@@ -16,15 +16,16 @@ namespace heddle::memory {
 
 class Pool {
  public:
-  // `allocator` NULL: every block is a buffer of the driver's own. options are read before it returns.
+  // `allocator` NULL: every block is a buffer of the driver's own. options are read before it returns. min_alignment_bytes: the device's.
   static Result<std::unique_ptr<Pool>> create(heddle_device_t* device, const heddle_driver_api_t* api, std::string name,
-                                              host::LoadedAllocator* allocator, const std::vector<host::OptionValue>& options);
+                                              uint64_t min_alignment_bytes, host::LoadedAllocator* allocator,
+                                              const std::vector<host::OptionValue>& options);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // A block the host or any queue may use at once; size 0 gives a small block. On exhaustion: trim, retry once, then
-  // RESOURCE_EXHAUSTED. [any] [may-block when the provider is asked]
+  // A block the host or any queue may use at once, aligned as the device wants it at least; size 0 gives a small block. On exhaustion:
+  // trim and retry once, unless on_limit = "fail", then RESOURCE_EXHAUSTED. [any] [may-block when the provider is asked]
   Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block);
   // No work uses the block any more. [any] [no-block]
   void free(const heddle_block_t& block);
@@ -40,6 +41,8 @@ class Pool {
   Status allocate_once(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block);
 
   heddle_device_t* device_ = nullptr;
+  uint64_t min_alignment_bytes_ = 64;
+  bool trims_ = true;
   const heddle_driver_api_t* api_ = nullptr;
   std::string name_;
   std::string allocator_id_;

@@ -23,7 +23,7 @@ Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uin
 }
 
 Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
-  HEDDLE_RETURN_IF_ERROR(device_->pool().allocate(size_bytes, 64, &block_));
+  HEDDLE_RETURN_IF_ERROR(device_->allocate(size_bytes, 64, &block_));
   std::copy(dims.begin(), dims.end(), dims_);
   size_bytes_ = size_bytes;
   return Status();
@@ -43,7 +43,7 @@ void Tensor::set_producer(Ref<Timeline> timeline, uint64_t value, bool host_sign
 
 Status Tensor::wait() {
   if (!pending()) return Status();
-  HEDDLE_RETURN_IF_ERROR(timeline_->device().wait(timeline_->get(), value_));
+  HEDDLE_RETURN_IF_ERROR(timeline_->wait(value_));
   set_ready();
   return Status();
 }
@@ -58,12 +58,15 @@ Status Tensor::read(void* bytes, uint64_t size_bytes) {
 }
 
 Status Tensor::write(const void* bytes, uint64_t size_bytes) {
-  HEDDLE_RETURN_IF_ERROR(wait());
+  Status made = wait();
+  if (!made.ok() && !has_memory()) return made;  // its extents never came
   if (size_bytes != size_bytes_) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: writing {} bytes to a tensor of {} bytes failed: the sizes differ", size_bytes,
                  size_bytes_);
   }
-  return device_->upload(bytes, {block_.buffer, block_.offset, size_bytes_});
+  HEDDLE_RETURN_IF_ERROR(device_->upload(bytes, {block_.buffer, block_.offset, size_bytes_}));
+  set_ready();
+  return Status();
 }
 
 Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device) {

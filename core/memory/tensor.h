@@ -35,7 +35,9 @@ class Tensor final : public Counted {
   void set_ready() { pending_.store(false, std::memory_order_release); }
   bool pending() const { return pending_.load(std::memory_order_acquire); }
   bool host_signalled() const { return host_signalled_; }
-  heddle_point_t producer() const { return {timeline_->get(), value_}; }
+  // Its timeline and value, while pending().
+  const Ref<Timeline>& producer() const { return timeline_; }
+  uint64_t producer_value() const { return value_; }
   // Gives its memory and extents to a tensor made empty. [serial:tensor]
   Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
 
@@ -43,7 +45,8 @@ class Tensor final : public Counted {
   Status wait();
   // wait, then bytes out. [any] [may-block]
   Status read(void* bytes, uint64_t size_bytes);
-  // wait, then bytes in. [serial:tensor] [may-block]
+  // wait, then bytes in. A producer that failed is over too (HD-Q-06): what it left is replaced, and the tensor is usable
+  // again. [serial:tensor] [may-block]
   Status write(const void* bytes, uint64_t size_bytes);
 
  private:

@@ -42,7 +42,7 @@ class Reading {
     for (const auto& [descriptor, batch] : batches_) {
       auto [file, is_new] = files_.try_emplace(descriptor, nullptr);
       if (is_new) {
-        Status opened(io.file_open(device_.get(), descriptor, HEDDLE_FILE_READ, to_c(batch.path), &file->second));
+        Status opened = device_.noted(Status(io.file_open(device_.get(), descriptor, HEDDLE_FILE_READ, to_c(batch.path), &file->second)));
         if (!opened.ok()) {
           files_.erase(file);
           return opened;
@@ -107,7 +107,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
       continue;
     }
     heddle_block_t block{};
-    Status allocated = device.pool().allocate(extent.length, 64, &block);
+    Status allocated = device.allocate(extent.length, 64, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated),
                   fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));

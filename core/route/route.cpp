@@ -29,6 +29,35 @@ struct RankedVariant {
   uint32_t rank = 0;
 };
 
+// What an entry of the variant needs and the device does not have; empty if it fits.
+std::string why_too_large(const mf::Executable& executable, const mf::Variant& variant, const DeviceLimits& limits) {
+  const uint32_t count = std::min(executable.entries()->size(), variant.resources()->size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const mf::Entry* entry = executable.entries()->Get(i);
+    const mf::EntryResources* needs = variant.resources()->Get(i);
+    uint64_t threads = 1;
+    for (uint32_t side : *needs->workgroup_size()) {
+      if (__builtin_mul_overflow(threads, uint64_t{side}, &threads)) threads = UINT64_MAX;
+    }
+    const struct {
+      const char* what;
+      uint64_t needed, there;
+    } each[] = {{"bindings", entry->binding_count(), limits.max_bindings},
+                {"bytes of constants", entry->constants_bytes(), limits.max_constants_bytes},
+                {"threads in a workgroup", threads, limits.max_workgroup_size},
+                {"bytes of shared memory", needs->shared_memory_bytes(), limits.shared_memory_bytes}};
+    for (const auto& one : each) {
+      if (one.there == 0 || one.needed <= one.there) continue;
+      return fmt::format("its entry '{}' needs {} {}, the device has {}", entry->name()->string_view(), one.needed, one.what, one.there);
+    }
+    if (needs->subgroup_size() != 0 && limits.subgroup_size != 0 && needs->subgroup_size() != limits.subgroup_size) {
+      return fmt::format("its entry '{}' is for subgroups of {} threads, the device's have {}", entry->name()->string_view(),
+                         needs->subgroup_size(), limits.subgroup_size);
+    }
+  }
+  return "";
+}
+
 class Search {
  public:
   Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank)
@@ -108,9 +137,15 @@ class Search {
         for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
           if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + variant->format()->str() + " " + variant->target()->str();
         }
+        std::string too_large;
+        for (const auto& [key, reason] : too_large_) {
+          if (key.executable != executable || key.device != device || reason.empty() || too_large.size() > 400) continue;
+          const mf::Variant* variant = module_.executables()->Get(executable)->variants()->Get(key.variant);
+          too_large += "; " + variant->format()->str() + " " + variant->target()->str() + ": " + reason;
+        }
         refuse(slot, device,
                "executable '" + module_.executables()->Get(executable)->name()->str() + "' has no variant that it runs (it has " +
-                   (offered.empty() ? "none" : offered) + ")");
+                   (offered.empty() ? "none" : offered) + ")" + too_large);
         return false;
       }
       chosen_[{executable, device}] = *best;
@@ -145,7 +180,13 @@ class Search {
         }
         known = ranks_.emplace(key, value).first;
       }
-      if (known->second > 0 && (!best || known->second > best->rank)) best = RankedVariant{i, known->second};
+      if (known->second == 0) continue;
+      auto fits = too_large_.find({executable, device, i});
+      if (fits == too_large_.end()) {
+        std::string reason = why_too_large(*module_.executables()->Get(executable), *variant, facts_[device].limits);
+        fits = too_large_.emplace(Tried{executable, device, i}, std::move(reason)).first;
+      }
+      if (fits->second.empty() && (!best || known->second > best->rank)) best = RankedVariant{i, known->second};
     }
     return best;
   }
@@ -216,6 +257,8 @@ class Search {
         others.push_back({{"format", variant->format()->str()},
                           {"target", variant->target()->str()},
                           {"rank", rank == ranks_.end() ? Json(nullptr) : Json(rank->second)}});
+        auto fits = too_large_.find({key.first, key.second, i});
+        if (fits != too_large_.end() && !fits->second.empty()) others.back()["reason"] = fits->second;
       }
       const mf::Variant* variant = executable->variants()->Get(ranked.variant);
       out["executables"].push_back({{"name", executable->name()->str()},
@@ -259,6 +302,11 @@ class Search {
   std::vector<Refusal> refusals_;
   std::map<std::pair<uint32_t, uint32_t>, RankedVariant> chosen_;  // executable, device
   std::map<std::pair<uint32_t, std::string>, uint32_t> ranks_;
+  struct Tried {
+    uint32_t executable, device, variant;
+    auto operator<=>(const Tried&) const = default;
+  };
+  std::map<Tried, std::string> too_large_;  // why it does not fit the device; empty: it does
 };
 
 }  // namespace

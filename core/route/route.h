@@ -17,10 +17,20 @@
 
 namespace heddle::route {
 
+// Of heddle_device_description_t; 0: not known.
+struct DeviceLimits {
+  uint32_t max_bindings = 0;
+  uint32_t max_constants_bytes = 0;
+  uint32_t max_workgroup_size = 0;
+  uint32_t subgroup_size = 0;
+  uint64_t shared_memory_bytes = 0;
+};
+
 struct DeviceFacts {
   std::string alias;
   std::string driver;
   std::string family;
+  DeviceLimits limits = {};
 };
 
 // What one slot may be bound to, best first, and why these.
@@ -45,7 +55,8 @@ struct Route {
   std::string explanation;       // JSON
 };
 
-// How well a device runs code of a format and target: 0 not at all. Called only for devices that are tried.
+// How well a device runs code of a format and target: 0 not at all. Called only for devices that are tried. A variant that needs more than
+// the device's limits is passed over, however it ranks (decision 0011).
 using Rank = std::function<Result<uint32_t>(uint32_t device, std::string_view format, std::string_view target)>;
 
 // One wish per slot of the module. UNAVAILABLE says for each slot why each device was refused; NOT_FOUND if there was none to try.

@@ -27,7 +27,7 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
   HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
   retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
   retain_tensors();
-  if (!frame_->plan().single()) return start_thread();
+  if (!function_.can_enqueue(*frame_, invocation_)) return start_thread();
   HEDDLE_RETURN_IF_ERROR(function_.submit_single(*frame_, invocation_, &value_));
   timeline_ = frame_->timeline_ref();
   for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, false);
@@ -49,8 +49,10 @@ Status Call::start_program() {
 }
 
 Status Call::start_thread() {
-  for (Tensor* tensor : invocation_.results.view()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
-  Result<Ref<memory::Timeline>> timeline = function_.instance().devices()[0]->create_timeline();
+  // Before the results' producers become this call: the thread must not look at tensors that others may start to write.
+  HEDDLE_RETURN_IF_ERROR(function_.collect_waits(nullptr, invocation_));
+  function_.hold_state_long(invocation_);
+  Result<Ref<memory::Timeline>> timeline = function_.instance().devices()[0]->create_timeline(memory::Timeline::Signalled::kByHost);
   if (!timeline.ok()) return timeline.take_status();
   timeline_ = std::move(*timeline);
   value_ = timeline_->next();
@@ -59,7 +61,7 @@ Status Call::start_thread() {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& failure) {
     Status status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "starting a thread failed: {}", failure.what());
-    timeline_->device().api().timeline->fail(timeline_->get(), value_, status.clone().release());
+    timeline_->finish(value_, status.clone());
     return status;
   }
   return Status();
@@ -73,9 +75,8 @@ void Call::run() {
   } catch (const std::exception& failure) {
     status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "{}", failure.what());
   }
-  const heddle_timeline_interface_t& timeline = *timeline_->device().api().timeline;
-  if (status.ok()) status = Status(timeline.signal(timeline_->get(), value_));
-  if (!status.ok()) timeline.fail(timeline_->get(), value_, status.release());
+  invocation_.turn.leave();  // also where it never came to its work
+  timeline_->finish(value_, std::move(status));
 }
 
 Status Call::wait(uint64_t timeout_ns) {
@@ -83,7 +84,7 @@ Status Call::wait(uint64_t timeout_ns) {
     std::lock_guard lock(mutex_);
     if (finished_) return failure_.clone();
   }
-  Status outcome = timeline_->device().wait(timeline_->get(), value_, timeout_ns);
+  Status outcome = timeline_->wait(value_, timeout_ns);
   if (outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
     // A failure of the work may have that code too: then the timeline is poisoned, which a query shows.
     uint64_t reached = 0;
@@ -106,12 +107,14 @@ Status Call::finish(Status&& outcome) {
       for (Tensor* tensor : invocation_.results.view()) tensor->set_ready();
     } else {
       if (frame_) frame_->drop_timeline();
-      failure_ = function_.fail(std::move(outcome));
+      failure_ = function_.fail(std::move(outcome), invocation_);
     }
     retained = std::move(retained_);
     frame = std::move(frame_);
     for (Ref<Tensor>& made : invocation_.made.view()) made = {};
     invocation_.moved.reset();
+    for (Ref<memory::Timeline>& owner : invocation_.wait_owners.view()) owner = {};
+    invocation_.wait_count = 0;
   }
   if (frame) function_.give_frame(std::move(frame));
   std::lock_guard lock(mutex_);

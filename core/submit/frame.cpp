@@ -31,7 +31,7 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   frame->arenas_.reserve(earlier_arenas.size() + source.arenas.size());
   for (const ArenaNeed& need : source.arenas) {
     heddle_block_t block{};
-    Status allocated = devices[need.device]->pool().allocate(need.size_bytes, need.alignment_bytes, &block);
+    Status allocated = devices[need.device]->allocate(need.size_bytes, need.alignment_bytes, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated), fmt::format("allocating {} bytes for intermediate values on device '{}'", need.size_bytes,
                                                     devices[need.device]->alias()));
@@ -154,9 +154,15 @@ void Frame::record() {
   const Segment& segment = plan_->segments[0];
   const memory::Device& device = *devices_[segment.device];
   heddle_recording_t* recording = nullptr;
-  Status recorded(
-      device.api().dispatch->record(device.queue(), commands_.data() + segment.first, segment.count, dynamic.data(), &recording));
-  if (!recorded.ok() || !recording) return;
+  Status recorded = device.noted(
+      Status(device.api().dispatch->record(device.queue(), commands_.data() + segment.first, segment.count, dynamic.data(), &recording)));
+  if (!recorded.ok() || !recording) {
+    // Never the user's error: the list is submitted as before.
+    devices_[segment.device]->host().log(
+        recorded.code() == HEDDLE_STATUS_UNIMPLEMENTED ? HEDDLE_LOG_DEBUG : HEDDLE_LOG_WARN, "submit",
+        fmt::format("recording a list of {} commands on device '{}' failed: {}", segment.count, device.alias(), recorded.message()));
+    return;
+  }
   recording_ = recording;
   dynamic_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -167,8 +173,11 @@ void Frame::record() {
   }
 }
 
-heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed) {
+void Frame::record_if_due() {
   if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();
+}
+
+heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed) {
   *replayed = recording_ != nullptr;
   if (!recording_) return submit(plan_->segments[0], sync);
   const memory::Device& device = *devices_[plan_->segments[0].device];

@@ -28,8 +28,10 @@ class Frame {
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
   // Enqueues one segment (not a crossing) on its device.
   heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync) const;
-  // Enqueues the segment of a single() plan: replays it where the device records lists and the frame is used again.
-  // *replayed: which of the two it was.
+  // Records the segment of a single() plan where the device can and the frame is used again and again. After bind; may take a while, so
+  // that nothing is locked meanwhile.
+  void record_if_due();
+  // Enqueues that segment, or replays it. *replayed: which of the two it was.
   heddle_status_t* submit_single(const heddle_sync_t& sync, bool* replayed);
   // Where a place is now, after bind.
   heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;

@@ -22,6 +22,9 @@ constexpr size_t kMaxPlans = 32;                           // kept per function
 constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // of an instance, before idle ones are given back
 constexpr size_t kMaxIdleFrames = 16;                      // kept per plan
 
+constexpr std::string_view kStateFailed =
+    ": the instance's state is undefined since an earlier call on it failed; make a new instance [HD-S-02]";
+
 }  // namespace
 
 Function::Function(Instance& instance, const open::Signature& signature, const mf::Program& program)
@@ -39,14 +42,22 @@ memory::Device& Function::argument_device(size_t i) const {
   return *instance_.devices()[instance_.machine().device_of_slot[signature_.arguments[i].slot]];
 }
 
-Status Function::fail(Status&& status) const {
+Status Function::fail(Status&& status, const Invocation& call) const {
   instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed);
   std::string context = "heddle: calling '" + signature_.name + "' failed";
+  for (size_t i = 0; i < call.wait_count; ++i) {
+    Status waited = call.wait_owners[i]->wait(call.waits[i].value, 0);
+    if (waited.ok() || waited.code() != status.code() || waited.message() != status.message()) continue;
+    context += i == call.state_wait ? kStateFailed : ": an earlier call that it waits for failed";
+    return wrap(std::move(status), context);
+  }
   // A driver says which region it was by number; the module knows its name.
   std::string_view region = view(heddle_status_payload(status.get(), to_c("region")));
   uint32_t index = 0;
   if (std::from_chars(region.data(), region.data() + region.size(), index).ec == std::errc() && index < program_.dispatches()->size()) {
-    context += ": in region '" + program_.dispatches()->Get(index)->name()->str() + "'";
+    std::string name = program_.dispatches()->Get(index)->name()->str();
+    context += ": in region '" + name + "'";
+    return wrap(std::move(status), context).payload("region_name", name);
   }
   return wrap(std::move(status), context);
 }
@@ -65,31 +76,42 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "it takes {} arguments and gives {} results, got {} and room for {} [HD-F-01]",
                  signature_.arguments.size(), signature_.results.size(), arguments.size(), results.size());
   }
+  for (const Ref<memory::Device>& device : instance_.devices()) HEDDLE_RETURN_IF_ERROR(device->check());
   call.symbols.resize(signature_.symbols.size());
   std::fill_n(call.symbols.data(), call.symbols.size(), -1);
   call.arguments.resize(arguments.size());
   call.waits.resize(arguments.size() + results.size() + 1);
+  call.wait_owners.resize(arguments.size() + results.size() + 1);
   for (size_t i = 0; i < arguments.size(); ++i) {
     Tensor* tensor = arguments[i];
     if (!tensor) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is missing [HD-F-01]", signature_.arguments[i].name);
     }
     // Its extents may not be known before its call is over.
-    if (tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+    if (tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
     if (!open::fits(signature_, static_cast<uint32_t>(i), {tensor->element_type(), tensor->rank(), tensor->dims()}, call.symbols.view())) {
       return explain(arguments, i, call);
     }
     call.arguments[i] = tensor;
     memory::Device& device = argument_device(i);
-    if (&tensor->device() != &device) HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
+    if (&tensor->device() == &device) continue;
+    HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
+    HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
   }
   call.results.resize(results.size());
   call.made.resize(results.size());
   std::copy(results.begin(), results.end(), call.results.data());
   for (Tensor* tensor : results) {
-    if (tensor && tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+    if (tensor && tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }
+  if (touches_state_) call.turn = instance_.state_order().take();
   return Status();
+}
+
+Status Function::wait_here(Tensor& tensor, Invocation& call) const {
+  Status made = tensor.wait();
+  if (!made.ok()) call.add_wait(tensor.producer(), tensor.producer_value());
+  return made;
 }
 
 Status Function::move_argument(size_t index, memory::Device& device, Invocation& call) const {
@@ -114,6 +136,7 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
 Result<Ref<Plan>> Function::make_plan(const Invocation& call) const {
   std::vector<std::vector<int64_t>> dims = argument_dims(call);
   Interpreter interpreter(program_, signature_, dims, call.symbols.view());
+  interpreter.limit_grids(instance_.machine().grid_of_slot);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
   Resolver resolver(program_, signature_, instance_.machine(), dims);
@@ -253,12 +276,12 @@ Status Function::prepare_results(const Plan& plan, Invocation& call) const {
 
 // --------------------------------------------------------------------------------------------------------------- calls
 
-Status Function::collect_waits(const memory::Device& device, Invocation& call) const {
+Status Function::collect_waits(const memory::Device* device, Invocation& call) const {
   call.wait_count = 0;
   auto add = [&](Tensor* tensor) -> Status {
-    if (!tensor->pending()) return Status();
-    if (tensor->host_signalled() || &tensor->device() != &device) return tensor->wait();
-    call.waits[call.wait_count++] = tensor->producer();
+    if (!tensor || !tensor->pending()) return Status();
+    if (device && (tensor->host_signalled() || &tensor->device() != device)) return wait_here(*tensor, call);
+    call.add_wait(tensor->producer(), tensor->producer_value());
     return Status();
   };
   for (Tensor* tensor : call.arguments.view()) HEDDLE_RETURN_IF_ERROR(add(tensor));
@@ -266,48 +289,74 @@ Status Function::collect_waits(const memory::Device& device, Invocation& call) c
   return Status();
 }
 
-Status Function::wait_for_arguments(Invocation& call) const {
-  for (Tensor* tensor : call.arguments.view()) HEDDLE_RETURN_IF_ERROR(tensor->wait());
+Status Function::wait_for_inputs(const Invocation& call) const {
+  for (size_t i = 0; i < call.wait_count; ++i) HEDDLE_RETURN_IF_ERROR(call.wait_owners[i]->wait(call.waits[i].value));
   return Status();
 }
 
-void Function::order_after_state(const memory::Device* device, Invocation& call) const {
+Status Function::order_after_state(const memory::Device* device, Invocation& call) const {
+  const StateOrder& order = instance_.state_order();
+  if (!order.failure.ok()) return order.failure.clone();
+  if (!order.timeline || order.timeline->wait(order.value, 0).ok()) return Status();
+  call.state_wait = call.wait_count;
+  call.add_wait(order.timeline, order.value);
+  return &order.timeline->device() == device ? Status() : order.timeline->wait(order.value);
+}
+
+Status Function::begin_state(Invocation& call) const {
+  if (!call.turn) return Status();
+  call.turn.enter();
+  return order_after_state(nullptr, call);
+}
+
+void Function::hold_state_long(const Invocation& call) const {
+  if (call.turn) instance_.state_order().hold_long(call.turn);
+}
+
+bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
+  if (!frame.plan().single()) return false;
+  if (!call.turn) return true;
   StateOrder& order = instance_.state_order();
-  if (!order.timeline) return;
-  const memory::Device& before = order.timeline->device();
-  Status reached = before.wait(order.timeline->get(), order.value, 0);
-  if (reached.ok() || reached.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED) return;
-  if (&before == device) {
-    call.waits[call.wait_count++] = {order.timeline->get(), order.value};
-  } else {
-    static_cast<void>(before.wait(order.timeline->get(), order.value));
+  if (order.held_long()) return false;
+  call.turn.enter();  // those before only enqueue
+  const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
+  return order.failure.ok() && (!order.timeline || &order.timeline->device() == device);
+}
+
+void Function::end_state(Invocation& call, const Status& outcome, bool started) const {
+  if (!call.turn) return;
+  StateOrder& order = instance_.state_order();
+  if (!outcome.ok() && started && order.failure.ok()) {
+    order.failure = error(outcome.code(), "{}: {}", kStateFailed.substr(2), outcome.message());
   }
+  call.turn.leave();
 }
 
 // Enqueues the only submission of a plan; *out_value is what the frame's timeline reaches then.
 Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_value) {
   const Segment& segment = frame.plan().segments[0];
   const memory::Device& device = *instance_.devices()[segment.device];
-  HEDDLE_RETURN_IF_ERROR(collect_waits(device, call));
-  std::unique_lock<std::mutex> ordered;
-  if (touches_state_) {
-    ordered = std::unique_lock(instance_.state_order().mutex);
-    order_after_state(&device, call);
-  }
+  HEDDLE_RETURN_IF_ERROR(collect_waits(&device, call));
   Result<memory::Timeline*> timeline = frame.timeline();
   if (!timeline.ok()) return timeline.take_status();
   frame.bind(call.arguments.view(), call.results.view());
+  frame.record_if_due();
+  if (call.turn) {
+    call.turn.enter();
+    HEDDLE_RETURN_IF_ERROR(order_after_state(&device, call));
+  }
   heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
   heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
   bool replayed = false;
-  Status submitted(frame.submit_single(sync, &replayed));
+  Status submitted = device.noted(Status(frame.submit_single(sync, &replayed)));
   if (!submitted.ok()) {
     frame.drop_timeline();  // whether its value will come is not known
     return submitted;
   }
-  if (touches_state_) {
+  if (call.turn) {
     instance_.state_order().timeline = frame.timeline_ref();
     instance_.state_order().value = signal.value;
+    call.turn.leave();
   }
   count(frame.plan(), instance_.counters());
   if (replayed) instance_.counters().replays.fetch_add(1, std::memory_order_relaxed);
@@ -319,9 +368,7 @@ Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
   uint64_t value = 0;
   Status status = submit_single(*frame, call, &value);
   if (status.ok()) {
-    const memory::Device& device = *instance_.devices()[frame->plan().segments[0].device];
-    heddle_point_t point{frame->timeline_ref()->get(), value};
-    status = Status(device.api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
+    status = frame->timeline_ref()->wait(value);
     if (!status.ok()) frame->drop_timeline();
   }
   give_frame(std::move(frame));
@@ -329,27 +376,23 @@ Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
 }
 
 Status Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled) {
-  Status status = wait_for_arguments(call);
+  Status status = wait_for_inputs(call);
+  if (status.ok()) status = begin_state(call);
+  bool started = false;
   if (status.ok()) {
-    std::unique_lock<std::mutex> ordered;
-    if (touches_state_) {
-      ordered = std::unique_lock(instance_.state_order().mutex);
-      order_after_state(nullptr, call);
-    }
     frame->bind(call.arguments.view(), call.results.view());
-    status = run_segments(*frame, call.arguments.view(), call.results.view(), instance_.devices(), cancelled, instance_.counters());
+    status =
+        run_segments(*frame, call.arguments.view(), call.results.view(), instance_.devices(), cancelled, instance_.counters(), &started);
   }
+  end_state(call, status, started);
   give_frame(std::move(frame));
   return status;
 }
 
 Status Function::run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled) {
-  HEDDLE_RETURN_IF_ERROR(wait_for_arguments(call));
-  std::unique_lock<std::mutex> ordered;
-  if (touches_state_) {
-    ordered = std::unique_lock(instance_.state_order().mutex);
-    order_after_state(nullptr, call);
-  }
+  HEDDLE_RETURN_IF_ERROR(wait_for_inputs(call));
+  HEDDLE_RETURN_IF_ERROR(begin_state(call));
+  bool started = false;
   std::vector<std::vector<int64_t>> dims = argument_dims(call);
   ProgramRun run{program_,
                  signature_,
@@ -360,30 +403,37 @@ Status Function::run_scalar_program(Invocation& call, const std::atomic<bool>* c
                  call.arguments.view(),
                  call.results.view(),
                  [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); },
-                 cancelled};
-  return run_program(run, instance_.counters());
+                 cancelled,
+                 &started};
+  Status status = run_program(run, instance_.counters());
+  end_state(call, status, started);
+  return status;
 }
 
 Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
   Invocation call;
-  if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked));
+  if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked), call);
   instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
   Status status;
   if (reads_scalars_) {
-    status = run_scalar_program(call, nullptr);
+    hold_state_long(call);
+    status = collect_waits(nullptr, call);
+    if (status.ok()) status = run_scalar_program(call, nullptr);
   } else {
     Result<std::unique_ptr<Frame>> frame = take_frame(call);
-    if (!frame.ok()) return fail(frame.take_status());
+    if (!frame.ok()) return fail(frame.take_status(), call);
     status = prepare_results((*frame)->plan(), call);
     if (!status.ok()) {
       give_frame(std::move(*frame));
     } else if ((*frame)->plan().single()) {
       status = run_single(call, std::move(*frame));
     } else {
-      status = run_several(call, std::move(*frame), nullptr);
+      hold_state_long(call);
+      status = collect_waits(nullptr, call);
+      if (status.ok()) status = run_several(call, std::move(*frame), nullptr);
     }
   }
-  if (!status.ok()) return fail(std::move(status));
+  if (!status.ok()) return fail(std::move(status), call);
   for (size_t i = 0; i < results.size(); ++i) {
     if (call.made[i]) {
       results[i] = call.made[i].detach();
@@ -397,17 +447,17 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
   instance_.reap_abandoned();
   Ref<Call> call = Ref<Call>::adopt(new Call(*this));
-  if (Status checked = check(arguments, results, call->invocation()); !checked.ok()) return fail(std::move(checked));
+  if (Status checked = check(arguments, results, call->invocation()); !checked.ok()) return fail(std::move(checked), call->invocation());
   instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
   Status started;
   if (reads_scalars_) {
     started = call->start_program();
   } else {
     Result<std::unique_ptr<Frame>> frame = take_frame(call->invocation());
-    if (!frame.ok()) return fail(frame.take_status());
+    if (!frame.ok()) return fail(frame.take_status(), call->invocation());
     started = call->start_plan(std::move(*frame));
   }
-  if (!started.ok()) return fail(std::move(started));
+  if (!started.ok()) return fail(std::move(started), call->invocation());
   for (size_t i = 0; i < results.size(); ++i) {
     if (call->invocation().made[i]) results[i] = Ref<Tensor>(call->invocation().made[i]).detach();
   }

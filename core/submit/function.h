@@ -46,7 +46,8 @@ class Function {
     uint64_t last_use = 0;
   };
 
-  Status fail(Status&& status) const;  // adds "heddle: calling 'main' failed"
+  // Adds "heddle: calling 'main' failed", and which region, or that the failure is that of an earlier call.
+  Status fail(Status&& status, const Invocation& call) const;
   Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, Invocation& call) const;
   Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
   Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
@@ -58,14 +59,26 @@ class Function {
   void dispose(std::unique_ptr<Frame> frame);
   Status prepare_result(size_t index, const ResultNeed& need, Invocation& call) const;
   Status prepare_results(const Plan& plan, Invocation& call) const;
-  // What is still to come before the work may start: points of this device for the driver to wait for; the rest is waited for here.
-  Status collect_waits(const memory::Device& device, Invocation& call) const;
-  Status wait_for_arguments(Invocation& call) const;
+  // What is still to come before the work may start, of arguments and of results given to write into: points of this device for the driver
+  // to wait for; the rest is waited for here. device NULL: all of them as points.
+  Status collect_waits(const memory::Device* device, Invocation& call) const;
+  // Waits here; a failure is kept among the call's waits, so that fail() knows whose it is.
+  Status wait_here(memory::Tensor& tensor, Invocation& call) const;
+  // The collected points waited for here.
+  Status wait_for_inputs(const Invocation& call) const;
   // The last call that touched the state: a point for the driver to wait for if it is of this device, or waited for here (device NULL:
-  // always). One that failed does not stop this call. The state's mutex is held.
-  void order_after_state(const memory::Device* device, Invocation& call) const;
+  // always). If it failed, or will, so does this call: the state's contents are undefined. The call is in its turn.
+  Status order_after_state(const memory::Device* device, Invocation& call) const;
+  // The turn of a call that was waited for here has come; what it did to the state.
+  Status begin_state(Invocation& call) const;
+  void end_state(Invocation& call, const Status& outcome, bool started) const;
+  // This call will be in its turn for as long as its work runs.
+  void hold_state_long(const Invocation& call) const;
+  // A start need not wait for anything: one submission, and nothing about the state that only the host can wait for.
+  bool can_enqueue(const Frame& frame, Invocation& call) const;
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
   Status run_single(Invocation& call, std::unique_ptr<Frame> frame);
+  // The caller has collected the waits.
   Status run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled);
   Status run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled);
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;

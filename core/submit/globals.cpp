@@ -45,7 +45,7 @@ Status Instance::load_globals(const InstanceRequest& request) {
     if (global->kind() == mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
-    Status allocated = device.pool().allocate(global->size_bytes(), 64, &block);
+    Status allocated = device.allocate(global->size_bytes(), 64, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated), fmt::format("heddle: allocating {} bytes for '{}' on device '{}' failed", global->size_bytes(),
                                                     global->name()->string_view(), device.alias()));
@@ -108,6 +108,7 @@ Status Instance::run_initializer() {
   if (route_.initializer >= 0) {
     const open::Signature signature{"initializer", {}, {}, {}};
     const std::vector<std::vector<int64_t>> no_dims;
+    bool started = false;
     ProgramRun run{*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)),
                    signature,
                    machine_,
@@ -117,7 +118,8 @@ Status Instance::run_initializer() {
                    {},
                    {},
                    [](uint32_t, const ResultNeed&) { return Status(); },
-                   nullptr};
+                   nullptr,
+                   &started};
     Status status = run_program(run, counters_);
     if (!status.ok()) return wrap(std::move(status), "heddle: running the initializer of " + module_->path() + " failed");
   }

@@ -64,7 +64,12 @@ class Wishes {
     for (uint32_t i = 0; i < infos_.size(); ++i) {
       if (infos_[i].driver == info.driver && infos_[i].ordinal == info.ordinal && infos_[i].alias == info.alias) return i;
     }
-    facts_.push_back({info.alias, info.driver->id, std::string(view(info.description.family))});
+    const heddle_device_description_t& device = info.description;
+    facts_.push_back(
+        {info.alias,
+         info.driver->id,
+         std::string(view(device.family)),
+         {device.max_bindings, device.max_constants_bytes, device.max_workgroup_size, device.subgroup_size, device.shared_memory_bytes}});
     infos_.push_back(info);
     return static_cast<uint32_t>(infos_.size() - 1);
   }
@@ -136,7 +141,8 @@ Status Instance::bind(const InstanceRequest& request) {
     Result<Ref<Device>> opened = runtime_->devices.open(wishes.infos()[device]);
     if (!opened.ok()) return opened.take_status();
     uint32_t value = 0;
-    HEDDLE_RETURN_IF_ERROR(Status((*opened)->api().dispatch->variant_rank((*opened)->get(), to_c(format), to_c(target), &value)));
+    Status ranked((*opened)->api().dispatch->variant_rank((*opened)->get(), to_c(format), to_c(target), &value));
+    HEDDLE_RETURN_IF_ERROR((*opened)->noted(std::move(ranked)));
     return value;
   };
   Result<route::Route> route = route::choose(meta, wishes.facts(), of_slots, rank);
@@ -147,8 +153,13 @@ Status Instance::bind(const InstanceRequest& request) {
     if (!opened.ok()) return opened.take_status();
     devices_.push_back(std::move(*opened));
     machine_.device_names.push_back(devices_.back()->alias());
+    machine_.min_alignment_of_device.push_back(devices_.back()->description().min_alignment_bytes);
   }
   machine_.device_of_slot = route_.device_of_slot;
+  for (uint32_t device : machine_.device_of_slot) {
+    const uint32_t(&most)[3] = devices_[device]->description().max_workgroup_count;
+    machine_.grid_of_slot.push_back({most[0], most[1], most[2]});
+  }
   return Status();
 }
 
@@ -197,7 +208,7 @@ Status Instance::load_code() {
     params.name = to_c(executable->name()->string_view());
     const heddle_dispatch_interface_t& dispatch = *device.api().dispatch;
     loaded_.push_back({nullptr, chosen.device});
-    Status status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable));
+    Status status = device.noted(Status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable)));
     std::vector<heddle_entry_t*>& handles = machine_.entries[chosen.executable][chosen.device];
     handles.resize(entries.size(), nullptr);
     for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {

@@ -16,6 +16,7 @@
 #include "core/route/route.h"
 #include "core/submit/plan.h"
 #include "core/submit/runtime.h"
+#include "core/submit/state_order.h"
 
 namespace heddle::submit {
 
@@ -31,13 +32,6 @@ struct InstanceRequest {
 struct Counters {
   std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0};
   std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0}, replays{0};
-};
-
-// Calls that touch the instance's state run one after the other: each waits for the one that was enqueued before it.
-struct StateOrder {
-  std::mutex mutex;  // held from looking at the last point to replacing it
-  memory::Ref<memory::Timeline> timeline;
-  uint64_t value = 0;
 };
 
 class Instance final : public memory::Counted {

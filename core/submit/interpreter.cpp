@@ -111,38 +111,46 @@ Status Interpreter::room() const {
   return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the program asks for more than {} commands", limits_.commands);
 }
 
+bool Interpreter::guards_hold(const mf::Candidate& candidate) {
+  for (const mf::Guard* guard : *candidate.guards()) {
+    int64_t value = registers_[guard->register_()];
+    int64_t divisor = guard->divisor();
+    ++steps_;
+    if (value < guard->min() || value > guard->max() || (divisor != 0 && divisor != -1 && value % divisor != 0)) return false;
+  }
+  return true;
+}
+
 Status Interpreter::dispatch(uint32_t index) {
   const mf::DispatchSite* site = program_.dispatches()->Get(index);
-  const mf::Candidate* taken = nullptr;
-  for (const mf::Candidate* candidate : *site->candidates()) {
-    bool holds = true;
-    for (const mf::Guard* guard : *candidate->guards()) {
-      int64_t value = registers_[guard->register_()];
-      int64_t divisor = guard->divisor();
-      holds = value >= guard->min() && value <= guard->max() && (divisor == 0 || divisor == -1 || value % divisor == 0);
-      ++steps_;
-      if (!holds) break;
-    }
-    if (holds) {
-      taken = candidate;
-      break;
-    }
-  }
-  if (!taken) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "no kernel of region '{}' takes these extents", site->name()->string_view());
-  }
   RecordedCommand command;
   command.kind = RecordedKind::kDispatch;
   command.site = index;
-  command.entry = taken->entry();
-  for (uint32_t i = 0; i < 3; ++i) {
-    int64_t workgroups = registers_[taken->grid()->Get(i)];
-    if (workgroups < 0 || workgroups > INT64_C(0xFFFFFFFF)) {
-      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "region '{}' asks for {} workgroups in dimension {}", site->name()->string_view(),
-                   workgroups, i);
+  Status refused;
+  bool taken = false;
+  for (const mf::Candidate* candidate : *site->candidates()) {
+    if (!guards_hold(*candidate)) continue;
+    taken = true;
+    for (uint32_t i = 0; i < 3 && taken; ++i) {
+      int64_t workgroups = registers_[candidate->grid()->Get(i)];
+      if (workgroups < 0 || workgroups > INT64_C(0xFFFFFFFF)) {
+        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "region '{}' asks for {} workgroups in dimension {}", site->name()->string_view(),
+                     workgroups, i);
+      }
+      command.grid[i] = static_cast<uint32_t>(workgroups);
+      const uint32_t most = site->slot() < grid_of_slot_.size() ? grid_of_slot_[site->slot()][i] : 0;
+      if (most == 0 || command.grid[i] <= most) continue;
+      taken = false;
+      refused = error(HEDDLE_STATUS_OUT_OF_RANGE, "region '{}' asks for {} workgroups in dimension {}, and its device takes {} at most",
+                      site->name()->string_view(), workgroups, i, most);
     }
-    command.grid[i] = static_cast<uint32_t>(workgroups);
+    command.entry = candidate->entry();
+    if (taken) break;
   }
+  if (!taken && refused.ok()) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "no kernel of region '{}' takes these extents", site->name()->string_view());
+  }
+  if (!taken) return refused;
   command.first_binding = static_cast<uint32_t>(recording_.bindings.size());
   command.binding_count = site->bindings()->size();
   command.first_constant = static_cast<uint32_t>(recording_.constants.size());

@@ -9,6 +9,7 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -52,6 +53,9 @@ struct InterpreterLimits {
   uint64_t commands = uint64_t{1} << 22;  // and, times four, bindings and constants
 };
 
+// Most workgroups of a dispatch in x, y and z; 0: not known.
+using GridLimit = std::array<uint32_t, 3>;
+
 class Interpreter {
  public:
   enum class Outcome { kFinished, kNeedsScalar };
@@ -60,6 +64,9 @@ class Interpreter {
   // references are kept and outlive the interpreter.
   Interpreter(const module_format::Program& program, const open::Signature& signature,
               const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits = {});
+
+  // Per slot, what its device takes; kept. A kernel whose grid is larger is passed over like one whose guards do not hold.
+  void limit_grids(std::span<const GridLimit> of_slot) { grid_of_slot_ = of_slot; }
 
   // Runs until the program returns or needs a scalar. A failure's text is the cause alone: callers add who and what.
   Result<Outcome> run();
@@ -76,6 +83,7 @@ class Interpreter {
  private:
   Status arithmetic(module_format::Op op, const module_format::Instruction& instruction);
   Status dispatch(uint32_t site);
+  bool guards_hold(const module_format::Candidate& candidate);
   Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
   Status set_result_dim(uint32_t result, uint32_t dim, int64_t value);
   Status room() const;
@@ -84,6 +92,7 @@ class Interpreter {
   const open::Signature& signature_;
   const std::vector<std::vector<int64_t>>& argument_dims_;
   InterpreterLimits limits_;
+  std::span<const GridLimit> grid_of_slot_;
   std::vector<int64_t> registers_;
   std::vector<std::vector<int64_t>> result_dims_;
   Recording recording_;

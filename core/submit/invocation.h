@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/memory/tensor.h"
+#include "core/submit/state_order.h"
 #include "heddle/types.h"
 
 namespace heddle::submit {
@@ -37,12 +38,20 @@ class Inline {
 };
 
 struct Invocation {
+  void add_wait(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
+    waits[wait_count] = {timeline->get(), value};
+    wait_owners[wait_count++] = timeline;
+  }
   Inline<int64_t, 8> symbols;            // also the key of the plan
   Inline<memory::Tensor*, 8> arguments;  // each on the device it is expected on
   Inline<memory::Tensor*, 8> results;
   Inline<memory::Ref<memory::Tensor>, 8> made;  // results that are new; empty where the caller gave one
+  // What has to be over before the work starts, kept until the call is over: drivers borrow (HD-Q-03).
   Inline<heddle_point_t, 8> waits;
+  Inline<memory::Ref<memory::Timeline>, 8> wait_owners;
   size_t wait_count = 0;
+  size_t state_wait = SIZE_MAX;                          // which of them is an earlier call's on the state
+  StateOrder::Turn turn;                                 // of a call that touches state
   std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
 };
 

@@ -132,7 +132,8 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
   for (uint32_t device = 0; device < machine_.device_names.size(); ++device) {
     std::vector<Slice> slices;
     std::vector<uint32_t> owners;
-    uint64_t alignment = 64;
+    const uint64_t least = std::max<uint64_t>(machine_.min_alignment_of_device[device], 64);
+    uint64_t alignment = least;
     for (uint32_t i = 0; i < transients_.size(); ++i) {
       TransientPlace& place = transients_[i];
       if (!used[i] || place.device != device) continue;
@@ -143,7 +144,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       if (place.placed && static_cast<uint64_t>(size) <= place.size) continue;
       Slice slice;
       slice.size_bytes = static_cast<uint64_t>(size);
-      slice.alignment_bytes = std::max<uint64_t>(transient->alignment(), 64);
+      slice.alignment_bytes = std::max<uint64_t>(transient->alignment(), least);
       slice.first = transient->first();
       slice.last = last_with_barrier_[i];
       alignment = std::max(alignment, slice.alignment_bytes);
@@ -156,6 +157,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
     for (size_t i = 0; i < slices.size(); ++i) {
       TransientPlace& place = transients_[owners[i]];
       place.placed = true;
+      place.device_known = true;  // a later piece may not take it to another device
       place.arena = arena_count_;
       place.offset = slices[i].offset;
       place.size = slices[i].size_bytes;

@@ -69,6 +69,8 @@ struct GlobalMemory {
 };
 struct Machine {
   std::vector<std::string> device_names;
+  std::vector<uint64_t> min_alignment_of_device;
+  std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.

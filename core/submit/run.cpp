@@ -42,9 +42,11 @@ void count(const Plan& plan, Counters& counters) {
 }
 
 Status run_segments(const Frame& frame, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
-                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters) {
+                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters,
+                    bool* started) {
   for (const Segment& segment : frame.plan().segments) {
     if (is_set(cancelled)) return cancelled_status();
+    *started = true;
     if (segment.crossing) {
       HEDDLE_RETURN_IF_ERROR(cross(frame.locate(segment.from, arguments, results), frame.locate(segment.to, arguments, results),
                                    *devices[segment.from.device], *devices[segment.to.device]));
@@ -58,8 +60,9 @@ Status run_segments(const Frame& frame, std::span<memory::Tensor* const> argumen
 
 Status run_program(const ProgramRun& run, Counters& counters) {
   Interpreter interpreter(run.program, run.signature, run.argument_dims, run.symbols);
+  interpreter.limit_grids(run.machine.grid_of_slot);
   Resolver resolver(run.program, run.signature, run.machine, run.argument_dims);
-  std::vector<std::unique_ptr<Frame>> frames;  // of all pieces: they own the arenas
+  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current one
   std::vector<heddle_block_t> arenas;
   std::vector<bool> prepared(run.results.size(), false);
   size_t done = 0;
@@ -82,9 +85,8 @@ Status run_program(const ProgramRun& run, Counters& counters) {
     frames.push_back(std::move(*frame));
     if (!empty) {
       frames.back()->bind(run.arguments, run.results);
-      HEDDLE_RETURN_IF_ERROR(run_segments(*frames.back(), run.arguments, run.results, run.devices, run.cancelled, counters));
+      HEDDLE_RETURN_IF_ERROR(run_segments(*frames.back(), run.arguments, run.results, run.devices, run.cancelled, counters, run.started));
     }
-    arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
     if (finished) return Status();
     Result<Place> place = resolver.place(interpreter, interpreter.scalar());
     if (!place.ok()) return place.take_status();
@@ -92,6 +94,12 @@ Status run_program(const ProgramRun& run, Counters& counters) {
     HEDDLE_RETURN_IF_ERROR(run.devices[place->device]->download(frames.back()->locate(*place, run.arguments, run.results), &value));
     counters.scalars_read.fetch_add(1, std::memory_order_relaxed);
     interpreter.answer(value);
+    // A loop of scalars may have millions of pieces.
+    if (frames.back()->arenas().size() == arenas.size()) {
+      frames.pop_back();
+    } else {
+      arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
+    }
   }
 }
 

@@ -17,8 +17,10 @@
 namespace heddle::submit {
 
 // The segments of a bound frame in program order, waiting after each. CANCELLED once *cancelled is set; what is enqueued finishes first.
+// *started: something was enqueued, so that what it writes is undefined after a failure.
 Status run_segments(const Frame& frame, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
-                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters);
+                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters,
+                    bool* started);
 
 struct ProgramRun {
   const module_format::Program& program;
@@ -32,6 +34,7 @@ struct ProgramRun {
   // Called when a result's extents are known and before a command uses it: makes it ready to be written.
   std::function<Status(uint32_t result, const ResultNeed& need)> prepare;
   const std::atomic<bool>* cancelled;
+  bool* started;
 };
 // A whole program, piece by piece where it reads scalars.
 Status run_program(const ProgramRun& run, Counters& counters);

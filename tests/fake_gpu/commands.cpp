@@ -23,9 +23,15 @@ heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* 
   out->signals.assign(sync.signals, sync.signals + sync.signal_count);
   for (const heddle_point_t& point : out->waits) {
     if (!point.timeline) return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: submitting failed: a wait has no timeline");
+    if (device->instance->strict && HostTimeline::from(point.timeline)->device() != device) {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: submitting failed: a wait is another device's [HD-Q-02]");
+    }
   }
   for (const heddle_point_t& point : out->signals) {
     if (!point.timeline) return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: submitting failed: a signal has no timeline");
+    if (device->instance->strict && HostTimeline::from(point.timeline)->device() != device) {
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: submitting failed: a signal is another device's [HD-Q-02]");
+    }
     const uint64_t reached = HostTimeline::from(point.timeline)->reached();
     if (point.value <= reached || point.value > HostTimeline::kMaxValue) {
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: submitting failed: a signal is to %llu and its timeline has reached %llu",
@@ -77,6 +83,9 @@ class Reader {
   heddle_status_t* range(const char* what, heddle_buffer_t* handle, uint64_t offset, uint64_t length, char** out) {
     const Buffer* buffer = Buffer::from(handle);
     if (!buffer) return failed(HEDDLE_STATUS_INVALID_ARGUMENT, std::string(what) + ": no buffer");
+    if (device_->instance->strict && buffer->device != device_) {
+      return failed(HEDDLE_STATUS_INVALID_ARGUMENT, std::string(what) + ": the buffer is another device's [HD-Q-02]");
+    }
     if (!buffer->holds(offset, length)) {
       return failed(HEDDLE_STATUS_OUT_OF_RANGE, std::string(what) + " " + std::to_string(length) + " bytes at " + std::to_string(offset) +
                                                     ": the buffer has " + std::to_string(buffer->size) + " bytes");
@@ -171,6 +180,12 @@ class Reader {
     for (uint32_t i = 0; i < command.binding_count; ++i) {
       const heddle_binding_t& binding = command.bindings[i];
       const Buffer* buffer = Buffer::from(binding.buffer);
+      if (buffer && device_->instance->strict && buffer->device != device_) {
+        return bad(HEDDLE_STATUS_INVALID_ARGUMENT, "binding " + std::to_string(i) + " is another device's [HD-Q-02]");
+      }
+      if (buffer && device_->instance->aligned && binding.offset % kBindingAlignment != 0) {
+        return bad(HEDDLE_STATUS_INVALID_ARGUMENT, "binding " + std::to_string(i) + " starts at " + std::to_string(binding.offset));
+      }
       if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.offset || binding.length) {
         return bad(HEDDLE_STATUS_OUT_OF_RANGE, "binding " + std::to_string(i) + " (" + std::to_string(binding.length) + " bytes at " +
                                                    std::to_string(binding.offset) + ") " +
@@ -210,6 +225,13 @@ class Reader {
             status(device->host, HEDDLE_STATUS_INTERNAL, "fake: running kernel '%s' (region %u, %llu workgroups) failed: it returned %d",
                    entry.name.c_str(), region, number(workgroups), result);
         sdk::set_region(device->host, failure, region);
+        if (result == device->instance->loss_code) {
+          device->host->status_free(device->host->self, failure);
+          failure = status(device->host, HEDDLE_STATUS_DEVICE_LOST,
+                           "fake: running kernel '%s' (region %u) failed: the device is gone [HD-S-02]", entry.name.c_str(), region);
+          sdk::set_region(device->host, failure, region);
+          device->lose(device->host->status_clone(device->host->self, failure));
+        }
         return failure;
       }
     }
@@ -242,6 +264,7 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_executable_params_t", bad_byte);
     const std::string name(sdk::view_of(params.name)), target(sdk::view_of(params.target));
+    if (heddle_status_t* lost = device->loss()) return lost;
     if (rank_of(sdk::view_of(params.format), target) == 0) {
       return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION, "fake: loading '%s' failed: '%s' does not run here", name.c_str(),
                     target.c_str());
@@ -303,8 +326,7 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
     std::unique_ptr<Submission> submission;
     if (heddle_status_t* bad = read_commands(queue, params.commands, params.command_count, &submission)) return bad;
     if (heddle_status_t* bad = read_sync(device, &params.sync, submission.get())) return bad;
-    device->engine->enqueue(std::move(submission));
-    return nullptr;
+    return device->engine->enqueue(std::move(submission));
   });
 }
 
@@ -346,8 +368,7 @@ heddle_status_t* enqueue_copy(Queue* queue, const heddle_sync_t* sync, const hed
       if (length) std::memcpy(target, source, length);
       return nullptr;
     });
-    device->engine->enqueue(std::move(submission));
-    return nullptr;
+    return device->engine->enqueue(std::move(submission));
   });
 }
 

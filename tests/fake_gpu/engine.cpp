@@ -23,11 +23,30 @@ Engine::~Engine() {
   thread_.join();
 }
 
-void Engine::enqueue(std::unique_ptr<Submission> submission) {
+bool Engine::will_signal(heddle_point_t point) const {
+  auto signals = [&](const std::vector<heddle_point_t>& points) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const heddle_point_t& signal) { return signal.timeline == point.timeline && signal.value >= point.value; });
+  };
+  return signals(running_) ||
+         std::any_of(pending_.begin(), pending_.end(), [&](const auto& submission) { return signals(submission->signals); });
+}
+
+heddle_status_t* Engine::enqueue(std::unique_ptr<Submission> submission) {
+  if (heddle_status_t* lost = device_->loss()) return lost;
   std::lock_guard<std::mutex> lock(mutex_);
+  for (const heddle_point_t& point : submission->waits) {
+    if (!device_->instance->strict || will_signal(point)) continue;
+    if (HostTimeline::from(point.timeline)->state(point.value) != HostTimeline::State::kPending) continue;
+    return sdk::status(device_->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                       "fake: submitting failed: nothing enqueued signals value %llu of a timeline that it waits for [HD-Q-01]",
+                       number(point.value));
+  }
+  if (submission->in_flight) *submission->in_flight = true;
   pending_.push_back(std::move(submission));
   ++pending_.back()->queue->unfinished;
   changed_.notify_all();
+  return nullptr;
 }
 
 void Engine::drain(Queue* queue) {
@@ -60,11 +79,13 @@ void Engine::loop() {
     const size_t chosen = ready[random_() % ready.size()];
     std::unique_ptr<Submission> submission = std::move(pending_[chosen]);
     pending_.erase(pending_.begin() + static_cast<long>(chosen));
+    running_ = submission->signals;
     lock.unlock();
     execute(*submission);
     Queue* queue = submission->queue;
     submission.reset();
     lock.lock();
+    running_.clear();
     --queue->unfinished;
     changed_.notify_all();
   }
@@ -72,7 +93,7 @@ void Engine::loop() {
 
 void Engine::execute(Submission& submission) {
   const heddle_host_t* host = device_->host;
-  heddle_status_t* failure = nullptr;
+  heddle_status_t* failure = device_->loss();
   for (const heddle_point_t& point : submission.waits) {
     if (!failure) failure = HostTimeline::from(point.timeline)->failure(point.value);
   }

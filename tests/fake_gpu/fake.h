@@ -27,11 +27,18 @@ struct Instance {
   uint64_t seed = 1;
   uint64_t latency_us = 100;
   uint64_t memory_bytes = uint64_t{16} << 30;
+  uint32_t strict = 0;        // check what the host promises: HD-Q-01, HD-Q-02
+  int64_t loss_code = 0;      // a kernel that returns it loses the device; 0: none does
+  uint64_t shared_bytes = 0;  // what the devices claim to have
+  uint32_t max_grid = 0x7fffffffu;
+  uint32_t aligned = 0;  // refuse bindings that do not start on kBindingAlignment bytes
   std::atomic<uint64_t> open_devices{0};
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };
 
 struct Device;
+
+constexpr uint64_t kBindingAlignment = 256;  // of devices, and of bindings where the instance is told to ask for it
 
 // One step of a submission: done on the engine's thread, at any time between two barriers. The result is NULL or its failure.
 using Step = std::function<heddle_status_t*()>;
@@ -58,7 +65,8 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  void enqueue(std::unique_ptr<Submission> submission);
+  // Refused, when the instance is strict, if it waits for what nothing enqueued will signal (HD-Q-01).
+  heddle_status_t* enqueue(std::unique_ptr<Submission> submission);
   void drain(Queue* queue);
   // Of the engine's thread.
   std::mt19937_64& random() { return random_; }
@@ -71,7 +79,10 @@ class Engine {
   std::mt19937_64 random_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool will_signal(heddle_point_t point) const;  // under the lock
+
   std::vector<std::unique_ptr<Submission>> pending_;
+  std::vector<heddle_point_t> running_;  // signals of the submission that is executed
   bool stop_ = false;
   std::thread thread_;
 };
@@ -81,9 +92,17 @@ struct Device : sdk::DeviceRoot {
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
 
+  // Takes the status; the first one stays.
+  void lose(heddle_status_t* failure) noexcept;
+  // The loss, owned by the caller; NULL while all is well.
+  heddle_status_t* loss() noexcept;
+
   Instance* instance;
   uint32_t ordinal;
+  std::mutex lost_mutex;
+  heddle_status_t* lost = nullptr;
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
+  ~Device();
   std::unique_ptr<Engine> engine;  // last: its thread uses the rest
 };
 

@@ -13,7 +13,6 @@ using sdk::guarded;
 using sdk::status;
 
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
-constexpr uint64_t kMinAlignment = 256;
 
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
@@ -42,7 +41,8 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     heddle_buffer_params_t params;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_buffer_params_t", bad_byte);
-    const uint64_t alignment = std::max(params.alignment_bytes, kMinAlignment);
+    if (heddle_status_t* lost = device->loss()) return lost;
+    const uint64_t alignment = std::max(params.alignment_bytes, kBindingAlignment);
     if ((params.memory & ~kAllKinds) || (params.alignment_bytes & (params.alignment_bytes - 1)) || alignment > 1 << 30) {
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: allocating %llu bytes of kind %x aligned to %llu failed",
                     number(params.size_bytes), params.memory, number(params.alignment_bytes));
@@ -113,6 +113,7 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   *out = nullptr;
   Buffer* buffer = Buffer::from(handle);
   return guarded(buffer->device->host, "mapping a buffer", [&]() -> heddle_status_t* {
+    if (heddle_status_t* lost = buffer->device->loss()) return lost;
     if (heddle_status_t* bad = check_host_range(buffer, "mapping", offset, length)) return bad;
     if (!(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) || flags > 7) {
       return status(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: mapping with flags %x failed", flags);

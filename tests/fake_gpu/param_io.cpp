@@ -31,6 +31,7 @@ heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
+    if (heddle_status_t* lost = device->loss()) return lost;
     const std::string text(sdk::view_of(name));
     const int flags = fcntl(descriptor, F_GETFL);
     const int own = flags < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
@@ -118,8 +119,7 @@ heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync
       progress->total += extent.length;
       if (extent.length) submission->groups[0].push_back([=] { return move(device, file, writes, extent, progress.get()); });
     }
-    device->engine->enqueue(std::move(submission));
-    return nullptr;
+    return device->engine->enqueue(std::move(submission));
   });
 }
 

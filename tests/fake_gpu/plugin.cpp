@@ -20,6 +20,25 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
   engine = std::make_unique<Engine>(this);
 }
 
+Device::~Device() {
+  engine.reset();
+  if (lost) host->status_free(host->self, lost);
+}
+
+void Device::lose(heddle_status_t* failure) noexcept {
+  std::lock_guard<std::mutex> lock(lost_mutex);
+  if (!lost) {
+    lost = failure;
+  } else {
+    host->status_free(host->self, failure);
+  }
+}
+
+heddle_status_t* Device::loss() noexcept {
+  std::lock_guard<std::mutex> lock(lost_mutex);
+  return host->status_clone(host->self, lost);
+}
+
 namespace {
 
 heddle_status_t* check_ordinal(Instance* instance, uint32_t ordinal) {
@@ -46,10 +65,11 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = 1;
     description.memory_bytes = description.max_allocation_bytes = instance->memory_bytes;
-    description.min_alignment_bytes = 256;
+    description.min_alignment_bytes = kBindingAlignment;
     description.max_workgroup_size = 1;
     description.subgroup_size = 1;
-    for (uint32_t& most : description.max_workgroup_count) most = 0x7fffffffu;
+    description.shared_memory_bytes = instance->shared_bytes;
+    for (uint32_t& most : description.max_workgroup_count) most = instance->max_grid;
     description.max_bindings = 256;
     description.max_constants_bytes = 4096;
     description.code_format_count = 1;
@@ -110,6 +130,7 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
     heddle_queue_params_t params;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
+    if (heddle_status_t* lost = device->loss()) return lost;
     *out = reinterpret_cast<heddle_queue_t*>(sdk::make<Queue>(device->host, Queue{device->api, device}));
     device->live.queues += 1;
     return nullptr;
@@ -178,6 +199,11 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     read_option(host, "seed", &instance->seed);
     read_option(host, "latency_us", &instance->latency_us);
     read_option(host, "memory", &instance->memory_bytes);
+    read_option(host, "strict", &instance->strict);
+    read_option(host, "aligned", &instance->aligned);
+    read_option(host, "loss_code", &instance->loss_code);
+    read_option(host, "shared", &instance->shared_bytes);
+    read_option(host, "max_grid", &instance->max_grid);
     *out = reinterpret_cast<heddle_plugin_instance_t*>(instance);
     return nullptr;
   });
@@ -195,6 +221,21 @@ heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* handle) noexcept {
   });
 }
 
+heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
+  *out = nullptr;
+  if (heddle_status_t* lost = Device::from(handle)->loss()) return lost;
+  return sdk::host_timeline_interface()->create(handle, initial_value, out);
+}
+
+const heddle_timeline_interface_t* timeline_interface() noexcept {
+  static const heddle_timeline_interface_t table = [] {
+    heddle_timeline_interface_t made = *sdk::host_timeline_interface();
+    made.create = timeline_create;
+    return made;
+  }();
+  return &table;
+}
+
 const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) noexcept {
   const std::string_view wanted = sdk::view_of(id);
   if (wanted == HEDDLE_DEVICE_INTERFACE) return device_interface();
@@ -202,7 +243,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
   if (wanted == HEDDLE_TRANSFER_INTERFACE) return transfer_interface();
   if (wanted == HEDDLE_PARAM_IO_INTERFACE) return param_io_interface();
   if (wanted == HEDDLE_DISPATCH_INTERFACE) return dispatch_interface();
-  if (wanted == HEDDLE_TIMELINE_INTERFACE) return sdk::host_timeline_interface();
+  if (wanted == HEDDLE_TIMELINE_INTERFACE) return timeline_interface();
   return nullptr;
 }
 

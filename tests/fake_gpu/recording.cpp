@@ -99,6 +99,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     recording->queue = queue;
     recording->commands.assign(commands, commands + command_count);
     for (heddle_command_t& command : recording->commands) dynamic += recording->capture(command, dynamic);
+    device->live.recordings += 1;
     *out = reinterpret_cast<heddle_recording_t*>(recording.release());
     return nullptr;
   });
@@ -129,15 +130,18 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
     const uint32_t count = static_cast<uint32_t>(recording->commands.size());
     if (heddle_status_t* bad = read_commands(recording->queue, recording->commands.data(), count, &submission)) return bad;
     if (heddle_status_t* bad = read_sync(device, sync, submission.get())) return bad;
-    *recording->in_flight = true;
     submission->in_flight = recording->in_flight;
-    device->engine->enqueue(std::move(submission));
-    return nullptr;
+    return device->engine->enqueue(std::move(submission));
   });
 }
 
 void recording_free(heddle_recording_t* handle) noexcept {
-  delete Recording::from(handle);
+  if (!handle) return;
+  Device* device = Recording::from(handle)->device;
+  sdk::guarded_release(device->host, [&] {
+    delete Recording::from(handle);
+    device->live.recordings -= 1;
+  });
 }
 
 }  // namespace heddle::fake

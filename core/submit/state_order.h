@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The order of calls that touch an instance's state: one after the other, as they were started, and none after one that failed.
+// Owned by Instance, used by Function and Call; knows nothing of what a call does.
+#ifndef HEDDLE_CORE_SUBMIT_STATE_ORDER_H_
+#define HEDDLE_CORE_SUBMIT_STATE_ORDER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "core/memory/device.h"
+
+namespace heddle::submit {
+
+class StateOrder {
+ public:
+  // A place in the order, taken when a call is started. Whoever is in it has the members below for itself.
+  class Turn {
+   public:
+    Turn() = default;
+    Turn(Turn&& other) noexcept : order_(std::exchange(other.order_, nullptr)), ticket_(other.ticket_), entered_(other.entered_) {}
+    Turn& operator=(Turn&& other) noexcept {
+      if (this != &other) {
+        leave();
+        order_ = std::exchange(other.order_, nullptr);
+        ticket_ = other.ticket_;
+        entered_ = other.entered_;
+      }
+      return *this;
+    }
+    ~Turn() { leave(); }
+    // Waits until all earlier turns are left; once is enough. [may-block]
+    void enter();
+    // The next one may enter; a turn that was never entered is skipped. [no-block]
+    void leave() noexcept;
+    explicit operator bool() const { return order_ != nullptr; }
+
+   private:
+    friend class StateOrder;
+    Turn(StateOrder* order, uint64_t ticket) : order_(order), ticket_(ticket) {}
+    StateOrder* order_ = nullptr;
+    uint64_t ticket_ = 0;
+    bool entered_ = false;
+  };
+
+  Turn take();
+  // Marks a turn that is held for as long as the call's work runs.
+  void hold_long(const Turn& turn);
+  // Some such turn is not left yet.
+  bool held_long();
+
+  // The last call whose work was enqueued, or why the state's contents are undefined.
+  memory::Ref<memory::Timeline> timeline;
+  uint64_t value = 0;
+  Status failure;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t next_ = 0, now_ = 0;
+  std::set<uint64_t> skipped_, long_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_STATE_ORDER_H_
