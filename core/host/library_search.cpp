@@ -110,6 +110,25 @@ std::string find_in_linker_cache(std::string_view cache, std::string_view soname
   return {};
 }
 
+namespace {
+
+std::string mapped_from(const std::string& soname) {
+  void* handle = dlopen(soname.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle) return {};
+  link_map* map = nullptr;
+  std::string path;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name) path = map->l_name;
+  dlclose(handle);
+  return path;
+}
+
+}  // namespace
+
+std::string LibrarySearch::find_file(const std::string& soname) {
+  std::string found = find(soname);
+  return found.empty() || found.find('/') != std::string::npos ? found : mapped_from(soname);
+}
+
 LibrarySearch::LibrarySearch(const std::vector<std::string>& run_path, const std::string& library_path) {
   const std::string origin = library_path.substr(0, library_path.find_last_of('/'));
   for (const std::string& folder : run_path) append_once(folders_, expand_origin(folder, origin));

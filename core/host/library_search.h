@@ -16,6 +16,8 @@ class LibrarySearch {
 
   // Full path, or empty. What is already in the process counts as found.
   std::string find(const std::string& soname);
+  // The same as a file: of what is already in the process, the file that it was mapped from.
+  std::string find_file(const std::string& soname);
   // Where it looked, for messages: folders, and "/etc/ld.so.cache".
   const std::vector<std::string>& searched() const { return searched_; }
 

@@ -2,6 +2,7 @@
 // The cache: one small text file per verdict, named by a hash of its key and holding the whole key, written beside and renamed.
 #include "core/host/probe_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/auxv.h>
@@ -9,10 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <set>
 
+#include "core/host/elf_file.h"
+#include "core/host/library_search.h"
 #include "core/host/probe.h"
 #include "core/host/text_file.h"
 
@@ -34,6 +39,46 @@ bool append_file_facts(const std::string& path, std::string& key) {
   key += fmt::format("file {} {} {} {}.{} {}.{}\n", facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
                      facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec);
   return true;
+}
+
+std::string escaped(std::string_view text);
+
+// The vendor's libraries as the linker would find them now: an update of the vendor's driver replaces them.
+void append_libraries(const Manifest& manifest, std::string& key) {
+  ElfFile file;
+  if (!read_elf_file(manifest.library_path, false, &file).empty()) return;  // preflight will say so
+  LibrarySearch search(file.run_path, manifest.library_path);
+  auto append = [&](const std::string& soname) {
+    key += fmt::format("needs {}\n", escaped(soname));
+    const std::string path = search.find_file(soname);
+    if (path.empty() || !append_file_facts(path, key)) key += "absent\n";
+  };
+  for (const NeededLibrary& library : manifest.libraries) append(library.soname);
+  for (const std::string& soname : file.needed) append(soname);
+}
+
+// The kernel's side of a vendor's driver: modules that are bound to devices of the vendors that the manifest names.
+void append_kernel_modules(const Manifest& manifest, std::string& key) {
+  DIR* devices = manifest.pci_vendors.empty() ? nullptr : opendir("/sys/bus/pci/devices");
+  if (!devices) return;
+  std::set<std::string> lines;
+  while (dirent* entry = readdir(devices)) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string device = fmt::format("/sys/bus/pci/devices/{}", entry->d_name);
+    std::string text;
+    if (!read_text_file(device + "/vendor", 4096, &text).empty()) continue;
+    const unsigned long vendor = std::strtoul(text.c_str(), nullptr, 16);
+    if (std::find(manifest.pci_vendors.begin(), manifest.pci_vendors.end(), vendor) == manifest.pci_vendors.end()) continue;
+    char module[256] = {};
+    const ssize_t size = readlink((device + "/driver/module").c_str(), module, sizeof(module) - 1);
+    std::string line = fmt::format("driver {}", size > 0 ? escaped(module) : "none");
+    for (const char* fact : {"version", "srcversion"}) {
+      if (read_text_file(fmt::format("{}/driver/module/{}", device, fact), 256, &text).empty()) line += " " + escaped(text);
+    }
+    lines.insert(line + "\n");
+  }
+  closedir(devices);
+  for (const std::string& line : lines) key += line;
 }
 
 std::string escaped(std::string_view text) {
@@ -87,12 +132,13 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
   std::string boot;
   if (!read_text_file("/proc/sys/kernel/random/boot_id", 64, &boot).empty()) return {};
   key += "boot " + boot;
-  if (!manifest.pci_vendors.empty()) {
-    for (const char* path :
-         {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
-      std::string version;
-      if (read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
-    }
+  append_libraries(manifest, key);
+  append_kernel_modules(manifest, key);
+  // Of drivers whose manifests name no vendor.
+  for (const char* path :
+       {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
+    std::string version;
+    if (read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
   }
   for (const char* name :
        {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

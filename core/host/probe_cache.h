@@ -16,8 +16,9 @@ class ProbeCache {
   // folder empty: nothing is found and nothing is kept.
   explicit ProbeCache(std::string folder) : folder_(std::move(folder)) {}
 
-  // Everything a verdict hangs on: device, inode, size, mtime and ctime of library and manifest, boot, user, versions, options, and the variables
-  // that hide devices. Empty if the files cannot be looked at: then nothing is cached.
+  // Everything a verdict hangs on: device, inode, size, mtime and ctime of library, manifest and the libraries that both say they need, the
+  // kernel modules of the vendors' devices, boot, user, options, and the variables that hide devices. Empty if the files cannot be looked at:
+  // then nothing is cached.
   static std::string key_of(const Manifest& manifest, const std::vector<OptionValue>& options);
 
   bool find(const std::string& id, const std::string& key, Verdict* out_verdict) const;

@@ -431,6 +431,31 @@ TEST_F(Loader, KeepsAVerdictUntilSomethingChanges) {
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+// A vendor's driver is updated: its library has another size or time, or is another file.
+TEST_F(Loader, LooksAgainWhenAVendorsLibraryChanges) {
+  const std::filesystem::path vendor = folder_ / "vendor";
+  std::filesystem::create_directory(vendor);
+  const std::filesystem::path soname = vendor / "libheddle_vendor.so.1";
+  std::filesystem::copy(library("with_run_path"), folder_ / "plugin.so");
+  std::filesystem::copy(library("good"), vendor / "libvendor.so.1.0");
+  std::filesystem::create_symlink("libvendor.so.1.0", soname);
+  install("with_run_path", "[requires]\nlibs = [{ soname = \"libheddle_vendor.so.1\", hint = \"install it\" }]",
+          (folder_ / "plugin.so").string());
+  EXPECT_FALSE(info(*open(), "with_run_path").from_cache);
+  EXPECT_TRUE(info(*open(), "with_run_path").from_cache);
+  std::filesystem::copy(library("good"), vendor / "libvendor.so.1.1");
+  std::filesystem::remove(soname);
+  std::filesystem::create_symlink("libvendor.so.1.1", soname);
+  EXPECT_FALSE(info(*open(), "with_run_path").from_cache);
+  EXPECT_TRUE(info(*open(), "with_run_path").from_cache);
+  const timespec times[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, soname.c_str(), times, 0), 0);
+  EXPECT_FALSE(info(*open(), "with_run_path").from_cache);
+  EXPECT_TRUE(info(*open(), "with_run_path").from_cache);
+  std::filesystem::remove(soname);
+  EXPECT_EQ(info(*open(), "with_run_path").state, PluginState::kMissingDependency);
+}
+
 TEST_F(Loader, KeepsACrashForAWhileAndAMissingDeviceNot) {
   install("crash_entry");
   install("no_device");
