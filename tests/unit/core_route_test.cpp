@@ -136,6 +136,62 @@ TEST(Route, TakesADeviceThatCannotBeOpenedAsAReason) {
   EXPECT_NE(route->explanation.find("fell off the bus"), std::string::npos);
 }
 
+// One executable whose entry needs what is said, in two variants: "large" ranks higher and needs `more` beside.
+struct Needing : Described {
+  Needing(const mf::EntryT& entry, const mf::EntryResourcesT& small, const mf::EntryResourcesT& large)
+      : Described({""}, {{"cuda"}}, {{"cuda", "sm_80"}, {"cuda", "sm_90"}}) {
+    std::unique_ptr<mf::ModuleT> module(get().UnPack());
+    module->executables[0]->entries.push_back(std::make_unique<mf::EntryT>(entry));
+    module->executables[0]->variants[0]->resources.push_back(std::make_unique<mf::EntryResourcesT>(small));
+    module->executables[0]->variants[1]->resources.push_back(std::make_unique<mf::EntryResourcesT>(large));
+    buffer.Clear();
+    buffer.Finish(mf::Module::Pack(buffer, module.get()));
+  }
+};
+
+TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
+  std::vector<DeviceFacts> machine = kMachine;
+  machine[1].limits = {8, 64, 1024, 32, 49152};
+  mf::EntryT entry;
+  entry.name = "kernel";
+  entry.binding_count = 8;
+  entry.constants_bytes = 64;
+  mf::EntryResourcesT fits, threads, shared, subgroup;
+  fits.workgroup_size = {32, 32, 1};
+  fits.shared_memory_bytes = 49152;
+  threads.workgroup_size = {32, 32, 2};
+  shared.shared_memory_bytes = 49153;
+  subgroup.subgroup_size = 64;
+  const std::pair<mf::EntryResourcesT, std::string> large[] = {
+      {threads, "its entry 'kernel' needs 2048 threads in a workgroup, the device has 1024"},
+      {shared, "its entry 'kernel' needs 49153 bytes of shared memory, the device has 49152"},
+      {subgroup, "its entry 'kernel' is for subgroups of 64 threads, the device's have 32"}};
+  for (const auto& [needs, reason] : large) {
+    Needing module(entry, fits, needs);
+    Result<Route> route = choose(module.get(), machine, {{{1}, "asked for", {}}}, rank);
+    ASSERT_TRUE(route.ok()) << route.status().message();
+    EXPECT_EQ(route->code[0].variant, 0u);
+    auto why = nlohmann::json::parse(route->explanation);
+    EXPECT_EQ(why["executables"][0]["others"][0]["reason"], reason);
+    EXPECT_EQ(why["executables"][0]["others"][0]["rank"], 9);
+  }
+  // Where none fits, the next device is tried; gpu1 names no limits.
+  entry.binding_count = 9;
+  Needing module(entry, fits, fits);
+  Result<Route> route = choose(module.get(), machine, {{{1, 2}, "devices in order", {}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->devices, std::vector<uint32_t>{2});
+  EXPECT_NE(route->explanation.find("format sm_90: its entry 'kernel' needs 9 bindings, the device has 8"), std::string::npos)
+      << route->explanation;
+  entry.binding_count = 8;
+  entry.constants_bytes = 72;
+  Needing constants(entry, fits, fits);
+  route = choose(constants.get(), machine, {{{1}, "asked for", {}}}, rank);
+  ASSERT_FALSE(route.ok());
+  EXPECT_NE(route.status().message().find("needs 72 bytes of constants, the device has 64"), std::string_view::npos)
+      << route.status().message();
+}
+
 TEST(Route, EndsWhenCombinationsAreTooMany) {
   std::vector<std::string> slots(40), families(40, "cuda");
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = "@" + std::to_string(i);

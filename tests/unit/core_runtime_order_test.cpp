@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is over before what begins, on every driver: results that are given twice, state after a failure, whose failure it is.
+#include <chrono>
+#include <thread>
+
+#include "core_drivers.h"
+
+namespace heddle::testing {
+namespace {
+
+constexpr int64_t kLong = 3000;  // thousands of pauses: what comes after it would come first if it did not wait
+
+class RuntimeOrder : public OnDriver {
+ protected:
+  static mf::TensorTypeT* add_result(mf::FunctionT& function, uint32_t type, uint32_t slot = 0) {
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, type, slot));
+    return function.results.back().get();
+  }
+  // out = 1, late.
+  void add_slow(ModuleBuilder& module) const {
+    mf::FunctionT& function = module.add_function("slow");
+    add_result(function, HEDDLE_TYPE_U32);
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), spins = p.literal(kLong);
+    p.dispatch("slow", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+  // out = 7 after a look at a scalar: runs in pieces.
+  void add_scalar(ModuleBuilder& module) const {
+    mf::FunctionT& function = module.add_function("scalar");
+    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    add_result(function, HEDDLE_TYPE_U32);
+    ProgramBuilder p = program();
+    uint32_t n = p.reg(), zero = p.literal(0);
+    p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+    p.fill(ProgramBuilder::whole(p.result(0), kWrite), 7, 4);
+    function.programs.push_back(p.finish());
+  }
+  // value = value * 3 + 1; out = value. First, with scalar, a look at the argument.
+  void add_step(ModuleBuilder& module, uint32_t state, const std::string& name, bool scalar) const {
+    mf::FunctionT& function = module.add_function(name);
+    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    add_result(function, HEDDLE_TYPE_I64);
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), zero = p.literal(0), n = p.reg();
+    if (scalar) {
+      uint32_t spins = p.literal(scalar ? 200 : 0), size = p.literal(4);
+      p.dispatch("spin", kSlowly, {ProgramBuilder::whole(p.transient(size), kWrite)}, {spins}, {one, one, one});
+      p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+    }
+    p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {one}, {one, one, one});
+    p.barrier();
+    p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+  }
+  // Spins, then fails.
+  void add_breaks(ModuleBuilder& module, uint32_t state, int64_t spins) const {
+    mf::FunctionT& function = module.add_function("breaks");
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), code = p.literal(42), count = p.literal(spins);
+    p.dispatch("quiet region", kSlowly, {{p.global(state), kWhole, kWhole, kReadWrite}}, {count}, {one, one, one});
+    p.barrier();
+    p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+  CallHandle start(const InstanceHandle& instance, const std::string& name, std::vector<heddle_tensor_t*> arguments,
+                   std::vector<heddle_tensor_t*>& results) {
+    heddle_call_t* call = nullptr;
+    HEDDLE_EXPECT_OK(heddle_call_start(find_function(instance, name), arguments.data(), static_cast<uint32_t>(arguments.size()),
+                                       results.data(), static_cast<uint32_t>(results.size()), &call));
+    return CallHandle(call);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeOrder, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeOrder, WaitsForAResultThatAnEarlierCallStillFills) {
+  ModuleBuilder module = builder();
+  add_slow(module);
+  add_scalar(module);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* scalar = find_function(instance, "scalar");
+  TensorHandle n = make_tensor<int64_t>(scalar, 0, {1}, {0}, HEDDLE_TYPE_I64);
+  for (bool waits : {true, false}) {
+    TensorHandle out = make_tensor<uint32_t>(scalar, 0, {1}, {0}, HEDDLE_TYPE_U32);
+    std::vector<heddle_tensor_t*> results = {out.get()};
+    CallHandle first = start(instance, "slow", {}, results), second;
+    if (waits) {
+      heddle_tensor_t* argument = n.get();
+      HEDDLE_EXPECT_OK(heddle_call(scalar, &argument, 1, results.data(), 1));
+    } else {
+      second = start(instance, "scalar", {n.get()}, results);
+      HEDDLE_EXPECT_OK(heddle_call_wait(second.get(), HEDDLE_TIMEOUT_INFINITE));
+    }
+    HEDDLE_EXPECT_OK(heddle_call_wait(first.get(), HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_EQ(read_tensor<uint32_t>(out), std::vector<uint32_t>{7}) << "the later call wins";
+  }
+}
+
+TEST_P(RuntimeOrder, WritesATensorAgainWhoseCallFailed) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function = module.add_function("breaks");
+  function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+  add_result(function, HEDDLE_TYPE_U32);
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), code = p.literal(3);
+  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+  function.programs.push_back(p.finish());
+  add_slow(module);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* breaks = find_function(instance, "breaks");
+  TensorHandle n = make_tensor<uint32_t>(breaks, 0, {1}, {0}, HEDDLE_TYPE_U32);
+  TensorHandle out = make_tensor<uint32_t>(breaks, 0, {1}, {5}, HEDDLE_TYPE_U32);
+  std::vector<heddle_tensor_t*> results = {out.get()};
+  CallHandle call = start(instance, "breaks", {n.get()}, results);
+  uint32_t value = 9;
+  HEDDLE_EXPECT_FAILS(heddle_tensor_read(out.get(), &value, 4), HEDDLE_STATUS_INTERNAL, "");
+  HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance, "slow"), nullptr, 0, results.data(), 1), HEDDLE_STATUS_INTERNAL,
+                      "calling 'slow' failed: an earlier call that it waits for failed");
+  HEDDLE_EXPECT_OK(heddle_tensor_write(out.get(), &value, 4));
+  EXPECT_EQ(read_tensor<uint32_t>(out), std::vector<uint32_t>{9});
+  HEDDLE_EXPECT_OK(heddle_call(find_function(instance, "slow"), nullptr, 0, results.data(), 1));
+  EXPECT_EQ(read_tensor<uint32_t>(out), std::vector<uint32_t>{1});
+}
+
+TEST_P(RuntimeOrder, FilesTheRegionUnderPayloads) {
+  ModuleBuilder module = builder();
+  uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
+  add_breaks(module, state, 1);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_status_t* status = heddle_call(find_function(instance, "breaks"), nullptr, 0, nullptr, 0);
+  ASSERT_NE(status, nullptr);
+  EXPECT_EQ(cpp_string(heddle_status_payload(status, c_string("region"))), "1");
+  EXPECT_EQ(cpp_string(heddle_status_payload(status, c_string("region_name"))), "bad region");
+  heddle_status_free(status);
+}
+
+// However late a call on the state fails, the calls after it fail with it; whether it had failed when they started makes no difference.
+TEST_P(RuntimeOrder, StateStaysFailedWhenACallOnItFails) {
+  int modules = 0;
+  for (bool waits : {false, true}) {
+    for (const char* after : {"step", "scalar_step"}) {
+      ModuleBuilder module = builder();
+      uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
+      add_breaks(module, state, waits ? 1 : kLong);
+      add_step(module, state, "step", false);
+      add_step(module, state, "scalar_step", true);
+      InstanceHandle instance = open(module);
+      ASSERT_NE(instance, nullptr);
+      heddle_function_t* function = find_function(instance, after);
+      TensorHandle n = make_tensor<int64_t>(function, 0, {1}, {0}, HEDDLE_TYPE_I64);
+      std::vector<heddle_tensor_t*> none;
+      CallHandle broken = start(instance, "breaks", {}, none);
+      if (waits) HEDDLE_EXPECT_FAILS(heddle_call_wait(broken.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "'bad region'");
+      for (int i = 0; i < 3; ++i) {
+        std::vector<heddle_tensor_t*> results = {nullptr};
+        CallHandle call = start(instance, after, {n.get()}, results);
+        TensorHandle out(results[0]);
+        HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL,
+                            "state is undefined since an earlier call on it failed; make a new instance [HD-S-02]");
+        heddle_tensor_t* argument = n.get();
+        heddle_tensor_t* result = nullptr;
+        HEDDLE_EXPECT_FAILS(heddle_call(function, &argument, 1, &result, 1), HEDDLE_STATUS_INTERNAL, "state is undefined");
+      }
+      HEDDLE_EXPECT_FAILS(heddle_call_wait(broken.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "'bad region'");
+      ModuleHandle opened = open_module(runtime.get(), folder.path("module" + std::to_string(++modules) + ".heddle"));
+      InstanceHandle fresh;
+      HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &fresh));
+      EXPECT_EQ(read_tensor<int64_t>(call_for_one(find_function(fresh, after), {n.get()})), std::vector<int64_t>{1});
+    }
+  }
+}
+
+// Calls that run in pieces on threads of their own, and calls that are enqueued at once: state sees them as they were started.
+TEST_P(RuntimeOrder, KeepsTheOrderOfStartsOnState) {
+  ModuleBuilder module = builder();
+  uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
+  add_step(module, state, "step", false);
+  add_step(module, state, "scalar_step", true);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle n = make_tensor<int64_t>(find_function(instance, "step"), 0, {1}, {0}, HEDDLE_TYPE_I64);
+  std::vector<CallHandle> calls;
+  std::vector<TensorHandle> outs;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<heddle_tensor_t*> results = {nullptr};
+    calls.push_back(start(instance, i % 3 == 0 ? "scalar_step" : "step", {n.get()}, results));
+    outs.emplace_back(results[0]);
+  }
+  for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+  int64_t value = 0;
+  for (const TensorHandle& out : outs) {
+    value = value * 3 + 1;
+    EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{value});
+  }
+}
+
+// A signal fails only once nothing of the submission runs any more (HD-Q-06): what others free then is nobody's.
+TEST_P(RuntimeOrder, FailsOnlyWhenItsWorkIsOver) {
+  ModuleBuilder module = builder();
+  constexpr int64_t kGroups = 64;
+  mf::FunctionT& function = module.add_function("main");
+  function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(kGroups)}, HEDDLE_TYPE_U32));
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(kGroups)}, HEDDLE_TYPE_U32));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), groups = p.literal(kGroups), spins = p.literal(20), code = p.literal(3);
+  for (int i = 0; i < 4; ++i) {
+    p.dispatch("count", kCount, {ProgramBuilder::whole(p.result(0), kReadWrite)}, {}, {groups, one, one});
+    p.dispatch("slow", kSlowly, {ProgramBuilder::whole(p.result(0), kReadWrite)}, {spins}, {groups, one, one});
+    if (i == 1) p.dispatch("bad", kFailing, {}, {code}, {groups, one, one});
+  }
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance);
+  TensorHandle n = make_tensor<uint32_t>(main, 0, {kGroups}, std::vector<uint32_t>(kGroups), HEDDLE_TYPE_U32);
+  for (int i = 0; i < 10; ++i) {
+    TensorHandle out = make_tensor<uint32_t>(main, 0, {kGroups}, std::vector<uint32_t>(kGroups), HEDDLE_TYPE_U32);
+    std::vector<heddle_tensor_t*> results = {out.get()};
+    CallHandle call = start(instance, "main", {n.get()}, results);
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "in region 'bad'");
+    const std::vector<uint32_t> mark(kGroups, 0xabcdef);
+    HEDDLE_EXPECT_OK(heddle_tensor_write(out.get(), mark.data(), mark.size() * 4));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(read_tensor<uint32_t>(out), mark);
+  }
+}
+
+class RuntimeOrderTwoDevices : public RuntimeOrder {
+ protected:
+  std::string config() const override {
+    std::string device = GetParam().device, plugin = device.substr(0, device.find(':'));
+    return OnDriver::config() + "[driver.\"" + plugin + "\"]\ndevice_count = 2\n";
+  }
+  std::string second() const {
+    std::string first = GetParam().device;
+    return first.substr(0, first.size() - 1) + "1";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeOrderTwoDevices, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeOrderTwoDevices, WaitsForAResultThatAnEarlierCallStillFills) {
+  ModuleBuilder module = builder({"@a", "@b"});
+  mf::FunctionT& slow = module.add_function("slow");
+  add_result(slow, HEDDLE_TYPE_U32);
+  ProgramBuilder p({GetParam().family, GetParam().family});
+  uint32_t one = p.literal(1), spins = p.literal(kLong);
+  p.dispatch("slow", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
+  slow.programs.push_back(p.finish());
+  mf::FunctionT& over = module.add_function("over");  // a copy from @b to @a
+  over.arguments.push_back(ModuleBuilder::type("b", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32, 1));
+  over.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32, 0));
+  add_result(over, HEDDLE_TYPE_U32);
+  ProgramBuilder q({GetParam().family, GetParam().family});
+  q.copy(ProgramBuilder::whole(q.argument(0), kRead), ProgramBuilder::whole(q.result(0), kWrite));
+  over.programs.push_back(q.finish());
+  std::string path = folder.path("two.heddle");
+  ASSERT_EQ(module.write(path), "");
+  ModuleHandle opened = open_module(runtime.get(), path);
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"@a", GetParam().device}, {"@b", second()}}, &instance));
+  heddle_function_t* function = find_function(instance, "over");
+  TensorHandle b = make_tensor<uint32_t>(function, 0, {1}, {7}, HEDDLE_TYPE_U32),
+               a = make_tensor<uint32_t>(function, 1, {1}, {0}, HEDDLE_TYPE_U32);
+  for (bool waits : {true, false}) {
+    TensorHandle out = make_tensor<uint32_t>(function, 1, {1}, {0}, HEDDLE_TYPE_U32);
+    std::vector<heddle_tensor_t*> results = {out.get()};
+    CallHandle first = start(instance, "slow", {}, results), other;
+    if (waits) {
+      heddle_tensor_t* arguments[] = {b.get(), a.get()};
+      HEDDLE_EXPECT_OK(heddle_call(function, arguments, 2, results.data(), 1));
+    } else {
+      other = start(instance, "over", {b.get(), a.get()}, results);
+      HEDDLE_EXPECT_OK(heddle_call_wait(other.get(), HEDDLE_TIMEOUT_INFINITE));
+    }
+    HEDDLE_EXPECT_OK(heddle_call_wait(first.get(), HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_EQ(read_tensor<uint32_t>(out), std::vector<uint32_t>{7});
+  }
+}
+
+// A value that was placed on one device stays there, also where a later piece would run on it elsewhere.
+TEST_P(RuntimeOrderTwoDevices, KeepsAPlacedValueOnItsDevice) {
+  ModuleBuilder module = builder({"@a", "@b"});
+  mf::FunctionT& function = module.add_function("main");
+  function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p({GetParam().family, GetParam().family});
+  uint32_t one = p.literal(1), zero = p.literal(0), size = p.literal(64), n = p.reg(), scratch = p.transient(size);
+  p.fill(ProgramBuilder::whole(scratch, kWrite), 0, 1);
+  p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+  p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {one}, {one, one, one}, 1);
+  function.programs.push_back(p.finish());
+  std::string path = folder.path("two.heddle");
+  ASSERT_EQ(module.write(path), "");
+  ModuleHandle opened = open_module(runtime.get(), path);
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"@a", GetParam().device}, {"@b", second()}}, &instance));
+  TensorHandle argument = make_tensor<int64_t>(find_function(instance), 0, {1}, {0}, HEDDLE_TYPE_I64);
+  heddle_tensor_t* arguments[] = {argument.get()};
+  HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance), arguments, 1, nullptr, 0), HEDDLE_STATUS_UNIMPLEMENTED,
+                      "the module must copy it first");
+}
+
+}  // namespace
+}  // namespace heddle::testing
