@@ -30,6 +30,8 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_argument_t), 24u);
   EXPECT_EQ(sizeof(heddle_block_t), 32u);
   EXPECT_EQ(sizeof(heddle_provider_t), 32u);
+  EXPECT_EQ(sizeof(heddle_sync_t), 32u);
+  EXPECT_EQ(sizeof(heddle_tensor_map_t), 168u);
   EXPECT_EQ(sizeof(heddle_x86_64_dispatch_t), 40u);
   EXPECT_EQ(sizeof(heddle_slot_binding_t), 32u);
   EXPECT_EQ(sizeof(heddle_parameter_file_t), 32u);

@@ -51,7 +51,9 @@ typedef struct heddle_block_params {
   uint32_t wait_capacity; /* room in out_waits */
   uint64_t size_bytes;
   uint64_t alignment_bytes; /* power of two; 0: 64 */
-  heddle_point_t after;     /* the caller's position in stream order; timeline NULL: the host will touch the block now */
+  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees blocks
+   * when their last work is over: stream order is there for later ones. */
+  heddle_point_t after;
 } heddle_block_params_t;
 
 /* Exact whenever no call is in flight. Bytes. */
@@ -73,17 +75,20 @@ typedef struct heddle_allocator_statistics {
 typedef struct heddle_allocator_interface {
   uint32_t struct_size;
   uint32_t reserved;
+  /* owned by the caller. params' options and strings are read before it returns. [any] [may-block] */
   heddle_status_t* (*create)(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* params,
                              heddle_allocator_t** out_allocator);
   /* FAILED_PRECONDITION while blocks live. [serial:allocator] [may-block] */
   heddle_status_t* (*destroy)(heddle_allocator_t* allocator);
-  /* out_waits receives the points the caller must wait for before it touches the block; with `after.timeline` NULL the block is
-   * usable at once. RESOURCE_EXHAUSTED lists who holds what. [any] [may-block only when the provider is asked] */
+  /* out_waits receives the points the caller must wait for before it touches the block, wait_capacity of them at most; with `after.timeline` NULL
+   * the block is usable at once and there are none. out_waits may be NULL with a wait_capacity of 0; out_wait_count is never NULL.
+   * RESOURCE_EXHAUSTED lists who holds what. [any] [may-block only when the provider is asked] */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
-  /* The block may be reused once all points are reached; none: at once. The points' timelines outlive the allocator, or the
+  /* The block may be reused once all points are reached or failed; none (points may be NULL then): at once. The points' timelines outlive the allocator, or the
    * provider's `reached` knows that they are gone. [any] [no-block] */
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
+  /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
   /* Gives back to the provider what is free, down to keep_bytes. [any] [may-block] */
   heddle_status_t* (*trim)(heddle_allocator_t* allocator, uint64_t keep_bytes);

@@ -11,11 +11,27 @@
  *   constants    small plain bytes handed to a kernel (shape values, scalars)
  *
  * Shared preconditions
- *   Objects named in a submission are kept alive by the host until its signals are reached (HD-Q-03); the driver borrows. Arrays and
- *   structs named in a call are read before it returns; nothing of the caller's is kept, unless a comment says so.
- *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01), and only on its own timelines (HD-Q-02).
+ *   Objects named in a submission, the timelines of its waits and signals too, are kept alive by the host until its signals are reached or fail
+ *   (HD-Q-03); the driver borrows. Arrays and structs named in a call are read before it returns; nothing of the caller's is kept, unless a comment
+ *   says so.
+ *   A signal is reached, or fails, only after the submission no longer touches anything it names: buffers, host memory, files, kernels,
+ *   timelines of its waits (HD-Q-06). For the host a failed signal is the end of the work like a reached one: it frees and reuses at once. A
+ *   point that fails because an earlier value of its timeline failed says nothing of its own work; the host has at most one unfinished submission
+ *   per timeline.
+ *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01). Timelines, buffers, entries and files of a call are all of
+ *   the device of its queue, except for peer_copy's (HD-Q-02).
  *   Commands of one submission may overlap in time except across a barrier. Submissions of one queue are ordered only
- *   by their waits and signals. */
+ *   by their waits and signals.
+ *   A submission whose wait fails is not run, or runs on undefined contents; its signals fail with that failure either way.
+ *
+ * What the host asks for
+ *   All six interfaces must be there (plugin.h). Used by every host: device count, describe, open, close, queue_create, queue_destroy; buffer allocate
+ *   and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and download; file_open, file_close and param_io
+ *   read, for modules with parameters; variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy, query,
+ *   signal, fail and wait. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be missing.
+ *   Not called by the host of ABI 0.1 yet, and there so that drivers can be written for what comes: link, import_host, both properties,
+ *   peer_copy, param_io write, notify, export_handle, import_handle. It makes one queue per device, of priority 0, and emits neither
+ *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_TIMESTAMPS and HEDDLE_DEVICE_INDIRECT_DISPATCH mean nothing yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
 
@@ -53,14 +69,18 @@ typedef struct heddle_device_description {
   uint32_t compute_units; /* cores or multiprocessors */
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
-  uint64_t min_alignment_bytes;    /* of every allocation; a power of two */
-  uint64_t shared_memory_bytes;    /* per workgroup; 0: no limit known */
-  uint32_t registers_per_thread;   /* 0: not applicable */
+  /* Of every allocation; a power of two. The host places every value on a multiple of it, so it is also the least alignment of a binding that is
+   * a whole value. */
+  uint64_t min_alignment_bytes;
+  /* Limits; 0: not known. The host passes over a variant with an entry that needs more (decision 0011), and a kernel whose grid is larger;
+   * drivers check again. */
+  uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
+  uint32_t registers_per_thread;   /* 0: not applicable; for reports */
   uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
   uint32_t subgroup_size;          /* warp, wavefront; 1 on CPUs */
   uint32_t max_workgroup_count[3]; /* largest grid */
-  uint32_t max_bindings;
-  uint32_t max_constants_bytes;
+  uint32_t max_bindings;           /* of an entry */
+  uint32_t max_constants_bytes;    /* of an entry */
   uint32_t code_format_count;
   const heddle_string_t* code_formats; /* format ids of code.h, best first */
 } heddle_device_description_t;
@@ -113,14 +133,17 @@ typedef struct heddle_device_interface {
   heddle_status_t* (*describe)(heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out_description);
   /* The link from device a to device b of this instance. [any] [may-block] */
   heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
-  /* owned by the caller: close it. Opening one ordinal twice gives two devices. [any] [may-block] */
+  /* owned by the caller: close it. Opening one ordinal twice gives two devices. After a loss (HD-S-02) it gives a device that works, also while
+   * the lost one is still open, or UNAVAILABLE with what has to happen first. [any] [may-block] */
   heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                            heddle_device_t** out_device);
   /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
   heddle_status_t* (*close)(heddle_device_t* device);
+  /* owned by the caller. [any] [may-block] */
   heddle_status_t* (*queue_create)(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue);
   /* Waits for what is enqueued. [serial:queue] [may-block] */
   heddle_status_t* (*queue_destroy)(heddle_queue_t* queue);
+  /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_device_t* device, heddle_device_statistics_t* out_statistics);
 } heddle_device_interface_t;
 
@@ -156,8 +179,11 @@ typedef struct heddle_buffer_interface {
   /* The caller knows that no work uses it any more. [any] [may-block] */
   void (*free)(heddle_buffer_t* buffer);
   /* Host pointer to bytes [offset, offset+length); FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the
-   * range is outside. The caller has waited for the device's writes. [any] [may-block] */
+   * range is outside. The caller has waited for the device's writes to that range; work on other bytes of the buffer may go on. Several threads may
+   * have ranges of one buffer mapped at once, the same bytes too: a pool cuts many blocks out of one buffer. A pointer is good until there were as
+   * many unmaps of the buffer as maps; a driver keeps the whole buffer mapped, or counts. [any] [may-block] */
   heddle_status_t* (*map)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, uint32_t flags, void** out_pointer);
+  /* Ends one map, no matter which. [any] [may-block] */
   heddle_status_t* (*unmap)(heddle_buffer_t* buffer);
   /* Makes host writes visible to the device; no-ops where memory is coherent. [any] [may-block] */
   heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
@@ -167,6 +193,7 @@ typedef struct heddle_buffer_interface {
    * fails. Never file-backed memory. [any] [may-block] */
   heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
                                   heddle_buffer_t** out_buffer);
+  /* [any] [no-block] */
   heddle_status_t* (*properties)(heddle_buffer_t* buffer, heddle_buffer_properties_t* out_properties);
 } heddle_buffer_interface_t;
 
@@ -179,7 +206,9 @@ typedef struct heddle_binding {
   uint64_t length;
 } heddle_binding_t;
 
-#define HEDDLE_COMMAND_BARRIER 0u /* later commands of the list see all writes of earlier ones */
+/* Orders execution and memory: a later command of the list begins only when all earlier ones are over, and sees what they wrote. The host reuses
+ * memory that earlier commands read behind a barrier: write after read is ordered too. */
+#define HEDDLE_COMMAND_BARRIER 0u
 #define HEDDLE_COMMAND_DISPATCH 1u
 #define HEDDLE_COMMAND_COPY 2u
 #define HEDDLE_COMMAND_FILL 3u
@@ -247,7 +276,8 @@ typedef struct heddle_command {
   } as;
 } heddle_command_t;
 
-/* What one submission waits for and signals. signal values are larger than what the timeline was told before. */
+/* What one submission waits for and signals. signal values are larger than what the timeline was told before. Frozen, although it has a
+ * struct_size (always 32): heddle_submission holds it by value. What a later version adds comes behind `sync` in heddle_submission. */
 typedef struct heddle_sync {
   uint32_t struct_size;
   uint32_t wait_count;
@@ -274,6 +304,7 @@ typedef struct heddle_transfer_properties {
 typedef struct heddle_transfer_interface {
   uint32_t struct_size;
   uint32_t reserved;
+  /* [any] [no-block] */
   heddle_status_t* (*properties)(heddle_device_t* device, heddle_transfer_properties_t* out_properties);
   /* Host memory to buffer. source stays valid until the signal unless HEDDLE_TRANSFER_CAPTURES_SOURCE. [any] [no-block] */
   heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target);
@@ -304,10 +335,11 @@ typedef struct heddle_param_io_params {
   uint32_t queue_depth;  /* reads in flight; 0: the driver's choice */
   uint64_t chunk_bytes;  /* size of one read; 0: the driver's choice */
   uint64_t pinned_bytes; /* bound of staging memory; 0: the driver's choice */
-  /* Called with bytes done since the start, not more often than every chunk; NULL: no progress. [callback] */
+  /* Called with bytes done since the start, not more often than every chunk; NULL: no progress. It, context and cancel are used until the signals
+   * are reached or fail. [callback] */
   void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
   void* context;
-  /* Read now and then; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
+  /* Read now and then, atomically; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
   const volatile uint32_t* cancel;
 } heddle_param_io_params_t;
 
@@ -320,7 +352,7 @@ typedef struct heddle_param_io_interface {
                                 heddle_file_t** out_file);
   /* No read is in flight. [serial:file] [may-block] */
   void (*file_close)(heddle_file_t* file);
-  /* Reads all extents; a short read fails the signals with DATA_LOSS, file and offset. Never maps the file into the
+  /* params may be NULL: all zero. Reads all extents; a short read fails the signals with DATA_LOSS, file and offset. Never maps the file into the
    * device's address space. [any] [no-block] */
   heddle_status_t* (*read)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                            uint64_t extent_count, const heddle_param_io_params_t* params);
@@ -382,7 +414,7 @@ typedef struct heddle_submission {
 typedef struct heddle_dispatch_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* How well the device runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
+  /* How well the device, which is open, runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
   heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
   /* Checks and loads; INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks. owned by the caller.
    * [any] [may-block] */
@@ -398,7 +430,9 @@ typedef struct heddle_dispatch_interface {
   /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this
    * driver cannot record: the host goes on submitting it. dynamic[i] = 1 marks binding i as replaceable, counted through the whole
    * list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy two, a fill and an update one. Everything
-   * else, constants and updates' bytes included, is captured. Static bindings' buffers outlive the recording. [any] [may-block] */
+   * else, constants and updates' bytes included, is captured. The queue, the entries and static bindings' buffers outlive the recording. The host
+   * records at the third submission of a list, in a thread that starts a call and expects not to wait, with none of its locks held: it may take
+   * a while, but must not wait for work on the device. A failure is logged and costs the replay only. [any] [may-block] */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
   /* Replays with the dynamic bindings in order of their appearance, each as long as the one that was recorded; checked as submit
@@ -420,6 +454,7 @@ typedef struct heddle_dispatch_interface {
 typedef struct heddle_timeline_interface {
   uint32_t struct_size;
   uint32_t reserved;
+  /* owned by the caller. initial_value is at most HEDDLE_TIMELINE_MAX_VALUE, as are all values. [any] [may-block] */
   heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
   /* Nothing waits for it or will signal it. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
@@ -429,14 +464,14 @@ typedef struct heddle_timeline_interface {
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
   /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
-  /* Waits for the points. DEADLINE_EXCEEDED leaves everything as it was; a poisoned point gives its failure.
-   * timeout 0 polls. [any] [may-block] */
+  /* Waits for the points, all of timelines of one device. DEADLINE_EXCEEDED leaves everything as it was; every other failure is a poisoned
+   * point's own, or the device's loss. timeout 0 polls. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns. The failure is
    * borrowed for the call. [any] [no-block], function: [callback], may submit and signal. */
   heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
                              void* context);
-  /* Shares with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. */
+  /* Both share with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. [any] [may-block] */
   heddle_status_t* (*export_handle)(heddle_timeline_t* timeline, heddle_string_t kind, uint64_t* out_handle);
   heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle, heddle_timeline_t** out_timeline);
 } heddle_timeline_interface_t;

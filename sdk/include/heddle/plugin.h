@@ -4,7 +4,12 @@
  *
  * Life of a plugin
  *   entry (pure) -> probe -> create -> get_interface ... -> shutdown. All tables and strings a plugin returns live as long as
- *   the library stays loaded, which is until the process ends unless the manifest says `unloadable = true` (HD-L-02).
+ *   the library stays loaded, which is until the process ends (HD-L-02).
+ *
+ * Tables lie in the plugin's library: the plugin table, its two strings (at most 256 bytes each), interface tables, and the functions they
+ * name must be in mapped segments of a loaded library, tables readable and aligned to 8 bytes, functions executable. Static data is; memory
+ * from an allocator is not, and such a plugin is refused as incompatible. The host copies tables when it makes an instance: what changes in them
+ * later is not seen.
  *
  * Shared preconditions: pointers are non-NULL unless a comment allows it; outputs are set to NULL or zero on failure. */
 #ifndef HEDDLE_PLUGIN_H_
@@ -50,7 +55,8 @@ struct heddle_host {
   uint32_t abi_minor; /* the chosen one */
   void* self;         /* passed back as the first argument of every function below */
 
-  /* Memory of the host's allocator. alignment: power of two, at least 8. NULL when exhausted. [any] [no-block] */
+  /* Memory of the host's allocator. alignment: power of two, at least 8. NULL when exhausted; freeing NULL is allowed.
+   * [any] [no-block], as are all functions of this table */
   void* (*memory_allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes);
   void (*memory_free)(void* self, void* memory);
 
@@ -126,7 +132,10 @@ typedef struct heddle_plugin {
   /* Ends an instance. With live children it fails with FAILED_PRECONDITION, lists them and changes nothing (HD-L-01). Private
    * threads are joined before it returns (HD-T-01). [serial:instance] [may-block] */
   heddle_status_t* (*shutdown)(heddle_plugin_instance_t* instance);
-  /* The table of an interface, e.g. "heddle.device/1"; NULL if the plugin does not have it. Static. [any] [no-block] */
+  /* The table of an interface, e.g. "heddle.device/1"; NULL if the plugin does not have it. Static. Of a plugin whose kind has
+   * HEDDLE_PLUGIN_DRIVER the host asks for all six interfaces of driver.h, of one with HEDDLE_PLUGIN_ALLOCATOR for heddle.allocator/1; without
+   * one of them it is refused as incompatible. A function of a table may be NULL: the host then answers UNIMPLEMENTED in its place, so that a
+   * driver leaves out what it cannot do. probe and shutdown may be NULL too. [any] [no-block] */
   const void* (*get_interface)(heddle_plugin_instance_t* instance, heddle_string_t id);
 } heddle_plugin_t;
 

@@ -137,18 +137,25 @@ HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor); /* bytes */
 /* Waits for the tensor's producer and copies it out; size_bytes must be heddle_tensor_size. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
-/* Waits for earlier work and replaces the contents. The caller knows that no call in flight reads it. [serial:tensor] [may-block] */
+/* Waits for earlier work and replaces the contents; a tensor whose call failed is usable again then. The caller knows that no call in flight reads
+ * it. [serial:tensor] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
-/* Calls and waits. arguments: one per argument, borrowed until it returns. results: room for every result; an entry that
+/* Calls that touch a module's state run in the order in which they were started. Once one of them fails after its work was enqueued, the state is
+ * undefined and every later one on that instance fails with it; a new instance begins anew. After DEVICE_LOST everything on the device answers so;
+ * a new instance opens it again.
+ *
+ * Calls and waits. arguments: one per argument, borrowed until it returns. results: room for every result; an entry that
  * is not NULL on entry is a tensor of the right type to write into (it stays the caller's), a NULL one is replaced
  * by a new tensor owned by the caller. INVALID_ARGUMENT names the input, what was expected and what came. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
-/* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. [any] [no-block] */
+/* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. A result to write into that an earlier call
+ * still fills is waited for by the work, like an argument; if that call fails, so does this one. The caller knows that no call in flight reads
+ * it. [any] [no-block], except where an argument comes from another device or from a call in several pieces, or a list is recorded */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                                  heddle_tensor_t** results, uint32_t result_count, heddle_call_t** out_call);
 /* Waits; gives the call's failure. DEADLINE_EXCEEDED leaves it running. [any] [may-block] */

@@ -7,7 +7,7 @@
  *   plugin    a shared library with one exported entry; a driver, an allocator, or both
  *   driver    a plugin that opens devices of one kind
  *   handle    a pointer to an opaque object; owned by whoever received it from a create/open/load function
- *   timeline  a monotonically increasing 64-bit counter that work waits for and signals
+ *   timeline  a counter that only grows, from 0 to HEDDLE_TIMELINE_MAX_VALUE, which work waits for and signals
  *   point     (timeline, value): reached when the timeline's counter is at least the value
  *
  * Thread tags, used in every function's comment
@@ -97,6 +97,9 @@ typedef struct heddle_point {
   heddle_timeline_t* timeline;
   uint64_t value;
 } heddle_point_t;
+
+/* Largest value of a point: two bits are left to drivers. What is larger is OUT_OF_RANGE or INVALID_ARGUMENT. */
+#define HEDDLE_TIMELINE_MAX_VALUE ((UINT64_C(1) << 62) - 1)
 
 #define HEDDLE_TIMEOUT_INFINITE UINT64_MAX /* nanoseconds */
 

@@ -16,7 +16,7 @@ namespace heddle::sdk {
 
 class HostTimeline {
  public:
-  static constexpr uint64_t kMaxValue = (uint64_t{1} << 62) - 1;
+  static constexpr uint64_t kMaxValue = HEDDLE_TIMELINE_MAX_VALUE;
   enum class State { kPending, kReached, kFailed };
 
   HostTimeline(DeviceRoot* device, uint64_t initial_value) noexcept : api_(device->api), device_(device), word_(initial_value << 2) {}
