@@ -203,6 +203,7 @@ void Engine::enqueue(Job job) {
     worker_ = std::thread([this] { job_loop(); });
   }
   jobs_.push_back(std::move(job));
+  jobs_.back().unfinished->fetch_add(1, std::memory_order_acq_rel);
   jobs_changed_.notify_all();
 }
 
@@ -218,6 +219,7 @@ void Engine::end(Job& job, heddle_status_t* failure) noexcept {
     }
   }
   if (failure) host->status_free(host->self, failure);
+  job.unfinished->fetch_sub(1, std::memory_order_acq_rel);
 }
 
 void Engine::job_loop() noexcept {

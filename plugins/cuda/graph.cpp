@@ -354,6 +354,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     note_dynamic(recording, commands, count, dynamic);
     const CUresult result = Builder(recording).build();
     if (result != CUDA_SUCCESS) return device->failed(result, "building a graph");
+    device->live.recordings.fetch_add(1);
     *out = recording->handle();
     holder.recording = nullptr;
     return nullptr;
@@ -393,8 +394,11 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
 void recording_free(heddle_recording_t* handle) noexcept {
   if (!handle) return;
   Recording* recording = Recording::from(handle);
-  const heddle_host_t* host = recording->device()->host;
-  sdk::guarded_release(host, [&] { sdk::unmake(host, recording); });
+  Device* device = recording->device();
+  sdk::guarded_release(device->host, [&] {
+    sdk::unmake(device->host, recording);
+    device->live.recordings.fetch_sub(1);
+  });
 }
 
 CUresult launch_graph(Recording* recording, CUstream stream) noexcept {

@@ -106,7 +106,8 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     }
     device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count},
                              {sync.signals, sync.signals + sync.signal_count},
-                             [device, job, params] { return run_job(device, *job, params); }});
+                             [device, job, params] { return run_job(device, *job, params); },
+                             Queue::from(queue_handle)->jobs()});
     return nullptr;
   });
 }

@@ -76,6 +76,7 @@ Queue::~Queue() {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
+  while (jobs_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     std::erase(device_->queues, this);

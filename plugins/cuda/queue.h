@@ -76,6 +76,8 @@ class Queue {
   // Loses the device if the stream cannot go on.
   void check() noexcept;
   void pin() noexcept { pins_.fetch_add(1, std::memory_order_acq_rel); }
+  // How many jobs of the engine were enqueued here and are not over.
+  std::atomic<uint64_t>* jobs() noexcept { return &jobs_; }
   void unpin() noexcept { pins_.fetch_sub(1, std::memory_order_acq_rel); }
 
  private:
@@ -98,6 +100,7 @@ class Queue {
   std::atomic<uint64_t> loose_{0};  // size of failed_
   std::atomic<uint64_t> retired_{0};
   std::atomic<uint64_t> unfinished_{0};
+  std::atomic<uint64_t> jobs_{0};
   std::atomic<uint32_t> pins_{0};
   std::atomic<bool> retiring_{false};
 };

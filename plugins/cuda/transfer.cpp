@@ -43,8 +43,9 @@ bool is_pinned(const Api& cuda, const void* memory) noexcept {
 }
 
 // Between ordinary host memory and a buffer, by the device's thread for jobs.
-heddle_status_t* move_by_ring(Device* device, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory,
-                              uint64_t length, bool to_device) {
+heddle_status_t* move_by_ring(Queue* queue, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory, uint64_t length,
+                              bool to_device) {
+  Device* device = queue->device();
   if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
   auto run = [=]() -> heddle_status_t* {
     Ring::Plan plan = {};
@@ -63,7 +64,8 @@ heddle_status_t* move_by_ring(Device* device, const heddle_sync_t& sync, const B
     plan.arrived = [](uint64_t) {};
     return device->ring->move(plan);
   };
-  device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run});
+  device->engine->enqueue(
+      {{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run, queue->jobs()});
   return nullptr;
 }
 
@@ -85,7 +87,7 @@ heddle_status_t* copy_host(heddle_queue_t* handle, const heddle_sync_t* in, cons
   if (heddle_status_t* lost = device->loss()) return lost;
   const bool pinned = length && is_pinned(device->cuda, memory);
   if (!pinned && length > kLargest) {
-    return move_by_ring(device, sync, buffer, binding->offset, static_cast<char*>(memory), length, to_device);
+    return move_by_ring(queue, sync, buffer, binding->offset, static_cast<char*>(memory), length, to_device);
   }
   Submission* draft = queue->draft();
   List& list = draft->list;
