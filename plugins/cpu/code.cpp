@@ -3,6 +3,7 @@
 #include "cpu/code.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace heddle::cpu {
 
@@ -12,6 +13,7 @@ using sdk::status;
 namespace {
 
 constexpr uint32_t kMaxEntries = 1 << 20;
+constexpr uint32_t kFewEntries = 4;  // looked for one by one
 constexpr uint64_t kMaxWorkspace = uint64_t{1} << 40;
 
 int shown(std::string_view text) {
@@ -85,6 +87,10 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     }
     std::vector<Entry> entries;
     entries.reserve(params.entry_count);
+    std::unordered_map<std::string_view, uint64_t> functions;  // names lie in the image, which only moves as a handle
+    if (params.entry_count > kFewEntries) {
+      image.each_function([&](const Image::Function& function) { functions.emplace(function.name, function.address); });
+    }
     for (uint32_t i = 0; i < params.entry_count; ++i) {
       const auto* at =
           reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params.entries) + uint64_t{i} * params.entry_stride);
@@ -92,7 +98,12 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
       if (!sdk::read_struct(at, &entry, &bad_byte)) return sdk::tail_status(device->host, "heddle_entry_params_t", bad_byte);
       if (heddle_status_t* bad = check_entry(device, name, i, entry)) return bad;
       const std::string_view symbol = sdk::view_of(entry.name);
-      heddle_x86_64_kernel_t kernel = image.find_kernel(symbol);
+      heddle_x86_64_kernel_t kernel = nullptr;
+      if (params.entry_count <= kFewEntries) {
+        kernel = image.find_kernel(symbol);
+      } else if (auto found = functions.find(symbol); found != functions.end()) {
+        kernel = reinterpret_cast<heddle_x86_64_kernel_t>(found->second);
+      }
       if (!kernel) {
         return status(device->host, HEDDLE_STATUS_NOT_FOUND,
                       "cpu: loading entry %u of executable '%.*s' failed: its code has no function '%.*s' among %llu symbols", i,

@@ -508,13 +508,16 @@ bool Image::load(const void* bytes, uint64_t size, Image* out, ImageError* error
   return ImageLoader(bytes, size, error).run(out);
 }
 
+// Longer names are cut: names may overlap, so that all of them together are longer than the file.
+constexpr uint64_t kMaxNameBytes = 4096;
+
 bool Image::function_at(uint64_t index, Function* out) const noexcept {
   Elf64_Sym symbol;
   std::memcpy(&symbol, base_ + symbols_ + index * sizeof(Elf64_Sym), sizeof symbol);
   if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL) return false;
   const char* text = base_ + strings_ + symbol.st_name;
   const uint64_t offset = symbol.st_value - first_address_;  // check_symbols saw that it lies in executable memory
-  *out = {{text, strnlen(text, strings_bytes_ - symbol.st_name)},
+  *out = {{text, strnlen(text, std::min<uint64_t>(strings_bytes_ - symbol.st_name, kMaxNameBytes))},
           reinterpret_cast<uint64_t>(base_) + offset,
           std::min<uint64_t>(symbol.st_size, span_ - offset)};
   return true;

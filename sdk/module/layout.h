@@ -22,6 +22,10 @@ constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 constexpr uint16_t kFormatMajor = 0;
 constexpr uint16_t kFormatMinor = 1;
 
+// What a reader holds in memory: FlatBuffers' own limit, and one for metadata, constants and code together.
+constexpr uint64_t kMaxMetadataBytes = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMaxHeadBytes = uint64_t{1} << 33;
+
 constexpr uint64_t kSectionAlignment = 64;
 constexpr uint64_t kPageAlignment = 4096;
 

@@ -151,6 +151,11 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   }
   if (Status failed = check_header(header, path, file_bytes)) return *failed;
 
+  // Before memory is taken for them: a sparse file costs its writer nothing.
+  if (header.sections[0].size > kMaxMetadataBytes || header.sections[3].offset > kMaxHeadBytes) {
+    return damaged(path, concat("metadata of ", header.sections[0].size, " bytes, ", header.sections[3].offset,
+                                " bytes before the parameters; the limits are ", kMaxMetadataBytes, " and ", kMaxHeadBytes));
+  }
   module->parameters_offset_ = header.sections[3].offset;
   module->head_bytes_ = module->parameters_offset_;  // a multiple of a page, and at least one
   module->head_ = static_cast<std::byte*>(std::aligned_alloc(kPageAlignment, module->head_bytes_));

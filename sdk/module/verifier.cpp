@@ -4,8 +4,10 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <set>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
@@ -177,6 +179,7 @@ class ModuleChecker {
     if (!budget_.take(uint64_t{8} * parameter.dims()->size())) return broken("its vectors are shared with others");
     if (Status bad = verify_name(parameter.scope(), true, "scope")) return bad;
     if (Status bad = verify_name(parameter.name(), false, "name")) return bad;
+    if (!budget_.take(uint64_t{parameter.scope()->size()} + parameter.name()->size())) return broken("its names are shared with others");
     if (!element_type_exists(parameter.element_type())) return broken("element type ", parameter.element_type(), " is not known");
     if (parameter.dims()->size() > HEDDLE_MAX_RANK) return broken("rank ", parameter.dims()->size(), " is above ", HEDDLE_MAX_RANK);
     const std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
@@ -193,15 +196,11 @@ class ModuleChecker {
   }
 
   Status parameters() {
-    std::unordered_set<std::string> names;
+    std::set<std::pair<std::string_view, std::string_view>> names;  // in the metadata
     for (uint32_t i = 0; i < module_.parameters()->size(); ++i) {
       const mf::Parameter& at = *module_.parameters()->Get(i);
       if (Status bad = parameter(at)) return in(concat("parameter ", i), bad);
-      // Names hold no NUL, so that it separates them.
-      std::string key(at.scope()->string_view());
-      key.push_back('\0');
-      key.append(at.name()->string_view());
-      if (!names.insert(std::move(key)).second)
+      if (!names.emplace(at.scope()->string_view(), at.name()->string_view()).second)
         return broken("parameter ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
     }
     return std::nullopt;
@@ -318,7 +317,6 @@ Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::stri
 
 Status verify_metadata(std::span<const std::byte> metadata, const SectionSizes& sizes) {
   // FlatBuffers counts in 32 bits, and its verifier asserts rather than answers beyond that.
-  constexpr uint64_t kMaxMetadataBytes = (uint64_t{1} << 31) - 1;
   if (metadata.size() < 16 || metadata.size() > kMaxMetadataBytes)
     return broken("metadata: ", metadata.size(), " bytes are outside 16..", kMaxMetadataBytes);
   // An honest table takes at least 8 bytes (its vtable reference and the reference to it): a bound that no sharing can exceed.

@@ -66,6 +66,13 @@ class ProgramChecker {
                        uint64_t{4} * site->constants()->size())) {
         return fail("dispatch site ", i, ": its vectors are shared with others");
       }
+      for (const mf::Candidate* candidate : *site->candidates()) {
+        if (!all_usable(candidate->guards(), candidate->grid()))
+          return fail("dispatch site ", i, ": a vector of a candidate is missing or misaligned");
+        if (!budget.take(sizeof(mf::Guard) * uint64_t{candidate->guards()->size()} + uint64_t{4} * candidate->grid()->size())) {
+          return fail("dispatch site ", i, ": vectors of its candidates are shared with others");
+        }
+      }
     }
     return true;
   }
