@@ -149,8 +149,19 @@ Status ModuleWriter::write(module_format::ModuleT& module, const std::string& pa
   if (Status failed = file.append(head)) return failed;
   for (const auto& [index, source] : sources_) {
     if (Status failed = file.pad_to(kSectionAlignment)) return failed;
-    Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
+    XXH3_state_t* raw = XXH3_createState();
+    if (raw == nullptr) throw std::bad_alloc();
+    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(raw, &XXH3_freeState);
+    XXH3_64bits_reset(state.get());
+    Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) {
+      XXH3_64bits_update(state.get(), piece.data(), piece.size());
+      return file.append(piece);
+    });
     if (failed) return failed;
+    if (XXH3_64bits_digest(state.get()) != module.parameters[index]->hash) {
+      return Error{HEDDLE_STATUS_DATA_LOSS,
+                   concat("module: writing parameter ", index, " failed: its source changed while it was read; write the file again")};
+    }
   }
   if (file.size_bytes() != header.file_bytes) {
     return invalid(concat("parameter sources gave ", file.size_bytes(), " bytes of file, planned were ", header.file_bytes));

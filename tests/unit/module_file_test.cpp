@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
@@ -246,6 +247,49 @@ TEST(ModuleFile, FailingSourceLeavesNoFileAndKeepsTheOldOne) {
   EXPECT_EQ(failed->code, HEDDLE_STATUS_CANCELLED);
   EXPECT_EQ(folder.file_count(), 1u);
   EXPECT_EQ(read_file(folder.path("m.heddle")), old);
+}
+
+TEST(ModuleFile, SourceThatChangesMeanwhileLeavesNoFile) {
+  TemporaryFolder folder;
+  ModuleWriter writer;
+  auto module = sample::make(writer);
+  int calls = 0;
+  ParameterSource source;
+  source.size_bytes = sample::weight().size();
+  source.read = [&](uint64_t, std::span<std::byte> out) -> Status {
+    std::memset(out.data(), calls++, out.size());
+    return std::nullopt;
+  };
+  writer.set_parameter(0, std::move(source));
+  Status failed = writer.write(module, folder.path("m.heddle"));
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->code, HEDDLE_STATUS_DATA_LOSS);
+  EXPECT_NE(failed->message.find("parameter 0"), std::string::npos) << failed->message;
+  EXPECT_EQ(folder.file_count(), 0u);
+}
+
+// A hole of terabytes costs nothing on disk; its reader must not pay for it in memory.
+TEST(ModuleFile, SparseHeadIsRefusedBeforeMemoryIsTaken) {
+  TemporaryFolder folder;
+  const std::string path = folder.path("m.heddle");
+  std::string bytes = write_sample(path);
+  for (uint32_t section : {0u, 1u}) {
+    FileHeader header = header_of(bytes);
+    const uint64_t hole = uint64_t{1} << 40;
+    header.sections[section].size += hole;
+    for (uint32_t i = section + 1; i < kSectionCount; ++i) {
+      header.sections[i].offset = align_up(header.sections[i - 1].offset + header.sections[i - 1].size, kSectionAlignments[i]);
+    }
+    header.file_bytes = header.sections[3].offset + header.sections[3].size;
+    std::string sparse = bytes.substr(0, sizeof(header));
+    std::memcpy(sparse.data(), &header, sizeof(header));
+    write_file(path, sparse);
+    if (truncate(path.c_str(), static_cast<off_t>(header.file_bytes)) != 0) GTEST_SKIP() << "this file system takes no such file";
+    auto opened = open_module(path, kOpenNoHash);
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, HEDDLE_STATUS_DATA_LOSS) << opened.error().message;
+    EXPECT_NE(opened.error().message.find("the limits are"), std::string::npos) << opened.error().message;
+  }
 }
 
 TEST(ModuleFile, RunningOutOfSpaceLeavesNoFile) {

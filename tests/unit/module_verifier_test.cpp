@@ -296,6 +296,62 @@ TEST(ModuleVerifierStructure, RefusesBytesThatAreNoFlatBuffer) {
   EXPECT_TRUE(verify_metadata({}, kSizes));
 }
 
+// One long scope that all parameters share, and one list of guards that all candidates share.
+TEST(ModuleVerifierStructure, RefusesSharedNamesAndGuards) {
+  for (bool guards : {false, true}) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.ForceDefaults(true);
+    const auto text = builder.CreateString("");
+    const auto tensors = builder.CreateVector(std::vector<flatbuffers::Offset<mf::TensorType>>{});
+    const auto no_programs = builder.CreateVector(std::vector<flatbuffers::Offset<mf::Program>>{});
+    std::vector<flatbuffers::Offset<mf::Parameter>> parameters;
+    std::vector<flatbuffers::Offset<mf::Function>> functions;
+    std::vector<flatbuffers::Offset<mf::Executable>> executables;
+    if (!guards) {
+      const auto scope = builder.CreateString(std::string(60000, 's'));
+      const auto dims = builder.CreateVector(std::vector<int64_t>{1});
+      for (int i = 0; i < 100; ++i) {
+        parameters.push_back(mf::CreateParameter(builder, scope, builder.CreateString(concat("p", i)), HEDDLE_TYPE_F32, dims, 4));
+      }
+    } else {
+      const auto list = builder.CreateVectorOfStructs(std::vector<mf::Guard>(2000, mf::Guard(0, 0, 1, 1, 1)));
+      const auto grid = builder.CreateVector(std::vector<uint32_t>{0, 0, 0});
+      std::vector<flatbuffers::Offset<mf::Candidate>> candidates;
+      for (int i = 0; i < 1000; ++i) candidates.push_back(mf::CreateCandidate(builder, 0, list, grid));
+      const auto site = mf::CreateDispatchSite(builder, text, 0, builder.CreateVector(candidates),
+                                               builder.CreateVectorOfStructs(std::vector<mf::BindingRef>{}),
+                                               builder.CreateVector(std::vector<uint32_t>{}), 0);
+      const auto families = builder.CreateVectorOfStrings(std::vector<std::string>{"cpu"});
+      const auto program = mf::CreateProgram(
+          builder, families, 1, builder.CreateVector(std::vector<int64_t>{}),
+          builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>{}),
+          builder.CreateVectorOfStructs(std::vector<mf::Instruction>{sample::op(mf::Op::Return)}),
+          builder.CreateVectorOfStructs(std::vector<mf::Value>{}), builder.CreateVectorOfStructs(std::vector<mf::Transient>{}),
+          builder.CreateVector(std::vector<flatbuffers::Offset<mf::DispatchSite>>{site}),
+          builder.CreateVectorOfStructs(std::vector<mf::CopySite>{}), builder.CreateVectorOfStructs(std::vector<mf::FillSite>{}));
+      const auto entry =
+          mf::CreateEntry(builder, builder.CreateString("e"), 0, 0, builder.CreateVector(std::vector<flatbuffers::Offset<mf::Argument>>{}));
+      const mf::Range code(0, 64);
+      const auto needs = mf::CreateEntryResources(builder, builder.CreateVector(std::vector<uint32_t>{}), 0, 0, 0, 0, text);
+      const auto variant =
+          mf::CreateVariant(builder, builder.CreateString("x86_64-elf/1"), builder.CreateString("x86-64-v3"), builder.CreateString("cpu"),
+                            &code, builder.CreateVector(std::vector<flatbuffers::Offset<mf::EntryResources>>{needs}));
+      executables.push_back(mf::CreateExecutable(builder, text, builder.CreateVector(std::vector<flatbuffers::Offset<mf::Entry>>{entry}),
+                                                 builder.CreateVector(std::vector<flatbuffers::Offset<mf::Variant>>{variant})));
+      functions.push_back(mf::CreateFunction(builder, builder.CreateString("f"), tensors, tensors,
+                                             builder.CreateVector(std::vector<flatbuffers::Offset<mf::Symbol>>{}),
+                                             builder.CreateVector(std::vector<flatbuffers::Offset<mf::Program>>{program})));
+    }
+    const auto slots = builder.CreateVector(std::vector<flatbuffers::Offset<mf::Slot>>{mf::CreateSlot(builder, text)});
+    mf::FinishModuleBuffer(builder, mf::CreateModule(builder, text, text, slots, builder.CreateVector(functions), no_programs,
+                                                     builder.CreateVector(executables), builder.CreateVector(parameters),
+                                                     builder.CreateVector(std::vector<flatbuffers::Offset<mf::Global>>{}), text));
+    Status failed = verify_metadata({reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()}, kSizes);
+    ASSERT_TRUE(failed);
+    EXPECT_THAT(failed->message, HasSubstr(guards ? "vectors of its candidates are shared" : "names are shared"));
+  }
+}
+
 // One program that a thousand functions point to: the file is small, the work would not be.
 TEST(ModuleVerifierStructure, RefusesSharedVectors) {
   flatbuffers::FlatBufferBuilder builder;

@@ -2,6 +2,7 @@
 // .npy files: NumPy's own bytes, every version, and files that are not what they say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <ostream>
 
@@ -137,6 +138,13 @@ TEST_P(NpyFormat, Refuses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, NpyFormat, ::testing::ValuesIn(kBroken), [](const auto& info) { return info.param.name; });
+
+TEST(Npy, DoesNotWaitForAFifo) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo(folder.path("x.npy").c_str(), 0600), 0);
+  HostTensor tensor;
+  EXPECT_THAT(read_npy(folder.path("x.npy"), tensor), HasSubstr("not a regular file"));
+}
 
 TEST(Npy, RefusesAFolder) {
   TemporaryFolder folder;
