@@ -65,7 +65,7 @@ void Globals::begin_family(StringRef name) {
 }
 
 uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
-  auto [it, is_new] = by_name_.try_emplace(family_ + "." + name.str(), 0);
+  auto [it, is_new] = derived_by_name_.try_emplace(family_ + "." + name.str(), 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
     global->name = it->first().str();
@@ -79,7 +79,7 @@ uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
 uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
   auto type = llvm::cast<RankedTensorType>(op.getType());
   StringRef name = op.getName();
-  if (name.starts_with("derived.")) {
+  if (name.starts_with(tx::derived_prefix)) {
     uint32_t index = derived(name, tx::byte_size(type));
     note_use(index, in_initializer);
     return index;

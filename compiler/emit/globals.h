@@ -49,7 +49,8 @@ class Globals {
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
   std::string family_;
-  llvm::StringMap<uint32_t> by_name_;
+  llvm::StringMap<uint32_t> by_name_;          // parameters
+  llvm::StringMap<uint32_t> derived_by_name_;  // with their family
   llvm::DenseMap<mlir::Attribute, uint32_t> stored_, filled_;
   std::vector<Fill> fills_;
 };

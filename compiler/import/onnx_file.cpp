@@ -36,7 +36,7 @@ int open_beside(const std::string& model_path, const std::string& location) {
   Descriptor folder{open(folder_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
   if (folder.value < 0) return -1;
   open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC;
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;  // a FIFO would hang
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
   long result = syscall(SYS_openat2, folder.value, location.c_str(), &how, sizeof how);
   if (result < 0 && errno == ENOSYS) {
@@ -45,7 +45,7 @@ int open_beside(const std::string& model_path, const std::string& location) {
       errno = EXDEV;
       return -1;
     }
-    result = openat(folder.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    result = openat(folder.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   }
   return static_cast<int>(result);
 }
@@ -75,6 +75,8 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
                                                : std::strerror(errno);
     return "opening " + what + " failed: " + cause + "; it must lie beneath the model's folder, without links";
   }
+  struct stat info{};
+  if (fstat(data.value, &info) != 0 || !S_ISREG(info.st_mode)) return what + " is not a regular file";
   for (uint64_t done = 0; done < size;) {
     ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
     if (got < 0 && errno == EINTR) continue;
@@ -104,7 +106,7 @@ std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint
 }  // namespace
 
 std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
-  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (descriptor.value < 0) {
     heddle_status_code_t code = errno == ENOENT ? HEDDLE_STATUS_NOT_FOUND : HEDDLE_STATUS_PERMISSION_DENIED;
     throw Failure{code, "onnx: opening '" + path + "' failed: " + std::strerror(errno)};

@@ -73,8 +73,9 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   if (bytes > largest_dense_bytes) {
     std::shared_ptr<OnnxFile> keep = file;
     // two nodes may have one name, and the parameters must not
-    std::string unique = name;
-    for (int i = 2; parameters.count(unique); ++i) unique = name + "#" + std::to_string(i);
+    const std::string base = StringRef(name).starts_with(tx::derived_prefix) ? "onnx." + name : name;
+    std::string unique = base;
+    for (int i = 2; parameters.count(unique); ++i) unique = base + "#" + std::to_string(i);
     parameters[unique] = {
         ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) { return read_tensor(*keep, tensor, offset, size, target); }};
     operand.value = builder.create<tx::ParameterOp>(location, ranked, unique);

@@ -32,6 +32,8 @@ inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
 inline constexpr llvm::StringLiteral name_attr = "tx.name";
 
 // Name of the function that computes, once at load, what depends on constants only.
+// Names of parameters that the initializer writes begin so; the importer gives none such away.
+inline constexpr llvm::StringLiteral derived_prefix = "derived.";
 inline constexpr llvm::StringLiteral initializer_name = "$init";
 
 // Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.

@@ -64,16 +64,18 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     SmallVector<Value> results;
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       results.push_back(copy_into(value, builder, copies));
-      init.setResultAttr(i, tx::name_attr, builder.getStringAttr("derived." + std::to_string(i)));
+      init.setResultAttr(i, tx::name_attr, builder.getStringAttr(derived_name(i)));
     }
     builder.create<func::ReturnOp>(module.getLoc(), results);
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       OpBuilder at(value.getDefiningOp());
-      Value derived = at.create<tx::ParameterOp>(value.getLoc(), value.getType(), "derived." + std::to_string(i));
+      Value derived = at.create<tx::ParameterOp>(value.getLoc(), value.getType(), derived_name(i));
       value.replaceAllUsesWith(derived);
     }
     for (func::FuncOp function : functions) erase_dead(function);
   }
+
+  static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
   // Broadcasts and reshapes count as part of the user behind them.
   static bool all_users_constant(Operation* op) {

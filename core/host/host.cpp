@@ -222,6 +222,8 @@ Verdict Host::State::load_now(Plugin& plugin) {
     }
   }
   Verdict verdict;
+  if (plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
+  if (verdict.state != PluginState::kAvailable) return verdict;
   const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &verdict);
   if (!library) return verdict;
   if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {

@@ -156,6 +156,10 @@ Verdict preflight_quick(const Manifest& manifest) {
   return check_isa(manifest);
 }
 
+Verdict preflight_integrity(const Manifest& manifest) {
+  return check_integrity(manifest);
+}
+
 Verdict preflight(const Manifest& manifest) {
   Verdict verdict = preflight_quick(manifest);
   ElfFile file;

@@ -11,6 +11,8 @@ namespace heddle::host {
 
 // Available, or incompatible, missing-dependency or no-device with a reason that says what to do.
 Verdict preflight(const Manifest& manifest);
+// The part that no cached verdict stands for: the digest of the library, which is about to be loaded.
+Verdict preflight_integrity(const Manifest& manifest);
 // The part that costs next to nothing and is done even when a cached verdict spares the rest: ABI range, architecture, ISA.
 Verdict preflight_quick(const Manifest& manifest);
 

@@ -175,13 +175,20 @@ void Device::return_timeline(Ref<Timeline> timeline) {
   idle_timelines_.push_back(timeline->take());
 }
 
+bool DeviceTable::same(const Device& device, const host::DeviceInfo& info) {
+  return &device.api() == &info.driver->api && device.description().ordinal == info.ordinal && device.config() == info.config;
+}
+
+void DeviceTable::close_unused(const host::DeviceInfo& info) {
+  std::lock_guard lock(mutex_);  // also while it closes: a second open waits
+  std::erase_if(devices_, [&](const Ref<Device>& device) { return same(*device, info) && device->sole(); });
+}
+
 Result<Ref<Device>> DeviceTable::open(const host::DeviceInfo& info) {
   std::lock_guard lock(mutex_);
   std::erase_if(devices_, [](const Ref<Device>& device) { return device->lost(); });
   for (const Ref<Device>& device : devices_) {
-    if (&device->api() == &info.driver->api && device->description().ordinal == info.ordinal && device->config() == info.config) {
-      return device;
-    }
+    if (same(*device, info)) return device;
   }
   Result<Ref<Device>> device = Device::open(host_, info);
   if (device.ok()) devices_.push_back(*device);

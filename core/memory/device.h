@@ -147,8 +147,11 @@ class DeviceTable {
  public:
   explicit DeviceTable(std::shared_ptr<host::Host> host) : host_(std::move(host)) {}
   Result<Ref<Device>> open(const host::DeviceInfo& info);
+  // Closes it, if it is open and nobody uses it. Devices that were opened for a question only cost memory of their driver.
+  void close_unused(const host::DeviceInfo& info);
 
  private:
+  static bool same(const Device& device, const host::DeviceInfo& info);
   std::shared_ptr<host::Host> host_;
   std::mutex mutex_;
   std::vector<Ref<Device>> devices_;

@@ -17,6 +17,8 @@ class Counted {
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  // Nobody else has a reference now.
+  bool sole() const { return references_.load(std::memory_order_acquire) == 1; }
   void release() const {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

@@ -26,6 +26,9 @@ Result<FileIdentity> identify(int descriptor, const std::string& path) {
   if (fstat(descriptor, &facts) != 0) {
     return error(HEDDLE_STATUS_UNAVAILABLE, "heddle: asking for the size of {} failed: {}", path, std::strerror(errno));
   }
+  if (!S_ISREG(facts.st_mode)) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: opening {} failed: it is not a regular file", path);
+  }
   auto nanoseconds = [](const timespec& time) {
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
   };
@@ -46,7 +49,7 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
                      named.scope, other.path);
       }
     }
-    int descriptor = ::open(named.path.c_str(), O_RDONLY | O_CLOEXEC);
+    int descriptor = ::open(named.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor < 0) {
       int code = errno;
       return error(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND

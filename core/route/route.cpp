@@ -60,8 +60,11 @@ std::string why_too_large(const mf::Executable& executable, const mf::Variant& v
 
 class Search {
  public:
-  Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank)
-      : module_(module), facts_(facts), wishes_(wishes), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {}
+  Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank,
+         const std::vector<RefusedCode>& refused)
+      : module_(module), facts_(facts), wishes_(wishes), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {
+    for (const RefusedCode& code : refused) unfit_[{code.executable, code.device, code.variant}] = code.reason;
+  }
 
   Result<Route> run() {
     if (bind(0)) return make_route();
@@ -137,15 +140,15 @@ class Search {
         for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
           if (offered.size() < 200) offered += (offered.empty() ? "" : ", ") + variant->format()->str() + " " + variant->target()->str();
         }
-        std::string too_large;
-        for (const auto& [key, reason] : too_large_) {
-          if (key.executable != executable || key.device != device || reason.empty() || too_large.size() > 400) continue;
+        std::string unfit;
+        for (const auto& [key, reason] : unfit_) {
+          if (key.executable != executable || key.device != device || reason.empty() || unfit.size() > 400) continue;
           const mf::Variant* variant = module_.executables()->Get(executable)->variants()->Get(key.variant);
-          too_large += "; " + variant->format()->str() + " " + variant->target()->str() + ": " + reason;
+          unfit += "; " + variant->format()->str() + " " + variant->target()->str() + ": " + reason;
         }
         refuse(slot, device,
                "executable '" + module_.executables()->Get(executable)->name()->str() + "' has no variant that it runs (it has " +
-                   (offered.empty() ? "none" : offered) + ")" + too_large);
+                   (offered.empty() ? "none" : offered) + ")" + unfit);
         return false;
       }
       chosen_[{executable, device}] = *best;
@@ -181,10 +184,10 @@ class Search {
         known = ranks_.emplace(key, value).first;
       }
       if (known->second == 0) continue;
-      auto fits = too_large_.find({executable, device, i});
-      if (fits == too_large_.end()) {
+      auto fits = unfit_.find({executable, device, i});
+      if (fits == unfit_.end()) {
         std::string reason = why_too_large(*module_.executables()->Get(executable), *variant, facts_[device].limits);
-        fits = too_large_.emplace(Tried{executable, device, i}, std::move(reason)).first;
+        fits = unfit_.emplace(Tried{executable, device, i}, std::move(reason)).first;
       }
       if (fits->second.empty() && (!best || known->second > best->rank)) best = RankedVariant{i, known->second};
     }
@@ -257,8 +260,8 @@ class Search {
         others.push_back({{"format", variant->format()->str()},
                           {"target", variant->target()->str()},
                           {"rank", rank == ranks_.end() ? Json(nullptr) : Json(rank->second)}});
-        auto fits = too_large_.find({key.first, key.second, i});
-        if (fits != too_large_.end() && !fits->second.empty()) others.back()["reason"] = fits->second;
+        auto fits = unfit_.find({key.first, key.second, i});
+        if (fits != unfit_.end() && !fits->second.empty()) others.back()["reason"] = fits->second;
       }
       const mf::Variant* variant = executable->variants()->Get(ranked.variant);
       out["executables"].push_back({{"name", executable->name()->str()},
@@ -306,14 +309,14 @@ class Search {
     uint32_t executable, device, variant;
     auto operator<=>(const Tried&) const = default;
   };
-  std::map<Tried, std::string> too_large_;  // why it does not fit the device; empty: it does
+  std::map<Tried, std::string> unfit_;  // why it does not fit the device; empty: it does
 };
 
 }  // namespace
 
-Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes,
-                     const Rank& rank) {
-  return Search(module, facts, wishes, rank).run();
+Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank,
+                     const std::vector<RefusedCode>& refused) {
+  return Search(module, facts, wishes, rank, refused).run();
 }
 
 std::vector<std::string> families_of(const mf::Module& module) {

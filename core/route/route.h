@@ -59,9 +59,17 @@ struct Route {
 // the device's limits is passed over, however it ranks (decision 0011).
 using Rank = std::function<Result<uint32_t>(uint32_t device, std::string_view format, std::string_view target)>;
 
+// A variant that the device's driver would not load after all.
+struct RefusedCode {
+  uint32_t executable = 0;
+  uint32_t device = 0;  // index into the facts
+  uint32_t variant = 0;
+  std::string reason;
+};
+
 // One wish per slot of the module. UNAVAILABLE says for each slot why each device was refused; NOT_FOUND if there was none to try.
 Result<Route> choose(const module_format::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes,
-                     const Rank& rank);
+                     const Rank& rank, const std::vector<RefusedCode>& refused = {});
 
 // Families that some program of the module runs on, in order of appearance.
 std::vector<std::string> families_of(const module_format::Module& module);

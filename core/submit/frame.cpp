@@ -29,6 +29,7 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   frame->arena_devices_.resize(earlier_arenas.size(), 0);
   frame->first_own_arena_ = earlier_arenas.size();
   frame->arenas_.reserve(earlier_arenas.size() + source.arenas.size());
+  frame->arena_devices_.reserve(earlier_arenas.size() + source.arenas.size());
   for (const ArenaNeed& need : source.arenas) {
     heddle_block_t block{};
     Status allocated = devices[need.device]->allocate(need.size_bytes, need.alignment_bytes, &block);
@@ -167,6 +168,7 @@ void Frame::record() {
   dynamic_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
     Target& target = targets_[order[i].target];
+    recorded_.push_back(target);
     dynamic_[i] = {*target.buffer, *target.offset, order[i].length};
     target.buffer = &dynamic_[i].buffer;
     target.offset = &dynamic_[i].offset;
@@ -181,7 +183,16 @@ heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed)
   *replayed = recording_ != nullptr;
   if (!recording_) return submit(plan_->segments[0], sync);
   const memory::Device& device = *devices_[plan_->segments[0].device];
-  return device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync);
+  Status replay =
+      device.noted(Status(device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync)));
+  if (replay.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return replay.release();
+  // The list needs less than its replay: nothing was enqueued, so it can still go the other way.
+  *replayed = false;
+  for (size_t i = 0; i < dynamic_.size(); ++i) {
+    *recorded_[i].buffer = dynamic_[i].buffer;
+    *recorded_[i].offset = dynamic_[i].offset;
+  }
+  return submit(plan_->segments[0], sync);
 }
 
 heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,

@@ -67,6 +67,7 @@ class Frame {
   memory::Ref<memory::Timeline> timeline_;
   uint32_t submissions_until_record_ = kNever;
   heddle_recording_t* recording_ = nullptr;
+  std::vector<Target> recorded_;           // where the list itself has what dynamic_ has
   std::vector<heddle_binding_t> dynamic_;  // of the recording: bindings that name arguments and results, in order of appearance
 
   static constexpr uint32_t kNever = 0xFFFFFFFFu;

@@ -97,8 +97,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   Ref<Instance> instance = Ref<Instance>::adopt(new Instance());
   instance->runtime_ = std::move(runtime);
   instance->module_ = std::move(module);
-  HEDDLE_RETURN_IF_ERROR(instance->bind(request));
-  HEDDLE_RETURN_IF_ERROR(instance->load_code());
+  HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   const mf::Module& meta = instance->module_->metadata();
@@ -109,7 +108,27 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   return instance;
 }
 
-Status Instance::bind(const InstanceRequest& request) {
+Status Instance::bind_and_load(const InstanceRequest& request) {
+  std::vector<route::RefusedCode> refused;
+  Status first;  // why the best choice failed
+  for (;;) {
+    Status bound = bind(request, refused);
+    if (!bound.ok()) return first.ok() ? std::move(bound) : std::move(first);
+    Status loaded = load_code();
+    if (loaded.ok()) return loaded;
+    if (failed_code_ < 0 || loaded.code() == HEDDLE_STATUS_DATA_LOSS || loaded.code() == HEDDLE_STATUS_DEVICE_LOST) {
+      return first.ok() ? std::move(loaded) : std::move(first);
+    }
+    const route::ChosenCode& chosen = route_.code[static_cast<size_t>(failed_code_)];
+    refused.push_back({chosen.executable, route_.devices[chosen.device], chosen.variant, std::string(loaded.message())});
+    if (first.ok()) first = std::move(loaded);
+    unload_code();
+    devices_.clear();
+    machine_ = {};
+  }
+}
+
+Status Instance::bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused) {
   const mf::Module& meta = module_->metadata();
   for (const auto& [slot, device] : request.slots) {
     bool known = false;
@@ -145,7 +164,12 @@ Status Instance::bind(const InstanceRequest& request) {
     HEDDLE_RETURN_IF_ERROR((*opened)->noted(std::move(ranked)));
     return value;
   };
-  Result<route::Route> route = route::choose(meta, wishes.facts(), of_slots, rank);
+  Result<route::Route> route = route::choose(meta, wishes.facts(), of_slots, rank, refused);
+  for (uint32_t i = 0; i < wishes.infos().size(); ++i) {
+    if (!route.ok() || std::find(route->devices.begin(), route->devices.end(), i) == route->devices.end()) {
+      runtime_->devices.close_unused(wishes.infos()[i]);
+    }
+  }
   if (!route.ok()) return route.take_status();
   route_ = std::move(*route);
   for (uint32_t device : route_.devices) {
@@ -166,6 +190,7 @@ Status Instance::bind(const InstanceRequest& request) {
 Status Instance::load_code() {
   const mf::Module& meta = module_->metadata();
   machine_.entries.assign(meta.executables()->size(), std::vector<std::vector<heddle_entry_t*>>(devices_.size()));
+  failed_code_ = -1;
   for (const route::ChosenCode& chosen : route_.code) {
     const mf::Executable* executable = meta.executables()->Get(chosen.executable);
     const mf::Variant* variant = executable->variants()->Get(chosen.variant);
@@ -215,6 +240,7 @@ Status Instance::load_code() {
       status = Status(dispatch.entry(loaded_.back().executable, i, &handles[i]));
     }
     if (!status.ok()) {
+      failed_code_ = &chosen - route_.code.data();
       return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
                                                  executable->name()->string_view(), module_->path(), device.alias()));
     }
@@ -231,9 +257,14 @@ Instance::~Instance() {
   for (Ref<Call>& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   abandoned.clear();
   functions_.clear();
+  unload_code();
+}
+
+void Instance::unload_code() {
   for (const Loaded& loaded : loaded_) {
     if (loaded.executable) devices_[loaded.device]->api().dispatch->executable_unload(loaded.executable);
   }
+  loaded_.clear();
 }
 
 void Instance::drop_idle_frames() {

@@ -61,8 +61,11 @@ class Instance final : public memory::Counted {
     uint32_t device = 0;
   };
   Instance() = default;
-  Status bind(const InstanceRequest& request);
+  // Routes, opens devices and loads code; what a driver will not load is passed over, as long as something else fits.
+  Status bind_and_load(const InstanceRequest& request);
+  Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
   Status load_code();
+  void unload_code();
   Status load_globals(const InstanceRequest& request);
   Status load_parameters(const InstanceRequest& request);
   Status run_initializer();
@@ -72,6 +75,7 @@ class Instance final : public memory::Counted {
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<const open::OpenModule> module_;
   route::Route route_;
+  int64_t failed_code_ = -1;  // which of route_.code a driver would not load
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Loaded> loaded_;
   std::vector<bool> read_by_functions_, read_at_all_;     // one per global: read by a function's program; by that or by the initializer

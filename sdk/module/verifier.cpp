@@ -51,8 +51,8 @@ class ModuleChecker {
         !module_.report()) {
       return broken("module: a vector is missing or misaligned");
     }
-    if (Status bad = verify_name(module_.producer(), true, "producer")) return bad;
-    if (Status bad = verify_name(module_.name(), true, "module name")) return bad;
+    if (Status bad = verify_name(module_.producer(), true, "producer", budget_)) return bad;
+    if (Status bad = verify_name(module_.name(), true, "module name", budget_)) return bad;
     if (!is_utf8_text(module_.report()->string_view())) return broken("report: it is not UTF-8 text");
     if (!budget_.take(uint64_t{4} * (module_.functions()->size() + uint64_t{module_.executables()->size()} + module_.parameters()->size() +
                                      module_.globals()->size()))) {
@@ -83,7 +83,7 @@ class ModuleChecker {
     std::unordered_set<std::string_view> names;
     for (uint32_t i = 0; i < count; ++i) {
       const flatbuffers::String* name = module_.slots()->Get(i)->name();
-      if (Status bad = verify_name(name, true, "name")) return in(concat("slot ", i), bad);
+      if (Status bad = verify_name(name, true, "name", budget_)) return in(concat("slot ", i), bad);
       if (!names.insert(name->string_view()).second)
         return broken("slot ", i, ": the name ", in_quotes(name->string_view()), " is there twice");
     }
@@ -93,7 +93,7 @@ class ModuleChecker {
   Status entry(const mf::Entry& entry) {
     if (!all_usable(entry.arguments())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{4} * entry.arguments()->size())) return broken("its vectors are shared with others");
-    if (Status bad = verify_name(entry.name(), false, "name")) return bad;
+    if (Status bad = verify_name(entry.name(), false, "name", budget_)) return bad;
     if (entry.binding_count() > kMaxBindings) return broken("binding count ", entry.binding_count(), " is above ", kMaxBindings);
     if (entry.constants_bytes() > kMaxConstantsBytes || entry.constants_bytes() % 8 != 0) {
       return broken("constants of ", entry.constants_bytes(), " bytes are not a multiple of 8 up to ", kMaxConstantsBytes);
@@ -125,9 +125,9 @@ class ModuleChecker {
   Status variant(const mf::Variant& variant, uint32_t entry_count) {
     if (!all_usable(variant.resources())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{4} * variant.resources()->size())) return broken("its vectors are shared with others");
-    if (Status bad = verify_name(variant.format(), false, "format")) return bad;
-    if (Status bad = verify_name(variant.target(), false, "target")) return bad;
-    if (Status bad = verify_name(variant.family(), false, "family")) return bad;
+    if (Status bad = verify_name(variant.format(), false, "format", budget_)) return bad;
+    if (Status bad = verify_name(variant.target(), false, "target", budget_)) return bad;
+    if (Status bad = verify_name(variant.family(), false, "family", budget_)) return bad;
     if (Status bad = verify_range(variant.code(), sizes_.code, kPageAlignment, "code")) return bad;
     if (variant.code()->length() == 0) return broken("its code is empty");
     if (variant.resources()->size() != entry_count)
@@ -136,7 +136,7 @@ class ModuleChecker {
       const mf::EntryResources* need = variant.resources()->Get(i);
       const std::string where = concat("resources of entry ", i);
       if (!all_usable(need->workgroup_size())) return in(where, broken("a vector is missing or misaligned"));
-      if (Status bad = verify_name(need->rung(), true, "rung")) return in(where, bad);
+      if (Status bad = verify_name(need->rung(), true, "rung", budget_)) return in(where, bad);
       const uint32_t axes = need->workgroup_size()->size();
       if (axes != 0 && axes != 3) return in(where, broken("workgroup size of ", axes, " numbers, not 0 or 3"));
       uint64_t threads = 1;
@@ -162,7 +162,7 @@ class ModuleChecker {
     if (!budget_.take(uint64_t{4} * (uint64_t{executable.entries()->size()} + executable.variants()->size()))) {
       return broken("its vectors are shared with others");
     }
-    if (Status bad = verify_name(executable.name(), true, "name")) return bad;
+    if (Status bad = verify_name(executable.name(), true, "name", budget_)) return bad;
     if (executable.entries()->size() == 0) return broken("it has no entry");
     if (executable.variants()->size() == 0) return broken("it has no variant");
     for (uint32_t i = 0; i < executable.entries()->size(); ++i) {
@@ -177,9 +177,8 @@ class ModuleChecker {
   Status parameter(const mf::Parameter& parameter) {
     if (!all_usable(parameter.dims())) return broken("a vector is missing or misaligned");
     if (!budget_.take(uint64_t{8} * parameter.dims()->size())) return broken("its vectors are shared with others");
-    if (Status bad = verify_name(parameter.scope(), true, "scope")) return bad;
-    if (Status bad = verify_name(parameter.name(), false, "name")) return bad;
-    if (!budget_.take(uint64_t{parameter.scope()->size()} + parameter.name()->size())) return broken("its names are shared with others");
+    if (Status bad = verify_name(parameter.scope(), true, "scope", budget_)) return bad;
+    if (Status bad = verify_name(parameter.name(), false, "name", budget_)) return bad;
     if (!element_type_exists(parameter.element_type())) return broken("element type ", parameter.element_type(), " is not known");
     if (parameter.dims()->size() > HEDDLE_MAX_RANK) return broken("rank ", parameter.dims()->size(), " is above ", HEDDLE_MAX_RANK);
     const std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
@@ -207,7 +206,7 @@ class ModuleChecker {
   }
 
   Status global(const mf::Global& global) {
-    if (Status bad = verify_name(global.name(), true, "name")) return bad;
+    if (Status bad = verify_name(global.name(), true, "name", budget_)) return bad;
     if (global.slot() >= module_.slots()->size()) return broken("slot ", global.slot(), " is not one of ", module_.slots()->size());
     if (global.size_bytes() > kMaxSizeBytes) return broken("size of ", global.size_bytes(), " bytes is above ", kMaxSizeBytes);
     switch (global.kind()) {
@@ -234,7 +233,7 @@ class ModuleChecker {
   Status tensor(const mf::TensorType& type, uint32_t symbols, bool is_result) {
     if (!all_usable(type.dims())) return broken("a vector is missing or misaligned");
     if (!budget_.take(sizeof(mf::Dim) * uint64_t{type.dims()->size()})) return broken("its vectors are shared with others");
-    if (Status bad = verify_name(type.name(), true, "name")) return bad;
+    if (Status bad = verify_name(type.name(), true, "name", budget_)) return bad;
     if (!element_type_exists(type.element_type())) return broken("element type ", type.element_type(), " is not known");
     if (type.dims()->size() > HEDDLE_MAX_RANK) return broken("rank ", type.dims()->size(), " is above ", HEDDLE_MAX_RANK);
     if (type.slot() >= module_.slots()->size()) return broken("slot ", type.slot(), " is not one of ", module_.slots()->size());
@@ -269,7 +268,7 @@ class ModuleChecker {
     if (programs == 0 || programs > kMaxPrograms) return broken("program count ", programs, " is outside 1..", kMaxPrograms);
     for (uint32_t i = 0; i < symbols; ++i) {
       const mf::Symbol* symbol = function.symbols()->Get(i);
-      if (Status bad = verify_name(symbol->name(), true, "name")) return in(concat("symbol ", i), bad);
+      if (Status bad = verify_name(symbol->name(), true, "name", budget_)) return in(concat("symbol ", i), bad);
       if (symbol->min() < 0 || symbol->min() > symbol->max())
         return broken("symbol ", i, ": range ", symbol->min(), "..", symbol->max(), " is empty or negative");
       if (symbol->divisor() <= 0) return broken("symbol ", i, ": divisor ", symbol->divisor(), " is not positive");
@@ -292,7 +291,7 @@ class ModuleChecker {
     std::unordered_set<std::string_view> names;
     for (uint32_t i = 0; i < module_.functions()->size(); ++i) {
       const mf::Function& at = *module_.functions()->Get(i);
-      if (Status bad = verify_name(at.name(), false, "name")) return in(concat("function ", i), bad);
+      if (Status bad = verify_name(at.name(), false, "name", budget_)) return in(concat("function ", i), bad);
       if (!names.insert(at.name()->string_view()).second)
         return broken("function ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
       if (Status bad = function(at)) return in(concat("function ", in_quotes(at.name()->string_view())), bad);
@@ -307,10 +306,11 @@ class ModuleChecker {
 
 }  // namespace
 
-Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::string_view what) {
+Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::string_view what, WorkBudget& budget) {
   if (text == nullptr) return broken(what, ": it is missing");
   if (text->size() == 0 && !may_be_empty) return broken(what, ": it is empty");
   if (text->size() > kMaxNameBytes) return broken(what, ": ", text->size(), " bytes are above ", kMaxNameBytes);
+  if (!budget.take(text->size())) return broken(what, ": it is shared with others");
   if (!is_utf8_text(text->string_view())) return broken(what, ": it is not UTF-8 text");
   return std::nullopt;
 }

@@ -20,11 +20,13 @@ class ProgramChecker {
       : module_(module), function_(function), program_(program), name_(name) {}
 
   bool run(WorkBudget& budget) {
+    budget_ = &budget;
     return present() && affordable(budget) && families() && values() && transients() && texts() && sites() && code();
   }
   Status error() const { return error_; }
 
  private:
+  WorkBudget* budget_ = nullptr;
   template <typename... Parts>
   bool fail(const Parts&... parts) {
     error_ = Error{HEDDLE_STATUS_DATA_LOSS, concat(name_, ": ", parts...)};
@@ -81,7 +83,7 @@ class ProgramChecker {
     const uint32_t slots = module_.slots()->size();
     if (program_.families()->size() != slots) return fail("it names ", program_.families()->size(), " families for ", slots, " slots");
     for (const flatbuffers::String* family : *program_.families()) {
-      if (Status bad = verify_name(family, false, "family")) return fail(bad->message);
+      if (Status bad = verify_name(family, false, "family", *budget_)) return fail(bad->message);
     }
     return true;
   }
@@ -134,7 +136,7 @@ class ProgramChecker {
 
   bool texts() {
     for (uint32_t i = 0; i < program_.messages()->size(); ++i) {
-      if (Status bad = verify_name(program_.messages()->Get(i), true, "message")) return fail(bad->message);
+      if (Status bad = verify_name(program_.messages()->Get(i), true, "message", *budget_)) return fail(bad->message);
     }
     return true;
   }
@@ -179,7 +181,7 @@ class ProgramChecker {
 
   bool dispatch_site(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
-    if (Status bad = verify_name(site->name(), true, "name")) return fail("dispatch site ", i, ": ", bad->message);
+    if (Status bad = verify_name(site->name(), true, "name", *budget_)) return fail("dispatch site ", i, ": ", bad->message);
     if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
     if (!below(site->slot(), module_.slots()->size(), "slot", "dispatch site ", i, ": ")) return false;
     if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");

@@ -48,6 +48,6 @@ Status verify_program(const module_format::Module& module, const module_format::
                       const std::string& name, WorkBudget& budget);
 
 // Whether a string is present, UTF-8 without NUL, and not longer than kMaxNameBytes; the error says which one it is.
-Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::string_view what);
+Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::string_view what, WorkBudget& budget);
 
 }  // namespace heddle::module

@@ -374,6 +374,18 @@ TEST_F(Loader, RefusesALibraryWithAnotherDigestThanItsManifestSays) {
   std::unique_ptr<Host> host = open();
   EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable) << info(*host, "good").reason;
 
+  // Nor does a cached verdict stand for the digest of what is loaded.
+  std::filesystem::copy(library("good"), folder_ / "kept.so");
+  install("good", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "kept.so").string());
+  info(*open(), "good");
+  std::unique_ptr<Host> cached = open();
+  EXPECT_TRUE(info(*cached, "good").from_cache);
+  std::filesystem::remove(folder_ / "kept.so");
+  std::filesystem::copy(library("crash_constructor"), folder_ / "kept.so");
+  Result<LoadedDriver*> changed = cached->driver("fake.good");
+  ASSERT_FALSE(changed.ok());
+  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("kept.so has the SHA-256 digest"));
+
   // Another library under that digest, which would crash as soon as it is mapped.
   std::filesystem::copy(library("crash_constructor"), folder_ / "other.so");
   install("crash_constructor", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "other.so").string());

@@ -68,6 +68,38 @@ TEST_P(RuntimeDevice, PassesOverAVariantThatDoesNotFit) {
                       "x86_64-elf/1 x86-64-v3: its entry 'add_f32' needs 2 threads in a workgroup, the device has 1");
 }
 
+// The driver finds out only when it loads the code.
+TEST_P(RuntimeDevice, PassesOverAVariantThatTheDriverDoesNotLoad) {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw")) {
+    GTEST_SKIP() << "the higher variant would not be tried here";
+  }
+  for (bool other : {true, false}) {
+    ModuleBuilder module = builder();
+    add_adder(module, "main", 4);
+    std::ifstream file(HEDDLE_TEST_KERNELS, std::ios::binary);
+    std::string image{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    for (size_t at = 0; (at = image.find("add_f32", at)) != std::string::npos;) image[at] = 'x';  // the kernel has another name there
+    const mf::Range code = module.writer.add_code(std::as_bytes(std::span<const char>(image)));
+    if (other) add_better_variant(module, 1, 0);
+    *module.module.executables[0]->variants.back()->code = code;
+    std::string path = folder.path("unloadable.heddle");
+    ASSERT_EQ(module.write(path), "");
+    ModuleHandle opened = open_module(runtime.get(), path);
+    InstanceHandle instance;
+    if (!other) {
+      HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", GetParam().device}}, &instance), HEDDLE_STATUS_NOT_FOUND,
+                          "heddle: loading executable 'test_kernels'");
+      continue;
+    }
+    HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &instance));
+    auto route = nlohmann::json::parse(instance_report(instance, "route"));
+    EXPECT_EQ(route["executables"][0]["target"], "x86-64-v3");
+    EXPECT_NE(route["executables"][0]["others"][0]["reason"].get<std::string>().find("loading"), std::string::npos);
+    TensorHandle a = make_tensor<float>(find_function(instance), 0, {1, 4}, {1, 2, 3, 4});
+    EXPECT_EQ(read_tensor(call_for_one(find_function(instance), {a.get(), a.get()})), (std::vector<float>{2, 4, 6, 8}));
+  }
+}
+
 TEST_P(RuntimeDevice, PassesOverAKernelWhoseGridIsTooLarge) {
   const int64_t most = is_fake() ? 4 : 0x7fffffff;
   for (bool fallback : {true, false}) {

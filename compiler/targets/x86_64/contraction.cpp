@@ -28,6 +28,8 @@ ContractionCut cut_of(const ContractionShape& shape, tx::DispatchOp region) {
   return ContractionCut::of(shape, is_tied(region));
 }
 
+constexpr int64_t most_gathered_rows = 4096;  // of a band: its table has a place for every pixel
+
 class ContractionWriter {
  public:
   ContractionWriter(KernelBuilder& kernel, const ContractionShape& shape, const ContractionCut& cut)
@@ -82,7 +84,8 @@ class ContractionWriter {
     // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = ceil_div(shape_.width, most_rows) * most_rows - shape_.width;
-    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width;
+    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
+                cut_.band_size <= most_gathered_rows;
     if (gathered_) {
       SmallVector<int64_t> pixels;
       for (int64_t y = 0; y < cut_.band_size; ++y) {
@@ -473,10 +476,35 @@ bool is_contraction(tx::DispatchOp region) {
   return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp>(op); });
 }
 
+// Numbers of a hostile model that nothing else bounds: what they multiply to must not wrap, nor be laid out in tables.
+static LogicalResult check_sizes(const ContractionShape& shape, tx::DispatchOp region) {
+  constexpr int64_t most_workspace_bytes = int64_t{1} << 40, most_taps = 1 << 20;
+  int64_t taps = 0, reach_height = 0, reach_width = 0, bytes = 0;
+  bool fits = !__builtin_mul_overflow(shape.kernel_height, shape.kernel_width, &taps) && taps <= most_taps;
+  if (!fits) {
+    return region.emitError() << "x86_64: a window of " << shape.kernel_height << "x" << shape.kernel_width << " is more than " << most_taps
+                              << " elements";
+  }
+  if (!shape.needs_halo()) return success();
+  auto reach = [](int64_t n, int64_t stride, int64_t kernel, int64_t dilation, int64_t* out) {
+    int64_t steps = 0, span = 0;
+    return !__builtin_mul_overflow(n - 1, stride, &steps) && !__builtin_mul_overflow(kernel - 1, dilation, &span) &&
+           !__builtin_add_overflow(steps, span, out) && !__builtin_add_overflow(*out, 1, out);
+  };
+  fits = reach(1, shape.stride_height, shape.kernel_height, shape.dilation_height, &reach_height) &&
+         reach(shape.width, shape.stride_width, shape.kernel_width, shape.dilation_width, &reach_width) &&
+         !__builtin_mul_overflow(reach_height, reach_width, &bytes) && !__builtin_mul_overflow(bytes, shape.channels, &bytes) &&
+         !__builtin_mul_overflow(bytes, int64_t{4}, &bytes) && bytes <= most_workspace_bytes;
+  if (fits) return success();
+  return region.emitError() << "x86_64: one row of a convolution reaches over " << reach_height << "x" << reach_width << " pixels of "
+                            << shape.channels << " channels, which is more than " << most_workspace_bytes
+                            << " bytes; use smaller dilations, strides or pads";
+}
+
 FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
   if (is_pack(region)) return plan_pack(region);
   auto shape = ContractionShape::read(region);
-  if (failed(shape)) return failure();
+  if (failed(shape) || failed(check_sizes(*shape, region))) return failure();
   if (shape->depthwise) return plan_depthwise(region, *shape);
   ContractionCut cut = cut_of(*shape, region);
   KernelPlan plan;

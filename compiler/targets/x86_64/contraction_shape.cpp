@@ -262,7 +262,8 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
     if (ceil_div(units, size) != bands) continue;
     if (flat && bands > 1 && size < 24) continue;
     if (shape.needs_halo() && bands < units) {
-      double bytes = 4.0 * static_cast<double>(shape.needed_height(size) * shape.needed_width(shape.width) * shape.channels);
+      double bytes = 4.0 * static_cast<double>(shape.needed_height(size)) * static_cast<double>(shape.needed_width(shape.width)) *
+                     static_cast<double>(shape.channels);
       if (bytes > 512e3) continue;
     }
     for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {

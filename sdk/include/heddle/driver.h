@@ -456,16 +456,18 @@ typedef struct heddle_timeline_interface {
   uint32_t reserved;
   /* owned by the caller. initial_value is at most HEDDLE_TIMELINE_MAX_VALUE, as are all values. [any] [may-block] */
   heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
-  /* Nothing waits for it or will signal it. [serial:timeline] [may-block] */
+  /* Nothing waits for it or will signal it: allowed from the moment on that a wait, a query or a notification has shown its last point, reached
+   * or failed. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
   /* Value reached so far. A poisoned timeline gives its failure (owned by the caller) and the last good value. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
   /* Host signal. INVALID_ARGUMENT if value is not larger than the one reached. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
-  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). [any] [no-block] */
+  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). What is reached stays reached. [any]
+   * [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
   /* Waits for the points, all of timelines of one device. DEADLINE_EXCEEDED leaves everything as it was; every other failure is a poisoned
-   * point's own, or the device's loss. timeout 0 polls. [any] [may-block] */
+   * point's own, or the device's loss. ANY: a reached point counts before a failed one. timeout 0 polls. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns. The failure is
    * borrowed for the call. [any] [no-block], function: [callback], may submit and signal. */
