@@ -84,8 +84,8 @@ class ContractionWriter {
     // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = ceil_div(shape_.width, most_rows) * most_rows - shape_.width;
-    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
-                cut_.band_size <= most_gathered_rows;
+    gathered_ =
+        !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width && cut_.band_size <= most_gathered_rows;
     if (gathered_) {
       SmallVector<int64_t> pixels;
       for (int64_t y = 0; y < cut_.band_size; ++y) {

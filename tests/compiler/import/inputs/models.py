@@ -57,6 +57,17 @@ def one_name():
     return [*nodes, node("Add", ["c0", "c1"], ["y"])], [], [value("y", (20000,))], [], 17
 
 
+def derived_name():
+    weight = numpy_helper.from_array(np.linspace(-1, 1, 20000, dtype=np.float32), "derived.0")
+    return [node("Add", ["x", "derived.0"], ["y"])], [value("x", (20000,))], [value("y", (20000,))], [weight], 17
+
+
+def window(kernel, channels=1, **attributes):
+    filter_of = helper.make_tensor_value_info("w", TensorProto.FLOAT, (1, channels, *kernel))
+    nodes = [node("Conv", ["x", "w"], ["y"], name="subject", kernel_shape=kernel, auto_pad="SAME_UPPER", **attributes)]
+    return nodes, [value("x", (1, channels, 8, 2048)), filter_of], [value("y", (1, 1, None, None))], [], 17
+
+
 def integer_gemm():
     matrix = [value(name, (2, 2), TensorProto.INT32) for name in ("a", "b")]
     return [node("Gemm", ["a", "b"], ["y"], name="subject", alpha=1e30)], matrix, [value("y", (2, 2), TensorProto.INT32)], [], 17
@@ -138,6 +149,9 @@ MODELS = {
     "dequantize_two_shapes": lambda: dequantize([0.5, 1, 2], np.uint8, 7),
     "quantized_layer": quantized_layer,
     "one_name": one_name,
+    "derived_name": derived_name,
+    "window_wraps": lambda: window((2, 2049), 2048, dilations=[1048575, 1048575], strides=[1, 2047]),
+    "window_large": lambda: window((524288, 1048575)),
     "integer_gemm": integer_gemm,
     "slice_far": lambda: slice_step(2**63 - 1),
     "slice_back": lambda: slice_step(-(2**63)),
