@@ -2,6 +2,7 @@
 // The CUDA target as the pipeline sees it: "ptx/1" for an sm_NN.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -10,8 +11,8 @@
 
 namespace heddle::targets {
 
-// chip: "sm_80" or "sm_90a". Null for another one.
-std::unique_ptr<Target> make_cuda_target(std::string_view chip);
+// chip: "sm_80" or "sm_90a". Null for another one. shared_memory_bytes: what a workgroup may have, at most; 0: what the chip has.
+std::unique_ptr<Target> make_cuda_target(std::string_view chip, int64_t shared_memory_bytes = 0);
 void register_cuda_dialects(mlir::DialectRegistry& registry);
 
 }  // namespace heddle::targets

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t long_row = 1024;   // elements; longer ones get a workgroup each
 constexpr int64_t long_column = 32;  // elements; longer ones are cut into slices
+constexpr int64_t most_element_bytes = 8;
 constexpr int64_t row_lanes = 4;     // elements of one access along a row
 constexpr int64_t kept_vectors = 8;  // of row_lanes, that a thread keeps in registers between the passes of a softmax
 
@@ -411,7 +412,7 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
     }
     if (is_last_reduced(reduce)) {
       parts.push_back(std::make_unique<RowReducePart>(region, outputs, reduce, threads));
-    } else if (reduced_count(reduce) >= long_column) {
+    } else if (reduced_count(reduce) >= long_column && threads * most_element_bytes <= budget.shared_memory_bytes) {
       parts.push_back(std::make_unique<ColumnReducePart>(region, outputs, reduce, threads));
     }
   } else if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(root)) {

@@ -68,7 +68,9 @@ int64_t threads_for(tx::DispatchOp region) {
 
 class CudaTarget final : public Target {
  public:
-  explicit CudaTarget(const Chip& chip) : chip_(chip) {}
+  // shared_memory_bytes: 0 for what the chip has.
+  CudaTarget(const Chip& chip, int64_t shared_memory_bytes)
+      : chip_(chip), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {}
 
   std::string format() const override { return "ptx/1"; }
   std::string name() const override { return std::string(chip_.name); }
@@ -112,10 +114,10 @@ class CudaTarget final : public Target {
     resources.workgroup_size = static_cast<uint32_t>(budget.threads);
     resources.subgroup_size = subgroup_size;
     resources.shared_memory_bytes = static_cast<uint64_t>(kernel.shared_bytes());
-    if (kernel.shared_bytes() > chip_.shared_memory_bytes) {
+    if (kernel.shared_bytes() > limit_) {
       return FailureOr<KernelResources>(region.emitError("cuda: kernel '")
                                         << symbol << "' needs " << kernel.shared_bytes() << " bytes of shared memory, " << chip_.name
-                                        << " has " << chip_.shared_memory_bytes);
+                                        << " has " << limit_);
     }
     return resources;
   }
@@ -124,17 +126,18 @@ class CudaTarget final : public Target {
 
  private:
   // The same for every chip, since the grid is: what the smallest one has.
-  static Budget budget_of(tx::DispatchOp region) { return {threads_for(region), sm_80.shared_memory_bytes}; }
+  Budget budget_of(tx::DispatchOp region) const { return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes)}; }
 
   const Chip& chip_;
+  const int64_t limit_;  // bytes of shared memory
 };
 
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<Target> make_cuda_target(std::string_view chip) {
+std::unique_ptr<Target> make_cuda_target(std::string_view chip, int64_t shared_memory_bytes) {
   for (const cuda::Chip* known : {&cuda::sm_80, &cuda::sm_90a}) {
-    if (known->name == chip) return std::make_unique<cuda::CudaTarget>(*known);
+    if (known->name == chip) return std::make_unique<cuda::CudaTarget>(*known, shared_memory_bytes);
   }
   return nullptr;
 }

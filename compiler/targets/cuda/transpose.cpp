@@ -119,6 +119,8 @@ Parts transpose_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Bud
   for (size_t d : {across, last}) {
     if (!type.isDynamicDim(static_cast<unsigned>(d)) && type.getDimSize(static_cast<unsigned>(d)) < shortest_side) return parts;
   }
+  int64_t element_bits = std::max<int64_t>(8, compute_type(type.getElementType()).getIntOrFloatBitWidth());
+  if (side * (side + 1) * element_bits / 8 > budget.shared_memory_bytes) return parts;
   parts.push_back(std::make_unique<TransposePart>(region, outputs, transpose, across, budget.threads));
   return parts;
 }
