@@ -8,72 +8,14 @@
 #include "compiler/targets/x86_64/lower.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "mlir/IR/Diagnostics.h"
+#include "tests/compiler/contraction_cases.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
 namespace {
 
-using Shape = std::vector<int64_t>;
-
-std::string type_of(const Shape& shape) {
-  std::string text;
-  for (int64_t extent : shape) text += (extent < 0 ? "?" : std::to_string(extent)) + "x";
-  return text + "f32";
-}
-
-std::string array_of(const Shape& values) {
-  std::string text = "array<i64: ";
-  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
-  return text + ">";
-}
-
-int64_t padded(int64_t columns, int64_t groups) {
-  return (columns / groups + 15) / 16 * 16 * groups;
-}
-
-// A type whose first extent is the symbol, times `times`.
-std::string symbolic(const Shape& rest) {
-  std::string shape = "?x" + type_of(rest), map = "s0";
-  for (int64_t extent : rest) map += ", " + std::to_string(extent);
-  return shape + ", #tx.dims<()[s0] -> (" + map + ")>";
-}
-
-std::string tensor(const std::string& type) {
-  return "tensor<" + type + ">";
-}
-
-// One contraction with a packed right side: `input` x pack(`filter`), and operands of the tail.
-struct Case {
-  std::string input, result;  // types
-  Shape filter;
-  std::string op;  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
-  std::string attributes;
-  int64_t groups = 1;
-  std::vector<std::string> more;  // types of the tail's operands
-  std::string tail;               // ops on %y; gives %z
-  std::string dispatch_attributes;
-  std::vector<int64_t> symbols;
-  bool packed = true;
-};
-
 void check(const Case& c) {
-  int64_t depth = 1;
-  for (size_t i = 0; i + 1 < c.filter.size(); ++i) depth *= c.filter[i];
-  int64_t packed_size = depth * padded(c.filter.back(), c.groups);
-  std::string filter_type = type_of(c.filter), packed_type = c.packed ? type_of({packed_size}) : filter_type;
-  ParsedRegion pack(region_text({filter_type}, {packed_type.empty() ? filter_type : type_of({packed_size})},
-                                "%p = tx.pack %0 {groups = " + std::to_string(c.groups) + "} : " + tensor(filter_type) + " -> " +
-                                    tensor(type_of({packed_size})) + "\n tx.yield %p : " + tensor(type_of({packed_size}))));
-  std::vector<std::string> operands{c.input, packed_type};
-  operands.insert(operands.end(), c.more.begin(), c.more.end());
-  std::string attributes = c.attributes;
-  if (c.packed) attributes += (attributes.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(c.filter);
-  std::string body =
-      "%y = " + c.op + " %0, %1 {" + attributes + "} : " + tensor(c.input) + ", " + tensor(packed_type) + " -> " + tensor(c.result) + "\n";
-  body += c.tail.empty() ? " tx.yield %y : " : c.tail + "\n tx.yield %z : ";
-  ParsedRegion parsed(region_text(operands, {c.result}, body + tensor(c.result), c.dispatch_attributes,
-                                  c.symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"}));
-
+  ParsedRegion parsed(c.region(c.packed));
   std::vector<Tensor> inputs;
   for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
     auto type = llvm::cast<mlir::RankedTensorType>(input.getType());
@@ -82,11 +24,13 @@ void check(const Case& c) {
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), inputs, c.symbols);
   CheckOptions options;
+  options.symbols = c.symbols;
   options.relative = 1e-5;
-  options.absolute = 1e-6 * std::sqrt(static_cast<double>(depth)) + 1e-6;
+  options.absolute = 1e-6 * std::sqrt(static_cast<double>(c.depth())) + 1e-6;
   for (const std::string& level : runnable_levels()) {
     std::vector<Tensor> given = inputs;
     if (c.packed) {
+      ParsedRegion pack(c.pack_region());
       LoadedKernel packer(pack.region(), level);
       if (!packer.usable()) continue;
       given[1] = run_kernel(packer, pack.region(), {inputs[1]}, {}, false)[0];
@@ -102,84 +46,12 @@ void check(const Case& c) {
   }
 }
 
-struct Conv {
-  int64_t batch = 1, height = 1, width = 1, channels = 1, columns = 1;
-  Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
-  int64_t groups = 1;
-  enum Tail { none, bias_relu, residual, scalars, curved } tail = none;
-  bool packed = true;
-  bool symbolic_batch = false;
-  bool tied = false;
-};
-
 void check(const Conv& v) {
-  Case c;
-  auto out = [&](int i, int64_t in) { return (in + v.low[i] + v.high[i] - (v.kernel[i] - 1) * v.dilations[i] - 1) / v.strides[i] + 1; };
-  Shape input{v.height, v.width, v.channels}, result{out(0, v.height), out(1, v.width), v.columns};
-  auto with_batch = [&](Shape shape) {
-    if (v.symbolic_batch) return symbolic(shape);
-    shape.insert(shape.begin(), v.batch);
-    return type_of(shape);
-  };
-  c.input = with_batch(input);
-  c.result = with_batch(result);
-  c.filter = {v.kernel[0], v.kernel[1], v.channels / v.groups, v.columns};
-  c.op = "tx.conv";
-  c.attributes = "strides = " + array_of(v.strides) + ", pads_low = " + array_of(v.low) + ", pads_high = " + array_of(v.high) +
-                 ", dilations = " + array_of(v.dilations) + ", groups = " + std::to_string(v.groups) + " : i64";
-  c.groups = v.groups;
-  c.packed = v.packed;
-  if (v.symbolic_batch) c.symbols = {v.batch};
-  std::string t = tensor(c.result), f = type_of({v.columns});
-  std::string broadcast = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(f) + " -> " + t + "\n";
-  if (v.tail == Conv::bias_relu) {
-    c.more = {f};
-    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%z = tx.relu %s : " + t;
-  } else if (v.tail == Conv::residual) {
-    c.more = {f, c.result};
-    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%u = tx.add %s, %3 : " + t + "\n%z = tx.relu %u : " + t;
-    if (v.tied) c.dispatch_attributes = "attributes {tied = array<i64: 3>}";
-  } else if (v.tail == Conv::curved) {
-    std::string bools = t;
-    bools.replace(bools.find("f32"), 3, "i1");
-    c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t +
-             "\n%c = tx.compare lt %u, %k : " + t + " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools +
-             ", " + t;
-  } else if (v.tail == Conv::scalars) {
-    c.more = {"1xf32"};
-    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<1xf32> -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
-             "\n%s = tx.mul %y, %b : " + t + "\n%z = tx.max %s, %k : " + t;
-  }
-  check(c);
+  check(v.to_case());
 }
 
-struct Matmul {
-  Shape batch = {};
-  int64_t rows = 1, depth = 1, columns = 1;
-  bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
-};
-
 void check(const Matmul& v) {
-  Case c;
-  auto with = [&](Shape last) {
-    if (v.symbolic_rows) return symbolic({last[1]});
-    last.insert(last.begin(), v.batch.begin(), v.batch.end());
-    return type_of(last);
-  };
-  c.input = with({v.rows, v.depth});
-  c.result = with({v.rows, v.columns});
-  c.filter = v.batched_rhs ? v.batch : Shape{};
-  c.filter.insert(c.filter.end(), {v.depth, v.columns});
-  c.op = "tx.matmul";
-  c.packed = v.packed;
-  if (v.symbolic_rows) c.symbols = {v.rows};
-  if (v.bias) {
-    std::string t = tensor(c.result), f = type_of({v.columns});
-    c.more = {f};
-    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: " + std::to_string(v.batch.size() + 1) + ">} : " + tensor(f) + " -> " + t +
-             "\n%z = tx.add %y, %b : " + t;
-  }
-  check(c);
+  check(v.to_case());
 }
 
 TEST(Matmul, MultipliesOddSizes) {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See contraction_cases.h.
+#include "tests/compiler/contraction_cases.h"
+
+#include "tests/compiler/kernel_run.h"
+
+namespace heddle::tests {
+
+namespace {
+
+int64_t padded(int64_t columns, int64_t groups) {
+  return (columns / groups + 15) / 16 * 16 * groups;
+}
+
+// A type whose first extent is the symbol.
+std::string symbolic(const Shape& rest, const std::string& element) {
+  std::string shape = "?x" + type_of(rest, element), map = "s0";
+  for (int64_t extent : rest) map += ", " + std::to_string(extent);
+  return shape + ", #tx.dims<()[s0] -> (" + map + ")>";
+}
+
+// Quantized with a step of 0.25 to eight bits, and back.
+std::string quantized_tail(const std::string& t) {
+  std::string tail;
+  auto constant = [&](const char* name, const char* value) {
+    tail += std::string("%") + name + " = tx.constant dense<" + value + "> : " + t + "\n";
+  };
+  constant("step", "0.25");
+  constant("half", "0.5");
+  constant("low", "-128.0");
+  constant("high", "127.0");
+  return tail + "%s = tx.add %y, %b : " + t + "\n%d = tx.div %s, %step : " + t + "\n%o = tx.add %d, %half : " + t +
+         "\n%f = tx.floor %o : " + t + "\n%g = tx.max %f, %low : " + t + "\n%h = tx.min %g, %high : " + t +
+         "\n%z = tx.mul %h, %step : " + t;
+}
+
+}  // namespace
+
+std::string type_of(const Shape& shape, const std::string& element) {
+  std::string text;
+  for (int64_t extent : shape) text += (extent < 0 ? "?" : std::to_string(extent)) + "x";
+  return text + element;
+}
+
+std::string tensor(const std::string& type) {
+  return "tensor<" + type + ">";
+}
+
+std::string array_of(const Shape& values) {
+  std::string text = "array<i64: ";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + ">";
+}
+
+int64_t Case::depth() const {
+  if (op == "tx.matmul") return attributes.find("transpose_rhs") != std::string::npos ? filter.back() : filter[filter.size() - 2];
+  int64_t depth = 1;
+  for (size_t i = 0; i + 1 < filter.size(); ++i) depth *= filter[i];
+  return depth;
+}
+
+std::string Case::region(bool with_packed) const {
+  std::string filter_type = with_packed ? type_of({depth() * padded(filter.back(), groups)}, element) : type_of(filter, element);
+  std::vector<std::string> operands{input, filter_type};
+  operands.insert(operands.end(), more.begin(), more.end());
+  std::string all = attributes;
+  if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter);
+  std::string body =
+      "%y = " + op + " %0, %1 {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + " -> " + tensor(result) + "\n";
+  body += tail.empty() ? " tx.yield %y : " : tail + "\n tx.yield %z : ";
+  return region_text(operands, {result}, body + tensor(result), dispatch_attributes,
+                     symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"});
+}
+
+std::string Case::pack_region() const {
+  std::string from = type_of(filter, element), to = type_of({depth() * padded(filter.back(), groups)}, element);
+  return region_text({from}, {to},
+                     "%p = tx.pack %0 {groups = " + std::to_string(groups) + "} : " + tensor(from) + " -> " + tensor(to) +
+                         "\n tx.yield %p : " + tensor(to));
+}
+
+Case Conv::to_case() const {
+  Case c;
+  auto out = [&](size_t i, int64_t in) { return (in + low[i] + high[i] - (kernel[i] - 1) * dilations[i] - 1) / strides[i] + 1; };
+  auto with_batch = [&](Shape shape) {
+    if (symbolic_batch) return symbolic(shape, element);
+    shape.insert(shape.begin(), batch);
+    return type_of(shape, element);
+  };
+  c.element = element;
+  c.input = with_batch({height, width, channels});
+  c.result = with_batch({out(0, height), out(1, width), columns});
+  c.filter = {kernel[0], kernel[1], channels / groups, columns};
+  c.op = "tx.conv";
+  c.attributes = "strides = " + array_of(strides) + ", pads_low = " + array_of(low) + ", pads_high = " + array_of(high) +
+                 ", dilations = " + array_of(dilations) + ", groups = " + std::to_string(groups) + " : i64";
+  c.groups = groups;
+  c.packed = packed;
+  if (symbolic_batch) c.symbols = {batch};
+  std::string t = tensor(c.result), f = type_of({columns}, element);
+  std::string broadcast = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(f) + " -> " + t + "\n";
+  if (tail == bias_relu) {
+    c.more = {f};
+    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%z = tx.relu %s : " + t;
+  } else if (tail == residual) {
+    c.more = {f, c.result};
+    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%u = tx.add %s, %3 : " + t + "\n%z = tx.relu %u : " + t;
+    if (tied) c.dispatch_attributes = "attributes {tied = array<i64: 3>}";
+  } else if (tail == curved) {
+    std::string bools = t;
+    bools.replace(bools.find(element), element.size(), "i1");
+    c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t +
+             "\n%c = tx.compare lt %u, %k : " + t + " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools +
+             ", " + t;
+  } else if (tail == scalars) {
+    std::string one = type_of({1}, element);
+    c.more = {one};
+    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(one) + " -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
+             "\n%s = tx.mul %y, %b : " + t + "\n%z = tx.max %s, %k : " + t;
+  } else if (tail == quantized) {
+    c.more = {f};
+    c.tail = broadcast + quantized_tail(t);
+  }
+  return c;
+}
+
+Case Matmul::to_case() const {
+  Case c;
+  auto with = [&](Shape last) {
+    if (symbolic_rows) return symbolic({last[1]}, element);
+    last.insert(last.begin(), batch.begin(), batch.end());
+    return type_of(last, element);
+  };
+  c.element = element;
+  c.input = transpose_lhs ? with({depth, rows}) : with({rows, depth});
+  c.result = with({rows, columns});
+  c.filter = batched_rhs ? batch : Shape{};
+  if (transpose_rhs) {
+    c.filter.insert(c.filter.end(), {columns, depth});
+  } else {
+    c.filter.insert(c.filter.end(), {depth, columns});
+  }
+  c.op = "tx.matmul";
+  if (transpose_lhs) c.attributes = "transpose_lhs";
+  if (transpose_rhs) c.attributes += (transpose_lhs ? ", " : "") + std::string("transpose_rhs");
+  c.packed = packed;
+  if (symbolic_rows) c.symbols = {rows};
+  if (bias) {
+    std::string t = tensor(c.result), f = type_of({columns}, element);
+    c.more = {f};
+    c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: " + std::to_string(batch.size() + 1) + ">} : " + tensor(f) + " -> " + t +
+             "\n%z = tx.add %y, %b : " + t;
+  }
+  return c;
+}
+
+}  // namespace heddle::tests

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Regions with one matmul or convolution and its tail, made from a few numbers. Used by tests of targets; knows no target.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heddle::tests {
+
+using Shape = std::vector<int64_t>;
+
+// "4x8xf32"; a negative extent is unknown.
+std::string type_of(const Shape& shape, const std::string& element = "f32");
+std::string tensor(const std::string& type);
+std::string array_of(const Shape& values);
+
+// One contraction, `input` x `filter`, and operands of the tail.
+struct Case {
+  std::string input, result;  // types
+  Shape filter;
+  std::string op;  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
+  std::string attributes;
+  int64_t groups = 1;
+  std::vector<std::string> more;  // types of the tail's operands
+  std::string tail;               // ops on %y; gives %z
+  std::string dispatch_attributes;
+  std::vector<int64_t> symbols;
+  bool packed = true;
+  std::string element = "f32";
+
+  int64_t depth() const;  // products that one result sums up
+  // With a packed right side, as x86-64 wants it, or as it is.
+  std::string region(bool with_packed) const;
+  // What packs the right side.
+  std::string pack_region() const;
+};
+
+struct Conv {
+  int64_t batch = 1, height = 1, width = 1, channels = 1, columns = 1;
+  Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
+  int64_t groups = 1;
+  // quantized: bias, then divided, rounded, clamped and multiplied.
+  enum Tail { none, bias_relu, residual, scalars, curved, quantized } tail = none;
+  bool packed = true;
+  bool symbolic_batch = false;
+  bool tied = false;
+  std::string element = "f32";
+
+  Case to_case() const;
+};
+
+struct Matmul {
+  Shape batch = {};
+  int64_t rows = 1, depth = 1, columns = 1;
+  bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
+  bool transpose_lhs = false, transpose_rhs = false;
+  std::string element = "f32";
+
+  Case to_case() const;
+};
+
+}  // namespace heddle::tests
