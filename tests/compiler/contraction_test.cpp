@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matmul, convolution and packing on x86-64, with their element-wise tails, against the reference.
+// Matmul and convolution with their element-wise tails, and packing for x86-64, against the reference.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include "compiler/targets/x86_64/x86_64.h"
 #include "mlir/IR/Diagnostics.h"
 #include "tests/compiler/contraction_cases.h"
+#include "tests/compiler/cuda_run.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -44,6 +45,8 @@ void check(const Case& c) {
       expect_close(got[0], wanted[0], options, level + (single ? ", one workgroup a call" : ", one call"));
     }
   }
+  ParsedRegion unpacked(c.region(false));
+  check_on_cuda(unpacked.region(), inputs, wanted, options);
 }
 
 void check(const Conv& v) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Element-wise ops and data movement on x86-64, against the reference.
+// Element-wise ops and data movement, against the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "tests/compiler/cuda_run.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -106,6 +107,7 @@ TEST(Elemental, RoundsHalfTypesToNearest) {
       ASSERT_TRUE(kernel.usable());
       expect_close(run_kernel(kernel, parsed.region(), {operand}, {}, false)[0], wanted, options, level + " " + to);
     }
+    check_on_cuda(parsed.region(), {operand}, {wanted}, options);
   }
 }
 

@@ -14,12 +14,14 @@
 #include <functional>
 #include <random>
 
+#include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "tests/compiler/cuda_run.h"
 
 using namespace mlir;
 
@@ -61,10 +63,6 @@ T take(const char* bytes, size_t i) {
   T value;
   memcpy(&value, bytes + i * sizeof(T), sizeof(T));
   return value;
-}
-
-size_t element_bytes(Type element) {
-  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
 }
 
 uint64_t float_bits(double value, FloatType type) {
@@ -118,6 +116,7 @@ ParsedRegion::ParsedRegion(const std::string& text) {
   DialectRegistry registry;
   registry.insert<tx::TxDialect, func::FuncDialect>();
   targets::register_x86_64_dialects(registry);
+  targets::register_cuda_dialects(registry);
   context_ = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   context_->loadAllAvailableDialects();
   module_ = parseSourceString<ModuleOp>(text, context_.get());
@@ -130,31 +129,43 @@ ParsedRegion::ParsedRegion(const std::string& text) {
 
 ParsedRegion::~ParsedRegion() = default;
 
-LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level) {
-  auto target = targets::make_x86_64_target(level);
-  auto plan = target->plan(region);
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region) {
+  CompiledKernel kernel;
+  auto plan = target.plan(region);
   if (failed(plan)) {
-    ADD_FAILURE() << level << ": no plan";
-    return;
+    ADD_FAILURE() << target.name() << ": no plan";
+    return std::nullopt;
   }
-  plan_ = *plan;
+  kernel.plan = *plan;
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(region.getContext()));
-  auto resources = target->emit(region, plan_, "kernel", *kernels);
+  auto resources = target.emit(region, kernel.plan, "kernel", *kernels);
   if (failed(resources)) {
-    ADD_FAILURE() << level << ": not emitted";
-    return;
+    ADD_FAILURE() << target.name() << ": not emitted";
+    return std::nullopt;
   }
-  resources_ = *resources;
+  kernel.resources = *resources;
   if (getenv("HEDDLE_TEST_PRINT")) kernels->dump();
-  auto image = target->assemble(*kernels);
-  if (failed(image)) {
-    ADD_FAILURE() << level << ": not assembled";
-    return;
+  auto code = target.assemble(*kernels);
+  if (failed(code)) {
+    ADD_FAILURE() << target.name() << ": not assembled";
+    return std::nullopt;
   }
-  image_ = std::move(*image);
+  kernel.code = std::move(*code);
+  return kernel;
+}
+
+uint64_t CompiledKernel::workgroups(const std::vector<int64_t>& symbols) const {
+  auto type = tx::tensor_type({plan.workgroups}, IntegerType::get(plan.workgroups.getContext(), 32));
+  return static_cast<uint64_t>(shape_of(type, symbols)[0]);
+}
+
+LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level) {
+  auto compiled = compile_region(*targets::make_x86_64_target(level), region);
+  if (!compiled) return;
+  kernel_ = std::move(*compiled);
   char path[] = "/tmp/heddle-kernel-XXXXXX";
   int file = mkstemp(path);
-  if (file < 0 || write(file, image_.data(), image_.size()) != static_cast<ssize_t>(image_.size())) {
+  if (file < 0 || write(file, image().data(), image_bytes()) != static_cast<ssize_t>(image_bytes())) {
     ADD_FAILURE() << "writing " << path << " failed";
   }
   if (file >= 0) close(file);
@@ -187,11 +198,6 @@ std::string plan_error(tx::DispatchOp region) {
   return text;
 }
 
-uint64_t LoadedKernel::workgroups(const std::vector<int64_t>& symbols) const {
-  auto type = tx::tensor_type({plan_.workgroups}, IntegerType::get(plan_.workgroups.getContext(), 32));
-  return static_cast<uint64_t>(shape_of(type, symbols)[0]);
-}
-
 int32_t LoadedKernel::call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols,
                            uint64_t first, uint64_t last) const {
   heddle_x86_64_dispatch_t dispatch{};
@@ -202,13 +208,17 @@ int32_t LoadedKernel::call(const std::vector<void*>& bindings, const std::vector
   dispatch.grid[1] = dispatch.grid[2] = 1;
   dispatch.binding_count = static_cast<uint32_t>(bindings.size());
   void* workspace = nullptr;
-  if (resources_.workspace_bytes > 0) {
-    workspace = aligned_alloc(64, (resources_.workspace_bytes + 63) / 64 * 64);
-    memset(workspace, 0xa5, resources_.workspace_bytes);
+  if (kernel_.resources.workspace_bytes > 0) {
+    workspace = aligned_alloc(64, (kernel_.resources.workspace_bytes + 63) / 64 * 64);
+    memset(workspace, 0xa5, kernel_.resources.workspace_bytes);
   }
   int32_t status = reinterpret_cast<heddle_x86_64_kernel_t>(entry_)(&dispatch, first, last, workspace);
   free(workspace);
   return status;
+}
+
+size_t element_bytes(Type element) {
+  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
 }
 
 std::vector<char> to_bytes(const Tensor& tensor, Type element) {
@@ -347,6 +357,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
       }
     }
   }
+  check_on_cuda(parsed.region(), operands, wanted, options);
 }
 
 }  // namespace heddle::tests

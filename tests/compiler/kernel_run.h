@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles one tx.dispatch for the x86-64 levels that this CPU has, runs it on real data between guard pages and compares it
-// with the reference. Used by tests of the x86-64 target.
+// with the reference; then the same for CUDA, where there is a device (cuda_run.h). Used by tests of targets.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,19 @@ class ParsedRegion {
   tx::DispatchOp region_;
 };
 
-// A compiled and loaded kernel.
+// What a target makes of a region: a kernel named "kernel".
+struct CompiledKernel {
+  targets::KernelPlan plan;
+  targets::KernelResources resources;
+  std::vector<char> code;
+
+  uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const;
+};
+
+// Fails the current test and gives nothing when planning, emitting or assembling fails.
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region);
+
+// A compiled kernel for x86-64, loaded.
 class LoadedKernel {
  public:
   // Fails the current test and is not usable when planning, emitting, assembling or loading fails.
@@ -47,24 +60,22 @@ class LoadedKernel {
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
   bool usable() const { return entry_ != nullptr; }
-  uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const;
-  uint64_t cost_ns() const { return plan_.cost_ns; }
-  size_t image_bytes() const { return image_.size(); }
-  const std::vector<char>& image() const { return image_; }
+  uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const { return kernel_.workgroups(symbols); }
+  uint64_t cost_ns() const { return kernel_.plan.cost_ns; }
+  size_t image_bytes() const { return kernel_.code.size(); }
+  const std::vector<char>& image() const { return kernel_.code; }
 
   // One call for [first, last).
   int32_t call(const std::vector<void*>& bindings, const std::vector<uint64_t>& lengths, const std::vector<int64_t>& symbols,
                uint64_t first, uint64_t last) const;
 
  private:
-  targets::KernelPlan plan_;
-  targets::KernelResources resources_;
-  std::vector<char> image_;
+  CompiledKernel kernel_;
   void* library_ = nullptr;
   void* entry_ = nullptr;
 };
 
-// What the target says when it refuses to plan the region; empty if it does not.
+// What the x86-64 target says when it refuses to plan the region; empty if it does not.
 std::string plan_error(tx::DispatchOp region);
 
 struct CheckOptions {
@@ -80,6 +91,7 @@ struct CheckOptions {
 Tensor random_tensor(mlir::RankedTensorType type, const std::vector<int64_t>& symbols, std::pair<double, double> range, uint32_t seed);
 
 // Bytes of a tensor in memory, and back.
+size_t element_bytes(mlir::Type element);
 std::vector<char> to_bytes(const Tensor& tensor, mlir::Type element);
 Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type element);
 
@@ -87,7 +99,7 @@ Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type elem
 std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
                                const std::vector<int64_t>& symbols, bool single);
 
-// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup.
+// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup, and on CUDA devices.
 void check_region(const std::string& text, const CheckOptions& options = {});
 
 // EXPECTs that the two agree within the options' tolerances.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pooling, reductions, softmax and local response normalization on x86-64, against the reference.
+// Pooling, reductions, softmax and local response normalization, against the reference.
 #include <gtest/gtest.h>
 
 #include "tests/compiler/kernel_run.h"

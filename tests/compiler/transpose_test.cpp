@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Transposes on x86-64, against the reference: tiles, narrow dimensions, merged dimensions, ops around them.
+// Transposes, against the reference: tiles, narrow dimensions, merged dimensions, ops around them.
 #include <gtest/gtest.h>
 
 #include "tests/compiler/kernel_run.h"
