@@ -277,11 +277,17 @@ const std::vector<std::string>& runnable_chips() {
   return Cuda::get().chips();
 }
 
-void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                   const CheckOptions& options) {
-  Cuda& cuda = Cuda::get();
+bool has_cuda_device() {
+  const Cuda& cuda = Cuda::get();
   const char* wish = getenv("HEDDLE_GPU");
   if (cuda.chips().empty() && wish && std::string(wish) == "required") ADD_FAILURE() << "no CUDA device: " << cuda.reason();
+  return !cuda.chips().empty();
+}
+
+void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
+                   const CheckOptions& options) {
+  if (!has_cuda_device()) return;
+  Cuda& cuda = Cuda::get();
   for (const std::string& chip : cuda.chips()) {
     if (cuda.lost) {
       ADD_FAILURE() << chip << ": not run, an earlier kernel has ended the context";
