@@ -26,12 +26,10 @@ std::string quantized_tail(const std::string& t) {
     tail += std::string("%") + name + " = tx.constant dense<" + value + "> : " + t + "\n";
   };
   constant("step", "0.25");
-  constant("half", "0.5");
   constant("low", "-128.0");
   constant("high", "127.0");
-  return tail + "%s = tx.add %y, %b : " + t + "\n%d = tx.div %s, %step : " + t + "\n%o = tx.add %d, %half : " + t +
-         "\n%f = tx.floor %o : " + t + "\n%g = tx.max %f, %low : " + t + "\n%h = tx.min %g, %high : " + t +
-         "\n%z = tx.mul %h, %step : " + t;
+  return tail + "%s = tx.add %y, %b : " + t + "\n%d = tx.div %s, %step : " + t + "\n%f = tx.round %d : " + t +
+         "\n%g = tx.max %f, %low : " + t + "\n%h = tx.min %g, %high : " + t + "\n%z = tx.mul %h, %step : " + t;
 }
 
 }  // namespace

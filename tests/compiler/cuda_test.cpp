@@ -411,7 +411,8 @@ TEST_F(CudaTarget, ComputesElementWise) {
                     "%a = tx.broadcast %1 {dimensions = array<i64: 3>} : tensor<40xf32> -> " + t + "\n%m = tx.mul %0, %a : " + t +
                         "\n%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<40xf32> -> " + t + "\n%s = tx.add %m, %b : " + t +
                         "\n%r = tx.relu %s : " + t + "\n tx.yield %r : " + t));
-  for (const char* op : {"neg", "abs", "exp", "tanh", "sigmoid", "erf", "relu", "floor", "ceil", "sqrt", "rsqrt", "log", "reciprocal"}) {
+  for (const char* op :
+       {"neg", "abs", "exp", "tanh", "sigmoid", "erf", "relu", "floor", "ceil", "round", "sqrt", "rsqrt", "log", "reciprocal"}) {
     CheckOptions options;
     options.ranges = {{0.5, 2}};
     check(op, one_op({type}, type, std::string(op) + " %0 : " + t), options);
