@@ -191,6 +191,7 @@ TEST_F(CudaTarget, Multiplies) {
   check("first dense layer of VGG", Matmul{.rows = 1, .depth = 25088, .columns = 4096, .bias = true});
   check("a batch of digits", Matmul{.rows = 37, .depth = 784, .columns = 128, .symbolic_rows = true, .bias = true});
   check("many workgroups", Matmul{.rows = 1290, .depth = 16, .columns = 2568});
+  check("many batches", Matmul{.batch = {100}, .rows = 20, .depth = 72, .columns = 256, .bias = true});
   check("many rows", Matmul{.rows = 12800, .depth = 40, .columns = 128});
   check("large", Matmul{.rows = 2048, .depth = 1024, .columns = 1024, .bias = true});
   check("odd", Matmul{.rows = 97, .depth = 113, .columns = 109});
