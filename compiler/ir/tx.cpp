@@ -86,6 +86,14 @@ uint64_t byte_size(RankedTensorType type) {
   return bits == 1 ? elements : (elements * bits + 7) / 8;  // a bool takes one byte
 }
 
+bool never_negative(AffineExpr extent) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue() >= 0;
+  auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+  if (!binary) return true;  // a symbol
+  bool right = never_negative(binary.getRHS());
+  return right && (binary.getKind() == AffineExprKind::Mod || never_negative(binary.getLHS()));
+}
+
 bool is_elementwise(Operation* op) {
   return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, RoundOp,
                    AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
@@ -168,6 +176,30 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
 
 // -------------------------------------------------------------------------------------------------------- verifiers
 
+namespace {
+
+// Symbols that a type's extents may name.
+unsigned symbols_of(RankedTensorType type) {
+  auto dims = llvm::dyn_cast_or_null<DimsAttr>(type.getEncoding());
+  return dims ? dims.getMap().getNumSymbols() : 0;
+}
+
+// Whether a packed tensor has the elements that tx.pack makes of this shape.
+bool is_packed_size(RankedTensorType packed, ArrayRef<int64_t> shape, int64_t groups) {
+  constexpr int64_t unit = 16;
+  int64_t columns = shape.back() / groups, elements = groups;
+  bool overflow = __builtin_mul_overflow(elements, (columns + unit - 1) / unit * unit, &elements);
+  for (int64_t extent : shape.drop_back()) overflow |= extent < 0 || __builtin_mul_overflow(elements, extent, &elements);
+  return !overflow && packed.getRank() == 1 && packed.getDimSize(0) == elements;
+}
+
+// A number of a window: a file may say any, and sums of some of them are to fit.
+bool is_window_number(int64_t value, int64_t least) {
+  return value >= least && value < int64_t{1} << 41;
+}
+
+}  // namespace
+
 LogicalResult ReshapeOp::verify() {
   auto from = llvm::cast<RankedTensorType>(getInput().getType());
   auto to = llvm::cast<RankedTensorType>(getType());
@@ -219,11 +251,16 @@ LogicalResult SliceOp::verify() {
     return emitOpError("needs one start and stride per dimension");
   }
   for (int64_t i = 0; i < from.getRank(); ++i) {
-    if (from.isDynamicDim(i) || to.isDynamicDim(i)) continue;
+    if (from.isDynamicDim(i) || to.isDynamicDim(i)) {
+      bool whole = getStarts()[i] == 0 && getStrides()[i] == 1 && extents(from)[i] == extents(to)[i];
+      if (whole) continue;
+      return emitOpError("takes a part of dimension ") << i << ", whose extent is not static";
+    }
     int64_t extent = to.getDimSize(i);
     if (extent == 0) continue;
-    int64_t first = getStarts()[i], last = first + (extent - 1) * getStrides()[i];
-    if (first < 0 || last < 0 || first >= from.getDimSize(i) || last >= from.getDimSize(i)) {
+    int64_t first = getStarts()[i], last = 0;
+    bool overflow = __builtin_mul_overflow(extent - 1, getStrides()[i], &last) || __builtin_add_overflow(first, last, &last);
+    if (overflow || first < 0 || last < 0 || first >= from.getDimSize(i) || last >= from.getDimSize(i)) {
       return emitOpError("reads ") << first << " to " << last << " of dimension " << i << " with extent " << from.getDimSize(i);
     }
   }
@@ -236,6 +273,7 @@ LogicalResult PadOp::verify() {
     return emitOpError("needs one low and high per dimension");
   }
   auto from_extents = extents(from), to_extents = extents(llvm::cast<RankedTensorType>(getType()));
+  if (from_extents.size() != to_extents.size()) return emitOpError("changes the rank");
   for (int64_t i = 0; i < from.getRank(); ++i) {
     if (getLow()[i] < 0 || getHigh()[i] < 0) return emitOpError("has a negative pad on dimension ") << i;
     if (from_extents[i] + getLow()[i] + getHigh()[i] != to_extents[i]) return emitOpError("result extent ") << i << " does not fit";
@@ -248,6 +286,19 @@ LogicalResult ConcatOp::verify() {
   if (getInputs().empty()) return emitOpError("has no inputs");
   if (static_cast<int64_t>(getAxis()) < 0 || static_cast<int64_t>(getAxis()) >= to.getRank())
     return emitOpError("axis is outside of rank ") << to.getRank();
+  SmallVector<AffineExpr> expected = extents(to);
+  AffineExpr sum = getAffineConstantExpr(0, getContext());
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    auto type = llvm::cast<RankedTensorType>(input.getType());
+    if (type.getElementType() != to.getElementType()) return emitOpError("changes the element type of input ") << i;
+    SmallVector<AffineExpr> given = extents(type);
+    if (given.size() != expected.size()) return emitOpError("input ") << i << " has rank " << given.size();
+    sum = sum + given[getAxis()];
+    given[getAxis()] = expected[getAxis()];
+    if (given != expected) return emitOpError("extents of input ") << i << " are not those of the result";
+  }
+  AffineExpr rest = simplifyAffineExpr(sum - expected[getAxis()], 0, symbols_of(to));
+  if (rest != getAffineConstantExpr(0, getContext())) return emitOpError("inputs do not fill the result");
   return success();
 }
 
@@ -255,15 +306,29 @@ LogicalResult MatmulOp::verify() {
   auto lhs = llvm::cast<RankedTensorType>(getLhs().getType());
   auto rhs = llvm::cast<RankedTensorType>(getRhs().getType());
   if (lhs.getRank() < 2) return emitOpError("lhs has rank ") << lhs.getRank() << ", needs 2 or more";
-  if (getPackedShape()) {
-    return rhs.getRank() == 1 ? success() : emitOpError("a packed rhs has rank 1");
+  auto result = llvm::cast<RankedTensorType>(getType());
+  if (result.getRank() != lhs.getRank()) return emitOpError("result has rank ") << result.getRank() << ", lhs has " << lhs.getRank();
+  SmallVector<AffineExpr> expected = extents(lhs);
+  if (getTransposeLhs()) std::swap(expected[expected.size() - 1], expected[expected.size() - 2]);
+  AffineExpr depth = expected.back();
+  if (auto shape = getPackedShape()) {
+    if (rhs.getRank() != 1) return emitOpError("a packed rhs has rank 1");
+    if (shape->size() != 2 || !is_packed_size(rhs, *shape, 1)) return emitOpError("packed_shape is not that of the rhs");
+    if (depth != getAffineConstantExpr((*shape)[0], getContext())) return emitOpError("inner extents differ");
+    expected.back() = getAffineConstantExpr((*shape)[1], getContext());
+    return expected == extents(result) ? success() : emitOpError("result extents do not fit");
   }
   if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank())
     return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
-  AffineExpr lhs_k = extents(lhs)[lhs.getRank() - (getTransposeLhs() ? 2 : 1)];
-  AffineExpr rhs_k = extents(rhs)[rhs.getRank() - (getTransposeRhs() ? 1 : 2)];
-  if (lhs_k != rhs_k) return emitOpError("inner extents differ");
-  return success();
+  SmallVector<AffineExpr> right = extents(rhs);
+  if (right.size() < 2) return emitOpError("rhs has rank ") << right.size() << ", needs 2 or " << lhs.getRank();
+  if (getTransposeRhs()) std::swap(right[right.size() - 1], right[right.size() - 2]);
+  if (depth != right[right.size() - 2]) return emitOpError("inner extents differ");
+  for (size_t i = 0; right.size() > 2 && i + 2 < right.size(); ++i) {
+    if (right[i] != expected[i]) return emitOpError("batch extents differ on dimension ") << i;
+  }
+  expected.back() = right.back();
+  return expected == extents(result) ? success() : emitOpError("result extents do not fit");
 }
 
 LogicalResult ConvOp::verify() {
@@ -277,6 +342,34 @@ LogicalResult ConvOp::verify() {
   auto filter = llvm::cast<RankedTensorType>(getFilter().getType());
   if (getPackedShape() ? filter.getRank() != 1 : filter.getRank() != input.getRank()) {
     return emitOpError("filter has rank ") << filter.getRank();
+  }
+  auto result = llvm::cast<RankedTensorType>(getType());
+  if (result.getRank() != input.getRank()) return emitOpError("changes the rank");
+  SmallVector<int64_t> shape(getPackedShape() ? *getPackedShape() : filter.getShape());
+  auto groups = static_cast<int64_t>(getGroups());
+  if (static_cast<int64_t>(shape.size()) != input.getRank() || llvm::any_of(shape, [](int64_t extent) { return extent < 0; }))
+    return emitOpError("the filter's extents are not static, or not those of rank ") << input.getRank();
+  if (shape.back() % groups != 0) return emitOpError("groups do not divide ") << shape.back() << " filters";
+  if (getPackedShape() && !is_packed_size(filter, shape, groups)) return emitOpError("packed_shape is not that of the filter");
+  SmallVector<AffineExpr> from = extents(input), to = extents(result);
+  int64_t channels = 0;
+  if (__builtin_mul_overflow(shape[spatial], groups, &channels) || from.back() != getAffineConstantExpr(channels, getContext()))
+    return emitOpError("input channels are not ") << shape[spatial] << " x " << groups;
+  if (to.back() != getAffineConstantExpr(shape.back(), getContext())) return emitOpError("result channels are not ") << shape.back();
+  if (from.front() != to.front()) return emitOpError("changes the batch extent");
+  for (int64_t i = 0; i < spatial; ++i) {
+    bool sane = is_window_number(getStrides()[i], 1) && is_window_number(getDilations()[i], 1) && is_window_number(getPadsLow()[i], 0) &&
+                is_window_number(getPadsHigh()[i], 0) && is_window_number(shape[i], 1);
+    int64_t reach = 0;
+    if (!sane || __builtin_mul_overflow(shape[i] - 1, getDilations()[i], &reach) || !is_window_number(reach, 0))
+      return emitOpError("kernel, strides, dilations or pads are out of range on dimension ") << i;
+    if (input.isDynamicDim(1 + i) || result.isDynamicDim(1 + i)) continue;
+    int64_t room = input.getDimSize(1 + i) + getPadsLow()[i] + getPadsHigh()[i] - reach - 1;
+    int64_t expected = room < 0 ? 0 : room / getStrides()[i] + 1;
+    if (result.getDimSize(1 + i) > expected) {
+      return emitOpError("result extent ") << result.getDimSize(1 + i) << " of dimension " << 1 + i << " is above " << expected
+                                           << ", what the window gives";
+    }
   }
   return success();
 }
@@ -317,6 +410,13 @@ LogicalResult PoolOp::verify() {
     if (static_cast<int64_t>(values.size()) != spatial) return emitOpError("needs one attribute value per spatial dimension");
   }
   if (llvm::cast<RankedTensorType>(getType()).getRank() != input.getRank()) return emitOpError("changes the rank");
+  SmallVector<AffineExpr> from = extents(input), to = extents(llvm::cast<RankedTensorType>(getType()));
+  if (from.front() != to.front() || from.back() != to.back()) return emitOpError("changes the batch extent or the channels");
+  for (int64_t i = 0; i < spatial; ++i) {
+    bool sane = is_window_number(getKernel()[i], 1) && is_window_number(getStrides()[i], 1) && is_window_number(getDilations()[i], 1) &&
+                is_window_number(getPadsLow()[i], 0) && is_window_number(getPadsHigh()[i], 0);
+    if (!sane) return emitOpError("kernel, strides, dilations or pads are out of range on dimension ") << i;
+  }
   return success();
 }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// RUN: heddle-opt %s -split-input-file -verify-diagnostics
+
+// Kernels count on these: a model in the IR's own text that says otherwise would leave its buffers.
+
+func.func @channels(%x: tensor<1x4x4x3xf32>, %w: tensor<1x1x8x8xf32>) -> tensor<1x4x4x8xf32> {
+  // expected-error @+1 {{input channels are not 8 x 1}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x4x4x3xf32>, tensor<1x1x8x8xf32> -> tensor<1x4x4x8xf32>
+  return %0 : tensor<1x4x4x8xf32>
+}
+
+// -----
+
+func.func @result_channels(%x: tensor<1x4x4x8xf32>, %w: tensor<1x1x8x8xf32>) -> tensor<1x4x4x16xf32> {
+  // expected-error @+1 {{result channels are not 8}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x4x4x8xf32>, tensor<1x1x8x8xf32> -> tensor<1x4x4x16xf32>
+  return %0 : tensor<1x4x4x16xf32>
+}
+
+// -----
+
+func.func @window(%x: tensor<1x4x4x8xf32>, %w: tensor<3x3x8x8xf32>) -> tensor<1x4x4x8xf32> {
+  // expected-error @+1 {{result extent 4 of dimension 1 is above 2, what the window gives}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x4x4x8xf32>, tensor<3x3x8x8xf32> -> tensor<1x4x4x8xf32>
+  return %0 : tensor<1x4x4x8xf32>
+}
+
+// -----
+
+func.func @range(%x: tensor<1x4x4x8xf32>, %w: tensor<1x1x8x8xf32>) -> tensor<1x4x4x8xf32> {
+  // expected-error @+1 {{kernel, strides, dilations or pads are out of range on dimension 1}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 0>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x4x4x8xf32>, tensor<1x1x8x8xf32> -> tensor<1x4x4x8xf32>
+  return %0 : tensor<1x4x4x8xf32>
+}
+
+// -----
+
+func.func @packed_filter(%x: tensor<1x4x4x8xf32>, %w: tensor<64xf32>) -> tensor<1x4x4x8xf32> {
+  // expected-error @+1 {{packed_shape is not that of the filter}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1, packed_shape = array<i64: 1, 1, 8, 8>} : tensor<1x4x4x8xf32>, tensor<64xf32> -> tensor<1x4x4x8xf32>
+  return %0 : tensor<1x4x4x8xf32>
+}
+
+// -----
+
+func.func @pool(%x: tensor<1x4x4x8xf32>) -> tensor<1x2x2x16xf32> {
+  // expected-error @+1 {{changes the batch extent or the channels}}
+  %0 = tx.pool max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<1x4x4x8xf32> -> tensor<1x2x2x16xf32>
+  return %0 : tensor<1x2x2x16xf32>
+}
+
+// -----
+
+func.func @pool_range(%x: tensor<1x4x4x8xf32>) -> tensor<1x2x2x8xf32> {
+  // expected-error @+1 {{kernel, strides, dilations or pads are out of range on dimension 0}}
+  %0 = tx.pool max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: -1, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<1x4x4x8xf32> -> tensor<1x2x2x8xf32>
+  return %0 : tensor<1x2x2x8xf32>
+}
+
+// -----
+
+func.func @matmul_result(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>) -> tensor<2x5xf32> {
+  // expected-error @+1 {{result extents do not fit}}
+  %0 = tx.matmul %x, %w : tensor<2x3xf32>, tensor<3x4xf32> -> tensor<2x5xf32>
+  return %0 : tensor<2x5xf32>
+}
+
+// -----
+
+func.func @matmul_batch(%x: tensor<7x2x3xf32>, %w: tensor<6x3x4xf32>) -> tensor<7x2x4xf32> {
+  // expected-error @+1 {{batch extents differ on dimension 0}}
+  %0 = tx.matmul %x, %w : tensor<7x2x3xf32>, tensor<6x3x4xf32> -> tensor<7x2x4xf32>
+  return %0 : tensor<7x2x4xf32>
+}
+
+// -----
+
+func.func @matmul_packed(%x: tensor<2x3xf32>, %w: tensor<47xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{packed_shape is not that of the rhs}}
+  %0 = tx.matmul %x, %w {packed_shape = array<i64: 3, 4>} : tensor<2x3xf32>, tensor<47xf32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @concat(%x: tensor<2x3xf32>) -> tensor<2x7xf32> {
+  // expected-error @+1 {{inputs do not fill the result}}
+  %0 = tx.concat %x, %x {axis = 1} : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x7xf32>
+  return %0 : tensor<2x7xf32>
+}
+
+// -----
+
+func.func @slice(%x: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> tensor<4xf32> attributes {tx.symbols = ["n"]} {
+  // expected-error @+1 {{takes a part of dimension 0, whose extent is not static}}
+  %0 = tx.slice %x {starts = array<i64: 0>, strides = array<i64: 1>} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @slice_overflow(%x: tensor<8xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{reads 0 to}}
+  %0 = tx.slice %x {starts = array<i64: 0>, strides = array<i64: 6148914691236517205>} : tensor<8xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
