@@ -64,6 +64,13 @@ void Globals::begin_family(StringRef name) {
   fills_.clear();
 }
 
+void Globals::check_size(uint32_t index, uint64_t size_bytes) {
+  const module_format::GlobalT& global = *module_.globals[index];
+  if (global.size_bytes == size_bytes || !mistake_.empty()) return;
+  mistake_ = "parameter '" + global.name + "' is used with " + std::to_string(global.size_bytes) + " and with " +
+             std::to_string(size_bytes) + " bytes; a name stands for one tensor";
+}
+
 uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
   auto [it, is_new] = derived_by_name_.try_emplace(family_ + "." + name.str(), 0);
   if (is_new) {
@@ -73,6 +80,7 @@ uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
     global->size_bytes = size_bytes;
     it->second = add(std::move(global));
   }
+  check_size(it->second, size_bytes);
   return it->second;
 }
 
@@ -99,6 +107,7 @@ uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
     module_.parameters.push_back(std::move(parameter));
     it->second = add(std::move(global));
   }
+  check_size(it->second, tx::byte_size(type));
   note_use(it->second, in_initializer);
   return it->second;
 }

@@ -27,7 +27,7 @@ class Globals {
   // Parameters are shared by all families; what is derived from them, and large splats, are each family's own.
   void begin_family(llvm::StringRef name);
 
-  // Index of the global behind a tx.parameter; one whose name begins with "derived." is written by the initializer.
+  // Index of the global behind a tx.parameter; a derived one is written by the initializer.
   uint32_t parameter(tx::ParameterOp op, bool in_initializer);
   // Index of the global behind a tx.constant that a kernel reads from memory.
   uint32_t constant(tx::ConstantOp op, bool in_initializer);
@@ -42,13 +42,18 @@ class Globals {
   };
   const std::vector<Fill>& fills() const { return fills_; }
 
+  // Why the globals asked for so far contradict each other, or an empty text. Kernels know their sizes from the types they were made
+  // for, so that two sizes of one global would be an access beyond its end.
+  const std::string& mistake() const { return mistake_; }
+
  private:
   uint32_t add(std::unique_ptr<module_format::GlobalT> global);
   void note_use(uint32_t index, bool in_initializer);
+  void check_size(uint32_t index, uint64_t size_bytes);
 
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
-  std::string family_;
+  std::string family_, mistake_;
   llvm::StringMap<uint32_t> by_name_;          // parameters
   llvm::StringMap<uint32_t> derived_by_name_;  // with their family
   llvm::DenseMap<mlir::Attribute, uint32_t> stored_, filled_;

@@ -26,6 +26,10 @@ uint32_t Registers::literal(int64_t value) {
   return it->second;
 }
 
+uint32_t Registers::at_most(uint32_t left, uint32_t right) {
+  return emit(module_format::Op::LessEqual, left, right);
+}
+
 uint32_t Registers::value_of(AffineExpr expression) {
   if (auto it = known_.find(expression); it != known_.end()) return it->second;
   uint32_t result = 0;

@@ -18,6 +18,8 @@ class Registers {
   // The register that holds the expression's value.
   uint32_t value_of(mlir::AffineExpr expression);
   uint32_t literal(int64_t value);
+  // The register that holds 1 if left <= right, else 0.
+  uint32_t at_most(uint32_t left, uint32_t right);
   // Instructions that compute all of them.
   const std::vector<module_format::Instruction>& code() const { return code_; }
 

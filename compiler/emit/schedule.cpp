@@ -26,6 +26,7 @@ class Scheduler {
     if (failed(bind_symbols())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
+    check_extents();
     result_dims();
     add_fills();
     assign_results(return_op);
@@ -37,6 +38,7 @@ class Scheduler {
       }
     }
     if (failed(copy_results(return_op))) return failure();
+    if (!globals_.mistake().empty()) return function_.emitError(globals_.mistake());
     finish();
     return std::move(program_);
   }
@@ -61,6 +63,48 @@ class Scheduler {
     }
     if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
     return success();
+  }
+
+  // An extent that is computed is negative where a window, say, does not fit into the input. Kernels count on extents that are not, and
+  // two negative ones make a size that looks right, so the program refuses them before anything else.
+  void check_extents() {
+    function_.walk([&](Operation* op) {
+      for (Value result : op->getResults()) {
+        for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(result.getType())))) {
+          if (tx::never_negative(extent) || !checked_.insert(extent).second) continue;
+          command(mf::Op::Check, program_->messages.size(), registers_.at_most(registers_.literal(0), registers_.value_of(extent)));
+          program_->messages.push_back(refusal(op, dim, extent));
+        }
+      }
+    });
+  }
+
+  // A message has room for 65,535 bytes, a model's names may have many. Cut where a character ends.
+  static StringRef shortened(StringRef name) {
+    constexpr size_t enough_bytes = 200;
+    if (name.size() <= enough_bytes) return name;
+    size_t end = enough_bytes;
+    while (end > 0 && (static_cast<uint8_t>(name[end]) & 0xC0) == 0x80) --end;
+    return name.take_front(end);
+  }
+
+  std::string refusal(Operation* op, unsigned dim, AffineExpr extent) {
+    auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    auto location = llvm::dyn_cast<NameLoc>(op->getLoc());
+    stream << "dimension " << dim << " (in the compiler's order) of the result of '"
+           << (location ? shortened(location.getName()) : op->getName().getStringRef()) << "' has the extent " << extent
+           << ", which is negative";
+    llvm::SmallSet<unsigned, 4> named;
+    extent.walk([&](AffineExpr part) {
+      auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part);
+      if (!symbol || !names || symbol.getPosition() >= names.size() || !named.insert(symbol.getPosition()).second) return;
+      stream << (named.size() == 1 ? "; " : ", ") << "s" << symbol.getPosition() << " is the extent '"
+             << shortened(llvm::cast<StringAttr>(names[symbol.getPosition()])) << "'";
+    });
+    stream << "; give larger inputs";
+    return text;
   }
 
   void result_dims() {
@@ -217,6 +261,7 @@ class Scheduler {
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
+  llvm::DenseSet<AffineExpr> checked_;
   llvm::SmallSet<uint32_t, 16> written_;  // values written since the last barrier
 };
 

@@ -52,6 +52,9 @@ mlir::RankedTensorType with_element_type(mlir::RankedTensorType type, mlir::Type
 // Product of the extents.
 mlir::AffineExpr element_count(mlir::RankedTensorType type);
 
+// True if the extent cannot be below 0, whatever the symbols are; they are not themselves. False says nothing.
+bool never_negative(mlir::AffineExpr extent);
+
 // True for ops whose result at an index depends only on the operands' elements at the same index.
 bool is_elementwise(mlir::Operation* op);
 
