@@ -134,21 +134,28 @@ FailureOr<KernelBuilder::Values> reduce_values(KernelBuilder& k, ElementEvaluato
 }
 
 FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::LrnOp lrn, const Point& point, bool inside_row) {
+  constexpr int64_t largest_unrolled = 16;  // usual windows have 5; code grows with each element
   int64_t size = static_cast<int64_t>(lrn.getSize()), before = (size - 1) / 2, behind = size / 2;
-  Value channels = k.extent(tx::extents(tensor(lrn.getInput())).back()), center, sum;
-  for (int64_t offset = -before; offset <= behind; ++offset) {
+  AffineExpr extent = tx::extents(tensor(lrn.getInput())).back();
+  Value channels = k.extent(extent), center;
+  if (auto known = llvm::dyn_cast<AffineConstantExpr>(extent)) {  // nothing lies further away
+    before = std::min(before, std::max<int64_t>(0, known.getValue() - 1));
+    behind = std::min(behind, std::max<int64_t>(0, known.getValue() - 1));
+  }
+  // The square of the element at a distance that may be below 0, or above, or is 0. Null after a diagnostic.
+  auto square_at = [&](Value offset, bool may_be_below, bool may_be_above) -> Value {
     Point neighbor = point;
     Coordinate& c = neighbor.at.back();
     c.base = k.add(c.base, offset);
     Value uniform;  // for a single element: is it there?
-    if (!inside_row && offset != 0) {
+    if (!inside_row && (may_be_below || may_be_above)) {
       if (point.lanes == 0) {
         uniform = k.make<arith::AndIOp>(k.make<arith::CmpIOp>(arith::CmpIPredicate::sge, c.base, k.index(0)), k.less(c.base, channels));
         c.base = k.max(k.index(0), k.min(c.base, k.sub(channels, k.index(1))));
       } else {
         // first lane inside: -base; lanes inside: channels - base
         Value inside = k.tail_mask(k.sub(channels, c.base), point.lanes);
-        if (offset < 0) {
+        if (may_be_below) {
           Value missing = k.tail_mask(k.sub(k.index(0), c.base), point.lanes);
           inside = k.make<arith::AndIOp>(inside, k.make<arith::XOrIOp>(missing, k.constant(missing.getType(), 1)));
         }
@@ -156,14 +163,35 @@ FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::Lr
       }
     }
     Value x = evaluator.element(lrn.getInput(), neighbor);
-    if (!x) return failure();
-    if (offset == 0) center = x;
+    if (!x) return {};
+    if (!may_be_below && !may_be_above) center = x;
     Value square = k.make<arith::MulFOp>(x, x);
     // Masked lanes of a load are 0 already, but an op behind the load may have changed that.
     Value zero = k.constant(square.getType(), 0);
     if (uniform) square = k.make<arith::SelectOp>(uniform, square, zero);
     if (neighbor.mask && neighbor.mask != point.mask) square = k.make<arith::SelectOp>(neighbor.mask, square, zero);
-    sum = sum ? k.make<arith::AddFOp>(sum, square) : square;
+    return square;
+  };
+  Value sum;
+  if (before + behind < largest_unrolled) {
+    for (int64_t offset = -before; offset <= behind; ++offset) {
+      Value square = square_at(k.index(offset), offset < 0, offset > 0);
+      if (!square) return failure();
+      sum = sum ? k.make<arith::AddFOp>(sum, square) : square;
+    }
+  } else {
+    sum = square_at(k.index(0), false, false);
+    if (!sum) return failure();
+    auto add_side = [&](int64_t first, int64_t last, bool below) {
+      bool known = true;
+      sum = k.loop(k.index(first), k.index(last), k.index(1), ValueRange(sum), [&](Value offset, ValueRange carried) {
+        Value square = square_at(offset, below, !below);
+        known &= static_cast<bool>(square);
+        return KernelBuilder::Values{square ? k.make<arith::AddFOp>(carried[0], square) : Value(carried[0])};
+      })[0];
+      return known;
+    };
+    if (!add_side(-before, 0, true) || !add_side(1, behind + 1, false)) return failure();
   }
   Type type = sum.getType();
   double scale = lrn.getAlpha().convertToDouble() / static_cast<double>(lrn.getSize());

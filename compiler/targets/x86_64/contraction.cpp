@@ -28,7 +28,51 @@ ContractionCut cut_of(const ContractionShape& shape, tx::DispatchOp region) {
   return ContractionCut::of(shape, is_tied(region));
 }
 
-constexpr int64_t most_gathered_rows = 4096;  // of a band: its table has a place for every pixel
+// Taps that follow one another in memory are one long run of K.
+bool has_merged_taps(const ContractionShape& shape) {
+  DepthOrder order = shape.order();
+  return order.taps > 1 && order.blocks() == 1 && shape.dilation_width == 1 && shape.groups == 1;
+}
+
+// Tables of offsets are part of the image. Usual windows have up to 961 taps; a longer table than this is no model's.
+constexpr int64_t most_table_entries = 1 << 16;
+
+// Entries of the table of where each tap lies, or nothing if they have no place.
+std::optional<int64_t> tap_entries(const ContractionShape& shape, const ContractionCut& cut) {
+  int64_t entries = 0;
+  int64_t across = has_merged_taps(shape) ? 1 : shape.kernel_width;
+  if (__builtin_mul_overflow(shape.kernel_height, across, &entries)) return {};
+  if (__builtin_mul_overflow(entries, cut.pass_blocks, &entries) || entries > most_table_entries) return {};
+  return entries;
+}
+
+// As in a module file (sdk/module/verifier.h).
+constexpr int64_t largest_workspace_bytes = int64_t{1} << 32;
+
+// Bytes of a band's copy, or nothing if they are more than a workspace may have.
+std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionCut& cut) {
+  if (!shape.needs_halo()) return 0;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(shape.needed_width(shape.width), shape.needed_height(cut.band_size), &bytes)) return {};
+  if (__builtin_mul_overflow(bytes, shape.channels, &bytes) || __builtin_mul_overflow(bytes, int64_t{4}, &bytes)) return {};
+  if (bytes < 0 || bytes > largest_workspace_bytes) return {};
+  return static_cast<uint64_t>(bytes);
+}
+
+// What a kernel of this cut would need beyond all reason is refused before it is made.
+LogicalResult check_needs(const ContractionShape& shape, const ContractionCut& cut) {
+  if (!tap_entries(shape, cut)) {
+    return shape.root->emitError("x86_64: a window of ")
+           << shape.kernel_height << " x " << shape.kernel_width << " taps over " << cut.pass_blocks
+           << " blocks of channels has no strategy; up to " << most_table_entries << " taps have";
+  }
+  if (!workspace_bytes_of(shape, cut)) {
+    return shape.root->emitError("x86_64: a padded band of ")
+           << shape.needed_height(cut.band_size) << " x " << shape.needed_width(shape.width) << " pixels of " << shape.channels
+           << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
+  }
+  return success();
+}
 
 class ContractionWriter {
  public:
@@ -42,8 +86,6 @@ class ContractionWriter {
 
   // Of the band's copy.
   int64_t halo_width() const { return shape_.needed_width(shape_.width); }
-  int64_t halo_height() const { return shape_.needed_height(cut_.band_size); }
-  int64_t workspace_bytes() const { return shape_.needs_halo() ? halo_width() * halo_height() * shape_.channels * 4 : 0; }
 
   void write() {
     prepare();
@@ -68,8 +110,7 @@ class ContractionWriter {
     pixel_ = shape_.channels * shape_.stride_width;
     row_ = (halo ? halo_width() : shape_.in_width) * shape_.channels;
 
-    // Taps that follow one another in memory are one long run of K.
-    merged_ = order_.taps > 1 && order_.blocks() == 1 && shape_.dilation_width == 1 && shape_.groups == 1;
+    merged_ = has_merged_taps(shape_);
     SmallVector<int64_t> offsets;
     int64_t taps_across = merged_ ? 1 : shape_.kernel_width;
     for (int64_t block = 0; block < cut_.pass_blocks; ++block) {
@@ -84,8 +125,8 @@ class ContractionWriter {
     // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = ceil_div(shape_.width, most_rows) * most_rows - shape_.width;
-    gathered_ =
-        !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width && cut_.band_size <= most_gathered_rows;
+    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
+                cut_.band_size <= most_table_entries / shape_.width;
     if (gathered_) {
       SmallVector<int64_t> pixels;
       for (int64_t y = 0; y < cut_.band_size; ++y) {
@@ -476,37 +517,13 @@ bool is_contraction(tx::DispatchOp region) {
   return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp>(op); });
 }
 
-// Numbers of a hostile model that nothing else bounds: what they multiply to must not wrap, nor be laid out in tables.
-static LogicalResult check_sizes(const ContractionShape& shape, tx::DispatchOp region) {
-  constexpr int64_t most_workspace_bytes = int64_t{1} << 40, most_taps = 1 << 20;
-  int64_t taps = 0, reach_height = 0, reach_width = 0, bytes = 0;
-  bool fits = !__builtin_mul_overflow(shape.kernel_height, shape.kernel_width, &taps) && taps <= most_taps;
-  if (!fits) {
-    return region.emitError() << "x86_64: a window of " << shape.kernel_height << "x" << shape.kernel_width << " is more than " << most_taps
-                              << " elements";
-  }
-  if (!shape.needs_halo()) return success();
-  auto reach = [](int64_t n, int64_t stride, int64_t kernel, int64_t dilation, int64_t* out) {
-    int64_t steps = 0, span = 0;
-    return !__builtin_mul_overflow(n - 1, stride, &steps) && !__builtin_mul_overflow(kernel - 1, dilation, &span) &&
-           !__builtin_add_overflow(steps, span, out) && !__builtin_add_overflow(*out, 1, out);
-  };
-  fits = reach(1, shape.stride_height, shape.kernel_height, shape.dilation_height, &reach_height) &&
-         reach(shape.width, shape.stride_width, shape.kernel_width, shape.dilation_width, &reach_width) &&
-         !__builtin_mul_overflow(reach_height, reach_width, &bytes) && !__builtin_mul_overflow(bytes, shape.channels, &bytes) &&
-         !__builtin_mul_overflow(bytes, int64_t{4}, &bytes) && bytes <= most_workspace_bytes;
-  if (fits) return success();
-  return region.emitError() << "x86_64: one row of a convolution reaches over " << reach_height << "x" << reach_width << " pixels of "
-                            << shape.channels << " channels, which is more than " << most_workspace_bytes
-                            << " bytes; use smaller dilations, strides or pads";
-}
-
 FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
   if (is_pack(region)) return plan_pack(region);
   auto shape = ContractionShape::read(region);
-  if (failed(shape) || failed(check_sizes(*shape, region))) return failure();
+  if (failed(shape)) return failure();
   if (shape->depthwise) return plan_depthwise(region, *shape);
   ContractionCut cut = cut_of(*shape, region);
+  if (failed(check_needs(*shape, cut))) return failure();
   KernelPlan plan;
   plan.workgroups = cut.workgroups(*shape);
   double parts = static_cast<double>(std::max<int64_t>(1, cut.bands) * cut.blocks * shape->groups);
@@ -522,12 +539,13 @@ FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelP
   if (shape->depthwise) return emit_depthwise(region, *shape, symbol, kernels, level);
   ContractionCut cut = cut_of(*shape, region);
   if (plan.workgroups != cut.workgroups(*shape)) return region.emitError("x86_64: the plan is not the one of this region");
+  if (failed(check_needs(*shape, cut))) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);
   ContractionWriter writer(kernel, *shape, cut);
   writer.write();
   kernel.finish();
   KernelResources resources;
-  resources.workspace_bytes = static_cast<uint64_t>(writer.workspace_bytes());
+  resources.workspace_bytes = *workspace_bytes_of(*shape, cut);
   return resources;
 }
 

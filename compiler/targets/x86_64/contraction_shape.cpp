@@ -205,7 +205,8 @@ double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, in
   double flat_pixels = static_cast<double>(shape.is_flat() ? band_size : band_size * shape.width);
   double band_bytes =
       4.0 * static_cast<double>(shape.channels) *
-      (shape.is_flat() ? flat_pixels : static_cast<double>(shape.needed_height(band_size) * shape.needed_width(shape.width)));
+      (shape.is_flat() ? flat_pixels
+                       : static_cast<double>(shape.needed_height(band_size)) * static_cast<double>(shape.needed_width(shape.width)));
   double score = 0;
   const std::pair<int, double> weights[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
   double rhs_rate = rhs_bytes * static_cast<double>(shape.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden

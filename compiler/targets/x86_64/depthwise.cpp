@@ -92,13 +92,19 @@ class DepthwiseWriter {
     sums = k_.loop(first_tap_, last_tap_, k_.index(1), sums, [&](Value tap, ValueRange carried) {
       KernelBuilder::Values next(carried);
       Value row = input_row(tap);
-      for (int64_t s = 0; s < shape_.kernel_width; ++s) {
-        Value weight = load_filter(tap, k_.index(s), channel, mask);
+      auto at_column = [&](Value s, KernelBuilder::Values column) {
+        Value weight = load_filter(tap, s, channel, mask), first = k_.add(left, k_.mul(s, shape_.dilation_width));
         for (int64_t i = 0; i < count; ++i) {
-          Value element = load_input(row, k_.add(left, i * shape_.stride_width + s * shape_.dilation_width), channel, mask);
-          next[i] = k_.make<vector::FMAOp>(element, weight, next[i]);
+          Value element = load_input(row, k_.add(first, i * shape_.stride_width), channel, mask);
+          column[i] = k_.make<vector::FMAOp>(element, weight, column[i]);
         }
+        return column;
+      };
+      if (shape_.kernel_width > largest_unrolled_) {
+        return k_.loop(k_.index(0), k_.index(shape_.kernel_width), k_.index(1), next,
+                       [&](Value s, ValueRange inner) { return at_column(s, KernelBuilder::Values(inner)); });
       }
+      for (int64_t s = 0; s < shape_.kernel_width; ++s) next = at_column(k_.index(s), next);
       return next;
     });
     for (int64_t i = 0; i < count; ++i) store(sums[i], k_.add(x, i), channel, mask);
@@ -140,7 +146,8 @@ class DepthwiseWriter {
     k_.store(sum, k_.result(0), at, mask);
   }
 
-  static constexpr int64_t pixels_ = 4;  // sums of one group of neighbours
+  static constexpr int64_t largest_unrolled_ = 16;  // columns of a filter; code grows with each
+  static constexpr int64_t pixels_ = 4;             // sums of one group of neighbours
   KernelBuilder& k_;
   const ContractionShape& shape_;
   int64_t lanes_;
