@@ -3,7 +3,7 @@
 
 #include <heddle_module/module_generated.h>
 
-#include <cstdio>
+#include <filesystem>
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
@@ -128,6 +128,13 @@ module::Status schedule_family(const Family& family, uint32_t executable, Global
   return std::nullopt;
 }
 
+// Whether two paths, of files that need not be there, lead to one place.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  auto place_a = std::filesystem::weakly_canonical(a, error), place_b = std::filesystem::weakly_canonical(b, error);
+  return place_a == place_b || std::filesystem::equivalent(a, b, error);
+}
+
 module::ParameterSource source_of(const tx::ParameterSource& parameter) {
   module::ParameterSource source;
   source.size_bytes = tx::byte_size(parameter.type);
@@ -170,6 +177,10 @@ module::Status write_module_file(const std::vector<Family>& families, const tx::
   }
 
   bool outside = !options.parameters_path.empty();
+  if (outside && same_file(options.output_path, options.parameters_path)) {
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: writing the module and its parameters failed: both would be '" +
+                                                             options.output_path + "'; give the parameters a file of their own"};
+  }
   std::vector<module::SafetensorsTensor> tensors;
   for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
     auto it = parameters.find(parameter->name);
@@ -180,14 +191,16 @@ module::Status write_module_file(const std::vector<Family>& families, const tx::
       writer.set_parameter(index, source_of(it->second));
     }
   }
+  // Both files are complete before either replaces what was there.
+  module::OutputFile output(options.output_path), beside(options.parameters_path);
   if (outside) {
-    if (auto error = module::write_safetensors(tensors, options.parameters_path)) return error;
+    if (auto error = module::prepare_safetensors(tensors, beside)) return error;
   }
-  if (auto error = writer.write(file, options.output_path)) {
-    if (outside) std::remove(options.parameters_path.c_str());
-    return error;
+  if (auto error = writer.prepare(file, output)) return error;
+  if (outside) {
+    if (auto error = beside.commit()) return error;
   }
-  return std::nullopt;
+  return output.commit();
 }
 
 }  // namespace heddle::emit

@@ -23,6 +23,9 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Names that earlier runs of a process of this number left behind.
+constexpr uint32_t kMostAttempts = 100;
+
 heddle_status_code_t code_of(int error_number) {
   switch (error_number) {
     case ENOENT:
@@ -65,14 +68,20 @@ Status OutputFile::open() {
   if (descriptor_ >= 0) return std::nullopt;
   if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return failure("creating", errno);
 
-  std::string name = path_ + ".XXXXXX";
-  descriptor_ = mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor_ < 0) return failure("creating", errno);
-  temporary_ = name;
-  const mode_t mask = umask(0);  // mkostemp ignores it and gives 0600
-  umask(mask);
-  if (fchmod(descriptor_, 0666 & ~mask) != 0) return failure("creating", errno);
-  return std::nullopt;
+  // mkostemp would give 0600, and the umask cannot be read without changing it for other threads.
+  for (uint32_t attempt = 0;; ++attempt) {
+    const std::string name = temporary_name(attempt);
+    descriptor_ = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ >= 0) {
+      temporary_ = name;
+      return std::nullopt;
+    }
+    if (errno != EEXIST || attempt == kMostAttempts) return failure("creating", errno);
+  }
+}
+
+std::string OutputFile::temporary_name(uint32_t attempt) const {
+  return concat(path_, ".", getpid(), "-", attempt);
 }
 
 Status OutputFile::append(std::span<const std::byte> bytes) {
@@ -91,18 +100,26 @@ Status OutputFile::pad_to(uint64_t alignment) {
   return append({kZeros, align_up(size_bytes_, alignment) - size_bytes_});
 }
 
-Status OutputFile::commit(bool flush_to_disk) {
+Status OutputFile::finish(bool flush_to_disk) {
   if (flush_to_disk && fsync(descriptor_) != 0) return failure("writing", errno);
+  finished_ = true;
+  return std::nullopt;
+}
+
+Status OutputFile::commit(bool flush_to_disk) {
+  if (!finished_) {
+    if (Status failed = finish(flush_to_disk)) return failed;
+  }
   if (temporary_.empty()) {
     // linkat replaces nothing: take a free name beside the target first, then rename over it.
     const std::string source = concat("/proc/self/fd/", descriptor_);
     for (uint32_t attempt = 0;; ++attempt) {
-      const std::string name = concat(path_, ".", getpid(), "-", attempt);
+      const std::string name = temporary_name(attempt);
       if (linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
         temporary_ = name;
         break;
       }
-      if (errno != EEXIST || attempt == 100) return failure("naming", errno);
+      if (errno != EEXIST || attempt == kMostAttempts) return failure("naming", errno);
     }
   }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure("naming", errno);

@@ -25,14 +25,19 @@ class OutputFile {
   // Zeros up to the next multiple of alignment.
   Status pad_to(uint64_t alignment);
   uint64_t size_bytes() const { return size_bytes_; }
-  // Gives the file its name, replacing what was there; first flushes it to the disk unless the caller can make it again.
+  const std::string& path() const { return path_; }
+  // All that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can make it again.
+  Status finish(bool flush_to_disk = true);
+  // Gives the file its name, replacing what was there; finishes it first, if that was not done.
   Status commit(bool flush_to_disk = true);
 
  private:
+  std::string temporary_name(uint32_t attempt) const;
   Error failure(std::string_view what, int error_number) const;
 
   std::string path_;
   std::string temporary_;  // empty while the file has no name
+  bool finished_ = false;
   int descriptor_ = -1;
   uint64_t size_bytes_ = 0;
 };

@@ -16,7 +16,7 @@ struct ParameterSource {
   uint64_t size_bytes = 0;
   // Either all bytes, alive until the file is written ...
   std::span<const std::byte> bytes;
-  // ... or a function that fills `out` with the bytes from `offset` on; the same bytes every time.
+  // ... or a function that fills `out` with the bytes from `offset` on; the same bytes every time, which the writer checks.
   std::function<Status(uint64_t offset, std::span<std::byte> out)> read;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sdk/module/error.h"
+#include "sdk/module/output_file.h"
 #include "sdk/module/parameter_source.h"
 
 namespace heddle::module {
@@ -50,5 +51,7 @@ struct SafetensorsTensor {
 // Writes tensors in the order given, behind a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, which the
 // format has no name for; INVALID_ARGUMENT for a source whose size does not fit its shape, or a name given twice.
 Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path);
+// The same up to the file's name: the caller commits `file`, which is new, or drops it.
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file);
 
 }  // namespace heddle::module

@@ -39,7 +39,14 @@ Error failure(heddle_status_code_t code, const std::string& path, const std::str
 
 }  // namespace
 
-Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path) try {
+Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path) {
+  OutputFile file(path);
+  if (Status failed = prepare_safetensors(tensors, file)) return failed;
+  return file.commit();
+}
+
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file) try {
+  const std::string& path = file.path();
   std::string json = "{";
   std::unordered_set<std::string_view> names;
   uint64_t offset = 0;
@@ -75,7 +82,6 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
                                                         " bytes is above ", kMaxSafetensorsHeaderBytes, "; use fewer or shorter names")};
   }
 
-  OutputFile file(path);
   if (Status failed = file.open()) return failed;
   const uint64_t size = json.size();
   std::byte prefix[8];
@@ -86,7 +92,7 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
     Status failed = for_each_piece(tensor.source, [&](std::span<const std::byte> piece) { return file.append(piece); });
     if (failed) return failed;
   }
-  return file.commit();
+  return file.finish();
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: writing safetensors failed: out of memory; free memory"};
 }

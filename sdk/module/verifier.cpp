@@ -310,7 +310,7 @@ Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::stri
   if (text == nullptr) return broken(what, ": it is missing");
   if (text->size() == 0 && !may_be_empty) return broken(what, ": it is empty");
   if (text->size() > kMaxNameBytes) return broken(what, ": ", text->size(), " bytes are above ", kMaxNameBytes);
-  if (!budget.take(text->size())) return broken(what, ": it is shared with others");
+  if (!budget.take(text->size())) return broken(what, ": its ", text->size(), " bytes are shared with others");
   if (!is_utf8_text(text->string_view())) return broken(what, ": it is not UTF-8 text");
   return std::nullopt;
 }

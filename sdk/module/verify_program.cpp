@@ -2,6 +2,9 @@
 // Checks of host programs: every operand of every instruction, every site, every value.
 #include "sdk/module/verify_program.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "sdk/module/verifier.h"
 
 namespace heddle::module {
@@ -14,19 +17,21 @@ using mf::ValueKind;
 constexpr uint32_t kNoRegister = 0xFFFFFFFFu;
 constexpr uint32_t kRead = 1, kWrite = 2;
 
+// Instructions [first, last].
+struct Life {
+  uint32_t first = 0, last = 0xFFFFFFFFu;
+};
+
 class ProgramChecker {
  public:
-  ProgramChecker(const mf::Module& module, const mf::Function* function, const mf::Program& program, const std::string& name)
-      : module_(module), function_(function), program_(program), name_(name) {}
+  ProgramChecker(const mf::Module& module, const mf::Function* function, const mf::Program& program, const std::string& name,
+                 WorkBudget& budget)
+      : module_(module), function_(function), program_(program), name_(name), budget_(budget) {}
 
-  bool run(WorkBudget& budget) {
-    budget_ = &budget;
-    return present() && affordable(budget) && families() && values() && transients() && texts() && sites() && code();
-  }
+  bool run() { return present() && affordable() && families() && values() && transients() && texts() && sites() && code(); }
   Status error() const { return error_; }
 
  private:
-  WorkBudget* budget_ = nullptr;
   template <typename... Parts>
   bool fail(const Parts&... parts) {
     error_ = Error{HEDDLE_STATUS_DATA_LOSS, concat(name_, ": ", parts...)};
@@ -53,25 +58,26 @@ class ProgramChecker {
     return true;
   }
 
-  bool affordable(WorkBudget& budget) {
+  bool affordable() {
     const uint64_t bytes = uint64_t{8} * program_.literals()->size() + sizeof(mf::Instruction) * uint64_t{program_.code()->size()} +
                            sizeof(mf::Value) * uint64_t{program_.values()->size()} +
                            sizeof(mf::Transient) * uint64_t{program_.transients()->size()} + uint64_t{4} * program_.dispatches()->size() +
                            sizeof(mf::CopySite) * uint64_t{program_.copies()->size()} +
-                           sizeof(mf::FillSite) * uint64_t{program_.fills()->size()} + uint64_t{4} * program_.messages()->size();
-    if (!budget.take(bytes)) return fail("its vectors are shared with others");
+                           sizeof(mf::FillSite) * uint64_t{program_.fills()->size()} + uint64_t{4} * program_.messages()->size() +
+                           uint64_t{4} * program_.families()->size();
+    if (!budget_.take(bytes)) return fail("its vectors are shared with others");
     for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
       const mf::DispatchSite* site = program_.dispatches()->Get(i);
       if (!all_usable(site->candidates(), site->bindings(), site->constants()))
         return fail("dispatch site ", i, ": a vector is missing or misaligned");
-      if (!budget.take(uint64_t{4} * site->candidates()->size() + sizeof(mf::BindingRef) * uint64_t{site->bindings()->size()} +
-                       uint64_t{4} * site->constants()->size())) {
+      if (!budget_.take(uint64_t{4} * site->candidates()->size() + sizeof(mf::BindingRef) * uint64_t{site->bindings()->size()} +
+                        uint64_t{4} * site->constants()->size())) {
         return fail("dispatch site ", i, ": its vectors are shared with others");
       }
       for (const mf::Candidate* candidate : *site->candidates()) {
         if (!all_usable(candidate->guards(), candidate->grid()))
           return fail("dispatch site ", i, ": a vector of a candidate is missing or misaligned");
-        if (!budget.take(sizeof(mf::Guard) * uint64_t{candidate->guards()->size()} + uint64_t{4} * candidate->grid()->size())) {
+        if (!budget_.take(sizeof(mf::Guard) * uint64_t{candidate->guards()->size()} + uint64_t{4} * candidate->grid()->size())) {
           return fail("dispatch site ", i, ": vectors of its candidates are shared with others");
         }
       }
@@ -83,7 +89,7 @@ class ProgramChecker {
     const uint32_t slots = module_.slots()->size();
     if (program_.families()->size() != slots) return fail("it names ", program_.families()->size(), " families for ", slots, " slots");
     for (const flatbuffers::String* family : *program_.families()) {
-      if (Status bad = verify_name(family, false, "family", *budget_)) return fail(bad->message);
+      if (Status bad = verify_name(family, false, "family", budget_)) return fail(bad->message);
     }
     return true;
   }
@@ -136,7 +142,7 @@ class ProgramChecker {
 
   bool texts() {
     for (uint32_t i = 0; i < program_.messages()->size(); ++i) {
-      if (Status bad = verify_name(program_.messages()->Get(i), true, "message", *budget_)) return fail(bad->message);
+      if (Status bad = verify_name(program_.messages()->Get(i), true, "message", budget_)) return fail(bad->message);
     }
     return true;
   }
@@ -181,13 +187,20 @@ class ProgramChecker {
 
   bool dispatch_site(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
-    if (Status bad = verify_name(site->name(), true, "name", *budget_)) return fail("dispatch site ", i, ": ", bad->message);
+    if (Status bad = verify_name(site->name(), true, "name", budget_)) return fail("dispatch site ", i, ": ", bad->message);
     if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
     if (!below(site->slot(), module_.slots()->size(), "slot", "dispatch site ", i, ": ")) return false;
     if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");
+    Life life;
     for (uint32_t b = 0; b < site->bindings()->size(); ++b) {
-      if (!binding(*site->bindings()->Get(b), 0, "dispatch site ", i, ": binding ", b, ": ")) return false;
+      const mf::BindingRef& ref = *site->bindings()->Get(b);
+      if (!binding(ref, 0, "dispatch site ", i, ": binding ", b, ": ")) return false;
+      const mf::Value* value = program_.values()->Get(ref.value());
+      if (value->kind() != ValueKind::Transient) continue;
+      const mf::Transient* transient = program_.transients()->Get(value->index());
+      life = {std::max(life.first, transient->first()), std::min(life.last, transient->last())};
     }
+    site_lives_.push_back(life);
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
@@ -288,6 +301,8 @@ class ProgramChecker {
         return in(a, program_.messages()->size(), "message") && r(b);
       case Op::Dispatch: {
         if (!in(a, program_.dispatches()->size(), "dispatch site")) return false;
+        // Many instructions may name one site of many bindings: these are looked at again only to say which one is wrong.
+        if (site_lives_[a].first <= pc && pc <= site_lives_[a].last) return true;
         for (const mf::BindingRef* ref : *program_.dispatches()->Get(a)->bindings()) {
           if (!alive(ref->value(), pc)) return false;
         }
@@ -310,6 +325,8 @@ class ProgramChecker {
   const mf::Function* function_;
   const mf::Program& program_;
   const std::string& name_;
+  WorkBudget& budget_;
+  std::vector<Life> site_lives_;  // where all values of a dispatch site are alive
   Status error_;
 };
 
@@ -317,8 +334,8 @@ class ProgramChecker {
 
 Status verify_program(const mf::Module& module, const mf::Function* function, const mf::Program& program, const std::string& name,
                       WorkBudget& budget) {
-  ProgramChecker checker(module, function, program, name);
-  return checker.run(budget) ? Status() : checker.error();
+  ProgramChecker checker(module, function, program, name, budget);
+  return checker.run() ? Status() : checker.error();
 }
 
 }  // namespace heddle::module

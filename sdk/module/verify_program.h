@@ -13,8 +13,8 @@
 
 namespace heddle::module {
 
-// Counts the bytes of vectors that were looked at. A writer never shares a vector, so an honest file has fewer than its metadata has;
-// a hostile one that shares them to multiply the work is stopped.
+// Counts the bytes of vectors and strings that were looked at. A writer never shares one that is not empty, so an honest file has fewer
+// than its metadata has; a hostile one that shares them to multiply the work, or the copies made later, is stopped.
 class WorkBudget {
  public:
   explicit WorkBudget(uint64_t bytes) : left_(bytes) {}

@@ -24,6 +24,12 @@ module_format::Range append_aligned(std::vector<std::byte>& section, std::span<c
   return range;
 }
 
+// What the format cannot hold.
+Error beyond(const OutputFile& file, std::string_view cause) {
+  return {HEDDLE_STATUS_INVALID_ARGUMENT,
+          concat("module: writing ", in_quotes(file.path()), " failed: ", cause, "; compile a smaller model, or split this one")};
+}
+
 Error invalid(std::string_view cause) {
   return {HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing a file failed: ", cause, "; this is a mistake of the compiler")};
 }
@@ -49,6 +55,23 @@ Status for_each_piece(const ParameterSource& source, const std::function<Status(
   return std::nullopt;
 }
 
+namespace {
+
+// XXH3-64 of the bytes, which `take` gets as well.
+Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  if (!state) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) {
+    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    return take(piece);
+  });
+  if (failed) return *failed;
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
+
 module_format::Range ModuleWriter::add_code(std::span<const std::byte> image) {
   for (const module_format::Range& known : images_) {
     if (known.length() == image.size() && std::equal(image.begin(), image.end(), code_.begin() + static_cast<ptrdiff_t>(known.offset()))) {
@@ -71,7 +94,13 @@ void ModuleWriter::set_parameter(uint32_t index, ParameterSource source) {
   sources_[index] = std::move(source);
 }
 
-Status ModuleWriter::write(module_format::ModuleT& module, const std::string& path) try {
+Status ModuleWriter::write(module_format::ModuleT& module, const std::string& path) {
+  OutputFile file(path);
+  if (Status failed = prepare(module, file)) return failed;
+  return file.commit();
+}
+
+Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) try {
   using module_format::GlobalKind;
   uint64_t parameters_bytes = 0;
   for (auto& [index, source] : sources_) {
@@ -89,20 +118,13 @@ Status ModuleWriter::write(module_format::ModuleT& module, const std::string& pa
     parameter.data.reset();
     parameter.hash = 0;
     if (!parameter.stored) continue;
-    XXH3_state_t* raw = XXH3_createState();
-    if (raw == nullptr) throw std::bad_alloc();
-    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(raw, &XXH3_freeState);
-    XXH3_64bits_reset(state.get());
-    Status failed = for_each_piece(found->second, [&](std::span<const std::byte> piece) -> Status {
-      XXH3_64bits_update(state.get(), piece.data(), piece.size());
-      return std::nullopt;
-    });
-    if (failed) return failed;
-    parameter.hash = XXH3_64bits_digest(state.get());
+    const Result<uint64_t> hash = hash_of(found->second, [](std::span<const std::byte>) { return Status(); });
+    if (!hash) return hash.error();
+    parameter.hash = hash.value();
     parameters_bytes = align_up(parameters_bytes, kSectionAlignment);
     parameter.data = std::make_unique<module_format::Range>(parameters_bytes, found->second.size_bytes);
     if (__builtin_add_overflow(parameters_bytes, found->second.size_bytes, &parameters_bytes) || parameters_bytes > kMaxSizeBytes) {
-      return invalid(concat("parameters of ", parameters_bytes, " bytes in all; the limit is ", kMaxSizeBytes));
+      return beyond(file, concat("its parameters have ", parameters_bytes, " bytes in all, above ", kMaxSizeBytes));
     }
   }
   for (auto& global : module.globals) {
@@ -130,6 +152,10 @@ Status ModuleWriter::write(module_format::ModuleT& module, const std::string& pa
     end = header.sections[i].offset + sizes[i];
   }
   header.file_bytes = end;
+  if (metadata.size() > kMaxMetadataBytes || header.sections[3].offset > kMaxHeadBytes) {
+    return beyond(file, concat("it has ", metadata.size(), " bytes of metadata and ", header.sections[3].offset,
+                               " bytes before the parameters; the limits are ", kMaxMetadataBytes, " and ", kMaxHeadBytes));
+  }
 
   // The part before the parameters is small: build it whole, hash it, write it.
   std::vector<std::byte> head(header.sections[3].offset);
@@ -144,29 +170,24 @@ Status ModuleWriter::write(module_format::ModuleT& module, const std::string& pa
   XXH128_canonicalFromHash(&hash, XXH3_128bits(head.data(), head.size()));
   std::memcpy(head.data() + offsetof(FileHeader, content_hash), hash.digest, 16);
 
-  OutputFile file(path);
   if (Status failed = file.open()) return failed;
   if (Status failed = file.append(head)) return failed;
   for (const auto& [index, source] : sources_) {
     if (Status failed = file.pad_to(kSectionAlignment)) return failed;
-    XXH3_state_t* raw = XXH3_createState();
-    if (raw == nullptr) throw std::bad_alloc();
-    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(raw, &XXH3_freeState);
-    XXH3_64bits_reset(state.get());
-    Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) {
-      XXH3_64bits_update(state.get(), piece.data(), piece.size());
-      return file.append(piece);
-    });
-    if (failed) return failed;
-    if (XXH3_64bits_digest(state.get()) != module.parameters[index]->hash) {
-      return Error{HEDDLE_STATUS_DATA_LOSS,
-                   concat("module: writing parameter ", index, " failed: its source changed while it was read; write the file again")};
+    const Result<uint64_t> written = hash_of(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
+    if (!written) return written.error();
+    const module_format::ParameterT& parameter = *module.parameters[index];
+    if (written.value() != parameter.hash) {
+      return Error{
+          HEDDLE_STATUS_DATA_LOSS,
+          concat("module: writing parameter ", index, ", ", in_quotes(parameter.name), " to ", in_quotes(file.path()), " failed: its ",
+                 source.size_bytes, " bytes changed between two reads; compile again while nobody writes the model's files")};
     }
   }
   if (file.size_bytes() != header.file_bytes) {
     return invalid(concat("parameter sources gave ", file.size_bytes(), " bytes of file, planned were ", header.file_bytes));
   }
-  return file.commit();
+  return file.finish();
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: writing a file failed: out of memory; free memory"};
 }

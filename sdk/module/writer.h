@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sdk/module/error.h"
+#include "sdk/module/output_file.h"
 #include "sdk/module/parameter_source.h"
 
 namespace heddle::module {
@@ -30,6 +31,8 @@ class ModuleWriter {
   // globals), checks all of it as a reader would, and writes. On failure nothing is left behind, and a file that was there
   // before stays. INVALID_ARGUMENT for a module that does not pass the verifier.
   Status write(module_format::ModuleT& module, const std::string& path);
+  // The same up to the file's name: the caller commits `file`, which is new, or drops it.
+  Status prepare(module_format::ModuleT& module, OutputFile& file);
 
  private:
   std::vector<std::byte> code_;

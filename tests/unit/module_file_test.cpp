@@ -292,6 +292,20 @@ TEST(ModuleFile, SparseHeadIsRefusedBeforeMemoryIsTaken) {
   }
 }
 
+TEST(ModuleFile, PreparedFileHasNoNameBeforeItIsCommitted) {
+  TemporaryFolder folder;
+  {
+    ModuleWriter writer;
+    auto module = sample::make(writer);
+    OutputFile file(folder.path("m.heddle"));
+    ASSERT_FALSE(writer.prepare(module, file));
+    EXPECT_EQ(folder.file_count(), 0u);
+    ASSERT_FALSE(file.commit());
+    EXPECT_EQ(folder.file_count(), 1u);
+  }
+  EXPECT_EQ(read_file(folder.path("m.heddle")), write_sample(folder.path("again.heddle")));
+}
+
 TEST(ModuleFile, RunningOutOfSpaceLeavesNoFile) {
   TemporaryFolder folder;
   ModuleWriter writer;

@@ -348,7 +348,7 @@ TEST(ModuleVerifierStructure, RefusesSharedNamesAndGuards) {
                                                      builder.CreateVector(std::vector<flatbuffers::Offset<mf::Global>>{}), text));
     Status failed = verify_metadata({reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()}, kSizes);
     ASSERT_TRUE(failed);
-    EXPECT_THAT(failed->message, HasSubstr(guards ? "vectors of its candidates are shared" : "is shared with others"));
+    EXPECT_THAT(failed->message, HasSubstr(guards ? "vectors of its candidates are shared" : "bytes are shared with others"));
   }
 }
 
