@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Element-wise operators, with numpy's broadcasting made explicit.
+#include <limits>
+
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;
@@ -183,9 +185,11 @@ void where(Node& node) {
 }
 
 void cast(Node& node) {
-  Type type = element_type(node.builder.getContext(), node.integer("to"), node.describe());
+  int64_t wanted = node.integer("to");
+  if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
+  Type type = element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe());
   const Operand& operand = node.operand(0);
-  if (operand.elements && type.isInteger(64)) {
+  if (operand.elements && type.isSignlessInteger(64)) {
     node.set_elements(*operand.elements, operand.rank);
     return;
   }

@@ -12,9 +12,10 @@
 namespace heddle::import {
 
 // An extent, a pad or a coefficient of a symbol beyond the first limit is damage, not a model; so is a tensor beyond the second one.
-// Products of an extent and an element's size then fit 64 bits without a check.
+// Products of an extent and an element's size then fit 64 bits without a check, and tensors of 8 byte elements the 2^48 bytes of
+// a module file.
 inline constexpr int64_t largest_extent = int64_t{1} << 40;
-inline constexpr int64_t largest_element_count = int64_t{1} << 46;
+inline constexpr int64_t largest_element_count = int64_t{1} << 45;
 inline constexpr int64_t largest_rank = 32;
 // A longer integer tensor is data, not a shape.
 inline constexpr size_t most_shape_elements = 64;

@@ -15,6 +15,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "llvm/Support/ConvertUTF.h"
+
 namespace heddle::import {
 namespace {
 
@@ -65,7 +67,8 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   }
   std::string what = "external data '" + location + "' of tensor '" + tensor.name() + "'";
   if (location.empty() || location.find('\0') != std::string::npos) return what + " has no location";
-  if (length < size || offset > length - size) return what + " has " + std::to_string(length) + " bytes, fewer than the tensor";
+  if (length < size || offset > length - size)
+    return what + " has " + std::to_string(length) + " bytes, its shape says at least " + std::to_string(offset + size);
   if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
   Descriptor data{open_beside(file.path, location)};
   if (data.value < 0) {
@@ -94,7 +97,8 @@ std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint
   uint64_t first = offset / sizeof(To), count = size / sizeof(To);
   if (offset % sizeof(To) != 0 || size % sizeof(To) != 0) return "unaligned read of tensor '" + tensor.name() + "'";
   if (first > static_cast<uint64_t>(field.size()) || count > static_cast<uint64_t>(field.size()) - first) {
-    return "tensor '" + tensor.name() + "' has " + std::to_string(field.size()) + " elements, fewer than its shape says";
+    return "tensor '" + tensor.name() + "' has " + std::to_string(field.size()) + " elements, its shape says at least " +
+           std::to_string(first + count);
   }
   for (uint64_t i = 0; i < count; ++i) {
     To element = static_cast<To>(field.Get(static_cast<int>(first + i)));
@@ -133,6 +137,24 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   return file;
 }
 
+bool is_utf8(const std::string& text) {
+  auto* start = reinterpret_cast<const llvm::UTF8*>(text.data());
+  return llvm::isLegalUTF8String(&start, start + text.size());
+}
+
+std::string printable(std::string text) {
+  constexpr size_t enough_bytes = 2000, kept_at_end = 500;  // the cause and the next step stand at the end
+  if (text.size() > enough_bytes) {
+    text = text.substr(0, enough_bytes - kept_at_end) + "..." + text.substr(text.size() - kept_at_end);
+  }
+  bool is_text = is_utf8(text);
+  for (char& c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_text)) c = '?';
+  }
+  return text;
+}
+
 uint64_t element_bytes(int32_t onnx_type) {
   switch (onnx_type) {
     case onnx::TensorProto::BOOL:
@@ -168,7 +190,8 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
   if (tensor.has_raw_data()) {
     const std::string& raw = tensor.raw_data();
     if (offset > raw.size() || size > raw.size() - offset) {
-      return "tensor '" + tensor.name() + "' has " + std::to_string(raw.size()) + " bytes, fewer than its shape says";
+      return "tensor '" + tensor.name() + "' has " + std::to_string(raw.size()) + " bytes, its shape says at least " +
+             std::to_string(offset + size);
     }
     std::memcpy(target, raw.data() + offset, size);
     return "";

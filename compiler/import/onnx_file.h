@@ -28,6 +28,11 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path);
 // well. `tensor` is part of `file`.
 std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target);
 
+bool is_utf8(const std::string& text);
+
+// An error text as a terminal may show it: bytes of the file that are no text become '?', and long ones lose their middle.
+std::string printable(std::string text);
+
 // Bytes one element takes in memory (a bool takes one); 0 for a type that Heddle has none for.
 uint64_t element_bytes(int32_t onnx_type);
 

@@ -51,10 +51,14 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
 }
 
 AffineExpr Graph::symbol(const std::string& name) {
-  auto it = std::find(symbols.begin(), symbols.end(), name);
-  size_t position = it - symbols.begin();
-  if (it == symbols.end()) symbols.push_back(name);
-  return builder.getAffineSymbolExpr(position);
+  auto [it, is_new] = positions_.try_emplace(name, symbols.size());
+  if (is_new) symbols.push_back(name);
+  return builder.getAffineSymbolExpr(it->second);
+}
+
+AffineExpr Graph::unnamed_symbol(const std::string& shown) {
+  symbols.push_back(shown);
+  return builder.getAffineSymbolExpr(symbols.size() - 1);
 }
 
 Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location) {
@@ -67,7 +71,7 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   if (std::string cause = refuse_extents(extents); !cause.empty()) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
   }
-  for (int64_t dim : shape) bytes *= dim;  // at most 2^46 elements of 8 bytes
+  for (int64_t dim : shape) bytes *= dim;  // at most 2^45 elements of 8 bytes
   auto ranked = RankedTensorType::get(shape, type);
   Operand operand;
   if (bytes > largest_dense_bytes) {
@@ -75,9 +79,13 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     // two nodes may have one name, and the parameters must not
     const std::string base = StringRef(name).starts_with(tx::derived_prefix) ? "onnx." + name : name;
     std::string unique = base;
-    for (int i = 2; parameters.count(unique); ++i) unique = base + "#" + std::to_string(i);
-    parameters[unique] = {
-        ranked, [keep, &tensor](uint64_t offset, uint64_t size, char* target) { return read_tensor(*keep, tensor, offset, size, target); }};
+    while (parameters.count(unique)) unique = base + "#" + std::to_string(++copies_.try_emplace(base, 1).first->second);
+    parameters[unique] = {ranked, [keep, &tensor, unique](uint64_t offset, uint64_t size, char* target) -> std::string {
+                            std::string error = read_tensor(*keep, tensor, offset, size, target);
+                            if (error.empty()) return error;
+                            return "onnx: reading tensor '" + unique + "' of '" + keep->path + "' failed: " + error +
+                                   "; copy or export the model again, with all of its files";
+                          }};
     operand.value = builder.create<tx::ParameterOp>(location, ranked, unique);
     return operand;
   }
@@ -97,7 +105,13 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     operand.elements.emplace();
     operand.rank = ranked.getRank();
     for (const APInt& element : value.getValues<APInt>()) {
-      operand.elements->push_back(builder.getAffineConstantExpr(element.getSExtValue()));
+      bool is_unsigned = type.isUnsignedInteger();
+      if (is_unsigned && element.getActiveBits() > 63) {  // no shape's
+        operand.elements.reset();
+        break;
+      }
+      operand.elements->push_back(
+          builder.getAffineConstantExpr(is_unsigned ? static_cast<int64_t>(element.getZExtValue()) : element.getSExtValue()));
     }
   }
   return operand;

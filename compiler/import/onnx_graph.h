@@ -27,7 +27,7 @@ struct Operand {
 
   // Whether a computation on elements may stand for one on the tensor: elements alone become 64 bit integers again.
   bool is_shape() const {
-    return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isInteger(64));
+    return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isSignlessInteger(64));
   }
 };
 
@@ -44,8 +44,14 @@ class Graph {
   std::vector<std::string> symbols;
 
   mlir::AffineExpr symbol(const std::string& name);
+  // A symbol that no name finds again, whatever a model calls its own.
+  mlir::AffineExpr unnamed_symbol(const std::string& shown);
   // A tensor of the file as a value: dense, splat or parameter, by its size.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);
+
+ private:
+  std::map<std::string, size_t> positions_;  // in `symbols`
+  std::map<std::string, int64_t> copies_;    // of a parameter's name
 };
 
 // Element type of ONNX's enumeration; throws for one that tx has no type for.

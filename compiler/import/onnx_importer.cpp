@@ -41,6 +41,32 @@ Translate translation(const std::string& type) {
   return nullptr;
 }
 
+// A module file holds UTF-8 of up to 65,535 bytes, and puts several names into one text.
+constexpr size_t largest_name_bytes = 4096;
+
+void check_name(const std::string& name, const std::string& what) {
+  auto fail = [&](const std::string& cause) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + what + " '" + name + "' failed: its name " + cause + "; rename it"};
+  };
+  if (name.size() > largest_name_bytes) fail("has " + std::to_string(name.size()) + " bytes, above " + std::to_string(largest_name_bytes));
+  if (name.find('\0') != std::string::npos || !is_utf8(name)) fail("is not UTF-8 text");
+}
+
+// Names end in the module, in its report and in error texts.
+void check_names(const onnx::GraphProto& graph) {
+  for (const auto& tensor : graph.initializer()) check_name(tensor.name(), "initializer");
+  for (const auto& input : graph.input()) {
+    check_name(input.name(), "input");
+    for (const auto& dim : input.type().tensor_type().shape().dim()) check_name(dim.dim_param(), "dimension");
+  }
+  for (const auto& output : graph.output()) check_name(output.name(), "output");
+  for (const auto& node : graph.node()) {
+    check_name(node.name(), "node");
+    check_name(node.op_type(), "operator");
+    for (const std::string& name : node.output()) check_name(name, "value");
+  }
+}
+
 RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, const ImportOptions& options) {
   std::string who = "input '" + input.name() + "'";
   auto fail = [&](const std::string& cause) {
@@ -59,7 +85,11 @@ RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, con
     // an unnamed dimension is a symbol of its own
     std::string name = dim.dim_param().empty() ? input.name() + "." + std::to_string(i) : dim.dim_param();
     auto known = options.dims.find(name);
-    extents.push_back(known == options.dims.end() ? graph.symbol(name) : graph.builder.getAffineConstantExpr(known->second));
+    if (known != options.dims.end()) {
+      extents.push_back(graph.builder.getAffineConstantExpr(known->second));
+    } else {
+      extents.push_back(dim.dim_param().empty() ? graph.unnamed_symbol(name) : graph.symbol(name));
+    }
   }
   if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
   return tx::tensor_type(extents, element_type(graph.builder.getContext(), tensor.elem_type(), who));
@@ -107,6 +137,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto) {
 OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters,
                                    const ImportOptions& options) {
   const onnx::GraphProto& proto = file->model.graph();
+  check_names(proto);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder(&context);
   builder.setInsertionPointToEnd(module->getBody());
@@ -183,7 +214,9 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
   try {
     return import_model(read_onnx_file(path), context, parameters, options);
   } catch (const Failure& failure) {
-    error = {failure.code, failure.message};
+    error = {failure.code, printable(failure.message)};
+  } catch (const std::bad_alloc&) {
+    error = {HEDDLE_STATUS_RESOURCE_EXHAUSTED, "onnx: importing '" + path + "' failed: out of memory; free memory"};
   } catch (const std::exception& failure) {
     error = {HEDDLE_STATUS_INTERNAL, std::string("onnx: importing '") + path + "' failed: " + failure.what()};
   }

@@ -62,6 +62,8 @@ void flatten(Node& node) {
 
 std::vector<int64_t> axes_of(Node& node, int64_t rank) {
   std::vector<int64_t> axes = node.has_input(1) ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{});
+  if (static_cast<int64_t>(axes.size()) > largest_rank)
+    node.fail("it names " + std::to_string(axes.size()) + " axes, above " + std::to_string(largest_rank));
   for (int64_t& axis : axes) axis = node.axis(axis, rank);
   llvm::sort(axes);
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) node.fail("an axis is there twice");
@@ -363,9 +365,9 @@ void constant_of_shape(Node& node) {
   Extents extents;
   llvm::append_range(extents, node.elements(0));
   RankedTensorType ranked = node.tensor_type(extents, type);
-  if (type.isInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 &&
+  if (type.isSignlessInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 &&
       ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
-    AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getInt());
+    AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getValue().getSExtValue());
     node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
     return;
   }
