@@ -17,6 +17,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "sdk/module/output_file.h"
 
 using namespace mlir;
 
@@ -84,35 +85,44 @@ std::string print(ModuleOp module, bool with_locations) {
   return text;
 }
 
-// A text file, opened before its text is known. Gone again if nothing is written.
+// A text file, opened before its text is known. It appears when it is complete, and not at all if nothing is written; "-", a pipe or a
+// terminal is written to as it is.
 class TextFile {
  public:
-  explicit TextFile(const std::string& path) : path_(path), stream_(path, error_) {}
-  ~TextFile() {
-    // Neither a device nor a link such as /dev/stdout is ours to remove.
-    if (!written_ && !error_ && llvm::sys::fs::get_file_type(path_, false) == llvm::sys::fs::file_type::regular_file)
-      llvm::sys::fs::remove(path_);
+  explicit TextFile(const std::string& path) : path_(path) {
+    if (path == "-" || (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))) return;
+    file_.emplace(path);
+    note(file_->open());
   }
-  Failure failure() const {
-    if (!error_) return {};
-    return {HEDDLE_STATUS_UNAVAILABLE,
-            "compiler: writing '" + path_ + "' failed: " + error_.message() + "; check the path and the free space"};
-  }
+  const Failure& failure() const { return failure_; }
   Failure write(const std::string& text) {
-    if (error_) return failure();
-    written_ = true;
-    stream_ << text;
-    stream_.close();
-    error_ = stream_.error();
-    stream_.clear_error();
-    return failure();
+    if (failure_) return failure_;
+    if (file_) {
+      module::Status error = file_->append(std::as_bytes(std::span(text)));
+      note(error ? error : file_->commit(/*flush_to_disk=*/false));
+      return failure_;
+    }
+    std::error_code error;
+    llvm::raw_fd_ostream stream(path_, error);
+    if (!error) {
+      stream << text;
+      stream.close();
+      error = stream.error();
+      stream.clear_error();
+    }
+    if (!error) return {};
+    return {HEDDLE_STATUS_UNAVAILABLE,
+            "compiler: writing '" + path_ + "' failed: " + error.message() + "; check the path and the free space"};
   }
 
  private:
+  void note(const module::Status& error) {
+    if (error) failure_ = {error->code, error->message};
+  }
+
   std::string path_;
-  std::error_code error_;
-  llvm::raw_fd_ostream stream_;
-  bool written_ = false;
+  std::optional<module::OutputFile> file_;
+  Failure failure_;
 };
 
 Failure write_text(const std::string& path, const std::string& text) {
@@ -199,6 +209,12 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
             "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
   }
 
+  // A report that cannot be written is told before the work is done.
+  std::optional<TextFile> report_file;
+  if (!options.report_path.empty()) {
+    report_file.emplace(options.report_path);
+    if (Failure failure = report_file->failure()) return failure;
+  }
   if (!going_on("import", 0)) return cancelled;
   tx::ParameterStore parameters;
   if (Failure failure = import_model(options, context, parameters, module)) return failure;
@@ -242,12 +258,6 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   times.done("code");
 
   if (!going_on("write", 3)) return cancelled;
-  // A report that cannot be written is told before the module is there.
-  std::optional<TextFile> report_file;
-  if (!options.report_path.empty()) {
-    report_file.emplace(options.report_path);
-    if (Failure failure = report_file->failure()) return failure;
-  }
   emit::FileOptions file;
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
@@ -270,6 +280,7 @@ Failure compile(const Options& options) {
   Failure failure = run(options, context, module, reproducer);
   if (!failure) return failure;
   if (!diagnostics.text().empty()) failure.message += ": " + diagnostics.text();
+  if (failure.message.find(options.input_path) == std::string::npos) failure.message += "; the model is '" + options.input_path + "'";
   if (!reproducer.empty() && !write_text(options.reproducer_path, reproducer)) {
     failure.message += "; a reproducer is in '" + options.reproducer_path + "'";
   }
