@@ -24,6 +24,13 @@ TEST(Output, TableAlignsCharactersAndTrimsLines) {
   EXPECT_THAT(table_text(kTable, Format::kTable, true), HasSubstr("\x1b[1mname"));
 }
 
+TEST(Output, ControlCharactersAreNotForTerminals) {
+  EXPECT_EQ(printable("a\x1b[31m\tb\n\x07\x7f\u00fc"), "a?[31m\tb\n??\u00fc");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
+  const std::string text = table_text({{"name"}, {{"\x1b[2Jx"}}}, Format::kTable, false);
+  EXPECT_NE(text.find("?[2Jx"), std::string::npos) << text;
+}
+
 TEST(Output, CsvQuotes) {
   EXPECT_EQ(table_text(kTable, Format::kCsv, false), "name,what\na,plain\né|b,\"with, \"\"quotes\"\"\"\nshort,\n");
 }

@@ -14,6 +14,7 @@
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <string>
 
 #include "tools/heddle/command.h"
@@ -200,6 +201,9 @@ int main(int argc, char** argv) {
   int code;
   try {
     code = heddle::tool::compile(heddle::tool::Arguments(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "heddle compile: compiling failed: out of memory; free memory, or compile a smaller model\n");
+    code = heddle::tool::kFailed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "heddle compile: %s\n", error.what());
     code = heddle::tool::kFailed;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/heddle/command.h"
+#include "tools/heddle/output.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/session.h"
 
@@ -52,7 +53,7 @@ int run(const Arguments& arguments) {
              format_from_name(options.format));
   for (const Json& reason : whole.value("skipped", Json::array())) {
     const std::string text = cell_text(reason);
-    if (whole["devices"].empty() || !is_absent_hardware(text)) std::fprintf(stderr, "heddle devices: %s\n", text.c_str());
+    if (whole["devices"].empty() || !is_absent_hardware(text)) std::fprintf(stderr, "heddle devices: %s\n", printable(text).c_str());
   }
   if (whole["devices"].empty()) {
     std::fprintf(stderr, "heddle devices: no device was found; heddle plugins --why says what became of each plugin\n");

@@ -5,12 +5,13 @@
 #include <cstdio>
 
 #include "tools/heddle/command.h"
+#include "tools/heddle/output.h"
 
 namespace heddle::tool {
 
 int report(heddle_status_t* status) {
   const heddle_status_code_t code = heddle_status_code(status);
-  const std::string_view message = view(heddle_status_message(status));
+  const std::string message = printable(view(heddle_status_message(status)));
   if (message.empty()) {
     const std::string_view name = view(heddle_status_code_name(code));
     std::fprintf(stderr, "heddle: %.*s\n", static_cast<int>(name.size()), name.data());
@@ -22,7 +23,8 @@ int report(heddle_status_t* status) {
   return code == HEDDLE_STATUS_UNAVAILABLE || code == HEDDLE_STATUS_DEVICE_LOST ? kUnavailable : kFailed;
 }
 
-int failed(std::string_view command, std::string_view what) {
+int failed(std::string_view command, std::string_view cause) {
+  const std::string what = printable(cause);
   std::fprintf(stderr, "heddle %.*s: %.*s\n", static_cast<int>(command.size()), command.data(), static_cast<int>(what.size()), what.data());
   return kFailed;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Flags through CLI11. Its exceptions end here.
 #include "tools/heddle/flags.h"
+#include "tools/heddle/output.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -145,7 +146,7 @@ bool Flags::given(const std::string& name) const {
 }
 
 int Flags::misuse(const std::string& what) const {
-  std::fprintf(stderr, "heddle %s: %s; see heddle %s --help\n", state_->command.c_str(), what.c_str(), state_->command.c_str());
+  std::fprintf(stderr, "heddle %s: %s; see heddle %s --help\n", state_->command.c_str(), printable(what).c_str(), state_->command.c_str());
   return kUsage;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "tools/heddle/command.h"
@@ -115,6 +116,10 @@ int main(int argc, char** argv) {
   int code;
   try {
     code = heddle::tool::dispatch(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "heddle: %s failed: out of memory; free memory, or give smaller inputs\n",
+                 argc > 1 ? heddle::tool::printable(argv[1]).c_str() : "the command");
+    code = heddle::tool::kFailed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "heddle: %s\n", error.what());
     code = heddle::tool::kFailed;

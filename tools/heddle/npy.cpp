@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <new>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/output_file.h"
@@ -126,9 +127,10 @@ class HeaderParser {
   size_t position_ = 0;
 };
 
+// Opens without waiting for the other end of a FIFO, which is refused below.
 class Descriptor {
  public:
-  explicit Descriptor(const std::string& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  explicit Descriptor(const std::string& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
   ~Descriptor() {
     if (value_ >= 0) close(value_);
   }
@@ -139,6 +141,10 @@ class Descriptor {
  private:
   int value_;
 };
+
+std::string no_memory(uint64_t bytes) {
+  return "there is no memory for its " + std::to_string(bytes) + " bytes; free memory";
+}
 
 std::string about(const std::string& path, const std::string& what) {
   return "'" + path + "': " + what;
@@ -230,7 +236,11 @@ Wrong read_npy(const std::string& path, HostTensor& out) {
                            " needs " + (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
   }
   out.shape = header.shape;
-  out.bytes.resize(*bytes);
+  try {
+    out.bytes.resize(*bytes);
+  } catch (const std::bad_alloc&) {
+    return about(path, no_memory(*bytes));
+  }
   return read_at(path, file.get(), header.data_offset, out.bytes);
 }
 
@@ -267,7 +277,11 @@ Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& 
   if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
   if (file_bytes != size_bytes)
     return about(path, "it has " + std::to_string(file_bytes) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
-  out.resize(size_bytes);
+  try {
+    out.resize(size_bytes);
+  } catch (const std::bad_alloc&) {
+    return about(path, no_memory(size_bytes));
+  }
   return read_at(path, file.get(), 0, out);
 }
 

@@ -23,7 +23,9 @@ struct Table {
 void print_table(const Table& table, Format format);
 std::string table_text(const Table& table, Format format, bool bold_header);
 
-// Text and a newline to stdout.
+// Text as a terminal may get it: names come from files, and control characters other than line ends and tabs would be obeyed.
+std::string printable(std::string_view text);
+// Printable text and a newline to stdout.
 void print_line(std::string_view text);
 // Flushes stdout; false if something could not be written (a full disk, a closed pipe).
 bool finish_output();

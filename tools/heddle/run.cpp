@@ -167,7 +167,8 @@ int run(const Arguments& arguments) {
     const Comparison comparison = compare(got, want, options.rtol, options.atol);
     if (!comparison.equal) {
       std::fprintf(stderr, "heddle run: result %s: %s\n",
-                   name.empty() ? std::to_string(expected_of[i]).c_str() : ("'" + name + "'").c_str(), comparison.explanation.c_str());
+                   name.empty() ? std::to_string(expected_of[i]).c_str() : printable("'" + name + "'").c_str(),
+                   comparison.explanation.c_str());
       code = kNumbersDiffer;
     }
     // What was compared is not printed as well, unless it is JSON.
@@ -183,7 +184,7 @@ int run(const Arguments& arguments) {
     heddle_text_t* raw = nullptr;
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("statistics"), &raw)) return report(status);
     const Text text(raw);
-    std::fprintf(stderr, "%s\n", text_of(text).c_str());
+    std::fprintf(stderr, "%s\n", printable(text_of(text)).c_str());
   }
   return code;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "sdk/module/element_types.h"
 #include "tools/heddle/float_formats.h"
@@ -184,7 +185,11 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
   if (given != *count && given != 1) {
     return std::to_string(given) + " values for " + shape_text(tensor.shape) + ", which has " + std::to_string(*count);
   }
-  tensor.bytes.assign(*bytes, std::byte{0});
+  try {
+    tensor.bytes.assign(*bytes, std::byte{0});
+  } catch (const std::bad_alloc&) {
+    return "there is no memory for the " + std::to_string(*bytes) + " bytes of " + shape_text(tensor.shape) + "; free memory";
+  }
   if (*count == 0) return {};
   uint64_t index = 0;
   while (true) {
