@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Bad models, bad modules, bad inputs and bad flags: one clear error, the right exit code, no output file, no crash."""
+import os
 import random
+import resource
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -216,3 +218,19 @@ class BadInputs(HeddleTestCase):
                 self.image.write_bytes(data[:length])
                 result = self.fail_with((1, 2), "run", self.module, "--input", f"image=@{self.image}")
                 self.assertIn("image.npy", result.stderr)
+
+    def test_files_that_are_pipes_are_refused(self):
+        os.mkfifo(self.image)
+        self.assertIn("not a regular file", self.fail_with((1, 2), "run", self.module, "--input", f"image=@{self.image}").stderr)
+        np.save(self.folder / "x.npy", np.zeros((1, 1, 8, 8), np.float32))
+        result = self.fail_with((1, 2), "run", self.module, "--params", self.image, "--input", f"image=@{self.folder}/x.npy")
+        self.assertIn("not a regular file", result.stderr)
+
+    def test_a_value_without_memory_names_its_size(self):
+        if os.environ.get("HEDDLE_SANITIZE"):
+            self.skipTest("SKIP: a sanitizer needs all of the address space, and ends the process itself")
+        limit = 8 << 30
+        result = self.fail_with(
+            (1, 2), "run", self.module, "--input", "image=100000000x1x8x8xf32=1",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertIn("25600000000 bytes", result.stderr)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What `heddle compile` leaves on disk: the same bytes each time, and nothing at all if it is stopped or out of space."""
+import json
 import os
 import resource
 import shutil
@@ -156,3 +157,48 @@ class OutOfSpace(HeddleTestCase):
     def test_output_folder_that_does_not_exist_is_named(self):
         missing = self.folder / "absent" / "model.heddle"
         self.assertIn("absent", self.fail_with((1, 2), "compile", DIGITS, "-o", missing).stderr)
+
+
+class ParametersBeside(HeddleTestCase):
+    """--params-out: two files, both new or both as they were."""
+
+    def test_a_module_that_cannot_be_written_leaves_the_old_parameters(self):
+        parameters = self.folder / "weights.safetensors"
+        parameters.write_bytes(b"old")
+        self.fail_with((1, 2), "compile", light.randomized("squeezenet"), "-o", self.folder / "absent" / "model.heddle",
+                       "--params-out", parameters)
+        self.assertEqual(parameters.read_bytes(), b"old")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["weights.safetensors"])
+
+    def test_one_place_for_both_is_refused(self):
+        (self.folder / "inner").mkdir()
+        module = self.folder / "model.heddle"
+        for same in (module, self.folder / "inner" / ".." / "model.heddle"):
+            with self.subTest(same=same):
+                error = self.fail_with((1, 2), "compile", DIGITS, "-o", module, "--params-out", same).stderr
+                self.assertIn("model.heddle", error)
+                self.assertFalse(module.exists())
+
+
+class TextsBeside(HeddleTestCase):
+    """--report, --dump-to: complete or not there, and no module without the report that was asked for."""
+
+    def test_a_report_without_a_folder_is_refused_before_the_work(self):
+        for flags in (("--report", self.folder / "absent" / "r.json"),
+                      ("--dump-after", "heddle-pack-weights", "--dump-to", self.folder / "absent" / "d.mlir")):
+            with self.subTest(flags=flags):
+                error = self.fail_with((1, 2), "compile", DIGITS, "-o", self.folder / "model.heddle", *flags).stderr
+                self.assertIn("absent", error)
+                self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_report_goes_to_a_file_or_a_pipe(self):
+        module, report = self.folder / "model.heddle", self.folder / "report.json"
+        self.succeed("compile", DIGITS, "-o", module, "--report", report)
+        piped = self.succeed("compile", DIGITS, "-o", module, "--report", "/dev/stdout").stdout
+        for text in (report.read_text(), piped):
+            self.assertIn("kernels", json.loads(text))
+
+    def test_a_failure_names_the_model(self):
+        model = self.folder / "odd.mlir"
+        model.write_text("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = tx.neg %x : tensor<3xf32>\n  return %0 : tensor<3xf32>\n}\n")
+        self.assertIn("odd.mlir", self.fail_with(1, "compile", model, "-o", self.folder / "m.heddle").stderr)

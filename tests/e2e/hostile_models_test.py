@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models that are well-formed and mean harm: what they ask for is refused with numbers, or done right, and never a crash."""
+import os
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from heddle_command import HeddleTestCase, heddle
+
+FLOAT = TensorProto.FLOAT
+
+
+def value(name, shape, element_type=FLOAT):
+    return helper.make_tensor_value_info(name, element_type, shape)
+
+
+def model_of(nodes, inputs, outputs, initializers=(), opset=17):
+    graph = helper.make_graph(nodes, "hostile", inputs, outputs, list(initializers))
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString()
+
+
+class HostileModels(HeddleTestCase):
+    def write(self, data, name="model.onnx"):
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    def refuse(self, data):
+        """Compiling fails in order and leaves nothing; returns the error text."""
+        module = self.folder / "model.heddle"
+        result = self.fail_with(1, "compile", self.write(data), "-o", module)
+        self.assertFalse(module.exists(), str(result))
+        return result.stderr
+
+    def outputs_of(self, module, **inputs):
+        """One call with arrays by name; results in order."""
+        arguments = []
+        for name, array in inputs.items():
+            np.save(self.folder / f"{name}.npy", array)
+            arguments += ["--input", f"{name}=@{self.folder / name}.npy"]
+        names = [self.folder / f"out{i}.npy" for i in range(2)]
+        for name in names:
+            arguments += ["--output", f"@{name}"]
+        self.succeed("run", module, *arguments)
+        return [np.load(name) for name in names]
+
+
+class Names(HostileModels):
+    def test_a_tensor_named_like_the_compilers_own_is_another_one(self):
+        # The packed w is the compiler's own "derived.0", of 4 MiB; the model's has 65 KiB.
+        chosen = np.random.default_rng(1)
+        added, w = chosen.standard_normal((128, 130), np.float32), chosen.standard_normal((1024, 1024), np.float32)
+        x, z = chosen.standard_normal((128, 130), np.float32), chosen.standard_normal((1, 1024), np.float32)
+        for name in ("derived.0", "cpu.derived.0"):
+            with self.subTest(name=name):
+                data = model_of(
+                    [helper.make_node("Add", ["x", name], ["y"]), helper.make_node("MatMul", ["z", "w"], ["r"])],
+                    [value("x", x.shape), value("z", z.shape)], [value("y", x.shape), value("r", z.shape)],
+                    [numpy_helper.from_array(added, name), numpy_helper.from_array(w, "w")],
+                )
+                y, r = self.outputs_of(self.compile(self.write(data)), x=x, z=z)
+                np.testing.assert_array_equal(y, x + added)
+                np.testing.assert_allclose(r, z @ w, rtol=1e-3, atol=1e-3)
+
+    def test_two_sizes_of_one_parameter_are_refused(self):
+        text = """func.func @main(%x: tensor<4xf32>, %y: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+          %a = tx.parameter "w" : tensor<4xf32>
+          %b = tx.parameter "w" : tensor<8xf32>
+          %0 = tx.add %x, %a : tensor<4xf32>
+          %1 = tx.add %y, %b : tensor<8xf32>
+          return %0, %1 : tensor<4xf32>, tensor<8xf32>
+        }"""
+        model = self.folder / "two.mlir"
+        model.write_text(text)
+        error = self.fail_with(1, "compile", model, "-o", self.folder / "two.heddle").stderr
+        for part in ("'w'", "16", "32"):
+            self.assertIn(part, error)
+
+
+class Extents(HostileModels):
+    def test_windows_larger_than_the_input_are_refused_when_called(self):
+        # Two negative extents: their product is a size like any other.
+        data = model_of(
+            [helper.make_node("MaxPool", ["x"], ["p"], name="window", kernel_shape=[2000, 3000]),
+             helper.make_node("Concat", ["p", "p"], ["q"], axis=3), helper.make_node("GlobalMaxPool", ["q"], ["y"])],
+            [value("x", ["N", 3, "height", "width"])], [value("y", ["N", 3, 1, 1])],
+        )
+        module, image = self.compile(self.write(data)), self.folder / "x.npy"
+        np.save(image, np.ones((1, 3, 1, 1), np.float32))
+        error = self.fail_with(1, "run", module, "--input", f"x=@{image}").stderr
+        for part in ("window", "negative", "height", "1999"):
+            self.assertIn(part, error)
+        np.save(image, np.arange(3 * 2001 * 3001, dtype=np.float32).reshape(1, 3, 2001, 3001))
+        got = self.succeed("run", module, "--input", f"x=@{image}").stdout
+        self.assertIn("y=1x3x1x1xf32", got)
+
+
+class Sizes(HostileModels):
+    """Windows whose products leave 64 bits, tables and unrolled code whose length a number in the file gives."""
+
+    def test_a_workspace_that_wraps_around_is_refused(self):
+        # 2^20 rows x 2^31 columns x 2^11 channels x 4 bytes = 2^64
+        shape = helper.make_tensor("shape", TensorProto.INT64, [4], [1, 2048, 2, 2049])
+        error = self.refuse(model_of(
+            [helper.make_node("ConstantOfShape", ["shape"], ["k"]),
+             helper.make_node("Conv", ["x", "k"], ["y"], name="wide", auto_pad="SAME_UPPER", dilations=[1048575, 1048575],
+                              strides=[1, 2047])],
+            [value("x", [1, 2048, 1, 2048])], [value("y", [1, 1, 1, 2])], [shape],
+        ))
+        for part in ("wide", "1048576 x 2147483648", "2048 channels", "4294967296"):
+            self.assertIn(part, error)
+
+    def test_a_window_with_too_many_taps_is_refused(self):
+        filters = TensorProto(name="k", data_type=FLOAT, dims=[1, 1, 1 << 19, (1 << 20) - 1], data_location=TensorProto.EXTERNAL)
+        filters.external_data.add(key="location", value="none.bin")
+        error = self.refuse(model_of(
+            [helper.make_node("Conv", ["x", "k"], ["y"], name="taps", dilations=[1, 2])],
+            [value("x", [1, 1, 1 << 19, 1 << 21])], [value("y", [1, 1, 1, 3])], [filters],
+        ))
+        for part in ("taps", "524288 x 1048575", "65536"):
+            self.assertIn(part, error)
+
+    def test_an_image_of_very_many_rows_compiles(self):
+        filters = numpy_helper.from_array(np.ones((1, 1, 1, 2), np.float32), "k")
+        rows = 1 << 40
+        self.compile(self.write(model_of(
+            [helper.make_node("Conv", ["x", "k"], ["y"])], [value("x", [1, 1, rows, 8])], [value("y", [1, 1, rows, 7])], [filters])))
+
+    def test_wide_normalization_windows(self):
+        for size, channels in (((1 << 20) - 1, 8), (21, 40), (40, 21), (16, 40), (17, 3), (5, 40)):
+            with self.subTest(size=size, channels=channels):
+                x = np.random.default_rng(size).standard_normal((2, channels, 3, 5), np.float32)
+                data = model_of([helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.5 * size, beta=0.75, bias=1.5)],
+                                [value("x", x.shape)], [value("y", x.shape)])
+                before, behind = (size - 1) // 2, size // 2
+                sums = np.stack([(x.astype(np.float64)[:, max(0, c - before):c + behind + 1] ** 2).sum(1) for c in range(channels)], 1)
+                got = self.run_module(self.compile(self.write(data)), "x", x)
+                self.assert_close(got, (x / (1.5 + 0.5 * sums) ** 0.75).astype(np.float32), 1e-4, 1e-6)
+
+    def test_wide_depthwise_windows(self):
+        for width in (3, 16, 17, 40):
+            with self.subTest(width=width):
+                chosen = np.random.default_rng(width)
+                x, k = chosen.standard_normal((1, 20, 2, 60), np.float32), chosen.standard_normal((20, 1, 1, width), np.float32)
+                data = model_of([helper.make_node("Conv", ["x", "k"], ["y"], group=20, pads=[0, 1, 0, 1])],
+                                [value("x", x.shape)], [value("y", None)], [numpy_helper.from_array(k, "k")])
+                padded = np.pad(x, ((0, 0), (0, 0), (0, 0), (1, 1))).astype(np.float64)
+                windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=3)
+                expected = np.einsum("nchwk,ck->nchw", windows, k[:, 0, 0].astype(np.float64)).astype(np.float32)
+                got = self.run_module(self.compile(self.write(data)), "x", x)
+                self.assert_close(got, expected, 1e-4, 1e-4)
+
+    def test_depthwise_code_does_not_grow_with_the_window(self):
+        self.compile(self.write(model_of(
+            [helper.make_node("ConstantOfShape", ["shape"], ["k"]), helper.make_node("Conv", ["x", "k"], ["y"], group=16)],
+            [value("x", [1, 16, 1, 1 << 20])], [value("y", None)],
+            [helper.make_tensor("shape", TensorProto.INT64, [4], [16, 1, 1, (1 << 20) - 1])])))
+
+
+class Text(HostileModels):
+    """Names and numbers of a file as they reach error texts, modules and terminals."""
+
+    def named(self, input_name=b"good", node_name=b"", dim=b"n"):
+        """A Relu with these bytes as names, which the onnx package would refuse to encode."""
+        data = model_of([helper.make_node("Relu", ["INPUT"], ["y"], name="NODE")], [value("INPUT", ["DIM"])], [value("y", None)])
+        for old, new in ((b"INPUT", input_name), (b"NODE", node_name), (b"DIM", dim)):
+            self.assertEqual(len(old), len(new))
+            data = data.replace(old, new)
+        return data
+
+    def test_names_that_are_no_text_are_refused_by_the_importer(self):
+        good = {"input_name": b"input", "node_name": b"node", "dim": b"dim"}
+        for key, bad in (("input_name", b"\xff\x1b[3m"), ("node_name", b"a\0bc"), ("dim", b"\xc0\x80x")):
+            with self.subTest(key=key):
+                error = self.refuse(self.named(**{**good, key: bad}))
+                self.assertIn("is not UTF-8 text", error)
+                self.assertIn("onnx: importing", error)
+                self.assertNotIn("\x1b", error)
+
+    def test_long_names_are_refused_with_both_sizes(self):
+        name = "x" * 70000
+        error = self.refuse(model_of([helper.make_node("Relu", [name], ["y"])], [value(name, [4])], [value("y", [4])]))
+        for part in ("70000", "4096"):
+            self.assertIn(part, error)
+        self.assertLess(len(error), 3000)
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        data = model_of([helper.make_node("Relu", ["absent"], ["y"], name="a\x1b[31mb\x07")], [value("x", [4])], [value("y", [4])])
+        self.assertIn("'a?[31mb?'", self.refuse(data))
+        data = model_of([helper.make_node("Relu", ["x\x1b[2J"], ["y\x1b[31m"])], [value("x\x1b[2J", [4])], [value("y\x1b[31m", [4])])
+        module = self.compile(self.write(data))
+        result = self.succeed("run", module, "--input", "4xf32=1,2,3,4")
+        self.assertNotIn("\x1b", result.stdout + result.stderr)
+        result = self.fail_with((1, 2), "run", module, "--input", "5xf32=1,2,3,4,5")
+        self.assertNotIn("\x1b", result.stderr)
+
+    def test_an_unnamed_dimension_is_its_own(self):
+        # The second input's dimension has the name that the first one's might be given.
+        data = model_of(
+            [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["z"], ["b"])],
+            [value("x", [None]), value("z", ["x.0"])], [value("a", None), value("b", None)],
+        )
+        x, z = np.ones(3, np.float32), np.ones(5, np.float32)
+        a, b = self.outputs_of(self.compile(self.write(data)), x=x, z=z)
+        self.assertEqual((a.shape, b.shape), ((3,), (5,)))
+
+    def test_very_many_axes_are_refused_at_once(self):
+        data = model_of([helper.make_node("Unsqueeze", ["x"], ["y"], name="many", axes=list(range(200000)))],
+                        [value("x", [1])], [value("y", None)], opset=11)
+        error = self.refuse(data)
+        for part in ("many", "200000", "32"):
+            self.assertIn(part, error)
+
+    def test_an_element_type_beyond_32_bits_is_not_another_one(self):
+        data = model_of([helper.make_node("Cast", ["x"], ["y"], name="wide", to=(1 << 32) + 1)], [value("x", [1])], [value("y", None)])
+        self.assertIn("4294967297", self.refuse(data))
+
+    def test_a_constant_of_unsigned_elements(self):
+        shape = helper.make_tensor("shape", TensorProto.INT64, [1], [3])
+        data = model_of(
+            [helper.make_node("ConstantOfShape", ["shape"], ["u"], value=helper.make_tensor("v", TensorProto.UINT64, [1], [7])),
+             helper.make_node("Cast", ["u"], ["f"], to=FLOAT), helper.make_node("Add", ["x", "f"], ["y"])],
+            [value("x", [3])], [value("y", [3])], [shape],
+        )
+        got = self.run_module(self.compile(self.write(data)), "x", np.ones(3, np.float32))
+        np.testing.assert_array_equal(got, np.full(3, 8, np.float32))
+
+
+class ExternalData(HostileModels):
+    def with_data(self, length=None):
+        weight = TensorProto(name="weight", data_type=FLOAT, dims=[256, 256], data_location=TensorProto.EXTERNAL)
+        weight.external_data.add(key="location", value="data.bin")
+        if length is not None:
+            weight.external_data.add(key="length", value=str(length))
+        return model_of([helper.make_node("MatMul", ["x", "weight"], ["y"])], [value("x", [1, 256])], [value("y", [1, 256])], [weight])
+
+    def test_a_fifo_is_refused(self):
+        os.mkfifo(self.folder / "data.bin")
+        error = self.refuse(self.with_data())
+        for part in ("'data.bin'", "'weight'", "not a regular file", "model.onnx"):
+            self.assertIn(part, error)
+        os.mkfifo(self.folder / "pipe.onnx")
+        error = self.fail_with(1, "compile", self.folder / "pipe.onnx", "-o", self.folder / "m.heddle").stderr
+        self.assertIn("not a regular file", error)
+
+    def test_short_data_names_the_file_and_both_sizes(self):
+        (self.folder / "data.bin").write_bytes(bytes(1000))
+        error = self.refuse(self.with_data(length=1000))
+        for part in ("model.onnx", "'weight'", "1000 bytes", "262144"):
+            self.assertIn(part, error)
