@@ -11,6 +11,8 @@ namespace heddle::submit {
 namespace {
 
 constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
+// Each piece knows the arenas of all pieces before it, which stay until the call is over.
+constexpr size_t kMostArenas = 1024;
 
 Status cross(const heddle_binding_t& from, const heddle_binding_t& to, memory::Device& source, memory::Device& target) {
   uint64_t step = std::min(from.length, kStagingBytes);
@@ -99,6 +101,11 @@ Status run_program(const ProgramRun& run, Counters& counters) {
       frames.pop_back();
     } else {
       arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
+      if (arenas.size() > kMostArenas) {
+        return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                     "the program allocates intermediate values {} times between reads of scalars, above {}; compile the model again",
+                     arenas.size(), kMostArenas);
+      }
     }
   }
 }

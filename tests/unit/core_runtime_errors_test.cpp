@@ -154,6 +154,17 @@ TEST_P(RuntimeErrors, EndsHostileLoops) {
     p.emit(mf::Op::Branch, loop);
   });
   HEDDLE_EXPECT_FAILS(call(find_function(flood), {}), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "commands");
+  // A value that grows in each piece takes another place each time.
+  InstanceHandle growing = open_program([](ProgramBuilder& p) {
+    uint32_t size = p.literal(8), eight = p.literal(8), zero = p.literal(0), scalar = p.reg();
+    uint32_t value = p.transient(size);
+    uint32_t loop = p.emit(mf::Op::Add, size, size, eight);
+    p.fill(ProgramBuilder::whole(value, kWrite), 1, 8);
+    p.barrier();
+    p.emit(mf::Op::ReadScalar, scalar, value, zero);
+    p.emit(mf::Op::Branch, loop);
+  });
+  HEDDLE_EXPECT_FAILS(call(find_function(growing), {}), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "1025 times between reads of scalars");
 }
 
 TEST_P(RuntimeErrors, SaysWhatACheckSays) {
