@@ -30,20 +30,25 @@ void split(const std::string& text, std::vector<std::string>* out) {
   }
 }
 
-// Manifests of a folder in order of their names, so that every run sees the same order.
-std::vector<std::string> manifests_in(const std::string& folder) {
+// Manifests of a folder in order of their names, so that every run sees the same order, and the same ones where there are too many.
+std::vector<std::string> all_manifests_in(const std::string& folder) {
   std::vector<std::string> names;
   DIR* entries = opendir(folder.c_str());
   if (!entries) return names;
   while (dirent* entry = readdir(entries)) {
     std::string name = entry->d_name;
     if (name.size() > 5 && name.front() != '.' && name.compare(name.size() - 5, 5, ".toml") == 0) names.push_back(std::move(name));
-    if (names.size() >= kMaxManifestsInFolder) break;
   }
   closedir(entries);
   std::sort(names.begin(), names.end());
   for (std::string& name : names) name = folder + "/" + name;
   return names;
+}
+
+std::vector<std::string> manifests_in(const std::string& folder) {
+  std::vector<std::string> paths = all_manifests_in(folder);
+  if (paths.size() > kMaxManifestsInFolder) paths.resize(kMaxManifestsInFolder);
+  return paths;
 }
 
 // What to call a plugin whose manifest does not tell: the manifest's file name.
@@ -131,6 +136,12 @@ std::vector<std::string> unusable_folders(const DiscoveryParams& params) {
   std::vector<std::string> named;
   if (params.use_environment) split(environment("HEDDLE_PLUGIN_PATH"), &named);
   look(named, "HEDDLE_PLUGIN_PATH");
+  for (const std::string& folder : search_folders(params)) {
+    const size_t count = all_manifests_in(folder).size();
+    if (count <= kMaxManifestsInFolder) continue;
+    lines.push_back(
+        fmt::format("plugin folder '{}' holds {} manifests; the first {} by name are read", folder, count, kMaxManifestsInFolder));
+  }
   return lines;
 }
 

@@ -31,7 +31,7 @@ struct DiscoveryParams {
 // /usr. Never the current folder: what is not absolute is left out.
 std::vector<std::string> search_folders(const DiscoveryParams& params);
 
-// Folders that somebody named and that are not searched, or hold nothing because they are not there: a line about each, for the log.
+// Folders that somebody named and that are not searched, hold nothing because they are not there, or too much: a line about each, for the log.
 std::vector<std::string> unusable_folders(const DiscoveryParams& params);
 
 // Every id once, in order of discovery.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/host/cpu_level.h"
+#include "core/host/discovery.h"
 #include "core/host/elf_file.h"
 #include "core/host/host_table.h"
 #include "core/host/library_search.h"
@@ -100,6 +101,21 @@ TEST(CpuLevel, AgreesWithTheKernel) {
   EXPECT_EQ(level_from_name("x86-64-v3"), 3u);
   EXPECT_EQ(level_from_name("x86-64-v5"), 0u);
 #endif
+}
+
+TEST(Discovery, ReadsTheFirstManifestsByNameAndSaysSo) {
+  std::string folder = (std::filesystem::temp_directory_path() / "heddle-manifests-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (int i = 299; i >= 0; --i) std::ofstream(folder + "/p" + std::to_string(1000 + i) + ".toml") << "no manifest";
+  DiscoveryParams params;
+  params.api_folders = {folder};
+  params.use_environment = false;
+  std::vector<FoundPlugin> found = discover({folder}, params);
+  ASSERT_EQ(found.size(), 256u);
+  EXPECT_EQ(found.front().manifest.path, folder + "/p1000.toml");
+  EXPECT_EQ(found.back().manifest.path, folder + "/p1255.toml");
+  EXPECT_THAT(unusable_folders(params), testing::Contains(HasSubstr("holds 300 manifests; the first 256 by name are read")));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TextFile, KeepsItsBound) {
