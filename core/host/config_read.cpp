@@ -262,7 +262,7 @@ void ConfigReader::plugins(TableReader table) {
     TableReader probe(*probes, table.file(), "plugins.probe", diagnostics_);
     for (const TomlNode* entry : probe.rest()) {
       size_t how = 0;
-      if (!probe.choice(entry->key.c_str(), {"child", "in-process"}, &how)) continue;
+      if (!probe.choice(entry->key, {"child", "in-process"}, &how)) continue;
       config_.plugin_probe[entry->key] = entry->string;
       read_.plugin_ids.emplace_back(entry->key, probe.key_place(*entry));
       effective(probe, entry->key);
@@ -539,7 +539,7 @@ void ConfigReader::log(TableReader table) {
   if (const TomlNode* node = table.table("components")) {
     TableReader components(*node, table.file(), "log.components", diagnostics_);
     for (const TomlNode* entry : components.rest()) {
-      if (!components.choice(entry->key.c_str(), levels, &level)) continue;
+      if (!components.choice(entry->key, levels, &level)) continue;
       config_.log.components[entry->key] = static_cast<uint32_t>(level);
       effective(components, entry->key);
     }

@@ -95,7 +95,7 @@ void TableReader::wrong_type(const TomlNode& node, const std::string& expected) 
       {}, node.kind == TomlNode::kTable || node.kind == TomlNode::kArray ? 1 : to_toml(node).size());
 }
 
-const TomlNode* TableReader::value(const char* key, std::initializer_list<TomlNode::Kind> kinds) {
+const TomlNode* TableReader::value(const std::string& key, std::initializer_list<TomlNode::Kind> kinds) {
   known_.emplace_back(key);
   const TomlNode* found = node_.find(key);
   if (!found) return nullptr;
@@ -172,7 +172,7 @@ bool TableReader::strings(const char* key, std::vector<std::string>* out, bool a
   return true;
 }
 
-bool TableReader::choice(const char* key, const std::vector<std::string>& allowed, size_t* out) {
+bool TableReader::choice(const std::string& key, const std::vector<std::string>& allowed, size_t* out) {
   const TomlNode* found = value(key, {TomlNode::kString});
   if (!found) return false;
   auto word = std::find(allowed.begin(), allowed.end(), found->string);
@@ -181,7 +181,7 @@ bool TableReader::choice(const char* key, const std::vector<std::string>& allowe
     return true;
   }
   diagnostics_.error(place(*found), "E105",
-                     fmt::format("'{}' is \"{}\"; {} was expected", key, shown(found->string), quoted_words(allowed)),
+                     fmt::format("'{}' is \"{}\"; {} was expected", shown(key), shown(found->string), quoted_words(allowed)),
                      did_you_mean(found->string, allowed), to_toml(*found).size());
   return false;
 }

@@ -21,7 +21,7 @@ class TableReader {
   TableReader(const TomlNode& node, uint32_t file, std::string path, Diagnostics& diagnostics);
 
   // The value of a key, of one of these kinds; NULL if absent or of another kind (reported). Marks the key as known.
-  const TomlNode* value(const char* key, std::initializer_list<TomlNode::Kind> kinds);
+  const TomlNode* value(const std::string& key, std::initializer_list<TomlNode::Kind> kinds);
   // Each returns true and sets the output if the key is there and right.
   bool string(const char* key, std::string* out);
   bool boolean(const char* key, bool* out);
@@ -30,7 +30,7 @@ class TableReader {
   bool bytes(const char* key, uint64_t* out);
   bool strings(const char* key, std::vector<std::string>* out, bool allow_empty = false);
   // Index of one of the allowed words.
-  bool choice(const char* key, const std::vector<std::string>& allowed, size_t* out);
+  bool choice(const std::string& key, const std::vector<std::string>& allowed, size_t* out);
   const TomlNode* table(const char* key) { return value(key, {TomlNode::kTable}); }
   // The elements of an array of tables; other elements are reported.
   std::vector<const TomlNode*> tables(const char* key);

@@ -180,6 +180,17 @@ TEST_F(Configuration, RefusesFilesThatAreNone) {
   }
 }
 
+// A key ends where its table says, not at a NUL in it.
+TEST_F(Configuration, KeepsNulsOfFreeKeysApart) {
+  HostOptions options;
+  options.config_path = write("heddle.toml", "[log.components]\n\"queue\\u0000x\" = \"loud\"\n");
+  Result<std::unique_ptr<Host>> host = Host::open(options);
+  ASSERT_FALSE(host.ok());
+  const std::string text(host.status().message());
+  EXPECT_THAT(text, HasSubstr("\"loud\""));
+  EXPECT_EQ(text.find('\0'), std::string::npos);
+}
+
 TEST_F(Configuration, GivesTheHostAllErrorsAtOnce) {
   HostOptions options;
   options.config_path = write("heddle.toml", "[log]\nlevel = 1\nlevl = 2\n[nonsense]\n");
