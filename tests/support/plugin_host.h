@@ -276,18 +276,14 @@ class OpenDriver {
     heddle_point_t point = {done, 1};
     heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
     heddle_binding_t binding = {buffer, offset, length};
-    EXPECT_OK(transfer_api->upload(queue, &sync, bytes, &binding));
-    EXPECT_OK(timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
-    timeline_api->destroy(done);
+    EXPECT_OK(await(transfer_api->upload(queue, &sync, bytes, &binding), point));
   }
   void read(heddle_buffer_t* buffer, uint64_t offset, void* bytes, uint64_t length) {
     heddle_timeline_t* done = make_timeline();
     heddle_point_t point = {done, 1};
     heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
     heddle_binding_t binding = {buffer, offset, length};
-    EXPECT_OK(transfer_api->download(queue, &sync, &binding, bytes));
-    EXPECT_OK(timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
-    timeline_api->destroy(done);
+    EXPECT_OK(await(transfer_api->download(queue, &sync, &binding, bytes), point));
   }
   template <class T>
   heddle_buffer_t* make_filled(const std::vector<T>& values) {
@@ -315,9 +311,12 @@ class OpenDriver {
   heddle_status_t* run(const std::vector<heddle_command_t>& commands) {
     heddle_timeline_t* done = make_timeline();
     heddle_point_t point = {done, 1};
-    heddle_status_t* failure = submit(commands, {}, {point});
-    if (!failure) failure = timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
-    timeline_api->destroy(done);
+    return await(submit(commands, {}, {point}), point);
+  }
+  // Waits for a point unless enqueuing its work failed, and ends its timeline. One that is never reached is left alone: work may signal it.
+  heddle_status_t* await(heddle_status_t* failure, heddle_point_t point) {
+    if (!failure) failure = timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, patience_ns);
+    if (!failure || failure->code != HEDDLE_STATUS_DEADLINE_EXCEEDED) timeline_api->destroy(point.timeline);
     return failure;
   }
   heddle_device_statistics_t statistics() {
@@ -340,6 +339,7 @@ class OpenDriver {
   heddle_driver_api_t api = {};
   heddle_device_t* device = nullptr;
   heddle_queue_t* queue = nullptr;
+  uint64_t patience_ns = HEDDLE_TIMEOUT_INFINITE;  // of await
 
  private:
   LoadedPlugin plugin_;
