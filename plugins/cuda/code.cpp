@@ -79,10 +79,12 @@ class Loader {
     char log[4096] = {};
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
-    const CUresult result = cuda.cuModuleLoadDataEx(&executable->module, code, 2, options, values);
+    CUresult result = cuda.cuModuleLoadDataEx(&executable->module, code, 2, options, values);
     if (result == CUDA_SUCCESS) return nullptr;
     std::string why = log;
     while (!why.empty() && (why.back() == '\n' || why.back() == ' ')) why.pop_back();
+    if (result == CUDA_ERROR_INVALID_PTX && why.find("Unsupported .version") != std::string::npos)
+      result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
       why = "the driver (CUDA " + std::to_string(cuda.driver_version / 1000) + "." + std::to_string(cuda.driver_version % 1000 / 10) +
             ") is too old for this PTX; install a newer driver or compile for an older one" + (why.empty() ? "" : "; it says: " + why);
@@ -286,7 +288,10 @@ class Loader {
       return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "a workgroup of " + std::to_string(wanted) + " threads is more than the " +
                                                               std::to_string(threads) + " that its registers leave room for");
     }
-    if (all > static_cast<uint64_t>(device_->facts().shared_bytes)) {
+    int allowed = 0;  // another entry may be of the same symbol
+    result = cuda.cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, entry.function);
+    if (result != CUDA_SUCCESS) return device_->failed(result, "reading a kernel's resources");
+    if (all > static_cast<uint64_t>(device_->facts().shared_bytes) && static_cast<int>(entry.shared_bytes) > allowed) {
       result =
           cuda.cuFuncSetAttribute(entry.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(entry.shared_bytes));
       if (result != CUDA_SUCCESS) return device_->failed(result, "raising a kernel's shared memory");
