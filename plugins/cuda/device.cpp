@@ -151,11 +151,42 @@ Device::~Device() {
   if (lost_status) host->status_free(host->self, lost_status);
 }
 
+std::vector<Suspect> Device::suspects() {
+  std::vector<Suspect> found;
+  std::lock_guard<std::mutex> lock(queues_mutex);
+  for (Queue* queue : queues) queue->list_suspects(&found);
+  return found;
+}
+
 heddle_status_t* Device::failed(CUresult result, const char* what) noexcept {
-  heddle_status_t* failure =
-      cuda_status(host, cuda, code_of(result), result, "cuda: %s on device %u ('%s') failed", what, ordinal, facts().name.c_str());
-  if (ends_context(result)) lose(host->status_clone(host->self, failure));
-  return failure;
+  std::string where;
+  std::vector<Suspect> kernels;
+  if (ends_context(result)) {
+    if (heddle_status_t* known = loss()) return known;
+    try {
+      // Another queue than the one that asks may have faulted, and CUDA does not say which.
+      kernels = suspects();
+      std::vector<std::string> names;
+      for (const Suspect& kernel : kernels) {
+        if (std::find(names.begin(), names.end(), kernel.name) == names.end()) names.push_back(kernel.name);
+      }
+      constexpr size_t kMost = 6;
+      for (size_t i = 0; i < names.size() && i < kMost; ++i) {
+        where += (i ? ", '" : names.size() == 1 ? " in kernel '" : " in one of the kernels '") + names[i] + "'";
+      }
+      if (names.size() > kMost) where += " and " + std::to_string(names.size() - kMost) + " others";
+    } catch (...) {
+      where = " (no memory to say in which kernel)";
+    }
+  }
+  heddle_status_t* failure = cuda_status(host, cuda, code_of(result), result, "cuda: %s on device %u ('%s') failed%s", what, ordinal,
+                                         facts().name.c_str(), where.c_str());
+  if (!ends_context(result)) return failure;
+  const bool is_one = !kernels.empty() && std::all_of(kernels.begin(), kernels.end(),
+                                                      [&](const Suspect& kernel) { return kernel.region == kernels.front().region; });
+  if (is_one) sdk::set_region(host, failure, kernels.front().region);
+  lose(failure);
+  return loss();
 }
 
 void Device::lose(heddle_status_t* failure) noexcept {
@@ -194,8 +225,16 @@ bool Device::poll() noexcept {
 
 void Device::check() noexcept {
   if (is_lost()) return;
-  std::unique_lock<std::mutex> lock(queues_mutex);
-  for (Queue* queue : queues) queue->check();
+  CUresult result = CUDA_SUCCESS;
+  {
+    ContextScope scope(this);
+    std::lock_guard<std::mutex> lock(queues_mutex);
+    for (Queue* queue : queues) {
+      result = queue->ask();
+      if (ends_context(result)) break;
+    }
+  }
+  if (ends_context(result)) host->status_free(host->self, failed(result, "running work"));
 }
 
 namespace {

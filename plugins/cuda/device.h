@@ -67,6 +67,12 @@ struct Word {
   CUdeviceptr address = 0;
 };
 
+// A kernel that may have faulted.
+struct Suspect {
+  std::string name;
+  uint32_t region;
+};
+
 class Queue;
 class Ring;
 class Staging;
@@ -82,7 +88,8 @@ struct Device : sdk::DeviceRoot {
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
   const Facts& facts() const noexcept { return instance->devices[ordinal]; }
 
-  // A status for a failed call; a result that ends the context loses the device. The text has no result in it.
+  // A status for a failed call; a result that ends the context loses the device, and the text then names the kernels that ran. The text has
+  // no result in it. Not with a lock of a queue or of the queues held.
   heddle_status_t* failed(CUresult result, const char* what) noexcept;
   // Remembers the first loss; `failure` becomes the device's. Everything in flight fails.
   void lose(heddle_status_t* failure) noexcept;
@@ -94,6 +101,9 @@ struct Device : sdk::DeviceRoot {
   bool poll() noexcept;
   // Asks CUDA whether the context still lives; loses the device if not. Dearer than poll.
   void check() noexcept;
+
+  // The kernels that may run now on any queue.
+  std::vector<Suspect> suspects();
 
   Instance* instance;
   uint32_t ordinal;

@@ -177,8 +177,8 @@ void Engine::watch_loop() noexcept {
   Patience patience(device_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
+    if (stop_ && held_.empty()) return;  // no queue is left; a point that is still watched was of a timeline that is gone
     if (held_.empty() && watched_.load(std::memory_order_acquire) == 0) {
-      if (stop_) return;
       changed_.wait(lock);
       patience.begin_again();
       continue;
@@ -202,8 +202,9 @@ void Engine::enqueue(Job job) {
     SignalsBlocked blocked;
     worker_ = std::thread([this] { job_loop(); });
   }
+  Queue* queue = job.queue;
   jobs_.push_back(std::move(job));
-  jobs_.back().unfinished->fetch_add(1, std::memory_order_acq_rel);
+  queue->begin_job();
   jobs_changed_.notify_all();
 }
 
@@ -219,7 +220,7 @@ void Engine::end(Job& job, heddle_status_t* failure) noexcept {
     }
   }
   if (failure) host->status_free(host->self, failure);
-  job.unfinished->fetch_sub(1, std::memory_order_acq_rel);
+  job.queue->end_job();
 }
 
 void Engine::job_loop() noexcept {
@@ -235,7 +236,7 @@ void Engine::job_loop() noexcept {
     }
     uint64_t failed = 0;
     auto ready = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) {
-      return judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
+      return device_->is_lost() || judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
     });
     if (ready == jobs_.end()) {
       lock.unlock();

@@ -29,7 +29,7 @@ class Engine {
   struct Job {
     std::vector<heddle_point_t> waits, signals;
     std::function<heddle_status_t*()> run;  // on the thread for jobs; NULL or its failure
-    std::atomic<uint64_t>* unfinished;      // of its queue, whose destruction waits for it: counted until its signals are given
+    Queue* queue;                           // on which it was enqueued; its end waits
   };
   // Runs a job once its waits are reached.
   void enqueue(Job job);

@@ -34,6 +34,7 @@ struct Arguments {
 struct Recording {
   const heddle_driver_api_t* api = nullptr;  // HD-H-01: the first word
   Queue* queue = nullptr;
+  Device* owner = nullptr;
   List list;
   std::vector<CUgraphNode> nodes;    // by op
   std::vector<Arguments> arguments;  // by op, empty where nothing is dynamic
@@ -45,7 +46,7 @@ struct Recording {
 
   static Recording* from(heddle_recording_t* handle) noexcept { return reinterpret_cast<Recording*>(handle); }
   heddle_recording_t* handle() noexcept { return reinterpret_cast<heddle_recording_t*>(this); }
-  Device* device() const noexcept { return queue->device(); }
+  Device* device() const noexcept { return owner; }
 
   ~Recording() {
     ContextScope scope(device());
@@ -254,6 +255,35 @@ void mark_stale(Recording* recording, uint32_t op) {
   recording->stale.push_back(op);
 }
 
+// Bytes that a command touches from its binding on; rows do not tell by their length.
+uint64_t span_of(const Op& op, uint32_t index, uint64_t length) {
+  if (op.kind != Op::Kind::kCopy2d) return length;
+  return (op.copy_2d.rows - 1) * (index == 0 ? op.copy_2d.from_stride : op.copy_2d.to_stride) + op.copy_2d.row_bytes;
+}
+
+// What submit checks of copies, where a binding has changed.
+heddle_status_t* check_copies(const Recording* recording) {
+  for (uint32_t i : recording->stale) {
+    const Op& op = recording->list.ops[i];
+    CUdeviceptr from = 0, to = 0;
+    if (op.kind == Op::Kind::kCopy) {
+      from = op.copy.from;
+      to = op.copy.to;
+    } else if (op.kind == Op::Kind::kCopy2d) {
+      from = op.copy_2d.from;
+      to = op.copy_2d.to;
+    } else {
+      continue;
+    }
+    const uint64_t length = op.kind == Op::Kind::kCopy ? op.copy.length : 0;
+    if (from < to + span_of(op, 1, length) && to < from + span_of(op, 0, length)) {
+      return status(recording->device()->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cuda: replaying failed: source and target of command %u (a copy) overlap; copy through another buffer", op.command);
+    }
+  }
+  return nullptr;
+}
+
 // Puts one binding in place.
 heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_binding_t& binding) {
   const Dynamic& place = recording->dynamic[index];
@@ -265,12 +295,13 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
                   place.command, number(binding.length), number(place.length));
   }
   const bool is_launch = place.op != kNone && recording->list.ops[place.op].kind == Op::Kind::kLaunch;
-  if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.length != 0 || binding.offset != 0) {
+  const bool is_nothing = is_launch || place.op == kNone;  // no buffer is fine
+  const uint64_t span = is_nothing ? binding.length : span_of(recording->list.ops[place.op], place.index, binding.length);
+  if (buffer ? !buffer->holds(binding.offset, span) : span != 0 || binding.offset != 0 || !is_nothing) {
     return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
                   "cuda: replaying failed: dynamic binding %u (command %u%s%s, %llu bytes at %llu) %s%llu bytes", index, place.command,
-                  is_launch ? ", kernel " : "", is_launch ? recording->list.ops[place.op].launch.entry->name.c_str() : "",
-                  number(binding.length), number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ",
-                  number(buffer ? buffer->size : 0));
+                  is_launch ? ", kernel " : "", is_launch ? recording->list.ops[place.op].launch.entry->name.c_str() : "", number(span),
+                  number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ", number(buffer ? buffer->size : 0));
   }
   if (place.op == kNone) return nullptr;
   Op& op = recording->list.ops[place.op];
@@ -344,6 +375,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     Recording* recording = holder.recording;
     recording->api = device->api;
     recording->queue = queue;
+    recording->owner = device;
     if (heddle_status_t* bad = lower_commands(device, commands, count, &recording->list)) return bad;
     for (const Op& op : recording->list.ops) {
       if (const char* why = obstacle(op)) {
@@ -354,9 +386,9 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     note_dynamic(recording, commands, count, dynamic);
     const CUresult result = Builder(recording).build();
     if (result != CUDA_SUCCESS) return device->failed(result, "building a graph");
-    device->live.recordings.fetch_add(1);
     *out = recording->handle();
     holder.recording = nullptr;
+    device->live.recordings.fetch_add(1);
     return nullptr;
   });
 }
@@ -379,6 +411,8 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
         return bad;
     }
     if (!recording->stale.empty()) {
+      if (heddle_status_t* bad = check_copies(recording)) [[unlikely]]
+        return bad;
       ContextScope scope(device);
       if (heddle_status_t* bad = patch(recording)) [[unlikely]]
         return bad;
@@ -405,9 +439,9 @@ CUresult launch_graph(Recording* recording, CUstream stream) noexcept {
   return recording->device()->cuda.cuGraphLaunch(recording->executable, stream);
 }
 
-void list_entries(const Recording* recording, std::vector<const Entry*>* out) {
+void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out) {
   for (const Op& op : recording->list.ops) {
-    if (op.kind == Op::Kind::kLaunch && std::find(out->begin(), out->end(), op.launch.entry) == out->end()) out->push_back(op.launch.entry);
+    if (op.kind == Op::Kind::kLaunch) out->push_back(&op.launch);
   }
 }
 

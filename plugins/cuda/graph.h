@@ -15,7 +15,7 @@ void recording_free(heddle_recording_t* recording) noexcept;
 
 // For the queue: issues a recording whose nodes are patched, and its kernels for error texts.
 CUresult launch_graph(Recording* recording, CUstream stream) noexcept;
-void list_entries(const Recording* recording, std::vector<const Entry*>* out);
+void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out);
 
 }  // namespace heddle::cuda
 #endif  // HEDDLE_CUDA_GRAPH_H_

@@ -3,6 +3,7 @@
 // of the file.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cuda/engine.h"
@@ -99,6 +100,8 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     auto job = std::make_shared<sdk::FileJob>(device->host, "cuda", file ? &file->file : nullptr, writes);
+    // A slot of the ring takes a chunk, so that a chunk is no larger than the bound.
+    if (params.pinned_bytes) params.chunk_bytes = std::min(params.chunk_bytes ? params.chunk_bytes : kDefaultChunk, params.pinned_bytes);
     if (heddle_status_t* bad = job->start(extents, count, params, kDefaultChunk)) return bad;
     for (uint64_t i = 0; i < count; ++i) {
       const Buffer* buffer = Buffer::from(extents[i].buffer);
@@ -107,7 +110,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count},
                              {sync.signals, sync.signals + sync.signal_count},
                              [device, job, params] { return run_job(device, *job, params); },
-                             Queue::from(queue_handle)->jobs()});
+                             Queue::from(queue_handle)});
     return nullptr;
   });
 }

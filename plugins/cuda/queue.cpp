@@ -48,13 +48,16 @@ heddle_status_t* Queue::start(uint32_t priority) {
   CUresult result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
   if (result == CUDA_SUCCESS) result = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority ? greatest : least);
   if (result != CUDA_SUCCESS) return device_->failed(result, "making a stream");
-  std::lock_guard<std::mutex> lock(device_->queues_mutex);
+  std::unique_lock<std::mutex> lock(device_->queues_mutex);
   if (device_->idle_words.empty()) {
     void* memory = nullptr;
     CUdeviceptr address = 0;
     result = cuda.cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_SUCCESS) result = cuda.cuMemHostGetDevicePointer(&address, memory, 0);
-    if (result != CUDA_SUCCESS) return device_->failed(result, "making a queue's word of completion");
+    if (result != CUDA_SUCCESS) {
+      lock.unlock();
+      return device_->failed(result, "making a queue's word of completion");
+    }
     const Word made = {new (memory) std::atomic<uint64_t>(0), address};
     device_->all_words.push_back(made);
     device_->idle_words.push_back(made);
@@ -69,14 +72,13 @@ heddle_status_t* Queue::start(uint32_t priority) {
 
 Queue::~Queue() {
   if (!word_.value) return;  // start failed
-  for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0; ++turn) {
+  for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0 || jobs_.load(std::memory_order_acquire) != 0; ++turn) {
     retire();
     if (turn > 1000) {
-      if (turn % 64 == 0) check();
+      if (turn % 64 == 0) device_->check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
-  while (jobs_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     std::erase(device_->queues, this);
@@ -207,6 +209,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
   }
   const CUresult written = cuda.cuStreamWriteValue64(stream_, word_.address, submission->number, CU_STREAM_WRITE_VALUE_DEFAULT);
   *out_result = result != CUDA_SUCCESS ? result : written;
+  if (ends_context(result)) submission->issued = false;  // the fault is another's
   return Issue::kDone;
 }
 
@@ -280,44 +283,35 @@ void Queue::finish(Submission* submission) noexcept {
   unfinished_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-// The kernels of the submission that the stream is in, for the text of a fault.
-std::string Queue::suspects() {
+void Queue::list_suspects(std::vector<Suspect>* out) {
+  // Whoever holds the lock is in a call of CUDA's, which answers soon where a device is lost.
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return {};
+  for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    lock.try_lock();
+  }
+  if (!lock.owns_lock()) return;
   const uint64_t reached = done();
   for (const Submission* submission : in_flight_) {
-    if (submission->number <= reached) continue;
-    std::vector<const Entry*> entries;
-    if (submission->recording) {
-      list_entries(submission->recording, &entries);
-    } else {
-      for (const Op& op : submission->list.ops) {
-        if (op.kind == Op::Kind::kLaunch && std::find(entries.begin(), entries.end(), op.launch.entry) == entries.end()) {
-          entries.push_back(op.launch.entry);
-        }
+    if (submission->number <= reached || !submission->issued) continue;
+    for (const heddle_point_t& point : submission->waits) {
+      Timeline* timeline = Timeline::from(point.timeline);
+      Timeline::OnItsWay signal;
+      if (timeline->state(point.value) == State::kPending && timeline->find(point.value, &signal) && signal.queue != this &&
+          signal.word.value->load(std::memory_order_acquire) < signal.number) {
+        return;
       }
     }
-    if (entries.empty()) return "copies";
-    std::string text = entries.size() == 1 ? "kernel " : "one of the kernels ";
-    constexpr size_t kMost = 6;
-    for (size_t i = 0; i < entries.size() && i < kMost; ++i) text += (i ? ", '" : "'") + entries[i]->name + "'";
-    if (entries.size() > kMost) text += " and " + std::to_string(entries.size() - kMost) + " others";
-    return text;
-  }
-  return {};
-}
-
-void Queue::check() noexcept {
-  try {
-    ContextScope scope(device_);
-    const CUresult result = device_->cuda.cuStreamQuery(stream_);
-    if (!ends_context(result)) return;
-    std::string text = suspects();
-    text = "running " + (text.empty() ? std::string("work") : text);
-    device_->host->status_free(device_->host->self, device_->failed(result, text.c_str()));
-  } catch (...) {
-    device_->host->log(device_->host->self, HEDDLE_LOG_ERROR, sdk::string_of("queue.cpp"), 0,
-                       sdk::string_of("cuda: no memory to say what failed"));
+    std::vector<const Op::Launch*> launches;
+    if (submission->recording) {
+      list_launches(submission->recording, &launches);
+    } else {
+      for (const Op& op : submission->list.ops) {
+        if (op.kind == Op::Kind::kLaunch) launches.push_back(&op.launch);
+      }
+    }
+    for (const Op::Launch* launch : launches) out->push_back({launch->entry->name, launch->region});
+    return;
   }
 }
 
@@ -365,6 +359,7 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting %u commands failed: the list is null",
                   submission.command_count);
   }
+  ContextScope scope(device);  // staging and tensor maps need it
   Submission* draft = queue->draft();
   if (heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list)) [[unlikely]] {
     queue->abandon(draft);

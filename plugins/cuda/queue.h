@@ -73,11 +73,14 @@ class Queue {
   }
   // Advances or fails the signals of what is done; true if something was.
   bool retire() noexcept;
-  // Loses the device if the stream cannot go on.
-  void check() noexcept;
+  // What the stream answers, with the context current.
+  CUresult ask() const noexcept { return device_->cuda.cuStreamQuery(stream_); }
+  // Adds the kernels of the submission that the stream is in, for the text of a fault; none where it waits for another queue.
+  void list_suspects(std::vector<Suspect>* out);
+  // Work of the device's thread for jobs that was enqueued on this queue.
+  void begin_job() noexcept { jobs_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_job() noexcept { jobs_.fetch_sub(1, std::memory_order_acq_rel); }
   void pin() noexcept { pins_.fetch_add(1, std::memory_order_acq_rel); }
-  // How many jobs of the engine were enqueued here and are not over.
-  std::atomic<uint64_t>* jobs() noexcept { return &jobs_; }
   void unpin() noexcept { pins_.fetch_sub(1, std::memory_order_acq_rel); }
 
  private:
@@ -86,7 +89,6 @@ class Queue {
   Issue issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
   void finish(Submission* submission) noexcept;
-  std::string suspects();
 
   const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object
   Device* device_;

@@ -63,6 +63,7 @@ heddle_status_t* Ring::move(const Plan& plan) {
     threads = std::min(threads, most);
     per_thread = std::min(per_thread, std::max<uint64_t>(1, most / threads));
   }
+  if (plan.pinned_bytes && bytes_held() > plan.pinned_bytes) release();  // slots of an earlier, larger move
   CUresult result = prepare(static_cast<uint32_t>(threads * per_thread), plan.slot_bytes);
   if (result != CUDA_SUCCESS) return device_->failed(result, "preparing pinned memory for copies");
 

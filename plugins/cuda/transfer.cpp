@@ -64,8 +64,7 @@ heddle_status_t* move_by_ring(Queue* queue, const heddle_sync_t& sync, const Buf
     plan.arrived = [](uint64_t) {};
     return device->ring->move(plan);
   };
-  device->engine->enqueue(
-      {{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run, queue->jobs()});
+  device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run, queue});
   return nullptr;
 }
 
@@ -135,6 +134,7 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
     heddle_sync_t sync;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
+    if (heddle_status_t* lost = device->loss()) return lost;
     const Buffer *from = nullptr, *to = nullptr;
     if (heddle_status_t* bad = locate(device, "copying from", source, &from)) return bad;
     if (heddle_status_t* bad = locate(device, "copying to", target, &to)) return bad;
