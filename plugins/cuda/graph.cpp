@@ -238,7 +238,8 @@ void note_dynamic(Recording* recording, const heddle_command_t* commands, uint32
     const uint32_t bindings = binding_count(command), op = op_of[c];
     for (uint32_t i = 0; i < bindings; ++i) {
       if (!dynamic[i]) continue;
-      recording->dynamic.push_back({op, c, i, length_of(command, i)});
+      // An update is a copy from staging memory, and its only binding the target.
+      recording->dynamic.push_back({op, c, command.kind == HEDDLE_COMMAND_UPDATE ? 1 : i, length_of(command, i)});
       if (op == kNone || command.kind != HEDDLE_COMMAND_DISPATCH || !recording->arguments[op].bindings.empty()) continue;
       const heddle_dispatch_command_t& dispatch = command.as.dispatch;
       const char* constants = static_cast<const char*>(dispatch.constants);

@@ -78,7 +78,9 @@ TEST_F(CudaRecording, ReplaysCopiesFillsAndUpdates) {
     for (size_t i = 0; i < 400; ++i) expected[1200 + i] = static_cast<uint8_t>(0x11223344u >> (8 * (i % 4)));
     std::copy(captured.begin(), captured.end(), expected.begin() + 2501);
     for (long row = 0; row < 8; ++row) std::copy_n(source.begin() + 7 + row * 20, 11, expected.begin() + 3500 + row * 30);
-    EXPECT_TRUE(driver().values_of<uint8_t>(to, 6000) == expected) << turn;
+    const std::vector<uint8_t> got = driver().values_of<uint8_t>(to, 6000);
+    const auto differs = std::mismatch(got.begin(), got.end(), expected.begin());
+    EXPECT_TRUE(got == expected) << turn << ", from byte " << differs.first - got.begin();
   }
   free_recording(recording);
   free({a, b, x, y});
