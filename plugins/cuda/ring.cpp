@@ -37,7 +37,8 @@ CUresult Ring::prepare(uint32_t count, uint64_t slot_bytes) {
     if (stream) continue;
     if (CUresult bad = cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)) return bad;
   }
-  if (!slots_.empty() && slots_.front().bytes < slot_bytes) release();
+  // Moves of different sizes leave slots of different sizes, and any of them may be used now.
+  if (std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.bytes < slot_bytes || !slot.event; })) release();
   while (slots_.size() < count) {
     Slot slot;
     slot.bytes = slot_bytes;
