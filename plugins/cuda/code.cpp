@@ -157,7 +157,7 @@ class Loader {
       return entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no `.visible .entry` of that name");
     }
     if (result != CUDA_SUCCESS) return device_->failed(result, "looking a kernel up");
-    if (heddle_status_t* bad = check_layout(entry)) return bad;
+    if (heddle_status_t* bad = check_layout(&entry)) return bad;
     return check_resources(in, entry);
   }
 
@@ -248,26 +248,31 @@ class Loader {
     }
   }
 
-  // Compares with what the code itself says, where the driver tells.
-  heddle_status_t* check_layout(const Entry& entry) {
+  // Compares with what the code itself says, where the driver tells. Where a tensor map lies is the driver's choice: it aligns the address,
+  // not the offset among the arguments.
+  heddle_status_t* check_layout(Entry* entry) {
     const Api& cuda = device_->cuda;
     if (!cuda.cuFuncGetParamInfo) return nullptr;
-    const size_t count = entry.plain ? entry.binding_count + entry.constants_bytes / 8 : entry.arguments.size();
+    const size_t count = entry->plain ? entry->binding_count + entry->constants_bytes / 8 : entry->arguments.size();
+    size_t end = 0;
     for (size_t i = 0; i <= count; ++i) {
       size_t at = 0, size = 0;
-      const CUresult result = cuda.cuFuncGetParamInfo(entry.function, i, &at, &size);
+      const CUresult result = cuda.cuFuncGetParamInfo(entry->function, i, &at, &size);
       if ((result == CUDA_SUCCESS) != (i < count)) {
         return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its code takes " + std::string(i < count ? "fewer" : "more") + " than " +
                                                                 std::to_string(count) + " arguments");
       }
       if (i == count) break;
-      const size_t wanted_at = entry.plain ? i * 8 : entry.arguments[i].at, wanted = entry.plain ? 8 : entry.arguments[i].size_bytes;
-      if (at != wanted_at || size != wanted) {
+      const size_t wanted = entry->plain ? 8 : entry->arguments[i].size_bytes;
+      if (size != wanted || (entry->plain && at != i * 8) || at < end || at > kMaxArgumentsBytes - size) {
         return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "argument " + std::to_string(i) + " of its code has " + std::to_string(size) +
                                                                 " bytes at " + std::to_string(at) + ", and should have " +
-                                                                std::to_string(wanted) + " at " + std::to_string(wanted_at));
+                                                                std::to_string(wanted) + " behind byte " + std::to_string(end));
       }
+      if (!entry->plain) entry->arguments[i].at = static_cast<uint32_t>(at);
+      end = at + size;
     }
+    entry->arguments_bytes = static_cast<uint32_t>(end);
     return nullptr;
   }
 

@@ -256,28 +256,12 @@ void mark_stale(Recording* recording, uint32_t op) {
   recording->stale.push_back(op);
 }
 
-// Bytes that a command touches from its binding on; rows do not tell by their length.
-uint64_t span_of(const Op& op, uint32_t index, uint64_t length) {
-  if (op.kind != Op::Kind::kCopy2d) return length;
-  return (op.copy_2d.rows - 1) * (index == 0 ? op.copy_2d.from_stride : op.copy_2d.to_stride) + op.copy_2d.row_bytes;
-}
-
 // What submit checks of copies, where a binding has changed.
 heddle_status_t* check_copies(const Recording* recording) {
   for (uint32_t i : recording->stale) {
     const Op& op = recording->list.ops[i];
-    CUdeviceptr from = 0, to = 0;
-    if (op.kind == Op::Kind::kCopy) {
-      from = op.copy.from;
-      to = op.copy.to;
-    } else if (op.kind == Op::Kind::kCopy2d) {
-      from = op.copy_2d.from;
-      to = op.copy_2d.to;
-    } else {
-      continue;
-    }
-    const uint64_t length = op.kind == Op::Kind::kCopy ? op.copy.length : 0;
-    if (from < to + span_of(op, 1, length) && to < from + span_of(op, 0, length)) {
+    if (op.kind != Op::Kind::kCopy) continue;
+    if (op.copy.from < op.copy.to + op.copy.length && op.copy.to < op.copy.from + op.copy.length) {
       return status(recording->device()->host, HEDDLE_STATUS_INVALID_ARGUMENT,
                     "cuda: replaying failed: source and target of command %u (a copy) overlap; copy through another buffer", op.command);
     }
@@ -297,12 +281,12 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
   }
   const bool is_launch = place.op != kNone && recording->list.ops[place.op].kind == Op::Kind::kLaunch;
   const bool is_nothing = is_launch || place.op == kNone;  // no buffer is fine
-  const uint64_t span = is_nothing ? binding.length : span_of(recording->list.ops[place.op], place.index, binding.length);
-  if (buffer ? !buffer->holds(binding.offset, span) : span != 0 || binding.offset != 0 || !is_nothing) {
+  if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.length != 0 || binding.offset != 0 || !is_nothing) {
     return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
                   "cuda: replaying failed: dynamic binding %u (command %u%s%s, %llu bytes at %llu) %s%llu bytes", index, place.command,
-                  is_launch ? ", kernel " : "", is_launch ? recording->list.ops[place.op].launch.entry->name.c_str() : "", number(span),
-                  number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ", number(buffer ? buffer->size : 0));
+                  is_launch ? ", kernel " : "", is_launch ? recording->list.ops[place.op].launch.entry->name.c_str() : "",
+                  number(binding.length), number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ",
+                  number(buffer ? buffer->size : 0));
   }
   if (place.op == kNone) return nullptr;
   Op& op = recording->list.ops[place.op];
@@ -317,9 +301,6 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
     }
     case Op::Kind::kCopy:
       at = place.index == 0 ? &op.copy.from : &op.copy.to;
-      break;
-    case Op::Kind::kCopy2d:
-      at = place.index == 0 ? &op.copy_2d.from : &op.copy_2d.to;
       break;
     default:
       at = &op.fill.to;
@@ -385,6 +366,12 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
       }
     }
     note_dynamic(recording, commands, count, dynamic);
+    for (const Dynamic& place : recording->dynamic) {  // CUDA patches copies of one row only
+      if (place.op == kNone || recording->list.ops[place.op].kind != Op::Kind::kCopy2d) continue;
+      return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED,
+                    "cuda: recording %u commands failed: command %u is a 2-D copy whose bindings change; submit the list", count,
+                    place.command);
+    }
     const CUresult result = Builder(recording).build();
     if (result != CUDA_SUCCESS) return device->failed(result, "building a graph");
     *out = recording->handle();

@@ -387,7 +387,7 @@ TEST_F(CudaFault, DamagedPtxIsRefused) {
   with_nul[200] = '\0';
   const std::string texts[] = {"x",
                                std::string(5000, 'x'),
-                               good.substr(0, good.size() / 2),
+                               good.substr(0, good.find("mul.wide.u32") + 5),
                                good.substr(0, 30),
                                replaced("mul.wide.u32", "mul.wode.u32"),
                                replaced(".target sm_80", ".target sm_12"),
