@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <regex>
 
 #include "compiler/targets/cuda/chip.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "llvm/Support/Regex.h"
 #include "tests/compiler/contraction_cases.h"
 #include "tests/compiler/cuda_run.h"
 #include "tests/compiler/kernel_run.h"
@@ -35,9 +35,10 @@ const char* ptxas() {
   return path && access(path, X_OK) == 0 ? path : nullptr;
 }
 
+// The group of the first match; 0 if there is none.
 int64_t number(const std::string& text, const char* pattern) {
-  std::smatch found;
-  return std::regex_search(text, found, std::regex(pattern)) ? std::stoll(found[1]) : 0;
+  llvm::SmallVector<llvm::StringRef> found;
+  return llvm::Regex(pattern).match(text, &found) ? std::stoll(found[1].str()) : 0;
 }
 
 MachineCode assemble(const std::vector<char>& ptx, const std::string& chip) {
