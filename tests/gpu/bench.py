@@ -265,7 +265,7 @@ def parameters(bench):
             block[0] = i
             file.write(block.tobytes())
     # Each weight is used, by a product with a vector: y = x + sum over i of w_i[0].
-    nodes, initializers, last = [], [], "x"
+    nodes, last = [], "x"
     for i in range(count):
         nodes += [helper.make_node("ReduceSum", [f"w{i}", "first"], [f"s{i}"], keepdims=0), helper.make_node("Add", [last, f"s{i}"], [f"y{i}"])]
         last = f"y{i}"
