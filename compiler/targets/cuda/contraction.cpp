@@ -140,7 +140,9 @@ class ThreadContractionPart final : public Part {
 
 Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
   Parts parts;
-  if (auto part = tile_part(region, outputs, root, budget.shared_memory_bytes)) {
+  // Tiles are laid out for the usual number of threads.
+  auto part = budget.threads == usual_threads ? tile_part(region, outputs, root, budget.shared_memory_bytes) : nullptr;
+  if (part) {
     parts.push_back(std::move(part));
   } else {
     parts.push_back(std::make_unique<ThreadContractionPart>(region, outputs, root, budget.threads));

@@ -8,10 +8,14 @@ namespace heddle::targets::cuda {
 
 namespace {
 
+// Below these, a tile would be mostly empty.
+constexpr int64_t shortest_sum = 8, fewest_columns = 8;
+
 // Workgroups that keep most multiprocessors of a data center GPU busy; below it a smaller tile is better.
 constexpr int64_t enough_workgroups = 100;
 
-constexpr int64_t long_sum = 512;  // elements
+// Elements of a sum from which on a wide tile, with one workgroup a multiprocessor, is worth its long start.
+constexpr int64_t long_sum = 512;
 
 RankedTensorType tensor(Value value) {
   return llvm::cast<RankedTensorType>(value.getType());
@@ -85,9 +89,9 @@ std::optional<TiledContraction> TiledContraction::read(Operation* root) {
   if (!llvm::isa<BlockArgument>(shape.lhs) || !llvm::isa<BlockArgument>(shape.rhs)) return std::nullopt;
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);
   if (!(conv ? read_conv(conv, shape) : read_matmul(llvm::cast<tx::MatmulOp>(root), shape))) return std::nullopt;
-  if (shape.columns % shape.chunk() != 0 || shape.depth() < 8) return std::nullopt;
+  if (shape.columns % shape.chunk() != 0 || shape.depth() < shortest_sum) return std::nullopt;
   if (!shape.is_conv && !shape.lhs_in_chunks()) return std::nullopt;
-  if (shape.columns < 8) return std::nullopt;
+  if (shape.columns < fewest_columns) return std::nullopt;
   return shape;
 }
 

@@ -110,7 +110,7 @@ Parts transpose_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Bud
     if (!transpose) transpose = transpose_behind(output.value, seen);
   }
   Parts parts;
-  if (!transpose || budget.threads % side != 0) return parts;
+  if (!transpose || budget.threads % side != 0 || side % (budget.threads / side) != 0) return parts;
   auto type = tensor(transpose.getResult());
   size_t last = static_cast<size_t>(type.getRank() - 1);
   size_t across =
