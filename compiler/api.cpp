@@ -59,6 +59,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.dump_path = text(params.dump_path);
   options.report_path = text(params.report_path);
   options.reproducer_path = text(params.reproducer_path);
+  options.ptxas = text(params.ptxas);
   options.threads = params.threads;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {

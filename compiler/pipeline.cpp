@@ -9,7 +9,9 @@
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/cuda/machine_code.h"
 #include "compiler/targets/x86_64/x86_64.h"
+#include "heddle/code.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -165,6 +167,24 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
   return nullptr;
 }
 
+// The newest image of the family, as machine code too, with what the device's own compiler says of it.
+Failure add_machine_code(const std::string& ptxas, emit::Family& family) {
+  emit::Image image = family.images.back();
+  image.format = HEDDLE_CODE_CUBIN;
+  auto machine = targets::assemble_ptx(ptxas, image.target, image.code);
+  if (!machine) return {HEDDLE_STATUS_UNAVAILABLE, "compiler: " + llvm::toString(machine.takeError())};
+  image.code = std::move(machine->code);
+  for (const targets::AssembledKernel& assembled : machine->kernels) {
+    for (auto [kernel, resources] : llvm::zip_equal(family.kernels.all(), image.resources)) {
+      if (kernel.symbol != assembled.name) continue;
+      resources.registers = assembled.registers;
+      resources.spilled_bytes = assembled.spilled_bytes;
+    }
+  }
+  family.images.push_back(std::move(image));
+  return {};
+}
+
 // One image a level: plan once, since the grid is the host program's, then a kernel for each region.
 Failure generate(const Options& options, emit::Family& family, MLIRContext& context, unsigned& done) {
   if (family.kernels.all().empty()) return {};  // a model of views and copies needs no code
@@ -192,6 +212,9 @@ Failure generate(const Options& options, emit::Family& family, MLIRContext& cont
     if (failed(bytes)) return {HEDDLE_STATUS_INTERNAL, "compiler: assembling " + level + " failed"};
     image.code = std::move(*bytes);
     family.images.push_back(std::move(image));
+    if (name == "cuda" && !options.ptxas.empty()) {
+      if (Failure failure = add_machine_code(options.ptxas, family)) return failure;
+    }
     if (options.progress && !options.progress("code", ++done, options.targets.size())) {
       return {HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
     }
@@ -207,6 +230,10 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
     if (make_target(family, level)) continue;
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
             "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
+  }
+
+  if (!options.ptxas.empty() && llvm::none_of(options.targets, [](const auto& target) { return target.first == "cuda"; })) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: ptxas '" + options.ptxas + "' is given and no target is cuda; add --target cuda"};
   }
 
   // A report that cannot be written is told before the work is done.

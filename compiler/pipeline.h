@@ -29,6 +29,7 @@ struct Options {
   std::string dump_after, dump_path;
   std::string report_path;
   std::string reproducer_path;
+  std::string ptxas;  // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
   unsigned threads = 0;
   // Told the stage; false cancels.
   std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;

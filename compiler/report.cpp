@@ -52,9 +52,14 @@ std::string report(const std::vector<emit::Family>& families) {
       json::Array variants;
       for (const emit::Image& image : family.images) {
         const targets::KernelResources& resources = image.resources[index];
-        json::Object needs{{"target", image.target}, {"workspace_bytes", static_cast<int64_t>(resources.workspace_bytes)}};
+        json::Object needs{
+            {"format", image.format}, {"target", image.target}, {"workspace_bytes", static_cast<int64_t>(resources.workspace_bytes)}};
         if (resources.workgroup_size > 1) needs["workgroup_size"] = static_cast<int64_t>(resources.workgroup_size);
         if (resources.shared_memory_bytes > 0) needs["shared_memory_bytes"] = static_cast<int64_t>(resources.shared_memory_bytes);
+        if (resources.registers > 0) {
+          needs["registers"] = static_cast<int64_t>(resources.registers);
+          needs["spilled_bytes"] = static_cast<int64_t>(resources.spilled_bytes);
+        }
         if (!resources.rung.empty()) needs["rung"] = resources.rung;
         variants.push_back(std::move(needs));
       }

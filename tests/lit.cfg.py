@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # How lit finds and runs the text tests: every .mlir and .test file below this folder, except in folders named `inputs`.
 # A test uses `heddle`, `heddle-opt` and the other built programs, `FileCheck`, `not`, `%python`, %s, %t and
-# `%models` (tests/models). Called by tools/dev/test with --param build=<build folder>.
+# `%models` (tests/models), and `%ptxas` where it REQUIRES: ptxas. Called by tools/dev/test with --param build=<build folder>.
+import glob
 import os
 import shutil
 
@@ -33,4 +34,11 @@ config.environment["TSAN_OPTIONS"] = f"suppressions={suppressions}/thread.supp:p
 python = os.path.join(build, "..", "..", ".venv", "bin", "python")
 python = lit_config.params.get("python", python if os.path.exists(python) else shutil.which("python3"))  # noqa: F821
 config.substitutions.append(("%python", python))  # noqa: F821
+
+# NVIDIA's assembler, of the toolkit or of the Python package that tools/dev/setup installs.
+packages = os.path.join(os.path.dirname(python), "..", "lib", "python3*", "site-packages", "nvidia", "cu1[3-9]", "bin", "ptxas")
+ptxas = next(iter(glob.glob(packages)), None) or shutil.which("ptxas")
+if ptxas:
+    config.available_features.add("ptxas")  # noqa: F821
+    config.substitutions.append(("%ptxas", ptxas))  # noqa: F821
 config.substitutions.append(("%models", os.path.join(os.path.dirname(__file__), "models")))  # noqa: F821

@@ -24,6 +24,8 @@ struct KernelResources {
   uint32_t workgroup_size = 1;       // threads
   uint32_t subgroup_size = 0;        // threads that exchange values without memory; 0: none do
   uint64_t shared_memory_bytes = 0;  // of one workgroup
+  uint32_t registers = 0;            // of a thread; 0: not known
+  uint64_t spilled_bytes = 0;        // of a thread, if the registers are known
   std::string rung;                  // step of the resource ladder, if not the first
 };
 

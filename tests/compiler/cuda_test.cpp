@@ -11,7 +11,7 @@
 
 #include "compiler/targets/cuda/chip.h"
 #include "compiler/targets/cuda/cuda.h"
-#include "llvm/Support/Regex.h"
+#include "compiler/targets/cuda/machine_code.h"
 #include "tests/compiler/contraction_cases.h"
 #include "tests/compiler/cuda_run.h"
 #include "tests/compiler/kernel_run.h"
@@ -19,47 +19,13 @@
 namespace heddle::tests {
 namespace {
 
-constexpr int64_t most_spilled_bytes = 64;
-constexpr int64_t registers_of_workgroup = 65536;
+constexpr uint64_t most_spilled_bytes = 64;
+constexpr uint64_t registers_of_workgroup = 65536;
 constexpr int64_t most_products = 70'000'000;  // that the reference computes in a few seconds
-
-// What `ptxas -v` says of a kernel.
-struct MachineCode {
-  bool accepted = false;
-  int64_t registers = 0, spilled_bytes = 0, shared_bytes = 0;
-  std::string text;
-};
 
 const char* ptxas() {
   const char* path = getenv("HEDDLE_PTXAS");
   return path && access(path, X_OK) == 0 ? path : nullptr;
-}
-
-// The group of the first match; 0 if there is none.
-int64_t number(const std::string& text, const char* pattern) {
-  llvm::SmallVector<llvm::StringRef> found;
-  return llvm::Regex(pattern).match(text, &found) ? std::stoll(found[1].str()) : 0;
-}
-
-MachineCode assemble(const std::vector<char>& ptx, const std::string& chip) {
-  MachineCode code;
-  char path[] = "/tmp/heddle-ptx-XXXXXX";
-  int file = mkstemp(path);
-  if (file < 0 || write(file, ptx.data(), ptx.size()) != static_cast<ssize_t>(ptx.size())) {
-    ADD_FAILURE() << "writing " << path << " failed";
-  }
-  if (file >= 0) close(file);
-  std::string command = std::string("'") + ptxas() + "' -v -arch=" + chip + " -o /dev/null " + path + " 2>&1";
-  if (FILE* output = popen(command.c_str(), "r")) {
-    char buffer[4096];
-    while (size_t count = fread(buffer, 1, sizeof(buffer), output)) code.text.append(buffer, count);
-    code.accepted = pclose(output) == 0;
-  }
-  unlink(path);
-  code.registers = number(code.text, "Used ([0-9]+) registers");
-  code.spilled_bytes = std::max(number(code.text, "([0-9]+) bytes spill stores"), number(code.text, "([0-9]+) bytes spill loads"));
-  code.shared_bytes = number(code.text, "([0-9]+) bytes smem");
-  return code;
 }
 
 int64_t shared_limit(const std::string& chip) {
@@ -82,18 +48,23 @@ targets::KernelResources check_code(tx::DispatchOp region, const std::string& wh
     return {};
   }
   const targets::KernelResources& needs = kernel->resources;
-  MachineCode code;
+  targets::AssembledKernel code;
   if (ptxas()) {
-    code = assemble(kernel->code, chip);
-    EXPECT_TRUE(code.accepted) << what << ", " << chip << ":\n" << code.text;
-    EXPECT_GT(code.registers, 0) << code.text;
-    EXPECT_LE(code.spilled_bytes, most_spilled_bytes) << what << ", " << chip << ", " << needs.rung << ":\n" << code.text;
+    auto machine = targets::assemble_ptx(ptxas(), chip, kernel->code);
+    if (!machine) {
+      ADD_FAILURE() << what << ": " << llvm::toString(machine.takeError());
+      return needs;
+    }
+    EXPECT_EQ(machine->kernels.size(), 1u) << what << ", " << chip;
+    if (!machine->kernels.empty()) code = machine->kernels.front();
+    EXPECT_GT(code.registers, 0u) << what << ", " << chip;
+    EXPECT_LE(code.spilled_bytes, most_spilled_bytes) << what << ", " << chip << ", " << needs.rung;
     EXPECT_LE((code.registers + 7) / 8 * 8 * needs.workgroup_size, registers_of_workgroup) << what << ", " << chip;
-    printf("%s, %s: %u threads, %lld registers, %lld bytes spilled, %llu bytes shared; %s\n", what.c_str(), chip.c_str(),
-           needs.workgroup_size, static_cast<long long>(code.registers), static_cast<long long>(code.spilled_bytes),
+    printf("%s, %s: %u threads, %u registers, %llu bytes spilled, %llu bytes shared; %s\n", what.c_str(), chip.c_str(),
+           needs.workgroup_size, code.registers, static_cast<unsigned long long>(code.spilled_bytes),
            static_cast<unsigned long long>(needs.shared_memory_bytes), needs.rung.c_str());
   }
-  EXPECT_LE(static_cast<int64_t>(needs.shared_memory_bytes) + code.shared_bytes, limit > 0 ? limit : shared_limit(chip))
+  EXPECT_LE(needs.shared_memory_bytes + code.shared_bytes, static_cast<uint64_t>(limit > 0 ? limit : shared_limit(chip)))
       << what << ", " << chip;
   return needs;
 }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Digits and the nine networks on a GPU: the same files that run on the CPU, against ONNX Runtime on the CPU."""
+import os
 import pathlib
+import shutil
 import sys
 import unittest
 
@@ -14,8 +16,8 @@ import light  # noqa: E402
 
 
 class Models(GpuTestCase):
-    def compare(self, path, name, image, rtol, atol_of_largest):
-        module = self.compile(path, "--target", "cpu,cuda")
+    def compare(self, path, name, image, rtol, atol_of_largest, *options):
+        module = self.compile(path, "--target", "cpu,cuda", *options)
         expected = run_in_onnx_runtime(path, image)
         got = self.run_module(module, name, image, "--device", self.device)
         error = np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
@@ -25,6 +27,13 @@ class Models(GpuTestCase):
     def test_digits(self):
         images = np.random.default_rng(7).random((360, 1, 8, 8), dtype=np.float32)
         self.compare(DIGITS, "image", images, 1e-4, 1e-5)
+
+    def test_digits_as_machine_code(self):
+        ptxas = shutil.which("ptxas", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+        if ptxas is None:
+            self.skipTest("SKIP: no ptxas")
+        images = np.random.default_rng(7).random((360, 1, 8, 8), dtype=np.float32)
+        self.compare(DIGITS, "image", images, 1e-4, 1e-5, "--ptxas", ptxas)
 
     def check(self, name):
         input_name, _, _ = light.recorded(name)

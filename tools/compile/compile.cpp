@@ -28,7 +28,7 @@ namespace heddle::tool {
 namespace {
 
 struct Options {
-  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, explain, progress = "auto";
+  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, explain, progress = "auto";
   uint64_t threads = 0;
 
   void declare(Flags& flags) {
@@ -43,6 +43,7 @@ struct Options {
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
+    flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this assembler of NVIDIA's", "PROGRAM");
     flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
@@ -171,6 +172,7 @@ int compile(const Arguments& arguments) {
   params.dump_path = view(options.dump_to);
   params.report_path = view(report_path);
   params.reproducer_path = view(options.reproducer);
+  params.ptxas = view(options.ptxas);
   params.progress = on_progress;
   params.context = &progress;
 

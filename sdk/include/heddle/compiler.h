@@ -24,6 +24,9 @@ typedef struct heddle_compile_params {
   /* Called now and then with what is done; returning 0 goes on, anything else cancels with CANCELLED. May be NULL. */
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);
   void* context;
+  /* NVIDIA's assembler, a path or a name on PATH: targets of cuda get machine code beside PTX, so that a driver need not translate it; empty: PTX
+   * alone. UNAVAILABLE if it does not run or refuses. */
+  heddle_string_t ptxas;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no
