@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The schema of heddle.toml. Files are laid over each other value by value: imports first, in order, then the file that imports them,
 // then the environment, then the text given through the API. Each value keeps the place that won.
-#include "core/host/config_read.h"
+#include "core/host/config_reader.h"
 
 #include <fmt/format.h>
 #include <glob.h>
@@ -26,43 +26,7 @@ constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxFiles = 64;
 constexpr size_t kMaxDevices = 1024;
 
-class ConfigReader {
- public:
-  explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
-
-  // importer: where the import stands; a file that nobody imports has none, and may be named by an environment variable.
-  void file(const std::string& path, const Place* importer, const char* variable = nullptr);
-  void text(const std::string& name, const std::string& text);
-
- private:
-  void root(const TomlNode& node, uint32_t file);
-  void imports(TableReader& table);
-  void plugins(TableReader table);
-  void driver(TableReader table, const std::string& id);
-  void device(TableReader table, const std::string& alias);
-  void select(TableReader table, DeviceConfig& device);
-  void allocator(TableReader table, DeviceConfig& device);
-  void affinity(TableReader table, DeviceConfig& device);
-  void param_io(TableReader table);
-  void links(TableReader& table);
-  void routes(TableReader& table);
-  void prefers(TableReader& table);
-  void log(TableReader table);
-  void trace(TableReader table);
-
-  // Records a value for `heddle config effective`, replacing an earlier one of the same key.
-  void effective(TableReader& table, const std::string& key);
-  void effective_value(const std::string& path, const std::string& text, const std::string& origin);
-  void not_yet(Place place, const std::string& what, const std::string& instead, size_t width = 1);
-  DeviceConfig& device_named(const std::string& alias);
-  void ids(TableReader& table, const char* key, std::vector<std::string>* out);
-
-  ConfigRead& read_;
-  Config& config_;
-  Diagnostics& diagnostics_;
-  std::string folder_;                   // of that file
-  std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
-};
+}  // namespace
 
 void ConfigReader::effective_value(const std::string& path, const std::string& text, const std::string& origin) {
   for (ConfigValue& value : config_.effective) {
@@ -85,22 +49,6 @@ DeviceConfig& ConfigReader::device_named(const std::string& alias) {
   }
   config_.devices.emplace_back().alias = alias;
   return config_.devices.back();
-}
-
-void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::string>* out) {
-  std::vector<std::string> names;
-  const TomlNode* array = table.value(key, {TomlNode::kArray});
-  if (!array || !table.strings(key, &names)) return;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Place place = table.place(array->children[i]);
-    if (!is_plugin_id(names[i])) {
-      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is no plugin id", key, names[i].substr(0, 64)), {},
-                         names[i].size() + 2);
-    } else {
-      read_.plugin_ids.emplace_back(names[i], place);
-    }
-  }
-  *out = std::move(names);
 }
 
 void ConfigReader::file(const std::string& path, const Place* importer, const char* variable) {
@@ -225,64 +173,6 @@ void ConfigReader::effective(TableReader& table, const std::string& key) {
   if (const TomlNode* found = table.find(key)) {
     effective_value(table.path_of(key), to_toml(*found), diagnostics_.name_of(table.key_place(*found)));
   }
-}
-
-void ConfigReader::plugins(TableReader table) {
-  std::vector<std::string> paths;
-  if (table.strings("paths", &paths)) {
-    for (const std::string& path : paths) {
-      if (path.front() != '/') {
-        diagnostics_.error(table.place(*table.find("paths")), "E105",
-                           fmt::format("'paths' holds \"{}\", which is not absolute", path.substr(0, 128)));
-      }
-    }
-    config_.plugin_paths = std::move(paths);
-    effective(table, "paths");
-  }
-  ids(table, "require", &config_.plugin_require);
-  ids(table, "disable", &config_.plugin_disable);
-  effective(table, "require");
-  effective(table, "disable");
-  if (const TomlNode* pins = table.table("pin")) {
-    TableReader pin(*pins, table.file(), "plugins.pin", diagnostics_);
-    for (const TomlNode* entry : pin.rest()) {
-      if (entry->kind != TomlNode::kString || entry->string.size() < 2 || entry->string.front() != '=') {
-        diagnostics_.error(pin.place(*entry), "E205",
-                           fmt::format("pin of '{}' is {}; an exact version was expected, e.g. \"=1.4.2\"", entry->key.substr(0, 64),
-                                       to_toml(*entry).substr(0, 64)),
-                           {}, to_toml(*entry).size());
-        continue;
-      }
-      config_.plugin_pin[entry->key] = entry->string.substr(1);
-      read_.plugin_ids.emplace_back(entry->key, pin.key_place(*entry));
-      effective(pin, entry->key);
-    }
-  }
-  if (const TomlNode* probes = table.table("probe")) {
-    TableReader probe(*probes, table.file(), "plugins.probe", diagnostics_);
-    for (const TomlNode* entry : probe.rest()) {
-      size_t how = 0;
-      if (!probe.choice(entry->key, {"child", "in-process"}, &how)) continue;
-      config_.plugin_probe[entry->key] = entry->string;
-      read_.plugin_ids.emplace_back(entry->key, probe.key_place(*entry));
-      effective(probe, entry->key);
-    }
-  }
-  if (const TomlNode* node = table.table("security")) {
-    TableReader security(*node, table.file(), "plugins.security", diagnostics_);
-    size_t mode = 0;
-    if (security.choice("mode", {"normal", "strict"}, &mode)) {
-      config_.strict = mode == 1;
-      effective(security, "mode");
-    }
-    for (const char* key : {"digests", "keys"}) {
-      if (const TomlNode* found = security.value(key, {TomlNode::kTable, TomlNode::kArray})) {
-        not_yet(security.key_place(*found), fmt::format("[plugins.security] {}", key), "take it out", std::strlen(key));
-      }
-    }
-    security.finish();
-  }
-  table.finish();
 }
 
 void ConfigReader::driver(TableReader table, const std::string& id) {
@@ -420,141 +310,7 @@ void ConfigReader::affinity(TableReader table, DeviceConfig& device) {
   table.finish();
 }
 
-void ConfigReader::param_io(TableReader table) {
-  std::vector<std::string> methods;
-  if (table.strings("method", &methods)) {
-    const TomlNode& node = *table.find("method");
-    static const std::vector<std::string> known = {"gds", "direct", "buffered"};
-    for (size_t i = 0; i < methods.size(); ++i) {
-      const Place place = table.place(node.children[i]);
-      if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
-        diagnostics_.error(place, "E105",
-                           fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
-                           did_you_mean(methods[i], known), methods[i].size() + 2);
-      } else if (methods[i] == "gds") {
-        not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
-      }
-    }
-    config_.param_io.method = std::move(methods);
-    effective(table, "method");
-  }
-  if (table.bytes("chunk", &config_.param_io.chunk_bytes)) effective(table, "chunk");
-  int64_t depth = 0;
-  if (table.integer("queue_depth", 1, 4096, &depth)) {
-    config_.param_io.queue_depth = static_cast<uint32_t>(depth);
-    effective(table, "queue_depth");
-  }
-  if (table.bytes("pinned_staging", &config_.param_io.pinned_staging_bytes)) effective(table, "pinned_staging");
-  table.finish();
-}
-
-void ConfigReader::links(TableReader& root) {
-  for (const TomlNode* node : root.tables("link")) {
-    TableReader table(*node, root.file(), "link", diagnostics_);
-    LinkConfig link;
-    link.place = diagnostics_.name_of(table.own_place());
-    std::vector<std::string> between;
-    table.require("between");
-    if (table.strings("between", &between)) {
-      const TomlNode& array = *table.find("between");
-      if (between.size() != 2 || between[0] == between[1]) {
-        diagnostics_.error(table.place(array), "E105", "'between' names two different devices");
-      } else {
-        for (size_t i = 0; i < 2; ++i) read_.aliases_used.emplace_back(between[i], table.place(array.children[i]));
-        link.a = between[0];
-        link.b = between[1];
-      }
-    }
-    size_t kind = 0, p2p = 0;
-    static const std::vector<std::string> kinds = {"pci", "nvlink", "xgmi", "same-memory"};
-    static const std::vector<std::string> modes = {"auto", "require", "off"};
-    if (table.choice("kind", kinds, &kind)) link.kind = kinds[kind];
-    if (table.choice("p2p", modes, &p2p)) {
-      link.p2p = modes[p2p];
-      // Copies between devices are staged through host memory today: "off" and "auto" are true, "require" would be broken.
-      if (p2p == 1) {
-        const TomlNode& value = *table.find("p2p");
-        not_yet(table.place(value), "p2p = \"require\"", "write \"auto\"", to_toml(value).size());
-      }
-    }
-    table.finish();
-    config_.links.push_back(std::move(link));
-    effective_value(fmt::format("link[{}]", config_.links.size() - 1),
-                    fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}", config_.links.back().a,
-                                config_.links.back().b, config_.links.back().kind, config_.links.back().p2p),
-                    config_.links.back().place);
-  }
-}
-
-void ConfigReader::routes(TableReader& root) {
-  std::vector<RouteConfig> read;
-  for (const TomlNode* node : root.tables("route")) {
-    TableReader table(*node, root.file(), "route", diagnostics_);
-    RouteConfig route;
-    route.place = diagnostics_.name_of(table.own_place());
-    table.require("slot");
-    table.require("to");
-    if (table.string("slot", &route.slot) && !route.slot.empty() && route.slot != "default" && route.slot.front() != '@') {
-      const TomlNode& slot = *table.find("slot");
-      diagnostics_.error(table.place(slot), "E105",
-                         fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
-                         fmt::format("did you mean '@{}'?", route.slot.substr(0, 64)), to_toml(slot).size());
-    }
-    if (table.strings("to", &route.to)) {
-      const TomlNode& array = *table.find("to");
-      for (size_t i = 0; i < route.to.size(); ++i) read_.aliases_used.emplace_back(route.to[i], table.place(array.children[i]));
-      if (route.to.empty()) diagnostics_.error(table.place(array), "E105", "'to' names no device");
-    }
-    size_t fallback = 0;
-    if (table.choice("fallback", {"error", "next"}, &fallback)) route.fallback_next = fallback == 1;
-    table.finish();
-    read.push_back(std::move(route));
-  }
-  // The first match wins, so the routes of a later file go in front of those it was laid over.
-  config_.routes.insert(config_.routes.begin(), read.begin(), read.end());
-}
-
-void ConfigReader::prefers(TableReader& root) {
-  for (const TomlNode* node : root.tables("prefer")) {
-    TableReader table(*node, root.file(), "prefer", diagnostics_);
-    PreferConfig prefer;
-    prefer.place = diagnostics_.name_of(table.own_place());
-    table.require("op");
-    table.string("op", &prefer.op);
-    table.strings("dtype", &prefer.dtype);
-    table.strings("use", &prefer.use);
-    table.finish();
-    not_yet(table.own_place(), "[[prefer]]", "take it out; the router takes the best variant that fits");
-    config_.prefers.push_back(std::move(prefer));
-  }
-}
-
-void ConfigReader::log(TableReader table) {
-  size_t level = 0;
-  static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
-  if (table.choice("level", levels, &level)) {
-    config_.log.level = static_cast<uint32_t>(level);
-    effective(table, "level");
-  }
-  if (const TomlNode* node = table.table("components")) {
-    TableReader components(*node, table.file(), "log.components", diagnostics_);
-    for (const TomlNode* entry : components.rest()) {
-      if (!components.choice(entry->key, levels, &level)) continue;
-      config_.log.components[entry->key] = static_cast<uint32_t>(level);
-      effective(components, entry->key);
-    }
-  }
-  table.finish();
-}
-
-void ConfigReader::trace(TableReader table) {
-  std::string sink;
-  std::vector<std::string> categories;
-  table.string("sink", &sink);
-  table.strings("categories", &categories);
-  table.finish();
-  not_yet(table.own_place(), "[trace]", "take it out", std::string_view("[trace]").size());
-}
+namespace {
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);

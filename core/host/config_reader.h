@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The schema of heddle.toml, one function a table. Defined by config_read.cpp (files, devices), config_plugins.cpp and config_tables.cpp
+// (the rest); nobody else needs it.
+#ifndef HEDDLE_CORE_HOST_CONFIG_READER_H_
+#define HEDDLE_CORE_HOST_CONFIG_READER_H_
+
+#include <string>
+#include <vector>
+
+#include "core/host/config_read.h"
+#include "core/host/table_reader.h"
+
+namespace heddle::host {
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
+
+  // importer: where the import stands; a file that nobody imports has none, and may be named by an environment variable.
+  void file(const std::string& path, const Place* importer, const char* variable = nullptr);
+  void text(const std::string& name, const std::string& text);
+
+ private:
+  void root(const TomlNode& node, uint32_t file);
+  void imports(TableReader& table);
+  void plugins(TableReader table);
+  void driver(TableReader table, const std::string& id);
+  void device(TableReader table, const std::string& alias);
+  void select(TableReader table, DeviceConfig& device);
+  void allocator(TableReader table, DeviceConfig& device);
+  void affinity(TableReader table, DeviceConfig& device);
+  void param_io(TableReader table);
+  void links(TableReader& table);
+  void routes(TableReader& table);
+  void prefers(TableReader& table);
+  void log(TableReader table);
+  void trace(TableReader table);
+
+  // Records a value for `heddle config effective`, replacing an earlier one of the same key.
+  void effective(TableReader& table, const std::string& key);
+  void effective_value(const std::string& path, const std::string& text, const std::string& origin);
+  void not_yet(Place place, const std::string& what, const std::string& instead, size_t width = 1);
+  DeviceConfig& device_named(const std::string& alias);
+  void ids(TableReader& table, const char* key, std::vector<std::string>* out);
+
+  ConfigRead& read_;
+  Config& config_;
+  Diagnostics& diagnostics_;
+  std::string folder_;                   // of that file
+  std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
+};
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_CONFIG_READER_H_

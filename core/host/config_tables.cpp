@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tables of heddle.toml about the work: parameters, links, routes, preferences, log.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/host/config_reader.h"
+#include "core/host/log.h"
+
+namespace heddle::host {
+
+void ConfigReader::param_io(TableReader table) {
+  std::vector<std::string> methods;
+  if (table.strings("method", &methods)) {
+    const TomlNode& node = *table.find("method");
+    static const std::vector<std::string> known = {"gds", "direct", "buffered"};
+    for (size_t i = 0; i < methods.size(); ++i) {
+      const Place place = table.place(node.children[i]);
+      if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
+        diagnostics_.error(place, "E105",
+                           fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
+                           did_you_mean(methods[i], known), methods[i].size() + 2);
+      } else if (methods[i] == "gds") {
+        not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
+      }
+    }
+    config_.param_io.method = std::move(methods);
+    effective(table, "method");
+  }
+  if (table.bytes("chunk", &config_.param_io.chunk_bytes)) effective(table, "chunk");
+  int64_t depth = 0;
+  if (table.integer("queue_depth", 1, 4096, &depth)) {
+    config_.param_io.queue_depth = static_cast<uint32_t>(depth);
+    effective(table, "queue_depth");
+  }
+  if (table.bytes("pinned_staging", &config_.param_io.pinned_staging_bytes)) effective(table, "pinned_staging");
+  table.finish();
+}
+
+void ConfigReader::links(TableReader& root) {
+  for (const TomlNode* node : root.tables("link")) {
+    TableReader table(*node, root.file(), "link", diagnostics_);
+    LinkConfig link;
+    link.place = diagnostics_.name_of(table.own_place());
+    std::vector<std::string> between;
+    table.require("between");
+    if (table.strings("between", &between)) {
+      const TomlNode& array = *table.find("between");
+      if (between.size() != 2 || between[0] == between[1]) {
+        diagnostics_.error(table.place(array), "E105", "'between' names two different devices");
+      } else {
+        for (size_t i = 0; i < 2; ++i) read_.aliases_used.emplace_back(between[i], table.place(array.children[i]));
+        link.a = between[0];
+        link.b = between[1];
+      }
+    }
+    size_t kind = 0, p2p = 0;
+    static const std::vector<std::string> kinds = {"pci", "nvlink", "xgmi", "same-memory"};
+    static const std::vector<std::string> modes = {"auto", "require", "off"};
+    if (table.choice("kind", kinds, &kind)) link.kind = kinds[kind];
+    if (table.choice("p2p", modes, &p2p)) {
+      link.p2p = modes[p2p];
+      // Copies between devices are staged through host memory today: "off" and "auto" are true, "require" would be broken.
+      if (p2p == 1) {
+        const TomlNode& value = *table.find("p2p");
+        not_yet(table.place(value), "p2p = \"require\"", "write \"auto\"", to_toml(value).size());
+      }
+    }
+    table.finish();
+    config_.links.push_back(std::move(link));
+    effective_value(fmt::format("link[{}]", config_.links.size() - 1),
+                    fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}", config_.links.back().a,
+                                config_.links.back().b, config_.links.back().kind, config_.links.back().p2p),
+                    config_.links.back().place);
+  }
+}
+
+void ConfigReader::routes(TableReader& root) {
+  std::vector<RouteConfig> read;
+  for (const TomlNode* node : root.tables("route")) {
+    TableReader table(*node, root.file(), "route", diagnostics_);
+    RouteConfig route;
+    route.place = diagnostics_.name_of(table.own_place());
+    table.require("slot");
+    table.require("to");
+    if (table.string("slot", &route.slot) && !route.slot.empty() && route.slot != "default" && route.slot.front() != '@') {
+      const TomlNode& slot = *table.find("slot");
+      diagnostics_.error(table.place(slot), "E105",
+                         fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
+                         fmt::format("did you mean '@{}'?", route.slot.substr(0, 64)), to_toml(slot).size());
+    }
+    if (table.strings("to", &route.to)) {
+      const TomlNode& array = *table.find("to");
+      for (size_t i = 0; i < route.to.size(); ++i) read_.aliases_used.emplace_back(route.to[i], table.place(array.children[i]));
+      if (route.to.empty()) diagnostics_.error(table.place(array), "E105", "'to' names no device");
+    }
+    size_t fallback = 0;
+    if (table.choice("fallback", {"error", "next"}, &fallback)) route.fallback_next = fallback == 1;
+    table.finish();
+    read.push_back(std::move(route));
+  }
+  // The first match wins, so the routes of a later file go in front of those it was laid over.
+  config_.routes.insert(config_.routes.begin(), read.begin(), read.end());
+}
+
+void ConfigReader::prefers(TableReader& root) {
+  for (const TomlNode* node : root.tables("prefer")) {
+    TableReader table(*node, root.file(), "prefer", diagnostics_);
+    PreferConfig prefer;
+    prefer.place = diagnostics_.name_of(table.own_place());
+    table.require("op");
+    table.string("op", &prefer.op);
+    table.strings("dtype", &prefer.dtype);
+    table.strings("use", &prefer.use);
+    table.finish();
+    not_yet(table.own_place(), "[[prefer]]", "take it out; the router takes the best variant that fits");
+    config_.prefers.push_back(std::move(prefer));
+  }
+}
+
+void ConfigReader::log(TableReader table) {
+  size_t level = 0;
+  static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
+  if (table.choice("level", levels, &level)) {
+    config_.log.level = static_cast<uint32_t>(level);
+    effective(table, "level");
+  }
+  if (const TomlNode* node = table.table("components")) {
+    TableReader components(*node, table.file(), "log.components", diagnostics_);
+    for (const TomlNode* entry : components.rest()) {
+      if (!components.choice(entry->key, levels, &level)) continue;
+      config_.log.components[entry->key] = static_cast<uint32_t>(level);
+      effective(components, entry->key);
+    }
+  }
+  table.finish();
+}
+
+void ConfigReader::trace(TableReader table) {
+  std::string sink;
+  std::vector<std::string> categories;
+  table.string("sink", &sink);
+  table.strings("categories", &categories);
+  table.finish();
+  not_yet(table.own_place(), "[trace]", "take it out", std::string_view("[trace]").size());
+}
+
+}  // namespace heddle::host
