@@ -182,7 +182,9 @@ heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t p
   *out_module = nullptr;
   heddle_module_params_t params;
   if (Status status = read_params(given, &params, "heddle_module_params_t"); !status.ok()) return status.release();
-  Result<std::shared_ptr<const heddle::open::OpenModule>> module = heddle::open::OpenModule::open(std::string(view(path)), params.flags);
+  Result<std::string> allowed = runtime->runtime->host->module_path(std::string(view(path)));
+  if (!allowed.ok()) return allowed.take_status().release();
+  Result<std::shared_ptr<const heddle::open::OpenModule>> module = heddle::open::OpenModule::open(*allowed, params.flags);
   if (!module.ok()) return module.take_status().release();
   *out_module = new heddle_module{runtime->runtime, std::move(*module)};
   return nullptr;

@@ -108,6 +108,10 @@ struct Config {
   std::map<std::string, std::string> plugin_pin;    // id -> "=1.4.2"
   std::map<std::string, std::string> plugin_probe;  // id -> "child" | "in-process"
   bool strict = false;                              // [plugins.security] mode
+  // [plugins.security] digests: id -> SHA-256 of the libraries that may be loaded under it
+  std::map<std::string, std::vector<std::string>> plugin_digests;
+  bool strict_modules = false;                             // [modules.security] mode
+  std::optional<std::vector<std::string>> module_digests;  // [modules.security] digests: of the modules that may be opened
 
   std::vector<DeviceConfig> devices;  // in order of the file
   std::vector<LinkConfig> links;

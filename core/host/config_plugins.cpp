@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table [plugins] of heddle.toml.
+// The tables [plugins] and [modules] of heddle.toml.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "core/host/config_reader.h"
+#include "core/host/digest.h"
 #include "core/host/manifest.h"
 
 namespace heddle::host {
@@ -68,18 +69,62 @@ void ConfigReader::plugins(TableReader table) {
     }
   }
   if (const TomlNode* node = table.table("security")) {
-    TableReader security(*node, table.file(), "plugins.security", diagnostics_);
-    size_t mode = 0;
-    if (security.choice("mode", {"normal", "strict"}, &mode)) {
-      config_.strict = mode == 1;
-      effective(security, "mode");
+    plugin_security(TableReader(*node, table.file(), "plugins.security", diagnostics_));
+  }
+  table.finish();
+}
+
+bool ConfigReader::digests(TableReader& table, const std::string& key, std::vector<std::string>* out) {
+  const TomlNode* found = table.value(key, {TomlNode::kString, TomlNode::kArray});
+  if (!found) return false;
+  std::vector<std::string> read;
+  auto one = [&](const TomlNode& node) {
+    if (node.kind == TomlNode::kString && is_sha256(node.string)) {
+      read.push_back(node.string);
+      return;
     }
-    for (const char* key : {"digests", "keys"}) {
-      if (const TomlNode* found = security.value(key, {TomlNode::kTable, TomlNode::kArray})) {
-        not_yet(security.key_place(*found), fmt::format("[plugins.security] {}", key), "take it out", std::strlen(key));
-      }
+    diagnostics_.error(
+        table.place(node), "E105",
+        fmt::format("'{}' holds {}, which is no digest; 64 lower-case hexadecimal digits were expected, as sha256sum prints them",
+                    key.substr(0, 64), to_toml(node).substr(0, 80)),
+        {}, to_toml(node).size());
+  };
+  if (found->kind == TomlNode::kString) one(*found);
+  for (const TomlNode& child : found->children) one(child);
+  *out = std::move(read);
+  return true;
+}
+
+void ConfigReader::plugin_security(TableReader table) {
+  size_t mode = 0;
+  if (table.choice("mode", {"normal", "strict"}, &mode)) {
+    config_.strict = mode == 1;
+    effective(table, "mode");
+  }
+  if (const TomlNode* node = table.table("digests")) {
+    TableReader by_id(*node, table.file(), "plugins.security.digests", diagnostics_);
+    for (const TomlNode* entry : by_id.rest()) {
+      if (!digests(by_id, entry->key, &config_.plugin_digests[entry->key])) continue;
+      read_.plugin_ids.emplace_back(entry->key, by_id.key_place(*entry));
+      effective(by_id, entry->key);
     }
-    security.finish();
+  }
+  if (const TomlNode* found = table.value("keys", {TomlNode::kTable, TomlNode::kArray})) {
+    not_yet(table.key_place(*found), "[plugins.security] keys", "name digests", std::strlen("keys"));
+  }
+  table.finish();
+}
+
+void ConfigReader::module_security(TableReader table) {
+  size_t mode = 0;
+  if (table.choice("mode", {"normal", "strict"}, &mode)) {
+    config_.strict_modules = mode == 1;
+    effective(table, "mode");
+  }
+  std::vector<std::string> listed;
+  if (digests(table, "digests", &listed)) {
+    config_.module_digests = std::move(listed);
+    effective(table, "digests");
   }
   table.finish();
 }

@@ -95,6 +95,11 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
     diagnostics_.error(table.place(*node.find("version")), "E105", fmt::format("version {} is not known; 1 was expected", version));
   }
   if (const TomlNode* child = table.table("plugins")) plugins(TableReader(*child, file, "plugins", diagnostics_));
+  if (const TomlNode* child = table.table("modules")) {
+    TableReader modules(*child, file, "modules", diagnostics_);
+    if (const TomlNode* node = modules.table("security")) module_security(TableReader(*node, file, "modules.security", diagnostics_));
+    modules.finish();
+  }
   if (const TomlNode* child = table.table("driver")) {
     TableReader drivers(*child, file, "driver", diagnostics_);
     for (const TomlNode* entry : drivers.rest()) {

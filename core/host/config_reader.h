@@ -24,6 +24,10 @@ class ConfigReader {
   void root(const TomlNode& node, uint32_t file);
   void imports(TableReader& table);
   void plugins(TableReader table);
+  void plugin_security(TableReader table);
+  void module_security(TableReader table);
+  // A digest, or a list of them.
+  bool digests(TableReader& table, const std::string& key, std::vector<std::string>* out);
   void driver(TableReader table, const std::string& id);
   void device(TableReader table, const std::string& alias);
   void select(TableReader table, DeviceConfig& device);

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "core/host/text_file.h"
+#include "core/host/trust.h"
 
 namespace heddle::host {
 namespace {
@@ -59,9 +60,18 @@ std::string id_from_path(const std::string& path) {
   return name;
 }
 
-FoundPlugin read_plugin(const std::string& path) {
+FoundPlugin read_plugin(const std::string& given, bool strict) {
   FoundPlugin plugin;
-  plugin.manifest.path = path;
+  std::string path = given;
+  plugin.manifest.path = given;
+  if (strict) {
+    if (std::string wrong = why_untrusted(given, &path); !wrong.empty()) {
+      plugin.manifest.id = id_from_path(given);
+      plugin.verdict = {PluginState::kUntrusted, wrong};
+      return plugin;
+    }
+    plugin.manifest.path = path;  // links may be changed behind our back, this path may not
+  }
   std::string text;
   if (std::string wrong = read_text_file(path, kMaxManifestBytes, &text); !wrong.empty()) {
     plugin.verdict = {PluginState::kIncompatible, fmt::format("reading its manifest {} failed: {}", path, wrong)};
@@ -76,7 +86,8 @@ FoundPlugin read_plugin(const std::string& path) {
   return plugin;
 }
 
-bool is_pinned_away(const FoundPlugin& plugin, const DiscoveryParams& params) {
+bool is_passed_over(const FoundPlugin& plugin, const DiscoveryParams& params) {
+  if (plugin.verdict.state == PluginState::kUntrusted) return true;
   auto pin = params.pins.find(plugin.manifest.id);
   return pin != params.pins.end() && plugin.manifest.version != pin->second;
 }
@@ -149,12 +160,12 @@ std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const
   std::vector<FoundPlugin> found;
   for (const std::string& folder : folders) {
     for (const std::string& path : manifests_in(folder)) {
-      FoundPlugin plugin = read_plugin(path);
+      FoundPlugin plugin = read_plugin(path, params.strict);
       auto earlier = std::find_if(found.begin(), found.end(), [&](const FoundPlugin& p) { return p.manifest.id == plugin.manifest.id; });
       if (earlier == found.end()) {
         found.push_back(std::move(plugin));
-      } else if (is_pinned_away(*earlier, params) && !is_pinned_away(plugin, params)) {
-        // A pin looks past the first folder.
+      } else if (is_passed_over(*earlier, params) && !is_passed_over(plugin, params)) {
+        // A pin and strict mode look past the first folder.
         plugin.shadowed = std::move(earlier->shadowed);
         plugin.shadowed.insert(plugin.shadowed.begin(), earlier->manifest.path);
         *earlier = std::move(plugin);
@@ -164,7 +175,7 @@ std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const
     }
   }
   for (FoundPlugin& plugin : found) {
-    if (plugin.verdict.state == PluginState::kAvailable && is_pinned_away(plugin, params)) {
+    if (plugin.verdict.state == PluginState::kAvailable && is_passed_over(plugin, params)) {
       plugin.verdict = {PluginState::kDisabled, fmt::format("it is version {}, but the configuration pins version {}",
                                                             plugin.manifest.version, params.pins.at(plugin.manifest.id))};
     }

@@ -24,6 +24,7 @@ struct DiscoveryParams {
   std::vector<std::string> api_folders;
   std::vector<std::string> config_folders;
   bool use_environment = true;              // HEDDLE_PLUGIN_PATH and the user's data folder
+  bool strict = false;                      // a manifest that somebody else could have written is not read, and hides none
   std::map<std::string, std::string> pins;  // id -> exact version
 };
 

@@ -20,6 +20,8 @@ constexpr uint32_t kMaxProgramHeaders = 256;
 constexpr uint64_t kMaxDynamicBytes = 64 << 10;
 constexpr uint64_t kMaxStringBytes = 4 << 20;
 constexpr size_t kMaxNeeded = 512;
+constexpr size_t kMaxExports = 64;
+constexpr uint32_t kMaxSymbols = 1 << 20;
 
 struct Descriptor {
   int number;
@@ -68,17 +70,82 @@ void split_path(const std::string& text, std::vector<std::string>* out) {
   }
 }
 
+// Names of the defined symbols that DT_GNU_HASH lists, which are those that other libraries find. The table: counts of buckets, of symbols
+// that are not listed, of filter words; the filter; for each bucket the first of its symbols; for each listed symbol its hash, whose lowest
+// bit marks the last of a bucket (https://flapenguin.me/elf-dt-gnu-hash). A library without it exports what DT_HASH counts.
+class Exports {
+ public:
+  Exports(int descriptor, const std::vector<Elf64_Phdr>& headers, const std::string& names)
+      : descriptor_(descriptor), headers_(headers), names_(names) {}
+
+  std::string read(uint64_t gnu_hash, uint64_t hash, uint64_t symbols, std::vector<std::string>* out) {
+    uint32_t first = 0, end = 0;
+    if (gnu_hash != 0 ? !gnu_range(gnu_hash, &first, &end) : !range(hash, &end))
+      return "its table of exported symbols is outside of the file";
+    for (uint32_t i = first; i < end && out->size() < kMaxExports; ++i) {
+      Elf64_Sym symbol;
+      if (!at(symbols + uint64_t{i} * sizeof(symbol), &symbol)) return "its symbol table is outside of the file";
+      if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) continue;
+      std::string name = string_at(names_, symbol.st_name);
+      if (!name.empty()) out->push_back(std::move(name));
+    }
+    return {};
+  }
+
+ private:
+  template <typename T>
+  bool at(uint64_t address, T* out) const {
+    uint64_t offset = 0;
+    return file_offset(headers_, address, sizeof(T), &offset) && read_at(descriptor_, offset, out, sizeof(T));
+  }
+
+  bool range(uint64_t hash, uint32_t* out_end) const {
+    uint32_t counts[2] = {};
+    if (hash == 0) return true;  // it exports nothing
+    if (!at(hash, &counts) || counts[1] > kMaxSymbols) return false;
+    *out_end = counts[1];
+    return true;
+  }
+
+  bool gnu_range(uint64_t hash, uint32_t* out_first, uint32_t* out_end) const {
+    uint32_t counts[4] = {};  // buckets, unlisted symbols, filter words, filter shift
+    if (!at(hash, &counts) || counts[0] > kMaxSymbols || counts[1] > kMaxSymbols || counts[2] > kMaxSymbols) return false;
+    const uint64_t buckets = hash + sizeof(counts) + uint64_t{counts[2]} * sizeof(uint64_t);
+    const uint64_t chains = buckets + uint64_t{counts[0]} * sizeof(uint32_t);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < counts[0]; ++i) {
+      uint32_t first = 0;
+      if (!at(buckets + uint64_t{i} * sizeof(first), &first)) return false;
+      last = std::max(last, first);
+    }
+    *out_first = *out_end = counts[1];
+    if (last < counts[1]) return true;  // every bucket is empty
+    for (uint32_t value = 0; (value & 1) == 0; ++last) {
+      if (last > kMaxSymbols || !at(chains + uint64_t{last - counts[1]} * sizeof(value), &value)) return false;
+    }
+    *out_end = last;
+    return true;
+  }
+
+  const int descriptor_;
+  const std::vector<Elf64_Phdr>& headers_;
+  const std::string& names_;
+};
+
 std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers, ElfFile* out_file) {
   auto found = std::find_if(headers.begin(), headers.end(), [](const Elf64_Phdr& h) { return h.p_type == PT_DYNAMIC; });
   if (found == headers.end()) return "it has no dynamic section";
   if (found->p_filesz > kMaxDynamicBytes) return "its dynamic section is too large";
   std::vector<Elf64_Dyn> dynamic(found->p_filesz / sizeof(Elf64_Dyn));
   if (!read_at(descriptor, found->p_offset, dynamic.data(), dynamic.size() * sizeof(Elf64_Dyn))) return "its dynamic section is cut short";
-  uint64_t table_address = 0, table_size = 0, run_path = UINT64_MAX, old_path = UINT64_MAX;
+  uint64_t table_address = 0, table_size = 0, symbols = 0, hash = 0, gnu_hash = 0, run_path = UINT64_MAX, old_path = UINT64_MAX;
   std::vector<uint64_t> needed;
   for (const Elf64_Dyn& entry : dynamic) {
     if (entry.d_tag == DT_NULL) break;
     if (entry.d_tag == DT_STRTAB) table_address = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_SYMTAB) symbols = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_HASH) hash = entry.d_un.d_ptr;
+    if (entry.d_tag == DT_GNU_HASH) gnu_hash = entry.d_un.d_ptr;
     if (entry.d_tag == DT_STRSZ) table_size = entry.d_un.d_val;
     if (entry.d_tag == DT_RUNPATH) run_path = entry.d_un.d_val;
     if (entry.d_tag == DT_RPATH) old_path = entry.d_un.d_val;
@@ -97,7 +164,7 @@ std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers,
   }
   const uint64_t path = run_path != UINT64_MAX ? run_path : old_path;
   if (path != UINT64_MAX) split_path(string_at(table, path), &out_file->run_path);
-  return {};
+  return Exports(descriptor, headers, table).read(gnu_hash, hash, symbols, &out_file->exports);
 }
 
 }  // namespace

@@ -14,11 +14,12 @@ struct ElfFile {
   uint32_t machine = 0;               // EM_*
   uint32_t type = 0;                  // ET_*
   std::vector<std::string> needed;    // DT_NEEDED
+  std::vector<std::string> exports;   // names of functions and data that other libraries could bind to, 64 at most
   std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', not expanded
 };
 
 // Reads headers and the dynamic section; every offset is checked. Returns what is wrong, empty if nothing.
-// headers_only leaves needed and run_path empty.
+// headers_only leaves the lists empty.
 std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file);
 
 // "x86_64", "aarch64" ... of EM_*; a number for others.

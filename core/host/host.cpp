@@ -10,6 +10,7 @@
 
 #include "core/host/config_check.h"
 #include "core/host/config_read.h"
+#include "core/host/digest.h"
 #include "core/host/discovery.h"
 #include "core/host/host_table.h"
 #include "core/host/preflight.h"
@@ -103,6 +104,8 @@ struct Host::State {
   Plugin* find_by_name(std::string_view name);
   std::string known_ids(uint32_t kind) const;
 
+  bool is_strict() const { return config().strict || is_secure_process(); }
+  Verdict check_digests(const Plugin& plugin) const;
   bool use_verdict_without_probe(Plugin& plugin, const std::string& key);
   void look(const std::vector<Plugin*>& wanted);
   Status load(Plugin& plugin);
@@ -148,19 +151,31 @@ void Host::State::skip(std::string reason) {
   if (std::find(skipped.begin(), skipped.end(), reason) == skipped.end()) skipped.push_back(std::move(reason));
 }
 
+// What the operator's digests say of its library, which is read anew each time.
+Verdict Host::State::check_digests(const Plugin& plugin) const {
+  const auto listed = config().plugin_digests.find(plugin.manifest.id);
+  if (listed == config().plugin_digests.end()) return {};
+  std::string found;
+  if (std::string wrong = read_sha256(plugin.manifest.library_path, &found); !wrong.empty()) return {PluginState::kUntrusted, wrong};
+  if (std::find(listed->second.begin(), listed->second.end(), found) != listed->second.end()) return {};
+  return {PluginState::kUntrusted,
+          fmt::format("its library {} has the SHA-256 digest {}, which plugins.security.digests of the configuration does not list for {}",
+                      plugin.manifest.library_path, found, plugin.manifest.id)};
+}
+
 // True if nothing is left to find out about the plugin; else it passed preflight and waits for its probe.
 bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& key) {
   if (plugin.verdict.state != PluginState::kAvailable) return true;
-  if (config().strict || is_secure_process()) {
+  if (is_strict()) {
     std::string path;
-    std::string wrong = why_untrusted(plugin.manifest.path, &path);
-    if (wrong.empty()) wrong = why_untrusted(plugin.manifest.library_path, &path);
-    if (!wrong.empty()) {
-      plugin.verdict = {PluginState::kUntrusted, wrong + "; strict mode asks for root or the user itself as the only writer"};
+    if (std::string wrong = why_untrusted(plugin.manifest.library_path, &path); !wrong.empty()) {
+      plugin.verdict = {PluginState::kUntrusted, std::move(wrong)};
       return true;
     }
     plugin.manifest.library_path = path;
   }
+  plugin.verdict = check_digests(plugin);
+  if (plugin.verdict.state != PluginState::kAvailable) return true;
   plugin.verdict = preflight_quick(plugin.manifest);
   if (plugin.verdict.state != PluginState::kAvailable) return true;
   if (!options.fresh_probe && cache.find(plugin.manifest.id, key, &plugin.verdict)) {
@@ -221,8 +236,8 @@ Verdict Host::State::load_now(Plugin& plugin) {
       return {PluginState::kIncompatible, fmt::format("it conflicts with {}, which is loaded; disable one of them", other.manifest.id)};
     }
   }
-  Verdict verdict;
-  if (plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
+  Verdict verdict = check_digests(plugin);
+  if (verdict.state == PluginState::kAvailable && plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
   if (verdict.state != PluginState::kAvailable) return verdict;
   const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &verdict);
   if (!library) return verdict;
@@ -300,6 +315,26 @@ Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
                to_text(device.select), there);
 }
 
+Result<std::string> Host::module_path(const std::string& path) const {
+  const Config& config = this->config();
+  std::string trusted = path;
+  if (config.strict_modules || is_secure_process()) {
+    if (std::string wrong = why_untrusted(path, &trusted); !wrong.empty()) {
+      return error(HEDDLE_STATUS_PERMISSION_DENIED, "module: opening '{}' failed: {}; a module holds native code", path, wrong);
+    }
+  }
+  if (!config.module_digests) return trusted;
+  std::string found;
+  if (std::string wrong = read_sha256(trusted, &found); !wrong.empty()) {
+    return error(HEDDLE_STATUS_PERMISSION_DENIED, "module: opening '{}' failed: {}", path, wrong);
+  }
+  const std::vector<std::string>& listed = *config.module_digests;
+  if (std::find(listed.begin(), listed.end(), found) != listed.end()) return trusted;
+  return error(HEDDLE_STATUS_PERMISSION_DENIED,
+               "module: opening '{}' failed: its SHA-256 digest {} is not among the {} of modules.security.digests in the configuration",
+               path, found, listed.size());
+}
+
 Host::Host(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Host::~Host() {
@@ -322,7 +357,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   DiscoveryParams params;
   params.api_folders = options.plugin_paths;
   params.config_folders = config.plugin_paths;
-  params.use_environment = believe_environment && !config.strict;
+  params.strict = state->is_strict();
+  params.use_environment = believe_environment && !params.strict;
   params.pins = config.plugin_pin;
   state->folders = search_folders(params);
   std::vector<FoundPlugin> found = discover(state->folders, params);
@@ -335,7 +371,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
                                                    std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
   for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
-  state->cache = ProbeCache(believe_environment || options.no_config ? ProbeCache::default_folder() : std::string());
+  state->cache = ProbeCache(params.strict ? std::string() : ProbeCache::default_folder());
   for (FoundPlugin& plugin : found) {
     Plugin& entry = state->plugins.emplace_back();
     entry.manifest = std::move(plugin.manifest);

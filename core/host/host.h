@@ -101,6 +101,9 @@ class Host {
   // Options for an allocator of that plugin on that device: manifest defaults, then the configuration. NOT_FOUND as above.
   Result<std::vector<OptionValue>> allocator_options(std::string_view plugin_id, const DeviceInfo& device);
 
+  // The path to open a module by, if the configuration lets it be opened. PERMISSION_DENIED says why not.
+  Result<std::string> module_path(const std::string& path) const;
+
   // Runs function(context) once on a thread of the host.
   Status execute(void (*function)(void* context), void* context);
 

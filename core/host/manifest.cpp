@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "core/host/digest.h"
 #include "heddle/plugin.h"
 
 namespace heddle::host {
@@ -21,12 +22,25 @@ bool parse_abi(std::string_view text, AbiVersion* out) {
   return minor.ec == std::errc() && minor.ptr == end;
 }
 
+// One of the project's names that no plugin of it has.
+bool is_reserved_id(std::string_view id) {
+  static constexpr std::string_view ours[] = {"heddle.cpu",   "heddle.cuda",   "heddle.hip",   "heddle.level_zero", "heddle.pool",
+                                              "heddle.arena", "heddle.system", "heddle.limit", "heddle.track",      "heddle.log"};
+  return id.starts_with("heddle.") && std::find(std::begin(ours), std::end(ours), id) == std::end(ours);
+}
+
 void read_plugin(TableReader table, Manifest& manifest) {
   Diagnostics& diagnostics = table.diagnostics();
   for (const char* key : {"id", "version", "kind", "library", "abi"}) table.require(key);
 
   if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
-    if (is_plugin_id(id->string)) {
+    if (is_reserved_id(id->string)) {
+      diagnostics.error(table.place(*id), "E105",
+                        fmt::format("id '{}' is reserved: ids that begin with 'heddle.' are the project's own; take a name of yours, "
+                                    "e.g. \"com.example.npu\"",
+                                    id->string.substr(0, 64)),
+                        {}, to_toml(*id).size());
+    } else if (is_plugin_id(id->string)) {
       manifest.id = id->string;
     } else {
       diagnostics.error(table.place(*id), "E105",
@@ -112,8 +126,7 @@ void read_requires(TableReader table, Manifest& manifest) {
 
 void read_integrity(TableReader table, Manifest& manifest) {
   if (table.string("sha256", &manifest.sha256)) {
-    const bool hex = manifest.sha256.size() == 64 && manifest.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!hex)
+    if (!is_sha256(manifest.sha256))
       table.diagnostics().error(table.value_place("sha256"), "E105",
                                 "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
   }

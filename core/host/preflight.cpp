@@ -4,18 +4,13 @@
 
 #include <dirent.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <nettle/sha2.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <set>
-#include <system_error>
-#include <vector>
 
 #include "core/host/cpu_level.h"
+#include "core/host/digest.h"
 #include "core/host/elf_file.h"
 #include "core/host/library_search.h"
 #include "core/host/text_file.h"
@@ -86,32 +81,26 @@ Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
   return {};
 }
 
+// What a plugin exports beside its entry may take the place of a function of the application's, or of another plugin's.
+Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
+  std::string others;
+  size_t count = 0;
+  for (const std::string& name : file.exports) {
+    if (name == HEDDLE_PLUGIN_ENTRY_NAME) continue;
+    if (++count <= 3) others += (others.empty() ? "" : ", ") + name.substr(0, 64);
+  }
+  if (count == 0) return {};
+  return {
+      PluginState::kIncompatible,
+      fmt::format("its library {} exports {} symbols beside {}: {}{}; link it with a version script that exports the entry alone [HD-B-01]",
+                  manifest.library_path, count, HEDDLE_PLUGIN_ENTRY_NAME, others, count > 3 ? ", ..." : "")};
+}
+
 // A digest in a manifest finds accidents, such as a half-written file; trust is another matter (docs/trust.md).
 Verdict check_integrity(const Manifest& manifest) {
   if (manifest.sha256.empty()) return {};
-  auto unreadable = [&](int error) {
-    return Verdict{PluginState::kIncompatible, fmt::format("reading its library {} to check its digest failed: {}", manifest.library_path,
-                                                           std::generic_category().message(error))};
-  };
-  const int file = open(manifest.library_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return unreadable(errno);
-  sha256_ctx context;
-  sha256_init(&context);
-  std::vector<uint8_t> chunk(size_t{1} << 18);
-  ssize_t got = 0;
-  while ((got = read(file, chunk.data(), chunk.size())) != 0) {
-    if (got > 0) {
-      sha256_update(&context, static_cast<size_t>(got), chunk.data());
-    } else if (errno != EINTR) {
-      const int error = errno;
-      close(file);
-      return unreadable(error);
-    }
-  }
-  close(file);
-  uint8_t digest[SHA256_DIGEST_SIZE];
-  sha256_digest(&context, sizeof digest, digest);
-  const std::string found = fmt::format("{:02x}", fmt::join(digest, ""));
+  std::string found;
+  if (std::string wrong = read_sha256(manifest.library_path, &found); !wrong.empty()) return {PluginState::kIncompatible, wrong};
   if (found == manifest.sha256) return {};
   return {PluginState::kIncompatible,
           fmt::format("its library {} has the SHA-256 digest {}, and its manifest says {}; install the plugin again", manifest.library_path,
@@ -165,6 +154,7 @@ Verdict preflight(const Manifest& manifest) {
   ElfFile file;
   if (verdict.state == PluginState::kAvailable) verdict = check_library_file(manifest, &file);
   if (verdict.state == PluginState::kAvailable) verdict = check_integrity(manifest);
+  if (verdict.state == PluginState::kAvailable) verdict = check_exports(manifest, file);
   if (verdict.state == PluginState::kAvailable) verdict = check_pci(manifest);
   if (verdict.state == PluginState::kAvailable) verdict = check_libraries(manifest, file);
   return verdict;

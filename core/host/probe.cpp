@@ -255,7 +255,10 @@ Verdict judge(const Child& child, const std::string& nonce) {
   if (!child.start_error.empty()) return {PluginState::kProbeFailed, "looking at it failed: " + child.start_error};
   Verdict verdict;
   std::string stage = "starting";
-  if (read_answer(child.answer, nonce, &stage, &verdict)) return verdict;
+  const bool answered = read_answer(child.answer, nonce, &stage, &verdict);
+  const bool crashed = child.timed_out || (child.status_known && WIFSIGNALED(child.status));
+  if (answered && !(crashed && verdict.state == PluginState::kAvailable)) return verdict;
+  if (answered) stage = "ending the process; nothing of a plugin may run then, no destructor of a static and no atexit handler [HD-L-02]";
   std::string cause;
   if (child.timed_out) {
     cause =

@@ -25,13 +25,7 @@ std::string why_not(int descriptor, const std::string& path) {
   return {};
 }
 
-}  // namespace
-
-bool is_secure_process() {
-  return getauxval(AT_SECURE) != 0;
-}
-
-std::string why_untrusted(const std::string& path, std::string* out_path) {
+std::string check_path(const std::string& path, std::string* out_path) {
   char* resolved = realpath(path.c_str(), nullptr);
   if (!resolved) return fmt::format("{} cannot be found: {}", path, std::strerror(errno));
   *out_path = resolved;
@@ -54,6 +48,17 @@ std::string why_untrusted(const std::string& path, std::string* out_path) {
   }
   close(at);
   return wrong;
+}
+
+}  // namespace
+
+bool is_secure_process() {
+  return getauxval(AT_SECURE) != 0;
+}
+
+std::string why_untrusted(const std::string& path, std::string* out_path) {
+  std::string wrong = check_path(path, out_path);
+  return wrong.empty() ? wrong : wrong + "; strict mode asks for root or the user itself as the only writer";
 }
 
 }  // namespace heddle::host

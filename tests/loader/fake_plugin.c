@@ -33,6 +33,27 @@ __attribute__((constructor)) static void crash_in_constructor(void) {
 }
 #endif
 
+#if defined(FAKE_CRASH_DESTRUCTOR)
+__attribute__((destructor)) static void crash_in_destructor(void) {
+  *nowhere = 1;
+}
+#endif
+#if defined(FAKE_CRASH_ATEXIT)
+static void crash_at_exit(void) {
+  *nowhere = 1;
+}
+#endif
+#if defined(FAKE_EXPORT_MORE)
+HEDDLE_EXPORT int fake_malloc_stats(void);
+int fake_malloc_stats(void) {
+  return 0;
+}
+HEDDLE_EXPORT int fake_counter = 1;
+#endif
+#if defined(FAKE_THROW_PROBE) || defined(FAKE_THROW_CREATE)
+extern void heddle_test_throw(void); /* throw.cpp */
+#endif
+
 static heddle_status_t* count(heddle_plugin_instance_t* instance, uint32_t* out_count) {
   (void)instance;
 #if defined(FAKE_TWO_DEVICES)
@@ -145,6 +166,17 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
 #if defined(FAKE_ABORT_PROBE)
   fprintf(stderr, "fake: assertion failed: the moon is full\n");
   abort();
+#elif defined(FAKE_CRASH_PROBE)
+  *nowhere = 1;
+#elif defined(FAKE_THROW_PROBE)
+  heddle_test_throw();
+#elif defined(FAKE_CRASH_ATEXIT)
+  atexit(crash_at_exit);
+#elif defined(FAKE_ALLOCATE_PROBE)
+  /* A gigabyte that is written to and never given back. */
+  const size_t gigabyte = (size_t)1 << 30;
+  char* volatile memory = malloc(gigabyte);
+  if (memory) memset(memory, 1, gigabyte);
 #elif defined(FAKE_ILL_PROBE)
   raise(SIGILL);
 #elif defined(FAKE_HANG_PROBE)
@@ -185,6 +217,8 @@ static heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance
   *out_instance = NULL;
 #if defined(FAKE_CRASH_CREATE)
   *nowhere = 1;
+#elif defined(FAKE_THROW_CREATE)
+  heddle_test_throw();
 #elif defined(FAKE_CREATE_FAILS)
   heddle_string_t domain = TEXT("fake");
   heddle_string_t message = TEXT("fake: creating an instance failed: the firmware is upside down; turn it");

@@ -93,10 +93,10 @@ int probe(int argc, char** argv) {
 }  // namespace
 }  // namespace heddle::host
 
-// _exit: destructors of a plugin's statics have no say in the answer.
+// Ends as an application does, after the answer, so that a plugin that crashes then is found out here.
 int main(int argc, char** argv) {
   try {
-    _exit(heddle::host::probe(argc, argv));
+    return heddle::host::probe(argc, argv);
   } catch (...) {
     _exit(1);
   }

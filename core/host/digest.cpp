@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "core/host/digest.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <nettle/sha2.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace heddle::host {
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 2 * SHA256_DIGEST_SIZE && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string read_sha256(const std::string& path, std::string* out_digest) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return fmt::format("opening {} to take its digest failed: {}", path, std::strerror(errno));
+  sha256_ctx context;
+  sha256_init(&context);
+  std::vector<uint8_t> chunk(size_t{1} << 18);
+  ssize_t got = 0;
+  while ((got = read(file, chunk.data(), chunk.size())) != 0) {
+    if (got > 0) {
+      sha256_update(&context, static_cast<size_t>(got), chunk.data());
+    } else if (errno != EINTR) {
+      const int error = errno;
+      close(file);
+      return fmt::format("reading {} to take its digest failed: {}", path, std::strerror(error));
+    }
+  }
+  close(file);
+  uint8_t digest[SHA256_DIGEST_SIZE];
+  sha256_digest(&context, sizeof digest, digest);
+  *out_digest = fmt::format("{:02x}", fmt::join(digest, ""));
+  return {};
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Digests, strict mode and the games that others may play with files.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "core/host/digest.h"
+#include "core/host/trust.h"
+#include "tests/loader/loader_case.h"
+
+namespace heddle::host {
+namespace {
+
+TEST_F(Loader, RefusesAReservedId) {
+  std::ofstream(plugins_ / "heddle.gpu.toml") << "manifest = 1\n[plugin]\nid = \"heddle.gpu\"\nversion = \"1.0.0\"\nkind = [\"driver\"]\n"
+                                              << "library = \"" << library("good") << "\"\nabi = [\"0.1\", \"0.1\"]\n";
+  std::unique_ptr<Host> host = open();
+  bool found = false;
+  for (const PluginInfo& plugin : host->plugins(true)) {
+    if (plugin.id != "heddle.gpu") continue;
+    found = true;
+    EXPECT_EQ(plugin.state, PluginState::kIncompatible);
+    EXPECT_THAT(plugin.reason, HasSubstr("id 'heddle.gpu' is reserved"));
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(Loader, RefusesALibraryWithAnotherDigestThanItsManifestSays) {
+  std::unique_ptr<FILE, int (*)(FILE*)> command(popen(("sha256sum '" + library("good") + "'").c_str(), "r"), pclose);
+  char digest[65] = {};
+  ASSERT_EQ(fread(digest, 1, 64, command.get()), 64u);
+  install("good", std::string("[integrity]\nsha256 = \"") + digest + "\"");
+  std::unique_ptr<Host> host = open();
+  EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable) << info(*host, "good").reason;
+
+  // Nor does a cached verdict stand for the digest of what is loaded.
+  std::filesystem::copy(library("good"), folder_ / "kept.so");
+  install("good", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "kept.so").string());
+  info(*open(), "good");
+  std::unique_ptr<Host> cached = open();
+  EXPECT_TRUE(info(*cached, "good").from_cache);
+  std::filesystem::remove(folder_ / "kept.so");
+  std::filesystem::copy(library("crash_constructor"), folder_ / "kept.so");
+  Result<LoadedDriver*> changed = cached->driver("fake.good");
+  ASSERT_FALSE(changed.ok());
+  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("kept.so has the SHA-256 digest"));
+
+  // Another library under that digest, which would crash as soon as it is mapped.
+  std::filesystem::copy(library("crash_constructor"), folder_ / "other.so");
+  install("crash_constructor", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "other.so").string());
+  PluginInfo found = info(*open(), "crash_constructor");
+  EXPECT_EQ(found.state, PluginState::kIncompatible);
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("other.so has the SHA-256 digest"), HasSubstr(digest), HasSubstr("install the plugin again")));
+}
+
+// A host in strict mode over plugins that belong to root or to this user, in a folder that nobody else may write to. /tmp is everybody's.
+class Trust : public Loader {
+ protected:
+  void SetUp() override {
+    Loader::SetUp();
+    options_.config_text = "[plugins.security]\nmode = \"strict\"\n";
+    std::string wrong = why_untrusted(HEDDLE_FAKE_PLUGINS, &safe_);
+    if (!wrong.empty()) GTEST_SKIP() << "SKIP: the build folder is not safe from others: " << wrong;
+    safe_ += "/trust";
+    std::filesystem::remove_all(safe_);
+    std::filesystem::create_directory(safe_);
+    plugins_ = safe_;
+    options_.plugin_paths = {safe_};
+    std::filesystem::copy(library("good"), safe_ + "/good.so");
+    chmod((safe_ + "/good.so").c_str(), 0755);
+    install("good", "", "good.so");
+    chmod(manifest().c_str(), 0644);
+  }
+  void TearDown() override {
+    if (!safe_.empty()) std::filesystem::remove_all(safe_);
+    Loader::TearDown();
+  }
+
+  std::string manifest() const { return safe_ + "/fake.good.toml"; }
+  PluginInfo good() { return info(*open(), "good"); }
+  void expect_untrusted(const std::string& part) {
+    PluginInfo found = good();
+    EXPECT_EQ(found.state, PluginState::kUntrusted) << part;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr(part), HasSubstr("strict mode asks for root or the user itself as the only writer")));
+  }
+
+  // Runs it in a child as the user nobody, and expects true.
+  static void as_nobody(const std::function<bool()>& function) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(setresgid(kNobody, kNobody, kNobody) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 && function() ? 0 : 1);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+
+  static constexpr uid_t kNobody = 65534;
+  std::string safe_;
+};
+
+TEST_F(Trust, TakesWhatNobodyElseMayWrite) {
+  PluginInfo found = good();
+  EXPECT_EQ(found.state, PluginState::kAvailable) << found.reason;
+}
+
+TEST_F(Trust, RefusesWhatOthersMayWrite) {
+  chmod((safe_ + "/good.so").c_str(), 0775);
+  expect_untrusted("good.so can be written by others (mode 0775)");
+  chmod((safe_ + "/good.so").c_str(), 0755);
+  chmod(manifest().c_str(), 0666);
+  expect_untrusted("fake.good.toml can be written by others (mode 0666)");
+  chmod(manifest().c_str(), 0644);
+  chmod(safe_.c_str(), 01777);
+  expect_untrusted("trust can be written by others (mode 1777)");
+  chmod(safe_.c_str(), 0755);
+  EXPECT_EQ(good().state, PluginState::kAvailable);
+}
+
+TEST_F(Trust, RefusesWhatSomebodyElseOwns) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to give files to another user";
+  for (const std::string& path : {safe_ + "/good.so", manifest(), safe_}) {
+    ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
+    expect_untrusted("belongs to user 65534, neither to root nor to user 0");
+    ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+  }
+  EXPECT_EQ(good().state, PluginState::kAvailable);
+}
+
+// Somebody points a link of theirs at a good manifest when it is looked at, and at their own when it is read.
+TEST_F(Trust, ReadsAManifestByThePathThatItChecked) {
+  const std::string other = folder_ / "linked";
+  std::filesystem::create_directory(other);
+  options_.plugin_paths = {other};
+  std::filesystem::create_symlink(manifest(), other + "/fake.good.toml");
+  PluginInfo found = good();
+  EXPECT_EQ(found.state, PluginState::kAvailable) << found.reason;
+  EXPECT_EQ(found.manifest_path, manifest());
+  EXPECT_EQ(found.library_path, safe_ + "/good.so");
+
+  std::filesystem::remove(other + "/fake.good.toml");
+  std::ofstream(folder_ / "theirs.toml") << "this would be an error in the manifest";
+  std::filesystem::create_symlink(folder_ / "theirs.toml", other + "/fake.good.toml");
+  expect_untrusted("can be written by others");  // /tmp: it is not read at all
+}
+
+TEST_F(Trust, AnUntrustedManifestHidesNoTrustedOne) {
+  const std::string early = folder_ / "early";
+  std::filesystem::create_directory(early);
+  std::filesystem::copy(manifest(), early + "/fake.good.toml");
+  options_.plugin_paths = {early, safe_};
+  PluginInfo found = good();
+  EXPECT_EQ(found.state, PluginState::kAvailable) << found.reason;
+  EXPECT_EQ(found.manifest_path, manifest());
+  ASSERT_EQ(found.shadowed.size(), 1u);
+  EXPECT_EQ(found.shadowed[0], early + "/fake.good.toml");
+}
+
+TEST_F(Trust, BelievesNeitherEnvironmentNorHome) {
+  options_.no_config = false;
+  options_.plugin_paths.clear();
+  setenv("HEDDLE_PLUGIN_PATH", safe_.c_str(), 1);
+  std::unique_ptr<Host> host = open();
+  for (const PluginInfo& plugin : host->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
+  options_.config_text.clear();
+  EXPECT_EQ(good().state, PluginState::kAvailable);
+  unsetenv("HEDDLE_PLUGIN_PATH");
+}
+
+TEST_F(Trust, AnotherUserIsToldApartFromRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to become another user";
+  // Root's files are good for everybody.
+  as_nobody([&] {
+    std::string path;
+    return why_untrusted(safe_ + "/good.so", &path).empty() && path == safe_ + "/good.so";
+  });
+  // What is one user's own is good for that one, and not for root.
+  const std::string own = safe_ + "/own";
+  std::filesystem::create_directory(own);
+  std::filesystem::copy(safe_ + "/good.so", own + "/good.so");
+  for (const std::string& path : {own, own + "/good.so"}) ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
+  std::string path;
+  EXPECT_THAT(why_untrusted(own + "/good.so", &path), HasSubstr("belongs to user 65534"));
+  as_nobody([&] {
+    std::string seen;
+    return why_untrusted(own + "/good.so", &seen).empty();
+  });
+}
+
+// Another user renames folders of theirs while they are looked at, between one that is theirs and a link to root's. Whatever is answered,
+// a path that was found good is root's all the way.
+TEST_F(Trust, RenamesMeanwhileWinNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to become another user";
+  const std::string theirs = folder_ / "theirs";
+  std::filesystem::create_directory(theirs);
+  chmod(folder_.c_str(), 0755);
+  ASSERT_EQ(chown(theirs.c_str(), kNobody, kNobody), 0);
+  const pid_t attacker = fork();
+  ASSERT_GE(attacker, 0);
+  if (attacker == 0) {
+    if (setresuid(kNobody, kNobody, kNobody) != 0 || chdir(theirs.c_str()) != 0) _exit(1);
+    mkdir("mine", 0755);
+    close(::open("mine/good.so", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+    if (symlink(safe_.c_str(), "link") != 0) _exit(1);
+    for (;;) {
+      rename("mine", "plugins");
+      rename("plugins", "mine");
+      rename("link", "plugins");
+      rename("plugins", "link");
+    }
+  }
+  size_t good_ones = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string path;
+    if (!why_untrusted(theirs + "/plugins/good.so", &path).empty()) continue;
+    ++good_ones;
+    ASSERT_EQ(path, safe_ + "/good.so");
+  }
+  kill(attacker, SIGKILL);
+  int status = 0;
+  waitpid(attacker, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "it could not play its game";
+  printf("%zu of 20000 looks met the link\n", good_ones);
+}
+
+TEST_F(Trust, DigestsOfTheConfigurationDecide) {
+  std::string digest;
+  ASSERT_EQ(read_sha256(safe_ + "/good.so", &digest), "");
+  options_.config_text = "[plugins.security]\ndigests = { \"fake.good\" = \"" + digest + "\" }\n";
+  EXPECT_EQ(good().state, PluginState::kAvailable);
+
+  const std::string other(64, 'a');
+  options_.config_text = "[plugins.security]\ndigests = { \"fake.good\" = [\"" + other + "\", \"" + digest + "\"] }\n";
+  std::unique_ptr<Host> host = open();
+  EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable);
+  // It is another one by the time it is loaded.
+  std::filesystem::remove(safe_ + "/good.so");
+  std::filesystem::copy(library("crash_constructor"), safe_ + "/good.so");
+  Result<LoadedDriver*> driver = host->driver("fake.good");
+  ASSERT_FALSE(driver.ok());
+  EXPECT_THAT(std::string(driver.status().message()), HasSubstr("which plugins.security.digests of the configuration does not list"));
+
+  PluginInfo found = good();
+  EXPECT_EQ(found.state, PluginState::kUntrusted);
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("has the SHA-256 digest"), HasSubstr("does not list for fake.good")));
+}
+
+TEST_F(Trust, ModulesNeedItToo) {
+  options_.config_text = "[modules.security]\nmode = \"strict\"\n";
+  std::unique_ptr<Host> host = open();
+  Result<std::string> path = host->module_path(safe_ + "/../trust/good.so");
+  ASSERT_TRUE(path.ok()) << path.status().message();
+  EXPECT_EQ(*path, safe_ + "/good.so");
+  std::ofstream(folder_ / "m.heddle") << "whatever";
+  path = host->module_path(folder_ / "m.heddle");
+  ASSERT_FALSE(path.ok());
+  EXPECT_EQ(path.status().code(), HEDDLE_STATUS_PERMISSION_DENIED);
+  EXPECT_THAT(std::string(path.status().message()), HasSubstr("a module holds native code"));
+
+  options_.config_text =
+      "[modules.security]\ndigests = [\"85738f8f9a7f1b04b5329c590ebcb9e425925c6d0984089c43a022de4f19c281\"]\n";  // "whatever"
+  host = open();
+  EXPECT_TRUE(host->module_path(folder_ / "m.heddle").ok());
+  std::ofstream(folder_ / "m.heddle") << "whatever!";
+  path = host->module_path(folder_ / "m.heddle");
+  ASSERT_FALSE(path.ok());
+  EXPECT_THAT(std::string(path.status().message()), HasSubstr("is not among the 1 of modules.security.digests"));
+}
+
+// In a copy of this program that runs with another user's rights, as the next test starts it.
+TEST(SecureProcess, Child) {
+  const char* plugins = getenv("HEDDLE_TEST_SECURE_CHILD");
+  if (!plugins) GTEST_SKIP() << "it is a part of the next test";
+  if (!is_secure_process()) _exit(77);
+  setenv("HEDDLE_PLUGIN_PATH", plugins, 1);
+  HostOptions options;
+  Result<std::unique_ptr<Host>> host = Host::open(options);  // reads no HEDDLE_CONFIG, which is no TOML
+  ASSERT_TRUE(host.ok()) << host.status().message();
+  for (const PluginInfo& plugin : (*host)->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
+  Result<std::string> module = (*host)->module_path("/tmp");
+  EXPECT_FALSE(module.ok());
+  EXPECT_EQ(module.status().code(), HEDDLE_STATUS_PERMISSION_DENIED);
+}
+
+TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to give a program another user's rights";
+  const std::string program = safe_ + "/raised";
+  std::filesystem::copy("/proc/self/exe", program);
+  ASSERT_EQ(chown(program.c_str(), kNobody, kNobody), 0);
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  setenv("HEDDLE_TEST_SECURE_CHILD", safe_.c_str(), 1);
+  setenv("HEDDLE_CONFIG", (safe_ + "/good.so").c_str(), 1);
+  const int status = system(("env -u GTEST_OUTPUT " + program + " --gtest_filter=SecureProcess.Child > /dev/null").c_str());
+  unsetenv("HEDDLE_TEST_SECURE_CHILD");
+  unsetenv("HEDDLE_CONFIG");
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "SKIP: this file system gives programs no other user's rights";
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace heddle::host
