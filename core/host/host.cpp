@@ -10,6 +10,7 @@
 
 #include "core/host/config_check.h"
 #include "core/host/config_read.h"
+#include "core/host/config_schema.h"
 #include "core/host/digest.h"
 #include "core/host/discovery.h"
 #include "core/host/host_table.h"
@@ -396,6 +397,13 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
     }
   }
   return host;
+}
+
+std::string Host::schema() const {
+  std::lock_guard lock(state_->mutex);
+  std::vector<const Manifest*> manifests;
+  for (const Plugin& plugin : state_->plugins) manifests.push_back(&plugin.manifest);
+  return config_schema(manifests);
 }
 
 const Config& Host::config() const {

@@ -114,8 +114,10 @@ class Host {
   // True in a process forked since open: every function that would touch a plugin answers FAILED_PRECONDITION there (HD-T-01).
   bool in_forked_child() const;
 
-  // Report topics of runtime.h as JSON: "devices", "plugins", "config".
+  // Report topics of runtime.h as JSON: "devices", "plugins", "config", "schema".
   Result<std::string> report(std::string_view topic);
+  // heddle.toml as a JSON Schema, with the options of the drivers found.
+  std::string schema() const;
 
  private:
   struct State;

@@ -3,41 +3,10 @@
 #include <fmt/format.h>
 
 #include "core/host/host.h"
+#include "core/host/json_text.h"
 
 namespace heddle::host {
 namespace {
-
-// A JSON string; bytes that are no UTF-8 become U+FFFD, so that the whole stays valid.
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (size_t i = 0; i < text.size();) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    size_t length = c < 0x80 ? 1 : c >= 0xF0 && c < 0xF5 ? 4 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xC2 && c < 0xE0 ? 2 : 0;
-    bool whole = length != 0 && i + length <= text.size();
-    for (size_t j = 1; whole && j < length; ++j) whole = (static_cast<unsigned char>(text[i + j]) & 0xC0) == 0x80;
-    if (!whole) {
-      out += "\\ufffd";
-      ++i;
-      continue;
-    }
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += text[i];
-    } else if (c < 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{:04x}", c);
-    } else {
-      out.append(text.substr(i, length));
-    }
-    i += length;
-  }
-  return out + '"';
-}
-
-std::string quoted(const std::vector<std::string>& texts) {
-  std::string out = "[";
-  for (const std::string& text : texts) out.append(out.size() > 1 ? "," : "").append(quoted(text));
-  return out + "]";
-}
 
 std::string plugins_report(Host& host) {
   std::string out = "{\"plugins\":[";
@@ -95,8 +64,9 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "plugins") return plugins_report(*this);
   if (topic == "devices") return devices_report(*this);
   if (topic == "config") return config_report(*this);
-  return error(HEDDLE_STATUS_NOT_FOUND, "host: reporting on '{}' failed: there is no such topic; devices, plugins or config was expected",
-               topic);
+  if (topic == "schema") return schema();
+  return error(HEDDLE_STATUS_NOT_FOUND,
+               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config or schema was expected", topic);
 }
 
 }  // namespace heddle::host

@@ -35,8 +35,9 @@ class Configuration(HeddleTestCase):
         text = re.sub(r"^```toml\n.*?^```", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         named = set(re.findall(r"[a-z_0-9]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
         missing = set()
-        for source in ("config_read.cpp", "manifest.cpp", "options.cpp"):
-            code = (REPOSITORY / "core" / "host" / source).read_text(encoding="utf-8")
+        host = REPOSITORY / "core" / "host"
+        for source in (*host.glob("config_*.cpp"), host / "manifest.cpp", host / "options.cpp"):
+            code = source.read_text(encoding="utf-8")
             read = re.findall(r'\b(?:\w+\.)?(?:string|strings|integer|bytes|boolean|choice|table|tables|value|require)\("([a-z_0-9]+)"', code)
             missing |= {key for key in read if key not in named}
         self.assertEqual(sorted(missing - ELSEWHERE), [])

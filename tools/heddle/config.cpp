@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle config check FILE` and `heddle config effective [--origin]`.
+// `heddle config check FILE`, `heddle config effective [--origin]` and `heddle config schema`.
 #include <algorithm>
 #include <charconv>
 
@@ -15,7 +15,8 @@ struct Options {
   std::string action, file, format = "table";
   bool origin = false;
   void declare(Flags& flags) {
-    flags.positional("ACTION", action, "check FILE: every error of a configuration file; effective: the values in force");
+    flags.positional("ACTION", action,
+                     "check FILE: every error of a configuration file; effective: the values in force; schema: JSON Schema, for editors");
     flags.positional("FILE", file, "for check", false);
     flags.on("--origin", origin, "with effective: where each value comes from");
     flags.choice("--format", format, format_names(), "form of the results on stdout");
@@ -24,7 +25,7 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("config", "Checks a configuration file, or shows the values in force.");
+  return Flags("config", "Checks a configuration file, or shows the values in force or what may be written.");
 }
 
 // "FILE:12:1: error[E102]: text", a line of the configuration's diagnostics, as a record. Null for the lines between: excerpts and carets.
@@ -138,6 +139,17 @@ int effective(Options& options, const Flags& flags) {
   return kFine;
 }
 
+int schema(Options& options, const Flags& flags) {
+  if (!options.file.empty()) return flags.misuse("schema takes no FILE");
+  Runtime runtime;
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("schema"), &raw)) return report(status);
+  const Text text(raw);
+  print_line(dump_json(parse_json(text_of(text)), 2));
+  return kFine;
+}
+
 int run(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
@@ -146,8 +158,8 @@ int run(const Arguments& arguments) {
   if (options.action == "check") return check(options, flags);
   if (options.action == "effective")
     return options.file.empty() ? effective(options, flags) : flags.misuse("effective takes no FILE; give --config FILE");
-  if (options.action == "schema") return flags.misuse("schema is not in this version");
-  return flags.misuse("unknown action '" + options.action + "'; check and effective are known");
+  if (options.action == "schema") return schema(options, flags);
+  return flags.misuse("unknown action '" + options.action + "'; check, effective and schema are known");
 }
 
 }  // namespace
@@ -162,7 +174,7 @@ Command config_command() {
             options.declare(flags);
             return flags.names();
           },
-          {"check", "effective"}};
+          {"check", "effective", "schema"}};
 }
 
 }  // namespace heddle::tool

@@ -50,7 +50,8 @@ typedef struct heddle_runtime_params {
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* params, heddle_runtime_t** out_runtime);
 HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
 
-/* A report as JSON: "devices", "plugins" (with state and reason of each), "config" (values with their origins).
+/* A report as JSON: "devices", "plugins" (with state and reason of each), "config" (values with their origins),
+ * "schema" (JSON Schema of heddle.toml, with the options of the plugins found).
  * Devices are opened by no report. NOT_FOUND for another topic. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
 

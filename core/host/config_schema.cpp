@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "core/host/config_schema.h"
+
+#include <fmt/format.h>
+
+#include "core/host/json_text.h"
+
+namespace heddle::host {
+namespace {
+
+// Everything but the tables of drivers, which stand at the mark.
+constexpr std::string_view kSchema = R"({
+"$schema": "https://json-schema.org/draft/2020-12/schema",
+"title": "heddle.toml",
+"type": "object",
+"additionalProperties": false,
+"$defs": {
+  "text": {"type": "string", "minLength": 1},
+  "texts": {"type": "array", "items": {"$ref": "#/$defs/text"}},
+  "id": {"type": "string", "pattern": "^(?!.*\\.\\.)[A-Za-z0-9_-]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9_-])?$"},
+  "bytes": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+ ?([KMGT]iB|[kKMGT]?B)?$"}]},
+  "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+  "digests": {"anyOf": [{"$ref": "#/$defs/digest"}, {"type": "array", "items": {"$ref": "#/$defs/digest"}}]},
+  "level": {"enum": ["trace", "debug", "info", "warn", "error", "off"]},
+  "mode": {"enum": ["normal", "strict"]}
+},
+"properties": {
+  "version": {"const": 1, "description": "of this format"},
+  "imports": {"$ref": "#/$defs/texts", "description": "files that are read first, relative to this one"},
+  "plugins": {"type": "object", "additionalProperties": false, "properties": {
+    "paths": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "description": "folders that are searched for manifests"},
+    "require": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "nothing starts unless these are available"},
+    "disable": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "these are not used"},
+    "pin": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^=."}, "description": "an exact version, by id"},
+    "probe": {"type": "object", "additionalProperties": {"enum": ["child", "in-process"]}},
+    "security": {"type": "object", "additionalProperties": false, "properties": {
+      "mode": {"$ref": "#/$defs/mode"},
+      "digests": {"type": "object", "additionalProperties": {"$ref": "#/$defs/digests"}}}}}},
+  "modules": {"type": "object", "additionalProperties": false, "properties": {
+    "security": {"type": "object", "additionalProperties": false, "properties": {
+      "mode": {"$ref": "#/$defs/mode"},
+      "digests": {"$ref": "#/$defs/digests"}}}}},
+  "driver": @drivers@,
+  "device": {"type": "object", "additionalProperties": false, "patternProperties": {"^[A-Za-z0-9_-]{1,64}$": {
+    "type": "object", "additionalProperties": false, "required": ["driver", "select"], "properties": {
+      "driver": {"$ref": "#/$defs/id"},
+      "select": {"type": "object", "additionalProperties": false, "minProperties": 1, "maxProperties": 1, "properties": {
+        "uuid": {"type": "string"},
+        "pci": {"type": "string"},
+        "ordinal": {"type": "integer", "minimum": 0, "maximum": 4294967295}}},
+      "affinity": {"type": "object", "additionalProperties": false, "properties": {
+        "numa": {"type": "integer", "minimum": 0, "maximum": 4095},
+        "cpus": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}}},
+      "allocator": {"type": "object", "properties": {
+        "plugin": {"$ref": "#/$defs/id"},
+        "pool_initial": {"$ref": "#/$defs/bytes"},
+        "pool_limit": {"$ref": "#/$defs/bytes"},
+        "on_limit": {"enum": ["fail", "trim"]}}}}}}},
+  "param_io": {"type": "object", "additionalProperties": false, "properties": {
+    "method": {"type": "array", "items": {"enum": ["direct", "buffered"]}},
+    "chunk": {"$ref": "#/$defs/bytes"},
+    "queue_depth": {"type": "integer", "minimum": 1, "maximum": 4096},
+    "pinned_staging": {"$ref": "#/$defs/bytes"}}},
+  "link": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["between"], "properties": {
+    "between": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 2, "maxItems": 2, "uniqueItems": true},
+    "kind": {"enum": ["pci", "nvlink", "xgmi", "same-memory"]},
+    "p2p": {"enum": ["auto", "off"]}}}},
+  "route": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["slot", "to"], "properties": {
+    "slot": {"type": "string", "pattern": "^(default|@.*)?$"},
+    "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},
+    "fallback": {"enum": ["error", "next"]}}}},
+  "log": {"type": "object", "additionalProperties": false, "properties": {
+    "level": {"$ref": "#/$defs/level"},
+    "components": {"type": "object", "additionalProperties": {"$ref": "#/$defs/level"}}}}
+}})";
+
+std::string option_schema(const OptionSpec& option) {
+  if (!option.values.empty()) return fmt::format("{{\"enum\": {}}}", quoted(option.values));
+  auto bounded = [&](std::string_view type) {
+    std::string out = fmt::format("{{\"type\": \"{}\"", type);
+    if (option.int_min) out += fmt::format(", \"minimum\": {}", *option.int_min);
+    if (option.int_max) out += fmt::format(", \"maximum\": {}", *option.int_max);
+    if (option.min) out += fmt::format(", \"minimum\": {}", *option.min);
+    if (option.max) out += fmt::format(", \"maximum\": {}", *option.max);
+    return out + "}";
+  };
+  switch (option.type) {
+    case OptionSpec::kInt:
+      return bounded("integer");
+    case OptionSpec::kFloat:
+      return bounded("number");
+    case OptionSpec::kBool:
+      return R"({"type": "boolean"})";
+    case OptionSpec::kBytes:
+      return R"({"$ref": "#/$defs/bytes"})";
+    case OptionSpec::kString:
+      return R"({"type": "string"})";
+  }
+  return "true";
+}
+
+std::string driver_schema(const Manifest& manifest) {
+  std::string properties;
+  for (const OptionSpec& option : manifest.options) {
+    properties += fmt::format("{}{}: {}", properties.empty() ? "" : ", ", quoted(option.name), option_schema(option));
+  }
+  return fmt::format("{{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {{{}}}}}", properties);
+}
+
+}  // namespace
+
+std::string config_schema(const std::vector<const Manifest*>& manifests) {
+  std::string drivers;
+  for (const Manifest* manifest : manifests) {
+    if ((manifest->kind & HEDDLE_PLUGIN_DRIVER) == 0) continue;
+    drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", quoted(manifest->id), driver_schema(*manifest));
+  }
+  // A driver that is not installed here may be on the machine that the file is for.
+  const std::string table = fmt::format(
+      "{{\"type\": \"object\", \"additionalProperties\": {{\"type\": \"object\"}}, \"propertyNames\": {{\"$ref\": \"#/$defs/id\"}}, "
+      "\"properties\": {{{}}}}}",
+      drivers);
+  std::string schema(kSchema);
+  constexpr std::string_view mark = "@drivers@";
+  return schema.replace(schema.find(mark), mark.size(), table);
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Text as JSON strings. Used by report.cpp and config_schema.cpp, which write the rest of their JSON as it stands.
+#ifndef HEDDLE_CORE_HOST_JSON_TEXT_H_
+#define HEDDLE_CORE_HOST_JSON_TEXT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle::host {
+
+// A JSON string; bytes that are no UTF-8 become U+FFFD, so that the whole stays valid.
+std::string quoted(std::string_view text);
+// An array of them.
+std::string quoted(const std::vector<std::string>& texts);
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_JSON_TEXT_H_
