@@ -6,11 +6,12 @@
 #include "mlir/IR/Verifier.h"
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    llvm::errs() << "usage: heddle-import FILE.onnx | --list-operators\n";
-    return 2;
+  const llvm::StringRef argument = argc == 2 ? argv[1] : "";
+  if (argument.empty() || argument == "--help") {
+    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import FILE.onnx | --list-operators\n";
+    return argument.empty() ? 2 : 0;
   }
-  if (llvm::StringRef(argv[1]) == "--list-operators") {
+  if (argument == "--list-operators") {
     for (const std::string& name : heddle::import::supported_operators()) llvm::outs() << name << '\n';
     return 0;
   }

@@ -36,8 +36,13 @@ Command completion_command();
 
 // All of this program, in the order of the help.
 const std::vector<Command>& commands();
-// Names of commands of other packages: `heddle NAME` starts heddle-NAME where it is installed.
-const std::vector<const char*>& foreign_commands();
+// A command of another package: `heddle NAME` starts the program heddle-NAME, where it is installed.
+struct ForeignCommand {
+  const char* name;
+  const char* summary;
+  const char* package;
+};
+const std::vector<ForeignCommand>& foreign_commands();
 
 // Commands that are planned and not in this version; they say so and exit with 2.
 bool is_later_command(const std::string& name);

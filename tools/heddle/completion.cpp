@@ -39,8 +39,8 @@ int complete(const Arguments& words) {
   const bool is_help = words.size() == 2 && words[0] == "help";
   if (words.size() <= 1 || is_help) {
     for (const Command& command : commands()) candidates.emplace_back(command.name);
-    for (const char* name : foreign_commands()) {
-      if (!find_program(std::string("heddle-") + name).empty()) candidates.emplace_back(name);
+    for (const ForeignCommand& command : foreign_commands()) {
+      if (!find_program(std::string("heddle-") + command.name).empty()) candidates.emplace_back(command.name);
     }
     if (!is_help) candidates.insert(candidates.end(), {"help", "--help", "--version"});
   } else {

@@ -22,8 +22,10 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-const std::vector<const char*>& foreign_commands() {
-  static const std::vector<const char*> all{"compile", "opt"};
+const std::vector<ForeignCommand>& foreign_commands() {
+  static const std::vector<ForeignCommand> all{{"compile", "turns a model file into a .heddle file", "heddle-compiler"},
+                                               {"import", "shows a model file as the compiler reads it", "heddle-tools"},
+                                               {"opt", "runs passes of the compiler on its IR", "heddle-tools"}};
   return all;
 }
 
@@ -39,10 +41,13 @@ constexpr struct {
 
 void print_help(std::FILE* out) {
   std::fputs("heddle: runs compiled models on the devices that are plugged in\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
-  std::fprintf(
-      out, "  %-12s %s\n", "compile",
-      find_program("heddle-compile").empty() ? "(not installed) a model file into a .heddle file" : "a model file into a .heddle file");
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
+  std::fputs("\nCommands of other packages\n", out);
+  for (const ForeignCommand& command : foreign_commands()) {
+    const bool here = !find_program(std::string("heddle-") + command.name).empty();
+    std::fprintf(out, "  %-12s %s%s\n", command.name, command.summary,
+                 here ? "" : (std::string(" (not installed; package ") + command.package + ")").c_str());
+  }
   std::fputs(
       "\nheddle COMMAND --help, or heddle help COMMAND, says more. Results go to stdout, everything else to stderr.\n"
       "Exit codes: 0 fine, 1 failed, 2 usage, 3 numbers differ, 4 device or plugin unavailable.\n",
@@ -57,9 +62,13 @@ bool is_command_name(const std::string& name) {
 int start_foreign(const std::string& name, char** arguments) {
   const std::string program = is_command_name(name) ? find_program("heddle-" + name) : std::string();
   if (program.empty()) {
-    const bool known = name == "compile" || name == "opt";
-    std::fprintf(stderr, "heddle: %s '%s'%s; see heddle --help\n", known ? "no program for command" : "unknown command", name.c_str(),
-                 known ? (" was found: install the compiler, or put heddle-" + name + " on PATH").c_str() : "");
+    for (const ForeignCommand& command : foreign_commands()) {
+      if (name != command.name) continue;
+      std::fprintf(stderr, "heddle: starting heddle-%s failed: it is neither beside heddle nor on PATH; install the package %s\n",
+                   command.name, command.package);
+      return kUsage;
+    }
+    std::fprintf(stderr, "heddle: unknown command '%s'; see heddle --help\n", name.c_str());
     return kUsage;
   }
   execv(program.c_str(), arguments);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle plugins`: every plugin that was found, its state, and with --why the reason.
+#include <cstdio>
+
 #include "tools/heddle/command.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/session.h"
@@ -42,6 +44,9 @@ int run(const Arguments& arguments) {
     columns.push_back(field("shadows", "shadowed"));
   }
   print_rows(whole, whole["plugins"], columns, format_from_name(options.format));
+  if (whole["plugins"].empty()) {
+    std::fprintf(stderr, "heddle plugins: no plugin was found; packages such as heddle-cpu bring one each, --plugin-path names a folder\n");
+  }
   return kFine;
 }
 
