@@ -1,44 +1,210 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What `cmake --install` puts into an empty folder works there, and the C example builds against it."""
+"""What `cmake --install` gives: the files that docs/installation.md lists, a folder that works where it is moved to, parts that work alone
+or say what is missing, and something that CMake and pkg-config can build against."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TIMEOUT_S, environment
 
 BUILD = pathlib.Path(os.environ.get("HEDDLE_BUILD", REPOSITORY / "build" / "release"))
+PAGE = REPOSITORY / "docs" / "installation.md"
+SANITIZE = [f"-fsanitize={os.environ['HEDDLE_SANITIZE']}"] if os.environ.get("HEDDLE_SANITIZE") else []
 
 
-class Installation(HeddleTestCase):
-    def execute(self, *command):
-        process = subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=TIMEOUT_S, cwd=self.folder,
-                                 stdin=subprocess.DEVNULL, env=environment())
+def components():
+    text = (BUILD / "CPackConfig.cmake").read_text()
+    return re.search(r'^set\(CPACK_COMPONENTS_ALL "(.*)"\)$', text, re.MULTILINE).group(1).split(";")
+
+
+def plugins():
+    """The plugins of the build, each a component: cpu for heddle.cpu."""
+    return sorted(path.name.split(".")[1] for path in (BUILD / "lib/heddle/plugins.d").glob("heddle.*.toml"))
+
+
+def listed_files():
+    """Component -> (package, regular expressions of its files), from the page's table."""
+    rows = {}
+    for name, package, files in re.findall(r"^\| (.*?`[\w]+`) \| `([\w-]+)` \| (`.*`) \|$", PAGE.read_text(), re.MULTILINE):
+        for component in plugins() if "NAME" in name else [name.strip("`")]:
+            own = package.replace("NAME", component)
+            patterns = re.findall(r"`([^`]+)`", files.replace("NAME", component))
+            if component != "etc":
+                patterns.append(f"share/doc/{own}/copyright")
+            rows[component] = own, [re.escape(p).replace(r"\*\*", ".+").replace(r"\*", "[^/]*") for p in patterns]
+    return rows
+
+
+class InstallationCase(HeddleTestCase):
+    def start(self, *command, extra_environment=None):
+        return subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=TIMEOUT_S, cwd=self.folder,
+                              stdin=subprocess.DEVNULL, env={**environment(), **(extra_environment or {})})
+
+    def execute(self, *command, **options):
+        process = self.start(*command, **options)
         self.assertEqual(process.returncode, 0, f"{command}\n{process.stdout[-2000:]}{process.stderr[-4000:]}")
         return process.stdout
 
-    def install(self, *arguments):
-        prefix = self.folder / "prefix"
-        self.execute("cmake", "--install", BUILD, "--prefix", prefix, *arguments)
-        return prefix
+    def install(self, *parts):
+        """Everything, or these components, in a folder that was moved since."""
+        there, here = self.folder / "first", self.folder / "moved"
+        for part in parts or [None]:
+            self.execute("cmake", "--install", BUILD, "--prefix", there, *(["--component", part] if part else []))
+        there.rename(here)
+        return here
 
-    def test_the_c_example_reads_a_digit(self):
+
+class Components(InstallationCase):
+    def installed(self, component=None):
+        root = self.folder / (component or "all")
+        self.execute("cmake", "--install", BUILD, "--prefix", "/prefix", *(["--component", component] if component else []),
+                     extra_environment={"DESTDIR": str(root)})
+        files = [path for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
+        return sorted("/" + str(path.relative_to(root)) for path in files)
+
+    def test_each_has_the_files_that_the_page_lists(self):
+        listed = listed_files()
+        self.assertEqual(sorted(listed), sorted(components()))
+        together = []
+        for component, (_, patterns) in listed.items():
+            files = [name.removeprefix("/prefix/") for name in self.installed(component)]
+            unlisted = [name for name in files if not any(re.fullmatch(pattern, name) for pattern in patterns)]
+            absent = [pattern for pattern in patterns if not any(re.fullmatch(pattern, name) for name in files)]
+            self.assertEqual((unlisted, absent), ([], []), f"component {component}, and docs/installation.md")
+            if component != "etc":
+                together += files
+        # Nothing is in two components, and nothing in none.
+        self.assertEqual(sorted(together), [name.removeprefix("/prefix/") for name in self.installed()])
+
+    def test_nothing_says_where_it_is(self):
         prefix = self.install()
-        self.execute(prefix / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
-        sanitize = os.environ.get("HEDDLE_SANITIZE")
-        self.execute(
-            shutil.which("cc") or "gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", *([f"-fsanitize={sanitize}"] if sanitize else []),
-            REPOSITORY / "examples" / "read_digit.c", "-I", prefix / "include", "-L", prefix / "lib", "-lheddle",
-            f"-Wl,-rpath,{prefix / 'lib'}", "-o", "read_digit",
-        )
-        self.assertEqual(self.execute("./read_digit", "digits.heddle"), "the digit is a 1\n")
+        for path in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc"), *prefix.rglob("*.toml")]:
+            self.assertNotRegex(path.read_text(), f"{re.escape(str(self.folder))}|{re.escape(str(REPOSITORY))}", str(path))
+        for path in [*prefix.glob("bin/*"), *prefix.rglob("*.so*")]:
+            dynamic = self.execute("readelf", "-d", path)
+            folders = [folder for found in re.findall(r"runpath: \[(.*)\]", dynamic) for folder in found.split(":")]
+            self.assertEqual([folder for folder in folders if not folder.startswith(("$ORIGIN", "/usr/lib/llvm-"))], [], str(path))
+            if "plugins.d" in str(path):
+                self.assertEqual(folders, [], str(path))
 
-    def test_the_runtime_alone_finds_its_plugins(self):
-        prefix = self.install("--component", "runtime")
-        self.assertFalse((prefix / "bin" / "heddle-compile").exists())
-        plugins = self.execute(prefix / "bin" / "heddle-plugins", "--why", "--format", "csv")
-        self.assertIn(f"{prefix}/lib/heddle/plugins.d/heddle.cpu.toml", plugins)
-        self.assertIn("\ncpu:0,heddle.cpu,", self.execute(prefix / "bin" / "heddle", "devices", "--format", "csv"))
+
+class Programs(InstallationCase):
+    def test_everything_runs_where_it_was_moved_to(self):
+        heddle = self.install() / "bin" / "heddle"
+        self.execute(heddle, "compile", DIGITS, "-o", "digits.heddle")
+        self.assertIn("logits=1x10xf32=", self.execute(heddle, "run", "digits.heddle", "--input", "1x1x8x8xf32=1"))
+        self.assertIn("func.func @", self.execute(heddle, "import", DIGITS))
+        self.assertIn("usage: heddle-import", self.execute(heddle, "help", "import"))
+        self.assertIn("--heddle-fold-casts", self.execute(heddle, "help", "opt"))
+
+    def test_the_runtime_and_a_driver_run_a_module_and_miss_the_compiler(self):
+        self.execute(BUILD / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
+        for parts in (["runtime", "cpu"], ["runtime", "cpu", "pool"]):
+            prefix = self.install(*parts)
+            heddle = prefix / "bin" / "heddle"
+            self.assertIn("logits=1x10xf32=", self.execute(heddle, "run", "digits.heddle", "--input", "1x1x8x8xf32=1"))
+            shown = self.execute(prefix / "bin" / "heddle-plugins", "--why", "--format", "csv")
+            self.assertIn(f"{prefix}/lib/heddle/plugins.d/heddle.cpu.toml", shown)
+            for command, package in (("compile", "heddle-compiler"), ("import", "heddle-tools"), ("opt", "heddle-tools")):
+                for arguments in ([command, "x"], ["help", command]):
+                    refused = self.start(heddle, *arguments, extra_environment={"PATH": "/nowhere"})
+                    self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+                    self.assertEqual(refused.stderr, f"heddle: starting heddle-{command} failed: it is neither beside heddle nor on PATH; "
+                                                     f"install the package {package}\n")
+                    self.assertIn(package, [own for own, _ in listed_files().values()])
+            self.assertIn("(not installed; package heddle-compiler)", self.execute(heddle, "--help", extra_environment={"PATH": "/"}))
+            shutil.rmtree(prefix)
+
+    def test_the_runtime_alone_says_what_brings_devices(self):
+        heddle = self.install("runtime") / "bin" / "heddle"
+        alone = {"HOME": str(self.folder), "XDG_DATA_HOME": ""}
+        listed = self.start(heddle, "plugins", extra_environment=alone)
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        self.assertIn("no plugin was found; packages such as heddle-cpu bring one each", listed.stderr)
+        self.assertEqual(self.start(heddle, "devices", extra_environment=alone).returncode, 4)
+
+    def test_commands_of_others_are_found_beside_it_then_on_the_path(self):
+        heddle = self.install("runtime") / "bin" / "heddle"
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        for place in (elsewhere, heddle.parent):
+            program = place / "heddle-weave"
+            program.write_text(f"#!/bin/sh\necho {place.name} $@\n")
+            program.chmod(0o755)
+            path = {"PATH": f"{elsewhere}:/usr/bin:/bin"}
+            self.assertEqual(self.execute(heddle, "weave", "a", "b", extra_environment=path), f"{place.name} a b\n")
+        # A link to the command is not the place where it is installed.
+        (self.folder / "heddle").symlink_to(heddle)
+        self.assertEqual(self.execute(self.folder / "heddle", "weave", extra_environment=path), "bin\n")
+
+
+class BuildingAgainstIt(InstallationCase):
+    def configure(self, text, prefix, *arguments):
+        source = self.folder / "project"
+        source.mkdir(exist_ok=True)
+        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(user C CXX)\n" + text)
+        flags = " ".join(SANITIZE)
+        return self.start("cmake", "-S", source, "-B", self.folder / "out", "--fresh", f"-DCMAKE_PREFIX_PATH={prefix}",
+                          f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}", *arguments)
+
+    def test_a_program_and_a_plugin_with_cmake(self):
+        prefix = self.install()
+        shutil.copy(prefix / "share/doc/heddle/examples/read_digit.c", self.folder)
+        (self.folder / "plugin.cpp").write_text(
+            '#include "heddle/sdk/file.h"\n'
+            'extern "C" heddle_status_t* look(const heddle_host_t* host, heddle::sdk::File* out) {\n'
+            '  return heddle::sdk::open_file(host, "acme", 0, HEDDLE_FILE_READ, {"x", 1}, out);\n'
+            "}\n")
+        configured = self.configure(
+            "find_package(Heddle 0.1 REQUIRED COMPONENTS sdk compiler)\n"
+            "add_executable(read_digit ../read_digit.c)\n"
+            "target_link_libraries(read_digit PRIVATE Heddle::heddle)\n"
+            "add_library(plugin MODULE ../plugin.cpp)\n"
+            "target_link_libraries(plugin PRIVATE Heddle::sdk_cpp)\n"
+            f"target_link_options(plugin PRIVATE {'' if SANITIZE else '-Wl,-z,defs'})\n"
+            "add_executable(compiler ../read_digit.c)\n"
+            "target_link_libraries(compiler PRIVATE -Wl,--no-as-needed Heddle::compiler Heddle::heddle)\n", prefix)
+        self.assertEqual(configured.returncode, 0, configured.stdout + configured.stderr)
+        self.execute("cmake", "--build", self.folder / "out")
+        self.execute(prefix / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
+        self.assertEqual(self.execute("out/read_digit", "digits.heddle"), "the digit is a 1\n")
+        self.assertEqual(self.execute("out/compiler", "digits.heddle"), "the digit is a 1\n")
+        self.assertNotIn("libheddle.so", self.execute("readelf", "-d", "out/libplugin.so"))
+
+    def test_a_program_and_a_plugin_with_pkg_config(self):
+        prefix = self.install("runtime", "sdk")
+        self.execute(BUILD / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
+        where = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+        words = lambda package: self.execute("pkg-config", "--cflags", "--libs", package, extra_environment=where).split()
+        self.execute("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZE, prefix / "share/doc/heddle/examples/read_digit.c",
+                     *words("heddle"), f"-Wl,-rpath,{prefix / 'lib'}", "-o", "read_digit")
+        # The runtime finds its plugins beside libheddle; here they come from the build.
+        plugins_there = {"HEDDLE_PLUGIN_PATH": str(BUILD / "lib/heddle/plugins.d")}
+        self.assertEqual(self.execute("./read_digit", "digits.heddle", extra_environment=plugins_there), "the digit is a 1\n")
+        (self.folder / "plugin.cpp").write_text('#include "heddle/sdk/status.h"\n#include "heddle/driver.h"\nint unused;\n')
+        self.execute("c++", "-std=c++20", "-shared", "-fPIC", *SANITIZE, "plugin.cpp", *words("heddle-sdk"), "-o", "libplugin.so")
+
+    def test_the_sdk_alone_is_enough_for_plugins(self):
+        prefix = self.install("sdk")
+        text = "find_package(Heddle REQUIRED COMPONENTS sdk)\nif(TARGET Heddle::heddle OR NOT TARGET Heddle::sdk_cpp)\nmessage(FATAL_ERROR x)\nendif()\n"
+        configured = self.configure(text, prefix)
+        self.assertEqual(configured.returncode, 0, configured.stderr)
+
+    def test_a_component_that_is_not_there_is_named_with_its_package(self):
+        prefix = self.install("sdk", "runtime")
+        refused = self.configure("find_package(Heddle REQUIRED COMPONENTS sdk compiler acme)\n", prefix)
+        self.assertNotEqual(refused.returncode, 0)
+        text = re.sub(r"\s+", " ", refused.stderr)
+        self.assertIn(f"component 'compiler' is not installed in {prefix}; install the package heddle-compiler", text)
+        self.assertIn("component 'acme'", text)
+        optional = self.configure("find_package(Heddle REQUIRED COMPONENTS sdk OPTIONAL_COMPONENTS compiler)\n"
+                                  "message(STATUS \"${Heddle_sdk_FOUND}-${Heddle_compiler_FOUND}-\")\n", prefix)
+        self.assertEqual(optional.returncode, 0, optional.stderr)
+        self.assertIn("TRUE--", optional.stdout)
+        newer = self.configure("find_package(Heddle 0.2 REQUIRED)\n", prefix)
+        self.assertNotEqual(newer.returncode, 0)
 
 
 if __name__ == "__main__":

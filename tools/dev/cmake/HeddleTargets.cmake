@@ -21,7 +21,8 @@ if(HEDDLE_CCACHE)
 endif()
 
 # One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host looks beside itself, so `lib` is no
-# architecture's folder. What is installed, and where: `install` in each room, components runtime, compiler and development.
+# architecture's folder. What is installed: `install` in each room, by components, as docs/installation.md lists them. Nothing that is
+# installed knows where: libraries are found from $ORIGIN, packages of CMake and pkg-config from their own place.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
@@ -40,17 +41,27 @@ if(HEDDLE_SANITIZE)
 endif()
 
 # heddle_add_plugin(NAME heddle_cpu MANIFEST heddle.cpu.toml SOURCES ... LIBS ...)
-# A driver or allocator plugin: a module that exports only its entry, beside its manifest in lib/heddle/plugins.d.
+# A driver or allocator plugin: a module that exports only its entry, beside its manifest in lib/heddle/plugins.d. It is installed as a
+# component of its own, named by its id: `cpu` for heddle.cpu.
 function(heddle_add_plugin)
   cmake_parse_arguments(ARG "" "NAME;MANIFEST" "SOURCES;LIBS" ${ARGN})
   add_library(${ARG_NAME} MODULE ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE heddle_options heddle_headers ${ARG_LIBS})
   target_link_options(${ARG_NAME} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/plugins/plugin.map -Wl,-z,defs)
   set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}
-    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map)
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map INSTALL_RPATH "")
   configure_file(${ARG_MANIFEST} ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}/${ARG_MANIFEST} COPYONLY)
-  install(TARGETS ${ARG_NAME} LIBRARY DESTINATION lib/heddle/plugins.d COMPONENT runtime)
-  install(FILES ${ARG_MANIFEST} DESTINATION lib/heddle/plugins.d COMPONENT runtime)
+  string(REGEX REPLACE "^heddle\\.|\\.toml$" "" component ${ARG_MANIFEST})
+  install(TARGETS ${ARG_NAME} LIBRARY DESTINATION lib/heddle/plugins.d COMPONENT ${component})
+  install(FILES ${ARG_MANIFEST} DESTINATION lib/heddle/plugins.d COMPONENT ${component})
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_PLUGIN_MANIFESTS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_MANIFEST})
+endfunction()
+
+# heddle_export(runtime)
+# Targets that were installed with EXPORT heddle_<component> become what find_package(Heddle COMPONENTS <component>) brings.
+function(heddle_export component)
+  install(EXPORT heddle_${component} NAMESPACE Heddle:: FILE Heddle-${component}.cmake DESTINATION lib/cmake/Heddle
+    COMPONENT ${component})
 endfunction()
 
 # What every test runs with in a build with sanitizers: reports end the program, suppressions come from tests/sanitizers.

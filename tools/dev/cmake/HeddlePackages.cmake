@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Debian packages, one for each component that the rooms install. Included after them; `cpack`, in the build folder, writes the packages
+# into its folder packages. What is in each, and what each is for: docs/installation.md.
+install(FILES docs/configuration.md docs/trust.md DESTINATION share/doc/heddle COMPONENT runtime)
+install(FILES docs/abi.md DESTINATION share/doc/heddle COMPONENT sdk)
+# Not below a prefix, so only in packages.
+install(FILES tools/dev/deb/heddle.toml DESTINATION /etc/heddle COMPONENT etc EXCLUDE_FROM_ALL)
+install(DIRECTORY DESTINATION /etc/heddle/plugins.d COMPONENT etc EXCLUDE_FROM_ALL)
+
+set(CPACK_PACKAGE_CONTACT "Heddle developers <developers@heddle.invalid>" CACHE STRING "maintainer of the packages")
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME heddle)
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Where our own libraries are found meanwhile; what the packages need of each other is said below.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+set(this_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
+
+# heddle_package(sdk NAME heddle-dev SECTION libdevel SUMMARY "..." TEXT "..." [DEPENDS "a, b"] [RECOMMENDS ...])
+macro(heddle_package component)
+  cmake_parse_arguments(ARG "" "NAME;SECTION;SUMMARY;TEXT;DEPENDS;RECOMMENDS" "" ${ARGN})
+  string(TOUPPER ${component} COMPONENT)
+  set(CPACK_COMPONENT_${COMPONENT}_GROUP ${component})
+  set(CPACK_DEBIAN_${COMPONENT}_DESCRIPTION "${ARG_SUMMARY}\n${ARG_TEXT}")
+  set(CPACK_DEBIAN_${COMPONENT}_PACKAGE_NAME ${ARG_NAME})
+  foreach(field SECTION DEPENDS RECOMMENDS)
+    if(ARG_${field})
+      set(CPACK_DEBIAN_${COMPONENT}_PACKAGE_${field} "${ARG_${field}}")
+    endif()
+  endforeach()
+  install(FILES LICENSE DESTINATION share/doc/${ARG_NAME} RENAME copyright COMPONENT ${component})
+endmacro()
+
+heddle_package(runtime NAME heddle-runtime SECTION libs RECOMMENDS "heddle-cpu, heddle-pool"
+  SUMMARY "runs compiled machine-learning models"
+  TEXT "The library libheddle and the command heddle. Devices come with driver plugins, such as heddle-cpu.")
+set(CPACK_COMPONENT_ETC_GROUP runtime)
+# For dpkg-shlibdeps of others that link libheddle.
+file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libheddle ${PROJECT_VERSION_MAJOR} heddle-runtime (>= ${this_version})\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tools/dev/deb/conffiles ${PROJECT_BINARY_DIR}/shlibs)
+
+heddle_package(sdk NAME heddle-dev SECTION libdevel DEPENDS "heddle-runtime (= ${this_version})"
+  SUMMARY "what programs and plugins of Heddle are built against"
+  TEXT "Headers, libraries, and packages for CMake and pkg-config: for applications, and for drivers and allocators.")
+
+if(TARGET heddle-conformance)
+  heddle_package(conformance NAME heddle-conformance SECTION devel RECOMMENDS heddle-dev
+    SUMMARY "checks plugins of Heddle against the rules"
+    TEXT "The command heddle conformance: what the author of a driver or an allocator runs.")
+endif()
+
+if(TARGET heddle_compiler)
+  # dpkg-shlibdeps finds MLIR's package; LLVM's hides behind links that belong to its -dev package.
+  heddle_package(compiler NAME heddle-compiler SECTION devel DEPENDS "heddle-runtime (= ${this_version}), libllvm19"
+    SUMMARY "compiles machine-learning models for Heddle"
+    TEXT "The command heddle compile: a model file becomes one module, which heddle-runtime runs on every machine.")
+  heddle_package(tools NAME heddle-tools SECTION devel DEPENDS libllvm19
+    SUMMARY "looks into the compiler of Heddle"
+    TEXT "The commands heddle import and heddle opt: a model as it is imported, and any pass on it.")
+endif()
+
+get_property(manifests GLOBAL PROPERTY HEDDLE_PLUGIN_MANIFESTS)
+foreach(manifest IN LISTS manifests)
+  string(REGEX REPLACE "^.*/heddle\\.|\\.toml$" "" component ${manifest})
+  file(READ ${manifest} text)
+  string(REGEX REPLACE "\n\\[options.*" "" text "${text}")
+  if(NOT text MATCHES "\ndescription = \"([^\n]+)\"\n")
+    message(FATAL_ERROR "${manifest}: [plugin] has no description, which is its package's too")
+  endif()
+  heddle_package(${component} NAME heddle-${component} SECTION libs
+    DEPENDS "heddle-runtime (>= ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})"
+    SUMMARY "${CMAKE_MATCH_1}" TEXT "The plugin heddle.${component} of Heddle.")
+endforeach()
+
+get_cmake_property(CPACK_COMPONENTS_ALL COMPONENTS)
+include(CPack)
