@@ -115,7 +115,16 @@ void check_made(Node& node, Block* block, Operation* before) {
   }
 }
 
-void translate_nodes(Graph& graph, const onnx::GraphProto& proto) {
+// Ops that a node became carry where it was placed.
+void place(Block* block, Operation* before, const Placements::Rule& rule) {
+  Builder builder(block->getParentOp()->getContext());
+  for (Operation* op = before ? before->getNextNode() : &block->front(); op; op = op->getNextNode()) {
+    op->setAttr(tx::place_attr, builder.getStringAttr(rule.slot));
+    op->setAttr(tx::placed_by_attr, builder.getStringAttr("--place '" + rule.text + "'"));
+  }
+}
+
+void translate_nodes(Graph& graph, const onnx::GraphProto& proto, Placements* placements) {
   Block* block = graph.builder.getBlock();
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
     std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
@@ -126,6 +135,8 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto) {
     Operation* before = block->empty() ? nullptr : &block->back();
     translate(translated);
     check_made(translated, block, before);
+    const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
+    if (rule && !block->empty()) place(block, before, *rule);
     for (int i = 0; i < node.output_size(); ++i) {
       if (!node.output(i).empty() && !graph.operands.contains(node.output(i))) {
         translated.fail("output " + std::to_string(i) + " ('" + node.output(i) + "') is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
@@ -171,7 +182,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type);
   }
-  translate_nodes(graph, proto);
+  translate_nodes(graph, proto, options.placements);
 
   SmallVector<Value> results;
   onnx::NodeProto end;
@@ -185,9 +196,14 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
   function.setFunctionType(builder.getFunctionType(argument_types, result_types));
   unsigned argument = 0;
   for (const auto& input : proto.input()) {
-    if (!initialized.contains(input.name())) function.setArgAttr(argument++, tx::name_attr, builder.getStringAttr(input.name()));
+    if (initialized.contains(input.name())) continue;
+    const Placements::Rule* rule = options.placements ? options.placements->of_input(input.name()) : nullptr;
+    if (rule) function.setArgAttr(argument, tx::affinity_attr, builder.getStringAttr(rule->slot));
+    function.setArgAttr(argument++, tx::name_attr, builder.getStringAttr(input.name()));
   }
   for (int i = 0; i < proto.output_size(); ++i) {
+    const Placements::Rule* rule = options.placements ? options.placements->of_output(proto.output(i).name()) : nullptr;
+    if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
     function.setResultAttr(i, tx::name_attr, builder.getStringAttr(proto.output(i).name()));
   }
   if (!graph.symbols.empty()) {

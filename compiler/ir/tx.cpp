@@ -4,6 +4,7 @@
 
 #include "compiler/ir/parameter_store.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/DialectImplementation.h"
 
@@ -103,6 +104,40 @@ bool is_data_movement(Operation* op) {
   return llvm::isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp>(op);
 }
 
+bool is_slot_name(StringRef name) {
+  constexpr size_t most_bytes = 128;
+  if (name == default_slot) return true;
+  return name.consume_front("@") && !name.empty() && name.size() < most_bytes &&
+         llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '-' || c == '.'; });
+}
+
+bool is_lower_slot(StringRef left, StringRef right) {
+  if (left == right) return false;
+  return left == default_slot || (right != default_slot && left < right);
+}
+
+SmallVector<StringRef> slots_of(ModuleOp module) {
+  SmallVector<StringRef> names;
+  if (auto slots = module->getAttrOfType<ArrayAttr>(slots_attr)) {
+    for (Attribute slot : slots) names.push_back(llvm::cast<StringAttr>(slot).getValue());
+  }
+  if (names.empty()) names.push_back(default_slot);
+  return names;
+}
+
+StringRef family_of(ModuleOp module, StringRef slot) {
+  auto families = module->getAttrOfType<ArrayAttr>(families_attr);
+  for (auto [index, name] : llvm::enumerate(slots_of(module))) {
+    if (name == slot && families && index < families.size()) return llvm::cast<StringAttr>(families[index]).getValue();
+  }
+  return "";
+}
+
+StringRef affinity_of(DictionaryAttr attributes) {
+  auto slot = attributes ? attributes.getAs<StringAttr>(affinity_attr) : StringAttr();
+  return slot ? slot.getValue() : StringRef(default_slot);
+}
+
 // ------------------------------------------------------------------------------------------------------------ folds
 
 Operation* TxDialect::materializeConstant(OpBuilder& builder, Attribute value, Type type, Location location) {
@@ -172,6 +207,16 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   for (int64_t stride : getStrides()) whole &= stride == 1;
   if (whole) return getInput();
   return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
+}
+
+// What was there only to be handed on goes directly.
+OpFoldResult TransferOp::fold(FoldAdaptor) {
+  auto inner = getInput().getDefiningOp<TransferOp>();
+  if (!inner) return {};
+  if (inner.getFrom() == getTo()) return inner.getInput();
+  setFrom(inner.getFrom());
+  getInputMutable().assign(inner.getInput());
+  return getResult();
 }
 
 // -------------------------------------------------------------------------------------------------------- verifiers
@@ -448,7 +493,15 @@ LogicalResult LrnOp::verify() {
   return success();
 }
 
+LogicalResult TransferOp::verify() {
+  for (StringRef slot : {getFrom(), getTo()}) {
+    if (!is_slot_name(slot)) return emitOpError("names the slot '") << slot << "'; use default, or @ and a name";
+  }
+  return getFrom() == getTo() ? emitOpError("goes from ") << getFrom() << " to itself" : LogicalResult(success());
+}
+
 LogicalResult DispatchOp::verify() {
+  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   Block& block = getBody().front();
   if (block.getNumArguments() != getInputs().size())
     return emitOpError("has ") << block.getNumArguments() << " block arguments for " << getInputs().size() << " inputs";

@@ -8,6 +8,7 @@
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
@@ -38,6 +39,45 @@ inline constexpr llvm::StringLiteral initializer_name = "$init";
 
 // Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
 inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
+
+// ------------------------------------------------------------------------------------------------------------- slots
+
+// The slot that has no name of its own; all others begin with '@'.
+inline constexpr llvm::StringLiteral default_slot = "default";
+
+// Attribute of an op: the slot that it was asked to run on. Importers set it, heddle-place-ops takes it away.
+inline constexpr llvm::StringLiteral place_attr = "place";
+
+// Attribute beside `place`: who asked, as a text.
+inline constexpr llvm::StringLiteral placed_by_attr = "placed_by";
+
+// Attribute of an argument or a result of a function: the slot that it is on.
+inline constexpr llvm::StringLiteral affinity_attr = "heddle.affinity";
+
+// Attribute of a constant or a parameter that is not for the default slot.
+inline constexpr llvm::StringLiteral slot_attr = "slot";
+
+// Module attributes: its slots, lowest first (ArrayAttr of StringAttr), and in the same order the family of devices that each is for.
+inline constexpr llvm::StringLiteral slots_attr = "tx.slots";
+inline constexpr llvm::StringLiteral families_attr = "tx.families";
+
+// Module attribute: who placed what, a dictionary of node names and texts.
+inline constexpr llvm::StringLiteral placements_attr = "tx.placements";
+
+// "default", or '@' with letters, digits, '_', '-' and '.' behind it.
+bool is_slot_name(llvm::StringRef name);
+
+// The order of slots: the default one is the lowest, the others are sorted by name.
+bool is_lower_slot(llvm::StringRef left, llvm::StringRef right);
+
+// The module's slots, lowest first; the default one where nobody said anything.
+llvm::SmallVector<llvm::StringRef> slots_of(mlir::ModuleOp module);
+
+// The family of devices that a slot is for; empty where the module says none.
+llvm::StringRef family_of(mlir::ModuleOp module, llvm::StringRef slot);
+
+// The slot of an argument or a result, from its attributes.
+llvm::StringRef affinity_of(mlir::DictionaryAttr attributes);
 
 // Extents of a tensor type, one expression a dimension, over the symbols of its function.
 llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);

@@ -251,16 +251,27 @@ def Tx_BatchNormOp : Tx_PureOp<"batch_norm", [AllTypesMatch<["input", "result"]>
   let assemblyFormat = "$input `,` $scale `,` $bias `,` $mean `,` $variance attr-dict `:` type($input) `,` type($scale)";
 }
 
-//===----------------------------------------------------------------------------------------------------- dispatches
+//===--------------------------------------------------------------------------------------------- slots and dispatches
+
+def Tx_TransferOp : Tx_PureOp<"transfer", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "the value of one slot on another one";
+  let description = [{Made by heddle-place-ops, one for a value and a slot that it goes to. Nothing fuses across it.}];
+  let arguments = (ins Tx_Tensor:$input, StrAttr:$from, StrAttr:$to);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `from` $from `to` $to attr-dict `:` type($result)";
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
 
 def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryEffect]> {
   let summary = "a region that becomes one kernel";
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
-    row-major and do not overlap operands unless `tied` names the operand that result i may overwrite in place (-1: none).}];
-  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied);
+    row-major and do not overlap operands unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
+    `slot`, where its operands and results are; scheduling needs one.}];
+  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot);
   let results = (outs Variadic<Tx_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body";
+  let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
   let hasVerifier = 1;
 }
 def Tx_YieldOp : Tx_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["DispatchOp"]>]> {

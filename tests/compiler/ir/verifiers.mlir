@@ -104,3 +104,19 @@ func.func @slice_overflow(%x: tensor<8xf32>) -> tensor<4xf32> {
   %0 = tx.slice %x {starts = array<i64: 0>, strides = array<i64: 6148914691236517205>} : tensor<8xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+func.func @transfer_to_itself(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{goes from @a to itself}}
+  %0 = tx.transfer %x from "@a" to "@a" : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func @transfer_to_no_slot(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{names the slot 'gpu'; use default, or @ and a name}}
+  %0 = tx.transfer %x from "default" to "gpu" : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
