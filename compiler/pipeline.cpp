@@ -2,16 +2,19 @@
 // The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
 #include "compiler/pipeline.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "compiler/emit/module_file.h"
 #include "compiler/import/onnx_importer.h"
+#include "compiler/import/placements.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/cuda/machine_code.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,7 +28,9 @@ using namespace mlir;
 
 namespace heddle::compiler {
 
-void add_model_passes(PassManager& passes) {
+void add_model_passes(PassManager& passes, bool annotate_affinity) {
+  // While every op is still the node that somebody named. What the other passes rewrite stays between two transfers.
+  passes.addPass(passes::place_ops(annotate_affinity));
   // Factors a channel are easier to move than a normalization.
   passes.addNestedPass<func::FuncOp>(passes::decompose_batch_norm());
   // Channels-last throughout: afterwards a convolution, its bias and its activation stand together.
@@ -39,9 +44,9 @@ void add_model_passes(PassManager& passes) {
   passes.addPass(createCanonicalizerPass());
 }
 
-void add_family_passes(PassManager& passes, std::string_view family) {
-  // Filters in the panels of the CPU's microkernels. Other families read them as they are.
-  if (family == "cpu") passes.addNestedPass<func::FuncOp>(passes::pack_weights());
+void add_combination_passes(PassManager& passes) {
+  // Filters in the panels of the CPU's microkernels, where a CPU reads them.
+  passes.addNestedPass<func::FuncOp>(passes::pack_weights());
   passes.addPass(createCSEPass());
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
@@ -52,20 +57,22 @@ void add_family_passes(PassManager& passes, std::string_view family) {
 
 namespace {
 
-// Collects diagnostics, so that a failure's text names what MLIR said first.
+// Collects diagnostics, so that a failure's text names what MLIR said first. Remarks are kept, one a line.
 class Diagnostics {
  public:
   explicit Diagnostics(MLIRContext& context)
       : handler_(&context, [this](Diagnostic& diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Remark) remarks_ += diagnostic.str() + "\n";
           if (diagnostic.getSeverity() != DiagnosticSeverity::Error || !text_.empty()) return;
           llvm::raw_string_ostream stream(text_);
           if (auto name = llvm::dyn_cast<NameLoc>(diagnostic.getLocation())) stream << "node '" << name.getName().str() << "': ";
           stream << diagnostic.str();
         }) {}
   const std::string& text() const { return text_; }
+  const std::string& remarks() const { return remarks_; }
 
  private:
-  std::string text_;
+  std::string text_, remarks_;
   ScopedDiagnosticHandler handler_;
 };
 
@@ -148,16 +155,79 @@ bool ends_with_mlir(const std::string& path) {
   return llvm::StringRef(path).ends_with(".mlir");
 }
 
-// Model file to tx.
+// --place for a model in our own text: nodes are ops with a name for their location, operators the ops' names.
+void place_parts(ModuleOp module, import::Placements& placements) {
+  Builder builder(module.getContext());
+  auto name_of = [](DictionaryAttr attributes, const std::string& otherwise) {
+    auto name = attributes ? attributes.getAs<StringAttr>(tx::name_attr) : StringAttr();
+    return name ? name.str() : otherwise;
+  };
+  for (auto function : module.getOps<func::FuncOp>()) {
+    for (Operation& op : function.getBody().front().without_terminator()) {
+      auto name = llvm::dyn_cast<NameLoc>(op.getLoc());
+      const auto* rule = placements.of_node(name ? name.getName().getValue() : "", op.getName().stripDialect());
+      if (!rule) continue;
+      op.setAttr(tx::place_attr, builder.getStringAttr(rule->slot));
+      op.setAttr(tx::placed_by_attr, builder.getStringAttr("--place '" + rule->text + "'"));
+    }
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      const auto* rule = placements.of_input(name_of(function.getArgAttrDict(i), "input" + std::to_string(i)));
+      if (rule) function.setArgAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
+    }
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      const auto* rule = placements.of_output(name_of(function.getResultAttrDict(i), "output" + std::to_string(i)));
+      if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
+    }
+  }
+}
+
+// Model file to tx, placed.
 Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
+  import::Placements placements;
+  for (const std::string& text : options.placements) {
+    if (std::string wrong = placements.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  }
   if (ends_with_mlir(options.input_path)) {
     module = parseSourceFile<ModuleOp>(options.input_path, &context);
     if (!module) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' failed"};
-    return {};
+    place_parts(*module, placements);
+  } else {
+    import::ImportError error;
+    module = import::import_onnx(options.input_path, context, parameters, error, {{}, &placements});
+    if (!module) return {error.code, error.message};
   }
-  import::ImportError error;
-  module = import::import_onnx(options.input_path, context, parameters, error);
-  if (!module) return {error.code, error.message};
+  if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  return {};
+}
+
+// The families of devices for which programs are made, one for each slot: all slots the same, but for those that are restricted.
+Failure combine_families(const Options& options, ModuleOp module, std::vector<std::vector<std::string>>& combinations) {
+  std::vector<std::string> families;  // of the targets, each once
+  for (const auto& [family, level] : options.targets) {
+    if (families.empty() || families.back() != family) families.push_back(family);
+  }
+  SmallVector<StringRef> slots = tx::slots_of(module);
+  std::vector<std::string> restricted(slots.size());
+  for (const std::string& text : options.slots) {
+    auto wrong = [&](const std::string& cause) {
+      return Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: slot '" + text + "' cannot be restricted: " + cause};
+    };
+    auto [name, family] = StringRef(text).rsplit('=');
+    if (name.empty() || family.empty()) return wrong("it is written @slot=family, such as @host=cpu");
+    auto slot = llvm::find(slots, name);
+    if (slot == slots.end()) return wrong("nothing is placed on " + name.str() + "; the slots are " + llvm::join(slots, ", "));
+    if (!llvm::is_contained(families, family)) {
+      return wrong("no target is of family '" + family.str() + "'; the targets are of " + llvm::join(families, ", "));
+    }
+    std::string& known = restricted[slot - slots.begin()];
+    if (!known.empty()) return wrong(name.str() + " is restricted to '" + known + "' already");
+    known = family.str();
+  }
+  for (const std::string& family : families) {
+    std::vector<std::string> combination = restricted;
+    std::replace(combination.begin(), combination.end(), std::string(), family);
+    if (!llvm::is_contained(combinations, combination)) combinations.push_back(std::move(combination));
+  }
   return {};
 }
 
@@ -168,7 +238,7 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
 }
 
 // The newest image of the family, as machine code too, with what the device's own compiler says of it.
-Failure add_machine_code(const std::string& ptxas, emit::Family& family) {
+Failure add_machine_code(const std::string& ptxas, emit::FamilyCode& family) {
   emit::Image image = family.images.back();
   image.format = HEDDLE_CODE_CUBIN;
   auto machine = targets::assemble_ptx(ptxas, image.target, image.code);
@@ -186,7 +256,7 @@ Failure add_machine_code(const std::string& ptxas, emit::Family& family) {
 }
 
 // One image a level: plan once, since the grid is the host program's, then a kernel for each region.
-Failure generate(const Options& options, emit::Family& family, MLIRContext& context, unsigned& done) {
+Failure generate(const Options& options, emit::FamilyCode& family, MLIRContext& context, unsigned& done) {
   if (family.kernels.all().empty()) return {};  // a model of views and copies needs no code
   bool planned = false;
   for (const auto& [name, level] : options.targets) {
@@ -222,7 +292,8 @@ Failure generate(const Options& options, emit::Family& family, MLIRContext& cont
   return {};
 }
 
-Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>& module, std::string& reproducer) {
+Failure run(const Options& options, MLIRContext& context, const Diagnostics& diagnostics, OwningOpRef<ModuleOp>& module,
+            std::string& reproducer) {
   StageTimes times;
   auto going_on = [&](std::string_view stage, unsigned done) { return !options.progress || options.progress(stage, done, 4); };
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
@@ -257,17 +328,23 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
     add(passes);
     return succeeded(passes.run(target));
   };
-  bool passed = run_passes(*module, add_model_passes);
-  std::vector<emit::Family> families;
-  std::vector<OwningOpRef<ModuleOp>> models;
-  for (const auto& [family, level] : options.targets) {
-    if (!passed) break;
-    if (!families.empty() && families.back().name == family) continue;
-    models.push_back(module->clone());
-    passed = run_passes(*models.back(), [&, family = family](PassManager& passes) { add_family_passes(passes, family); });
-    families.push_back({family, *models.back(), {}, {}});
+  const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
+  if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty()); })) return pass_failed;
+  if (!options.affinity_path.empty()) {
+    if (Failure failure = write_text(options.affinity_path, diagnostics.remarks())) return failure;
   }
-  if (!passed) return {HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
+  std::vector<std::vector<std::string>> families;  // of the slots, one after the other
+  if (Failure failure = combine_families(options, *module, families)) return failure;
+  std::vector<OwningOpRef<ModuleOp>> models;
+  std::vector<emit::Combination> combinations;
+  std::vector<emit::FamilyCode> codes;
+  for (const std::vector<std::string>& of_slots : families) {
+    models.push_back(module->clone());
+    SmallVector<StringRef> names(of_slots.begin(), of_slots.end());
+    (*models.back())->setAttr(tx::families_attr, Builder(&context).getStrArrayAttr(names));
+    if (!run_passes(*models.back(), add_combination_passes)) return pass_failed;
+    combinations.push_back({*models.back()});
+  }
   if (!options.dump_after.empty()) {
     if (dump.empty()) {
       return {HEDDLE_STATUS_NOT_FOUND, "compiler: no pass '" + options.dump_after + "' was run; see docs/compiler.md for their names"};
@@ -278,9 +355,11 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
 
   if (!going_on("code", 2)) return cancelled;
   unsigned images_done = 0;
-  for (emit::Family& family : families) {
-    family.kernels = emit::Kernels::collect(family.model);
-    if (Failure failure = generate(options, family, context, images_done)) return failure;
+  for (const auto& [family, level] : options.targets) {
+    if (!codes.empty() && codes.back().name == family) continue;
+    codes.push_back({family, {}, {}});
+    for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family);
+    if (Failure failure = generate(options, codes.back(), context, images_done)) return failure;
   }
   times.done("code");
 
@@ -289,8 +368,8 @@ Failure run(const Options& options, MLIRContext& context, OwningOpRef<ModuleOp>&
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
-  file.report = report(families);
-  if (heddle::module::Status error = emit::write_module_file(families, parameters, file)) return {error->code, error->message};
+  file.report = report(combinations, codes);
+  if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
   times.done("write");
   // times are in this report only: the module's own must not differ from run to run
   return report_file ? report_file->write(times.add_to(file.report)) : Failure{};
@@ -304,7 +383,7 @@ Failure compile(const Options& options) {
   Diagnostics diagnostics(context);
   OwningOpRef<ModuleOp> module;
   std::string reproducer;
-  Failure failure = run(options, context, module, reproducer);
+  Failure failure = run(options, context, diagnostics, module, reproducer);
   if (!failure) return failure;
   if (!diagnostics.text().empty()) failure.message += ": " + diagnostics.text();
   if (failure.message.find(options.input_path) == std::string::npos) failure.message += "; the model is '" + options.input_path + "'";

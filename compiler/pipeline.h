@@ -16,16 +16,19 @@ class PassManager;
 
 namespace heddle::compiler {
 
-// Everything between import and code generation, in order: first for all, then for a family of devices ("cpu", "cuda").
-void add_model_passes(mlir::PassManager& passes);
-void add_family_passes(mlir::PassManager& passes, std::string_view family);
+// Everything between import and code generation, in order: first for all, then for a combination of families of devices.
+void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false);
+void add_combination_passes(mlir::PassManager& passes);
 
 struct Options {
   std::string input_path;
   std::string output_path;
   // Family and level, e.g. "cpu" and "x86-64-v3", "cuda" and "sm_80". Those of a family stand together.
   std::vector<std::pair<std::string, std::string>> targets;
+  std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
+  std::vector<std::string> slots;       // "@slot=family"
   std::string parameters_path;
+  std::string affinity_path;
   std::string dump_after, dump_path;
   std::string report_path;
   std::string reproducer_path;

@@ -28,29 +28,71 @@ json::Array refusals(ModuleOp module) {
   return result;
 }
 
+// Who put the region on its slot. A transpose may have been moved to the slot behind the one that its node was placed on.
+std::string placed_by(tx::DispatchOp region, StringRef slot) {
+  auto placements = region->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(tx::placements_attr);
+  std::string node = location_text(region.getLoc());
+  auto said = placements && !node.empty() ? placements.getAs<StringAttr>(node) : StringAttr();
+  StringRef text = said ? said.getValue() : "";
+  if (text.consume_front((slot + " by ").str())) return text.str();
+  return slot == tx::default_slot ? "nobody: the default slot" : "what it reads";
+}
+
+std::string text_of(AffineExpr expression) {
+  std::string text;
+  llvm::raw_string_ostream(text) << expression;
+  return text;
+}
+
+// The regions and the transfers of one combination of families.
+void add_places(const emit::Combination& combination, const std::vector<emit::FamilyCode>& codes, json::Array& regions,
+                json::Array& transfers) {
+  ModuleOp model = combination.model;
+  auto program = [&] { return json::Array(combination.families()); };
+  model.walk([&](tx::DispatchOp region) {
+    StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
+    const auto& kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels;
+    json::Array ops;
+    for (Operation& op : region.getBody().front().without_terminator()) {
+      json::Object one{{"op", op.getName().getStringRef().str()}};
+      if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
+      ops.push_back(std::move(one));
+    }
+    regions.push_back(json::Object{{"families", program()},
+                                   {"family", family.str()},
+                                   {"slot", slot.str()},
+                                   {"placed_by", placed_by(region, slot)},
+                                   {"region", region.getName().str()},
+                                   {"node", location_text(region.getLoc())},
+                                   {"kernel", kernels.all()[kernels.index_of(region)].symbol},
+                                   {"ops", std::move(ops)}});
+  });
+  model.walk([&](tx::TransferOp transfer) {
+    auto type = llvm::cast<RankedTensorType>(transfer.getType());
+    AffineExpr bytes = tx::element_count(type) * ((type.getElementTypeBitWidth() + 7) / 8);
+    transfers.push_back(json::Object{{"families", program()},
+                                     {"from", transfer.getFrom().str()},
+                                     {"to", transfer.getTo().str()},
+                                     {"node", location_text(transfer.getLoc())},
+                                     {"bytes", text_of(bytes)}});
+  });
+}
+
 }  // namespace
 
-std::string report(const std::vector<emit::Family>& families) {
-  json::Array regions, described, not_fused;
-  for (const emit::Family& family : families) {
-    const auto& kernels = family.kernels.all();
-    ModuleOp model = family.model;
-    model.walk([&](tx::DispatchOp region) {
-      json::Array ops;
-      for (Operation& op : region.getBody().front().without_terminator()) {
-        json::Object one{{"op", op.getName().getStringRef().str()}};
-        if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
-        ops.push_back(std::move(one));
-      }
-      regions.push_back(json::Object{{"family", family.name},
-                                     {"region", region.getName().str()},
-                                     {"node", location_text(region.getLoc())},
-                                     {"kernel", kernels[family.kernels.index_of(region)].symbol},
-                                     {"ops", std::move(ops)}});
-    });
-    for (auto [index, kernel] : llvm::enumerate(kernels)) {
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes) {
+  json::Array regions, transfers, described, not_fused;
+  for (const emit::Combination& combination : combinations) {
+    add_places(combination, codes, regions, transfers);
+    for (json::Value& refusal : refusals(combination.model)) {
+      (*refusal.getAsObject())["families"] = json::Array(combination.families());
+      not_fused.push_back(std::move(refusal));
+    }
+  }
+  for (const emit::FamilyCode& code : codes) {
+    for (auto [index, kernel] : llvm::enumerate(code.kernels.all())) {
       json::Array variants;
-      for (const emit::Image& image : family.images) {
+      for (const emit::Image& image : code.images) {
         const targets::KernelResources& resources = image.resources[index];
         json::Object needs{
             {"format", image.format}, {"target", image.target}, {"workspace_bytes", static_cast<int64_t>(resources.workspace_bytes)}};
@@ -63,20 +105,17 @@ std::string report(const std::vector<emit::Family>& families) {
         if (!resources.rung.empty()) needs["rung"] = resources.rung;
         variants.push_back(std::move(needs));
       }
-      std::string workgroups;
-      llvm::raw_string_ostream(workgroups) << kernel.plan.workgroups;
-      described.push_back(json::Object{{"family", family.name},
+      described.push_back(json::Object{{"family", code.name},
                                        {"kernel", kernel.symbol},
-                                       {"workgroups", workgroups},
+                                       {"workgroups", text_of(kernel.plan.workgroups)},
                                        {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
                                        {"variants", std::move(variants)}});
     }
-    for (json::Value& refusal : refusals(model)) {
-      (*refusal.getAsObject())["family"] = family.name;
-      not_fused.push_back(std::move(refusal));
-    }
   }
-  json::Object result{{"regions", std::move(regions)}, {"kernels", std::move(described)}, {"not_fused", std::move(not_fused)}};
+  json::Object result{{"regions", std::move(regions)},
+                      {"transfers", std::move(transfers)},
+                      {"kernels", std::move(described)},
+                      {"not_fused", std::move(not_fused)}};
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(result));
   return text;

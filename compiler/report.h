@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the compiler says of its choices, as JSON: kernels, regions, refusals to fuse. Stored in the module for `heddle explain`.
+// What the compiler says of its choices, as JSON: regions and where they run, transfers, kernels, refusals to fuse. Stored in the module for `heddle explain`.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace heddle::compiler {
 
 // The report; the same for the same input.
-std::string report(const std::vector<emit::Family>& families);
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes);
 
 // Wall time of each stage.
 class StageTimes {

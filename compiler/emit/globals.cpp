@@ -58,8 +58,8 @@ void Globals::note_use(uint32_t index, bool in_initializer) {
   if (!in_initializer) module_.globals[index]->initializer_only = false;
 }
 
-void Globals::begin_family(StringRef name) {
-  family_ = name.str();
+void Globals::begin_combination(StringRef name) {
+  combination_ = name.str();
   filled_.clear();
   fills_.clear();
 }
@@ -71,40 +71,45 @@ void Globals::check_size(uint32_t index, uint64_t size_bytes) {
              std::to_string(size_bytes) + " bytes; a name stands for one tensor";
 }
 
-uint32_t Globals::derived(StringRef name, uint64_t size_bytes) {
-  auto [it, is_new] = derived_by_name_.try_emplace(family_ + "." + name.str(), 0);
+uint32_t Globals::derived(StringRef name, uint32_t slot, uint64_t size_bytes) {
+  auto [it, is_new] = derived_by_name_.try_emplace(combination_ + "." + name.str(), 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
     global->name = it->first().str();
     global->kind = module_format::GlobalKind::Derived;
     global->size_bytes = size_bytes;
+    global->slot = slot;
     it->second = add(std::move(global));
   }
   check_size(it->second, size_bytes);
   return it->second;
 }
 
-uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
+uint32_t Globals::parameter(tx::ParameterOp op, uint32_t slot, bool in_initializer) {
   auto type = llvm::cast<RankedTensorType>(op.getType());
   StringRef name = op.getName();
   if (name.starts_with(tx::derived_prefix)) {
-    uint32_t index = derived(name, tx::byte_size(type));
+    uint32_t index = derived(name, slot, tx::byte_size(type));
     note_use(index, in_initializer);
     return index;
   }
-  auto [it, is_new] = by_name_.try_emplace(name, 0);
+  auto [parameter, is_new_parameter] = parameters_.try_emplace(name, module_.parameters.size());
+  if (is_new_parameter) {
+    auto described = std::make_unique<module_format::ParameterT>();
+    described->name = name.str();
+    described->element_type = element_type_code(type.getElementType());
+    described->dims.assign(type.getShape().begin(), type.getShape().end());
+    described->size_bytes = tx::byte_size(type);
+    module_.parameters.push_back(std::move(described));
+  }
+  auto [it, is_new] = by_name_.try_emplace({name.str(), slot}, 0);
   if (is_new) {
-    auto parameter = std::make_unique<module_format::ParameterT>();
-    parameter->name = name.str();
-    parameter->element_type = element_type_code(type.getElementType());
-    parameter->dims.assign(type.getShape().begin(), type.getShape().end());
-    parameter->size_bytes = tx::byte_size(type);
     auto global = std::make_unique<module_format::GlobalT>();
     global->name = name.str();
     global->kind = module_format::GlobalKind::Parameter;
-    global->index = module_.parameters.size();
-    global->size_bytes = parameter->size_bytes;
-    module_.parameters.push_back(std::move(parameter));
+    global->index = parameter->second;
+    global->size_bytes = module_.parameters[parameter->second]->size_bytes;
+    global->slot = slot;
     it->second = add(std::move(global));
   }
   check_size(it->second, tx::byte_size(type));
@@ -112,26 +117,31 @@ uint32_t Globals::parameter(tx::ParameterOp op, bool in_initializer) {
   return it->second;
 }
 
-uint32_t Globals::constant(tx::ConstantOp op, bool in_initializer) {
+uint32_t Globals::constant(tx::ConstantOp op, uint32_t slot, bool in_initializer) {
   ElementsAttr value = op.getValue();
   uint64_t size_bytes = tx::byte_size(llvm::cast<RankedTensorType>(op.getType()));
   auto splat = llvm::dyn_cast<SplatElementsAttr>(value);
   bool is_filled = splat && size_bytes > largest_stored_splat_bytes;
   auto& known = is_filled ? filled_ : stored_;
-  auto [it, is_new] = known.try_emplace(value, 0);
+  auto [it, is_new] = known.try_emplace({value, slot}, 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
     std::string number = std::to_string(known.size() - 1);
-    global->name = is_filled ? family_ + ".splat." + number : "constant." + number;
+    global->name = is_filled ? combination_ + ".splat." + number : "constant." + number;
     global->size_bytes = size_bytes;
+    global->slot = slot;
     if (is_filled) {
       global->kind = module_format::GlobalKind::Derived;
       fills_.push_back({static_cast<uint32_t>(module_.globals.size()), element_bits(splat.getSplatValue<Attribute>()),
                         element_bytes(splat.getElementType())});
     } else {
       global->kind = module_format::GlobalKind::Constant;
-      std::vector<char> bytes = constant_bytes(value);
-      global->data = std::make_unique<module_format::Range>(writer_.add_constant(std::as_bytes(std::span(bytes))));
+      auto [data, is_new_data] = data_.try_emplace(value);
+      if (is_new_data) {
+        std::vector<char> bytes = constant_bytes(value);
+        data->second = writer_.add_constant(std::as_bytes(std::span(bytes)));
+      }
+      global->data = std::make_unique<module_format::Range>(data->second);
     }
     it->second = add(std::move(global));
   }

@@ -5,6 +5,7 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,17 +25,17 @@ class Globals {
  public:
   Globals(module_format::ModuleT& module, module::ModuleWriter& writer) : module_(module), writer_(writer) {}
 
-  // Parameters are shared by all families; what is derived from them, and large splats, are each family's own.
-  void begin_family(llvm::StringRef name);
+  // Parameters are shared by all combinations of families; what is derived from them, and large splats, are each combination's own.
+  void begin_combination(llvm::StringRef name);
 
-  // Index of the global behind a tx.parameter; a derived one is written by the initializer.
-  uint32_t parameter(tx::ParameterOp op, bool in_initializer);
-  // Index of the global behind a tx.constant that a kernel reads from memory.
-  uint32_t constant(tx::ConstantOp op, bool in_initializer);
-  // Index of a derived global of that name.
-  uint32_t derived(llvm::StringRef name, uint64_t size_bytes);
+  // Index of the slot's global behind a tx.parameter; a derived one is written by the initializer. Slots share the data in the file.
+  uint32_t parameter(tx::ParameterOp op, uint32_t slot, bool in_initializer);
+  // Index of the slot's global behind a tx.constant that a kernel reads from memory.
+  uint32_t constant(tx::ConstantOp op, uint32_t slot, bool in_initializer);
+  // Index of the slot's derived global of that name.
+  uint32_t derived(llvm::StringRef name, uint32_t slot, uint64_t size_bytes);
 
-  // Large splats of this family, which its initializer fills in.
+  // Large splats of this combination, which its initializer fills in.
   struct Fill {
     uint32_t global;
     uint64_t pattern;
@@ -53,10 +54,12 @@ class Globals {
 
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
-  std::string family_, mistake_;
-  llvm::StringMap<uint32_t> by_name_;          // parameters
-  llvm::StringMap<uint32_t> derived_by_name_;  // with their family
-  llvm::DenseMap<mlir::Attribute, uint32_t> stored_, filled_;
+  std::string combination_, mistake_;
+  llvm::StringMap<uint32_t> parameters_;                          // in the module, by name
+  std::map<std::pair<std::string, uint32_t>, uint32_t> by_name_;  // parameters' globals, by name and slot
+  llvm::StringMap<uint32_t> derived_by_name_;                     // with their combination
+  llvm::DenseMap<mlir::Attribute, module_format::Range> data_;    // of stored constants
+  llvm::DenseMap<std::pair<mlir::Attribute, uint32_t>, uint32_t> stored_, filled_;
   std::vector<Fill> fills_;
 };
 

@@ -37,11 +37,10 @@ uint32_t symbol_count(Operation* op) {
   return symbols ? symbols.size() : 0;
 }
 
-Kernels Kernels::collect(ModuleOp module) {
-  Kernels result;
-  llvm::StringMap<uint32_t> known;
-  module.walk([&](tx::DispatchOp region) {
-    auto [it, is_new] = known.try_emplace(text_of(region), result.kernels_.size());
+void Kernels::add(ModuleOp model, StringRef family) {
+  model.walk([&](tx::DispatchOp region) {
+    if (tx::family_of(model, region.getSlot().value_or("")) != family) return;
+    auto [it, is_new] = known_.try_emplace(text_of(region), kernels_.size());
     if (is_new) {
       Operation& first = region.getBody().front().front();
       Kernel kernel;
@@ -49,11 +48,10 @@ Kernels Kernels::collect(ModuleOp module) {
       kernel.symbol = "k" + std::to_string(it->second) + "_" + first.getName().stripDialect().str();
       kernel.binding_count = region.getInputs().size() + region.getOutputs().size();
       kernel.symbol_count = symbol_count(region);
-      result.kernels_.push_back(std::move(kernel));
+      kernels_.push_back(std::move(kernel));
     }
-    result.index_[region] = it->second;
+    index_[region] = it->second;
   });
-  return result;
 }
 
 }  // namespace heddle::emit

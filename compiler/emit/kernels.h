@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels of a module: regions that are alike share one. Collected before code generation, named in the host programs
-// afterwards. Knows targets only through their interface.
+// The kernels of one family of devices, of all models that it runs a part of: regions that are alike share one, whatever their slot.
+// Collected before code generation, named in the host programs afterwards. Knows targets only through their interface.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ struct Kernel {
 
 class Kernels {
  public:
-  // All regions of the module, in order.
-  static Kernels collect(mlir::ModuleOp module);
+  // Adds the regions on the model's slots of this family, in order.
+  void add(mlir::ModuleOp model, llvm::StringRef family);
 
   std::vector<Kernel>& all() { return kernels_; }
   const std::vector<Kernel>& all() const { return kernels_; }
@@ -31,6 +31,7 @@ class Kernels {
 
  private:
   std::vector<Kernel> kernels_;
+  llvm::StringMap<uint32_t> known_;  // by text
   llvm::DenseMap<mlir::Operation*, uint32_t> index_;
 };
 

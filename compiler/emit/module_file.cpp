@@ -7,6 +7,7 @@
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
+#include "llvm/ADT/StringExtras.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/writer.h"
@@ -17,10 +18,11 @@ namespace mf = heddle::module_format;
 namespace heddle::emit {
 namespace {
 
-std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, ArrayAttr symbols) {
+std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t slot, ArrayAttr symbols) {
   auto ranked = llvm::cast<RankedTensorType>(type);
   auto result = std::make_unique<mf::TensorTypeT>();
   result->name = name.str();
+  result->slot = slot;
   result->element_type = element_type_code(ranked.getElementType());
   for (AffineExpr extent : tx::extents(ranked)) {
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
@@ -39,17 +41,18 @@ std::string name_of(DictionaryAttr attributes, const std::string& otherwise) {
   return name ? name.str() : otherwise;
 }
 
-std::unique_ptr<mf::FunctionT> describe(func::FuncOp function) {
+std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarget& target) {
   auto result = std::make_unique<mf::FunctionT>();
   result->name = function.getName().str();
   auto symbols = function->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+  auto described = [&](Type type, DictionaryAttr attributes, const std::string& otherwise) {
+    return tensor_type(type, name_of(attributes, otherwise), slot_index(target, tx::affinity_of(attributes)), symbols);
+  };
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    result->arguments.push_back(
-        tensor_type(function.getArgument(i).getType(), name_of(function.getArgAttrDict(i), "input" + std::to_string(i)), symbols));
+    result->arguments.push_back(described(function.getArgumentTypes()[i], function.getArgAttrDict(i), "input" + std::to_string(i)));
   }
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
-    result->results.push_back(
-        tensor_type(function.getResultTypes()[i], name_of(function.getResultAttrDict(i), "output" + std::to_string(i)), symbols));
+    result->results.push_back(described(function.getResultTypes()[i], function.getResultAttrDict(i), "output" + std::to_string(i)));
   }
   for (Attribute name : symbols ? symbols.getValue() : ArrayRef<Attribute>()) {
     auto symbol = std::make_unique<mf::SymbolT>();
@@ -59,7 +62,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function) {
   return result;
 }
 
-std::unique_ptr<mf::ExecutableT> describe(const Family& family, module::ModuleWriter& writer) {
+std::unique_ptr<mf::ExecutableT> describe(const FamilyCode& family, module::ModuleWriter& writer) {
   auto result = std::make_unique<mf::ExecutableT>();
   result->name = family.name;
   for (const Kernel& kernel : family.kernels.all()) {
@@ -99,16 +102,15 @@ func::FuncOp add_initializer(ModuleOp model) {
   return initializer;
 }
 
-// The programs of one family: one a function, in order, then the initializer, if one is needed.
+// The programs of one combination: one a function, in order, then the initializer, if one is needed.
 struct Programs {
   std::vector<std::unique_ptr<mf::ProgramT>> functions;
   std::unique_ptr<mf::ProgramT> initializer;
 };
 
-module::Status schedule_family(const Family& family, uint32_t executable, Globals& globals, Programs& programs) {
-  ModuleOp model = family.model;
-  ProgramTarget target{family.name, family.kernels, executable};
-  globals.begin_family(family.name);
+module::Status schedule_all(const Combination& combination, const ProgramTarget& target, Globals& globals, Programs& programs) {
+  ModuleOp model = combination.model;
+  globals.begin_combination(combination.name());
   func::FuncOp initializer;
   for (auto function : model.getOps<func::FuncOp>()) {
     if (function.getName() == tx::initializer_name) {
@@ -126,6 +128,22 @@ module::Status schedule_family(const Family& family, uint32_t executable, Global
   if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling the initializer failed"};
   programs.initializer = std::move(*program);
   return std::nullopt;
+}
+
+// Executables are numbered in the order of the codes; one without a kernel is left out.
+ProgramTarget target_of(const Combination& combination, const std::vector<FamilyCode>& codes) {
+  ProgramTarget target;
+  for (auto [name, family] : llvm::zip_equal(tx::slots_of(combination.model), combination.families())) {
+    uint32_t executable = 0;
+    for (const FamilyCode& code : codes) {
+      if (code.name == family) {
+        target.push_back({name.str(), family, &code.kernels, executable});
+        break;
+      }
+      if (!code.kernels.all().empty()) ++executable;
+    }
+  }
+  return target;
 }
 
 // Whether two paths, of files that need not be there, lead to one place.
@@ -148,30 +166,54 @@ module::ParameterSource source_of(const tx::ParameterSource& parameter) {
 
 }  // namespace
 
-module::Status write_module_file(const std::vector<Family>& families, const tx::ParameterStore& parameters, const FileOptions& options) {
+std::vector<std::string> Combination::families() const {
+  std::vector<std::string> result;
+  ModuleOp module = model;
+  for (Attribute family : module->getAttrOfType<ArrayAttr>(tx::families_attr)) result.push_back(llvm::cast<StringAttr>(family).str());
+  return result;
+}
+
+std::string Combination::name() const {
+  std::vector<std::string> all = families();
+  bool alike = llvm::all_of(all, [&](const std::string& family) { return family == all.front(); });
+  return alike ? all.front() : llvm::join(all, ",");
+}
+
+module::Status write_module_file(const std::vector<Combination>& combinations, const std::vector<FamilyCode>& codes,
+                                 const tx::ParameterStore& parameters, const FileOptions& options) {
   mf::ModuleT file;
   module::ModuleWriter writer;
   file.producer = "heddle 0.1.0";
   file.name = options.name;
-  file.slots.push_back(std::make_unique<mf::SlotT>());
   file.report = options.report;
   Globals globals(file, writer);
-  ModuleOp first = families.front().model;
+  ModuleOp first = combinations.front().model;
+  for (StringRef name : tx::slots_of(first)) {
+    file.slots.push_back(std::make_unique<mf::SlotT>());
+    if (name != tx::default_slot) file.slots.back()->name = name.str();
+  }
   for (auto function : first.getOps<func::FuncOp>()) {
-    if (function.getName() != tx::initializer_name) file.functions.push_back(describe(function));
+    if (function.getName() == tx::initializer_name) continue;
+    file.functions.push_back(describe(function, target_of(combinations.front(), codes)));
   }
-  for (const Family& family : families) {
+  std::vector<const Combination*> without_initializer;
+  for (const Combination& combination : combinations) {
     Programs programs;
-    if (auto error = schedule_family(family, file.executables.size(), globals, programs)) return error;
+    if (auto error = schedule_all(combination, target_of(combination, codes), globals, programs)) return error;
     for (auto [function, program] : llvm::zip_equal(file.functions, programs.functions)) function->programs.push_back(std::move(program));
-    if (programs.initializer) file.initializer.push_back(std::move(programs.initializer));
-    if (!family.kernels.all().empty()) file.executables.push_back(describe(family, writer));
+    if (!programs.initializer) {
+      without_initializer.push_back(&combination);
+    } else {
+      file.initializer.push_back(std::move(programs.initializer));
+    }
   }
-  // All families have an initializer, or none.
-  for (const Family& family : families) {
-    bool known = llvm::any_of(file.initializer, [&](const auto& program) { return program->families.front() == family.name; });
-    if (file.initializer.empty() || known) continue;
-    auto program = schedule(add_initializer(family.model), {family.name, family.kernels, 0}, globals, /*initializer=*/true);
+  for (const FamilyCode& code : codes) {
+    if (!code.kernels.all().empty()) file.executables.push_back(describe(code, writer));
+  }
+  // All combinations have an initializer, or none.
+  if (file.initializer.empty()) without_initializer.clear();
+  for (const Combination* combination : without_initializer) {
+    auto program = schedule(add_initializer(combination->model), target_of(*combination, codes), globals, /*initializer=*/true);
     if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling an empty initializer failed"};
     file.initializer.push_back(std::move(*program));
   }

@@ -18,12 +18,18 @@ struct Image {
   std::vector<targets::KernelResources> resources;  // one per kernel
 };
 
-// What one family of devices runs: the model after that family's passes, its kernels and their code.
-struct Family {
+// What all programs run on devices of one family: an executable of the file.
+struct FamilyCode {
   std::string name;  // "cpu", "cuda"
-  mlir::ModuleOp model;
   Kernels kernels;
   std::vector<Image> images;
+};
+
+// The model after the passes for one combination of families, which are in its tx.families, one for each slot.
+struct Combination {
+  mlir::ModuleOp model;
+  std::vector<std::string> families() const;
+  std::string name() const;  // "cpu"; "cuda,cpu" where slots differ
 };
 
 struct FileOptions {
@@ -33,7 +39,8 @@ struct FileOptions {
   std::string report;           // JSON
 };
 
-// Schedules the functions of all families, which are the same ones, and writes the file. On failure no file is left.
-module::Status write_module_file(const std::vector<Family>& families, const tx::ParameterStore& parameters, const FileOptions& options);
+// Schedules the functions of all combinations, which are the same ones, and writes the file. On failure no file is left.
+module::Status write_module_file(const std::vector<Combination>& combinations, const std::vector<FamilyCode>& codes,
+                                 const tx::ParameterStore& parameters, const FileOptions& options);
 
 }  // namespace heddle::emit

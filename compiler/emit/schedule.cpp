@@ -22,7 +22,7 @@ class Scheduler {
       : function_(function), target_(target), globals_(globals), initializer_(initializer) {}
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
-    program_->families.push_back(target_.family.str());
+    for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
     if (failed(bind_symbols())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
@@ -33,6 +33,8 @@ class Scheduler {
     for (Operation& op : block) {
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
         if (failed(add_dispatch(dispatch))) return failure();
+      } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
+        add_transfer(transfer);
       } else if (!llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, func::ReturnOp>(op)) {
         return op.emitError("is in no dispatch");
       }
@@ -130,14 +132,16 @@ class Scheduler {
     if (!initializer_) return add_value(mf::ValueKind::Result, index);
     auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, tx::name_attr));
     auto type = llvm::cast<RankedTensorType>(function_.getFunctionType().getResult(index));
-    return add_value(mf::ValueKind::Global, globals_.derived(name, tx::byte_size(type)));
+    uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(index)));
+    return add_value(mf::ValueKind::Global, globals_.derived(name, slot, tx::byte_size(type)));
   }
 
-  // A dispatch writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
+  // A dispatch or a transfer writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       Value storage = storage_of(operand);
-      if (storage.getDefiningOp<tx::DispatchOp>() && !location_.contains(storage)) location_[storage] = result_value(index);
+      if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp>(storage.getDefiningOp()) && !location_.contains(storage))
+        location_[storage] = result_value(index);
     }
   }
 
@@ -147,11 +151,25 @@ class Scheduler {
       uint32_t source = locate(storage_of(operand));
       if (source == target) continue;
       synchronize(source);
-      program_->copies.emplace_back(mf::BindingRef(source, whole, whole, read), mf::BindingRef(target, whole, whole, write));
-      note_use(source);
-      command(mf::Op::Copy, program_->copies.size() - 1);
+      add_copy(source, target);
     }
     return success();
+  }
+
+  void add_copy(uint32_t source, uint32_t target) {
+    program_->copies.emplace_back(mf::BindingRef(source, whole, whole, read), mf::BindingRef(target, whole, whole, write));
+    note_use(source);
+    note_use(target);
+    command(mf::Op::Copy, program_->copies.size() - 1);
+  }
+
+  // The runtime sees where both ends are: what moves nothing is an ordinary copy there.
+  void add_transfer(tx::TransferOp transfer) {
+    uint32_t source = locate(storage_of(transfer.getInput()));
+    synchronize(source);
+    uint32_t target = locate(transfer.getResult());
+    add_copy(source, target);
+    written_.insert(target);
   }
 
   // The initializer fills what the functions asked for before anything else, and what it needs itself before that is read.
@@ -172,9 +190,9 @@ class Scheduler {
     if (auto argument = llvm::dyn_cast<BlockArgument>(storage)) {
       value = add_value(mf::ValueKind::Argument, argument.getArgNumber());
     } else if (auto parameter = storage.getDefiningOp<tx::ParameterOp>()) {
-      value = add_value(mf::ValueKind::Global, globals_.parameter(parameter, initializer_));
+      value = add_value(mf::ValueKind::Global, globals_.parameter(parameter, slot_of(parameter), initializer_));
     } else if (auto constant = storage.getDefiningOp<tx::ConstantOp>()) {
-      value = add_value(mf::ValueKind::Global, globals_.constant(constant, initializer_));
+      value = add_value(mf::ValueKind::Global, globals_.constant(constant, slot_of(constant), initializer_));
       add_fills();
     } else {
       auto type = llvm::cast<RankedTensorType>(storage.getType());
@@ -187,6 +205,12 @@ class Scheduler {
     }
     location_[storage] = value;
     return value;
+  }
+
+  // Of a constant or a parameter.
+  uint32_t slot_of(Operation* leaf) const {
+    auto slot = leaf->getAttrOfType<StringAttr>(tx::slot_attr);
+    return slot_index(target_, slot ? slot.getValue() : StringRef(tx::default_slot));
   }
 
   void note_use(uint32_t value) {
@@ -203,10 +227,13 @@ class Scheduler {
   }
 
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {
-    uint32_t index = target_.kernels.index_of(dispatch);
-    const Kernel& kernel = target_.kernels.all()[index];
+    uint32_t slot = slot_index(target_, dispatch.getSlot().value_or(""));
+    if (target_[slot].name != dispatch.getSlot()) return dispatch.emitError("is on no slot of the module");
+    uint32_t index = target_[slot].kernels->index_of(dispatch);
+    const Kernel& kernel = target_[slot].kernels->all()[index];
     auto site = std::make_unique<mf::DispatchSiteT>();
-    site->executable = target_.executable;
+    site->slot = slot;
+    site->executable = target_[slot].executable;
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     for (Value input : dispatch.getInputs()) {
@@ -266,6 +293,11 @@ class Scheduler {
 };
 
 }  // namespace
+
+uint32_t slot_index(const ProgramTarget& target, StringRef name) {
+  auto it = llvm::find_if(target, [&](const SlotTarget& slot) { return slot.name == name; });
+  return it == target.end() ? 0 : it - target.begin();
+}
 
 FailureOr<std::unique_ptr<mf::ProgramT>> schedule(func::FuncOp function, const ProgramTarget& target, Globals& globals, bool initializer) {
   return Scheduler(function, target, globals, initializer).run();

@@ -5,19 +5,29 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <string>
+#include <vector>
+
 #include "compiler/emit/globals.h"
 #include "compiler/emit/kernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace heddle::emit {
 
-struct ProgramTarget {
-  llvm::StringRef family;
-  const Kernels& kernels;
+// What a program knows of a slot.
+struct SlotTarget {
+  std::string name;  // as in the IR
+  std::string family;
+  const Kernels* kernels;
   uint32_t executable;  // that holds them
 };
+// One a slot, in the module's order.
+using ProgramTarget = std::vector<SlotTarget>;
 
-// The program of `function` for a family; with `initializer`, results go to the derived globals of their names.
+// Position of a slot; the default one's for a name that is not there.
+uint32_t slot_index(const ProgramTarget& target, llvm::StringRef name);
+
+// The program of `function` for a combination of families; with `initializer`, results go to the derived globals of their names.
 mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target,
                                                                    Globals& globals, bool initializer);
 

@@ -4,6 +4,7 @@
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
+#include "compiler/passes/slots.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,9 +29,9 @@ bool is_contraction(Operation* op) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
 }
 
-// Constants, parameters, reshapes (views of the same bytes) and broadcasts (repeated inside the regions that read them).
+// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them) and transfers.
 bool stays_outside(Operation* op) {
-  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::DispatchOp>(op);
+  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::TransferOp, tx::DispatchOp>(op);
 }
 
 bool is_splat(Value value) {
@@ -54,9 +55,10 @@ struct Group {
 
 class Former {
  public:
-  explicit Former(func::FuncOp function) : function_(function) {}
+  explicit Former(func::FuncOp function) : function_(function), slots_(function) {}
 
-  void run(SmallVectorImpl<Attribute>& log) {
+  LogicalResult run(SmallVectorImpl<Attribute>& log) {
+    if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
     log_ = &log;
     unsigned position = 0;
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
@@ -73,6 +75,7 @@ class Former {
     for (Operation& op : llvm::make_early_inc_range(llvm::reverse(function_.getBody().front()))) {
       if (isOpTriviallyDead(&op)) op.erase();
     }
+    return success();
   }
 
  private:
@@ -85,6 +88,7 @@ class Former {
 
   // Puts an op into the group of one of its producers, or into a group of its own.
   void place(Operation* op) {
+    refuse_across_slots(op);
     if (is_root(op)) {
       for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "RootAfterProducer");
       open(op);
@@ -111,6 +115,18 @@ class Former {
     best->output = op;
     group_of_[op] = best;
     merge_other_producers(*best, op);
+  }
+
+  // What a transfer brings was produced on another slot: there is no group to join, but a reason to give.
+  void refuse_across_slots(Operation* op) {
+    auto behind_views = [](Value value) {
+      while (llvm::isa_and_nonnull<tx::ReshapeOp, tx::BroadcastOp>(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
+      return value;
+    };
+    for (Value operand : op->getOperands()) {
+      auto transfer = behind_views(operand).getDefiningOp<tx::TransferOp>();
+      if (transfer) refuse_if_produced(behind_views(transfer.getInput()), op, "SlotBoundary");
+    }
   }
 
   // Element-wise groups that only this op reads become part of an element-wise group.
@@ -221,7 +237,8 @@ class Former {
     Operation* output = group.output;
     OpBuilder builder(output);
     std::string name = function_.getName().str() + "." + std::to_string(index) + "." + group.root->getName().stripDialect().str();
-    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(), name, nullptr);
+    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(), name,
+                                                   /*tied=*/nullptr, slots_.of_or_default(group.root));
     Block* block = builder.createBlock(&dispatch.getBody());
     IRMapping inside;
     for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
@@ -237,10 +254,12 @@ class Former {
       builder.clone(*op, inside);
     }
     builder.create<tx::YieldOp>(output->getLoc(), inside.lookup(output->getResult(0)));
+    for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // regions that are alike share a kernel, whatever their slot
     output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
   }
 
   func::FuncOp function_;
+  Slots slots_;  // of the function as it was
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
   llvm::DenseMap<Operation*, unsigned> position_;
@@ -253,7 +272,9 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
   StringRef getDescription() const final { return "relu(add(conv(x, w), broadcast b))  ->  dispatch(x, w, b) { the same }"; }
   void runOnOperation() override {
     SmallVector<Attribute> log;
-    for (auto function : getOperation().getOps<func::FuncOp>()) Former(function).run(log);
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (failed(Former(function).run(log))) return signalPassFailure();
+    }
     getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }
 };

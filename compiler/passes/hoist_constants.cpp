@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer.
+// heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
+// several slots do, each computes and keeps its own.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
 #include "compiler/passes/constant_expression.h"
+#include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -12,6 +14,51 @@ using namespace mlir;
 
 namespace heddle::passes {
 namespace {
+
+// Gives every slot constants of its own: the first slot that uses an expression keeps it, each other one gets a copy. Their constants and
+// parameters say for whom they are.
+class ConstantsBySlot {
+ public:
+  explicit ConstantsBySlot(func::FuncOp function) : function_(function), slots_(function) {}
+
+  void run() {
+    for (Operation& op : function_.getBody().front()) {
+      for (OpOperand& operand : op.getOpOperands()) {
+        Operation* source = operand.get().getDefiningOp();
+        StringAttr slot = slots_.of(&op);
+        if (op.hasTrait<OpTrait::IsTerminator>()) {
+          slot = StringAttr::get(op.getContext(), tx::affinity_of(function_.getResultAttrDict(operand.getOperandNumber())));
+        }
+        if (source && slot && !slots_.of(source)) operand.set(owned(source, slot)->getResult(0));
+      }
+    }
+  }
+
+ private:
+  Operation* owned(Operation* op, StringAttr slot) {
+    if (Operation* original = original_.lookup(op)) op = original;
+    if (Operation* known = copies_.lookup({op, slot})) return known;
+    Operation* mine = op;
+    if (!taken_.insert(op).second) {
+      OpBuilder builder(op->getContext());
+      builder.setInsertionPointAfter(op);
+      mine = builder.clone(*op);
+      original_[mine] = op;
+    }
+    for (OpOperand& operand : mine->getOpOperands()) operand.set(owned(operand.get().getDefiningOp(), slot)->getResult(0));
+    if (mine->getNumOperands() == 0) {
+      mine->removeAttr(tx::slot_attr);
+      if (slot.getValue() != tx::default_slot) mine->setAttr(tx::slot_attr, slot);
+    }
+    return copies_[{op, slot}] = mine;
+  }
+
+  func::FuncOp function_;
+  Slots slots_;
+  llvm::DenseMap<std::pair<Operation*, Attribute>, Operation*> copies_;
+  llvm::DenseMap<Operation*, Operation*> original_;
+  llvm::DenseSet<Operation*> taken_;
+};
 
 // Copies the constant expression behind `value` into the initializer, operands first.
 Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
@@ -47,6 +94,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     llvm::DenseMap<Value, unsigned> index;
     for (func::FuncOp function : functions) {
       if (function.getName() == tx::initializer_name) return;  // has run already
+      ConstantsBySlot(function).run();
       function.walk([&](Operation* op) {
         bool constant = op->getNumResults() == 1 && is_constant_expression(op->getResult(0));
         if (constant && !stays(op) && !all_users_constant(op)) {
@@ -62,17 +110,28 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     builder.setInsertionPointToStart(init.addEntryBlock());
     IRMapping copies;
     SmallVector<Value> results;
+    SmallVector<StringAttr> slots;  // null: the default one
     for (auto [i, value] : llvm::enumerate(hoisted)) {
+      slots.push_back(slot_of_constant(value));
+      if (slots.back()) init.setResultAttr(i, tx::affinity_attr, slots.back());
       results.push_back(copy_into(value, builder, copies));
       init.setResultAttr(i, tx::name_attr, builder.getStringAttr(derived_name(i)));
     }
     builder.create<func::ReturnOp>(module.getLoc(), results);
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       OpBuilder at(value.getDefiningOp());
-      Value derived = at.create<tx::ParameterOp>(value.getLoc(), value.getType(), derived_name(i));
+      auto derived = at.create<tx::ParameterOp>(value.getLoc(), value.getType(), derived_name(i));
+      if (slots[i]) derived->setAttr(tx::slot_attr, slots[i]);
       value.replaceAllUsesWith(derived);
     }
     for (func::FuncOp function : functions) erase_dead(function);
+  }
+
+  // Of an expression that is one slot's own: what any of its leaves says.
+  static StringAttr slot_of_constant(Value value) {
+    Operation* op = value.getDefiningOp();
+    while (op->getNumOperands() != 0) op = op->getOperand(0).getDefiningOp();
+    return op->getAttrOfType<StringAttr>(tx::slot_attr);
   }
 
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }

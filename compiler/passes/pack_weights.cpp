@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-pack-weights: constant filters and matrices are reordered ahead of the call, into the panels of the target.
+// heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered ahead of the call, into the panels of the target.
+// Other families read them as they are.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
 #include "compiler/passes/constant_expression.h"
+#include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -61,7 +63,10 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
     return "conv(x, w) with constant w [R, S, C, F]  ->  conv(x, pack(w)) {packed_shape = [R, S, C, F]}; the same for matmul";
   }
   void runOnOperation() override {
-    getOperation().walk([](Operation* op) {
+    Slots slots(getOperation());
+    auto module = getOperation()->getParentOfType<ModuleOp>();
+    getOperation().walk([&](Operation* op) {
+      if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op) || tx::family_of(module, slots.of_or_default(op)) != "cpu") return;
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv);
       if (auto matmul = llvm::dyn_cast<tx::MatmulOp>(op)) pack_rhs(matmul);
     });

@@ -9,6 +9,8 @@
 
 namespace heddle::passes {
 
+// With `annotate`, says of every op where its operands and results are, and what decided it, as remarks.
+std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
 std::unique_ptr<mlir::Pass> decompose_batch_norm();
 std::unique_ptr<mlir::Pass> propagate_transposes();
 std::unique_ptr<mlir::Pass> fold_casts();

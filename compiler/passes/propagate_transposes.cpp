@@ -50,12 +50,12 @@ tx::TransposeOp common_transpose(Operation* op) {
   return found;
 }
 
-// elementwise(transpose(a), transpose(b), constant c)  ->  transpose(elementwise(a, b, transpose'(c)))
+// elementwise(transpose(a), transpose(b), constant c)  ->  transpose(elementwise(a, b, transpose'(c))); a transfer to another slot counts
+// as element-wise
 struct ThroughElementwise : RewritePattern {
   explicit ThroughElementwise(MLIRContext* context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
   LogicalResult matchAndRewrite(Operation* op, PatternRewriter& rewriter) const override {
-    bool concat = llvm::isa<tx::ConcatOp>(op);
-    if (!concat && !tx::is_elementwise(op)) return failure();
+    if (!llvm::isa<tx::ConcatOp, tx::TransferOp>(op) && !tx::is_elementwise(op)) return failure();
     tx::TransposeOp found = common_transpose(op);
     if (!found) return failure();
     SmallVector<int64_t> permutation(found.getPermutation()), back = inverse(permutation);

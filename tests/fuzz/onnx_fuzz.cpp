@@ -49,10 +49,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(mlir::succeeded(mlir::verify(*module)), "the importer made invalid IR", said);
       mlir::PassManager passes(&context);
       heddle::compiler::add_model_passes(passes);
-      heddle::compiler::add_family_passes(passes, "cpu");
+      heddle::compiler::add_combination_passes(passes);
+      mlir::Builder builder(&context);
+      (*module)->setAttr(heddle::tx::families_attr, builder.getStrArrayAttr({"cpu"}));
       require(mlir::succeeded(passes.run(*module)), "a pass failed", said);
       auto target = heddle::targets::make_x86_64_target("x86-64-v3");
-      heddle::emit::Kernels kernels = heddle::emit::Kernels::collect(*module);
+      heddle::emit::Kernels kernels;
+      kernels.add(*module, "cpu");
       mlir::OwningOpRef<mlir::ModuleOp> code = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
       for (const heddle::emit::Kernel& kernel : kernels.all()) {
         auto plan = target->plan(kernel.region);

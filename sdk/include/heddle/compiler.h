@@ -27,6 +27,13 @@ typedef struct heddle_compile_params {
   /* NVIDIA's assembler, a path or a name on PATH: targets of cuda get machine code beside PTX, so that a driver need not translate it; empty: PTX
    * alone. UNAVAILABLE if it does not run or refuses. */
   heddle_string_t ptxas;
+  /* What runs where: "PATTERN=@slot", a glob over names of nodes; "op:PATTERN=@slot" over operators, "input:" and "output:" over those of
+   * the model. Of several that fit, the last decides; the rest is on the slot "default". One that fits nothing is INVALID_ARGUMENT. */
+  uint32_t placement_count;
+  uint32_t slot_count;
+  const heddle_string_t* placements;
+  const heddle_string_t* slots;  /* "@slot=family": the slot is for devices of that family, whatever the others are for */
+  heddle_string_t affinity_path; /* text: where every op's operands and results are, and what decided it; empty: none */
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no

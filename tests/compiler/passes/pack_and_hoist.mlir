@@ -14,6 +14,7 @@
 // CHECK: %[[T:.*]] = tx.transpose %[[R]] {permutation = array<i64: 1, 0>} : tensor<20x4xf32> -> tensor<4x20xf32>
 // CHECK: %[[PR:.*]] = tx.pack %[[T]] {groups = 1 : i64} : tensor<4x20xf32> -> tensor<128xf32>
 // CHECK: return %[[PW]], %[[PR]]
+module attributes {tx.families = ["cpu"]} {
 func.func @main(%x: tensor<1x3x3x8xf32>) -> tensor<9x20xf32> {
   %w = tx.parameter "w" : tensor<1x1x8x4xf32>
   %r = tx.parameter "r" : tensor<20x4xf32>
@@ -21,4 +22,5 @@ func.func @main(%x: tensor<1x3x3x8xf32>) -> tensor<9x20xf32> {
   %1 = tx.reshape %0 : tensor<1x3x3x4xf32> -> tensor<9x4xf32>
   %2 = tx.matmul %1, %r {transpose_rhs} : tensor<9x4xf32>, tensor<20x4xf32> -> tensor<9x20xf32>
   return %2 : tensor<9x20xf32>
+}
 }
