@@ -16,6 +16,7 @@
 #include <iterator>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/failure.h"
@@ -29,6 +30,8 @@ namespace {
 
 struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, explain, progress = "auto";
+  std::vector<std::string> places, slots;
+  bool annotate_affinity = false;
   uint64_t threads = 0;
 
   void declare(Flags& flags) {
@@ -38,6 +41,12 @@ struct Options {
                "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, as cpu:x86-64-v4, "
                "cuda:sm_90a; default: cpu",
                "LIST");
+    flags.texts("--place", places,
+                "run the nodes whose names fit on a slot: a glob, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
+                "output:PATTERN for those of the model; may be repeated, the last that fits decides",
+                "PATTERN=@SLOT");
+    flags.texts("--slot", slots, "the slot is for devices of that family, whatever the others are for; may be repeated", "@SLOT=FAMILY");
+    flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
@@ -132,9 +141,12 @@ std::string overwrites(const Options& options) {
                           {{"MODEL", options.model}});
 }
 
-// The compiler's word for a target or a pass that there is not: a mistake of the command line, not of the model.
+// The compiler's word for a target, a pass, a node or a slot that there is not: a mistake of the command line, not of the model.
 bool is_unknown_name(std::string_view message) {
-  return message.rfind("compiler: target '", 0) == 0 || message.rfind("compiler: no pass '", 0) == 0;
+  for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '"}) {
+    if (message.substr(0, start.size()) == start) return true;
+  }
+  return false;
 }
 
 int compile(const Arguments& arguments) {
@@ -173,6 +185,15 @@ int compile(const Arguments& arguments) {
   params.report_path = view(report_path);
   params.reproducer_path = view(options.reproducer);
   params.ptxas = view(options.ptxas);
+  std::vector<heddle_string_t> places, slots;
+  for (const std::string& place : options.places) places.push_back(view(place));
+  for (const std::string& slot : options.slots) slots.push_back(view(slot));
+  params.placement_count = static_cast<uint32_t>(places.size());
+  params.placements = places.data();
+  params.slot_count = static_cast<uint32_t>(slots.size());
+  params.slots = slots.data();
+  const std::string to_stdout = "-";
+  if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.progress = on_progress;
   params.context = &progress;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle explain`: what is in a module, what the compiler decided, and with --route where it would run and why.
+// `heddle explain`: what is in a module, what the compiler decided, what runs on which slot, and with --route on which device and why.
 #include <algorithm>
 
 #include "tools/heddle/command.h"
@@ -118,6 +118,51 @@ void print_route(const Json& route) {
   print_table(table, Format::kTable);
 }
 
+// The regions of the program that was chosen, each with its device; of all programs where none was.
+Json places_of(const Json& whole) {
+  static const Json kNothing = Json::object();
+  const Json& report = whole.contains("compiler_report") ? whole["compiler_report"] : kNothing;
+  const Json& route = whole.contains("route") ? whole["route"] : kNothing;
+  const Json& slots = array(route, "slots");
+  Json families = Json::array();
+  for (const Json& slot : slots) families.push_back(text(slot, "family"));
+  auto chosen = [&](const Json& part) { return slots.empty() || array(part, "families") == families; };
+  Json places{{"regions", Json::array()}, {"transfers", Json::array()}};
+  for (const Json& region : array(report, "regions")) {
+    if (!chosen(region)) continue;
+    Json place;
+    for (const char* name : {"region", "node", "families", "family", "slot", "placed_by"}) place[name] = region.value(name, Json());
+    for (const Json& slot : slots) {
+      if (text(slot, "slot") == text(region, "slot") || (text(slot, "slot") == "-" && text(region, "slot") == "default")) {
+        place["device"] = slot.value("device", Json());
+      }
+    }
+    places["regions"].push_back(std::move(place));
+  }
+  for (const Json& transfer : array(report, "transfers")) {
+    if (chosen(transfer)) places["transfers"].push_back(transfer);
+  }
+  return places;
+}
+
+void print_places(const Json& places) {
+  Table regions{{"region", "node", "program for", "slot", "device", "placed by"}, {}};
+  for (const Json& place : array(places, "regions")) {
+    if (text(place, "region")[0] == '$') continue;  // of the initializer: JSON has them
+    regions.rows.push_back({text(place, "region"), text(place, "node"), text(place, "families"), text(place, "slot"), text(place, "device"),
+                            text(place, "placed_by")});
+  }
+  Table transfers{{"transfer of", "program for", "from", "to", "bytes"}, {}};
+  for (const Json& one : array(places, "transfers")) {
+    transfers.rows.push_back({text(one, "node"), text(one, "families"), text(one, "from"), text(one, "to"), text(one, "bytes")});
+  }
+  for (const Table* table : {&regions, &transfers}) {
+    if (table->rows.empty()) continue;
+    print_line("");
+    print_table(*table, Format::kTable);
+  }
+}
+
 int run(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
@@ -147,6 +192,7 @@ int run(const Arguments& arguments) {
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
     whole["route"] = parse_json(text_of(Text(raw)));
   }
+  whole["places"] = places_of(whole);
   if (options.format == "json") {
     print_line(dump_json(whole, 2));
     return kFine;
@@ -170,6 +216,7 @@ int run(const Arguments& arguments) {
     print_line("");
     print_route(whole["route"]);
   }
+  if (whole.contains("route") || array(whole, "slots").size() > 1) print_places(whole["places"]);
   return kFine;
 }
 
