@@ -8,17 +8,31 @@ using namespace mlir;
 
 namespace heddle::passes {
 
-bool is_constant_expression(Value value) {
+namespace {
+
+bool all_behind(Value value, llvm::function_ref<bool(Operation*)> fits) {
   SmallVector<Value> open{value};
   llvm::SmallPtrSet<Operation*, 16> seen;
   while (!open.empty()) {
     Operation* op = open.pop_back_val().getDefiningOp();
     if (!op || op->getNumRegions() != 0) return false;
-    if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect())) return false;
+    if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect()) || !fits(op)) return false;
     if (!seen.insert(op).second) continue;
     llvm::append_range(open, op->getOperands());
   }
   return true;
+}
+
+}  // namespace
+
+bool is_constant_expression(Value value) {
+  return all_behind(value, [](Operation*) { return true; });
+}
+
+bool is_known_at_load(Value value) {
+  return all_behind(value, [](Operation* op) {
+    return llvm::all_of(op->getResultTypes(), [](Type type) { return llvm::cast<RankedTensorType>(type).hasStaticShape(); });
+  });
 }
 
 Value channel_vector(Value value) {

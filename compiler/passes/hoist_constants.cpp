@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own.
+// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -96,7 +96,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       if (function.getName() == tx::initializer_name) return;  // has run already
       ConstantsBySlot(function).run();
       function.walk([&](Operation* op) {
-        bool constant = op->getNumResults() == 1 && is_constant_expression(op->getResult(0));
+        bool constant = op->getNumResults() == 1 && is_known_at_load(op->getResult(0));
         if (constant && !stays(op) && !all_users_constant(op)) {
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
@@ -139,8 +139,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   // Broadcasts and reshapes count as part of the user behind them.
   static bool all_users_constant(Operation* op) {
     return llvm::all_of(op->getUsers(), [](Operation* user) {
-      if (passes_on(user)) return is_constant_expression(user->getResult(0)) && all_users_constant(user);
-      return user->getNumResults() == 1 && is_constant_expression(user->getResult(0));
+      if (passes_on(user)) return is_known_at_load(user->getResult(0)) && all_users_constant(user);
+      return user->getNumResults() == 1 && is_known_at_load(user->getResult(0));
     });
   }
 
