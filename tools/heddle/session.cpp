@@ -50,6 +50,17 @@ Assignment split_assignment(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+namespace {
+
+// A slot and its device; the default slot may be written out.
+Assignment split_binding(const std::string& text) {
+  Assignment binding = split_assignment(text);
+  if (binding.name == "default") binding.name.clear();
+  return binding;
+}
+
+}  // namespace
+
 void ModuleFlags::add_to(Flags& flags, bool with_device) {
   flags.positional("MODULE", path, "compiled .heddle file");
   flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
@@ -69,9 +80,9 @@ std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
 
 Wrong slot_bound_twice(const std::vector<std::string>& devices) {
   for (size_t i = 0; i < devices.size(); ++i) {
-    const Assignment binding = split_assignment(devices[i]);
+    const Assignment binding = split_binding(devices[i]);
     const bool again = std::any_of(devices.begin(), devices.begin() + i,
-                                   [&](const std::string& other) { return split_assignment(other).name == binding.name; });
+                                   [&](const std::string& other) { return split_binding(other).name == binding.name; });
     if (again)
       return (binding.name.empty() ? "the default slot" : "slot '" + binding.name + "'") + " is bound twice, the second time to '" +
              binding.value + "'";
@@ -93,7 +104,7 @@ heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& fla
                                  Instance& out) {
   // The assignments own the text that the C structs point to.
   std::vector<Assignment> slots;
-  for (const std::string& device : devices) slots.push_back(split_assignment(device));
+  for (const std::string& device : devices) slots.push_back(split_binding(device));
   const std::vector<Assignment> scopes = parameter_files(flags);
   std::vector<heddle_slot_binding_t> bindings;
   for (const Assignment& slot : slots) bindings.push_back({view(slot.name), view(slot.value)});
