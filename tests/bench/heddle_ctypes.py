@@ -198,15 +198,17 @@ class ParameterFile(ctypes.Structure):
 
 
 class Instance:
+    """`device` is that of the default slot, or a dictionary of slots and devices."""
+
     def __init__(self, module, device, parameters=()):
         self.module, self.library, self.handle = module, module.library, ctypes.c_void_p()
         params = InstanceParams(struct_size=ctypes.sizeof(InstanceParams))
         files = (ParameterFile * len(parameters))(*(ParameterFile(String(""), String(path)) for path in parameters))
         if parameters:
             params.parameter_files, params.parameter_file_count = ctypes.cast(files, ctypes.c_void_p), len(parameters)
-        if device:
-            slots = (SlotBinding * 1)(SlotBinding(String(""), String(device)))
-            params.slot_count, params.slots = 1, slots
+        bindings = device if isinstance(device, dict) else {"": device} if device else {}
+        slots = (SlotBinding * len(bindings))(*(SlotBinding(String(slot), String(alias)) for slot, alias in bindings.items()))
+        params.slot_count, params.slots = len(bindings), slots
         self.library.checked("heddle_instance_create", module.handle, ctypes.byref(params), ctypes.byref(self.handle))
 
     def __del__(self):
