@@ -8,31 +8,17 @@ using namespace mlir;
 
 namespace heddle::passes {
 
-namespace {
-
-bool all_behind(Value value, llvm::function_ref<bool(Operation*)> fits) {
+bool is_constant_expression(Value value) {
   SmallVector<Value> open{value};
   llvm::SmallPtrSet<Operation*, 16> seen;
   while (!open.empty()) {
     Operation* op = open.pop_back_val().getDefiningOp();
     if (!op || op->getNumRegions() != 0) return false;
-    if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect()) || !fits(op)) return false;
+    if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect())) return false;
     if (!seen.insert(op).second) continue;
     llvm::append_range(open, op->getOperands());
   }
   return true;
-}
-
-}  // namespace
-
-bool is_constant_expression(Value value) {
-  return all_behind(value, [](Operation*) { return true; });
-}
-
-bool is_known_at_load(Value value) {
-  return all_behind(value, [](Operation* op) {
-    return llvm::all_of(op->getResultTypes(), [](Type type) { return llvm::cast<RankedTensorType>(type).hasStaticShape(); });
-  });
 }
 
 Value channel_vector(Value value) {

@@ -9,9 +9,6 @@ namespace heddle::passes {
 // True if the value is a constant, a parameter, or computed from such values only.
 bool is_constant_expression(mlir::Value value);
 
-// The same, with extents that are known as well: what needs no call to be computed.
-bool is_known_at_load(mlir::Value value);
-
 // The vector v of a constant expression tx.broadcast(v) along the last dimension, or a null value.
 mlir::Value channel_vector(mlir::Value value);
 

@@ -4,7 +4,6 @@
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
-#include "compiler/passes/constant_expression.h"
 #include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -69,6 +68,16 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
   return copies.lookup(value);
 }
 
+// Adds the ops that need no call to be computed: they depend on constants and parameters only, and their extents are known.
+void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
+  for (Operation& op : function.getBody().front()) {
+    if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0) continue;
+    auto is_static = [](Type type) { return llvm::cast<RankedTensorType>(type).hasStaticShape(); };
+    auto is_known = [&](Value operand) { return operand.getDefiningOp() && known.contains(operand.getDefiningOp()); };
+    if (llvm::all_of(op.getResultTypes(), is_static) && llvm::all_of(op.getOperands(), is_known)) known.insert(&op);
+  }
+}
+
 // A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger, and reshapes, which
 // cost nothing.
 bool passes_on(Operation* op) {
@@ -87,6 +96,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   }
 
   void runOnOperation() override {
+    known_.clear();
     ModuleOp module = getOperation();
     auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     OpBuilder builder(&getContext());
@@ -95,9 +105,9 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     for (func::FuncOp function : functions) {
       if (function.getName() == tx::initializer_name) return;  // has run already
       ConstantsBySlot(function).run();
+      note_known(function, known_);
       function.walk([&](Operation* op) {
-        bool constant = op->getNumResults() == 1 && is_known_at_load(op->getResult(0));
-        if (constant && !stays(op) && !all_users_constant(op)) {
+        if (known_.contains(op) && !stays(op) && !all_users_known(op)) {
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
       });
@@ -137,11 +147,9 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
   // Broadcasts and reshapes count as part of the user behind them.
-  static bool all_users_constant(Operation* op) {
-    return llvm::all_of(op->getUsers(), [](Operation* user) {
-      if (passes_on(user)) return is_known_at_load(user->getResult(0)) && all_users_constant(user);
-      return user->getNumResults() == 1 && is_known_at_load(user->getResult(0));
-    });
+  bool all_users_known(Operation* op) const {
+    return llvm::all_of(op->getUsers(),
+                        [&](Operation* user) { return known_.contains(user) && (!passes_on(user) || all_users_known(user)); });
   }
 
   static void erase_dead(func::FuncOp function) {
@@ -149,6 +157,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       if (isOpTriviallyDead(&op)) op.erase();
     }
   }
+
+  llvm::DenseSet<Operation*> known_;
 };
 
 }  // namespace
