@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/tx.h"
+#include "llvm/Support/JSON.h"
 
 namespace heddle::import {
 namespace {
@@ -24,7 +25,10 @@ std::string spelled(llvm::StringRef kind, llvm::StringRef name) {
 }  // namespace
 
 std::string Placements::add(llvm::StringRef text) {
-  auto wrong = [&](const std::string& cause) { return "compiler: placement '" + text.str() + "' is not understood: " + cause; };
+  auto wrong = [&](const std::string& cause) {
+    return "compiler: placement '" + llvm::json::fixUTF8(text) + "' is not understood: " + cause;
+  };
+  if (!llvm::json::isUTF8(text)) return wrong("it is not UTF-8 text");  // it ends in the report
   auto [pattern, slot] = text.rsplit('=');
   if (slot.empty() || pattern.empty()) return wrong("it is written PATTERN=@slot, such as Softmax_1=@host or op:Softmax=@host");
   if (!tx::is_slot_name(slot)) return wrong("'" + slot.str() + "' names no slot; use default, or @ with letters, digits, '_', '-' and '.'");

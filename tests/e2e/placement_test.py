@@ -151,6 +151,9 @@ class Digits(SlotsCase):
         function = report["functions"][0]
         self.assertEqual((function["arguments"][0]["slot"], function["results"][0]["slot"]), (2, 0))
         slots = {region["node"]: region["slot"] for region in report["places"]["regions"] if region["region"].startswith("main")}
+        text = self.succeed("explain", module, *self.flags).stdout
+        self.assertIn("takes    image: batchx1x8x8xf32 on @host\n", text)
+        self.assertIn("gives    logits: batchx10xf32 on default\n", text)
         self.assertEqual((slots["conv1"], slots["pool1"], slots["conv3"], slots["hidden"]), ("@a", "@host", "default", "@a"))
 
     def test_everything_placed_leaves_no_default_slot(self):
@@ -346,9 +349,10 @@ class Refused(SlotsCase):
         self.assertIn("'conv9=@a'", self.refused("--place", "conv1=@a", "--place", "conv9=@a"))
 
     def test_patterns_that_are_none(self):
-        for text in ("conv1", "=@a", "conv1=", "conv[1=@a", "conv1=host", "conv1=@", "conv1=@a b", "op:=@a"):
+        for text in ("conv1", "=@a", "conv1=", "conv[1=@a", "conv1=host", "conv1=@", "conv1=@a b", "op:=@a", "{" + "a," * 2000 + "b}=@a"):
             with self.subTest(text=text):
                 self.assertIn(f"placement '{text}'", self.refused("--place", text))
+        self.assertIn("not UTF-8", self.refused("--place", "conv\udcff=@a"))
 
     def test_slots_that_cannot_be_restricted(self):
         self.assertRegex(self.refused("--place", "conv1=@a", "--slot", "@b=cpu"), "nothing is placed on @b; the slots are default, @a")

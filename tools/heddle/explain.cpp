@@ -39,10 +39,16 @@ const Json& array(const Json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
 }
 
-void print_function(const Json& function) {
-  auto types = [](const Json& list) {
+void print_function(const Json& function, const Json& slots) {
+  auto slot_of = [&](const Json& type) {
+    const uint64_t slot = number(type, "slot");
+    if (slots.size() < 2 || slot >= slots.size()) return std::string();
+    const std::string name = cell_text(slots[slot]);
+    return name == "-" ? std::string(" on default") : " on " + name;
+  };
+  auto types = [&](const Json& list) {
     std::string out;
-    for (const Json& one : list) out += (out.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type");
+    for (const Json& one : list) out += (out.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type") + slot_of(one);
     return out.empty() ? std::string("nothing") : out;
   };
   print_line("function " + text(function, "name"));
@@ -200,7 +206,8 @@ int run(const Arguments& arguments) {
   print_line("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " +
              text(whole, "content_hash"));
   for (const Json& function : array(whole, "functions")) {
-    if (options.module.function.empty() || text(function, "name") == options.module.function) print_function(function);
+    if (options.module.function.empty() || text(function, "name") == options.module.function)
+      print_function(function, array(whole, "slots"));
   }
   print_executables(whole);
   print_parameters(whole);
