@@ -20,7 +20,7 @@ using memory::Tensor;
 
 constexpr size_t kMaxPlans = 32;                           // kept per function
 constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // of an instance, before idle ones are given back
-constexpr size_t kMaxIdleFrames = 16;                      // kept per plan
+constexpr size_t kMaxIdleFrames = 64;                      // kept per plan
 
 constexpr std::string_view kStateFailed =
     ": the instance's state is undefined since an earlier call on it failed; make a new instance [HD-S-02]";

@@ -1,44 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the core costs: the same commands through runtime.h and through the driver's table, on heddle.cpu in one process. Prints both, the
-// ratio, and the core's share per call and per dispatch. Run by hand: core_bench [--benchmark_...].
-#include <benchmark/benchmark.h>
+// What the core costs: the same commands, waits and signals through runtime.h and through the driver's table, on one device in one process, in
+// interleaved rounds. Run by hand: core_bench [--device ALIAS] [--config TOML] [--rounds N]; tests/gpu/run does on a GPU.
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
+#include "../gpu/ptx.h"
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
 #include "../unit/temporary_folder.h"
 #include "core/host/host.h"
 #include "core/memory/device.h"
+#include "heddle/code.h"
 
 namespace heddle::testing {
 namespace {
 
-constexpr char kConfig[] = "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n";
 constexpr int kChainLength = 100;
+constexpr uint32_t kInFlight = 32;
+
+struct Options {
+  std::string device = "heddle.cpu:0";
+  std::string config;
+  int rounds = 101;
+  std::vector<std::string> plugins;
+};
+
+std::string plugin_of(const std::string& device) {
+  return device.substr(0, device.find(':'));
+}
+
+// add_f32 and chain, in the form that the device runs.
+struct Code {
+  std::string family, format, target;
+  std::vector<char> bytes;
+  uint32_t threads = 1;
+
+  explicit Code(const std::string& device) {
+    if (plugin_of(device) == "heddle.cuda") {
+      family = "cuda", format = HEDDLE_CODE_PTX, target = "sm_80", threads = 32;
+      bytes.assign(test::kPtx80, test::kPtx80 + std::strlen(test::kPtx80));
+    } else {
+      family = "cpu", format = HEDDLE_CODE_X86_64_ELF, target = "x86-64-v3";
+      std::ifstream file(HEDDLE_TEST_KERNELS, std::ios::binary);
+      bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+  }
+};
+constexpr struct {
+  const char* name;
+  uint32_t bindings, constants;
+} kEntries[] = {{"add_f32", 3, 2}, {"chain", 1, 1}};
+
+void must(heddle_status_t* status) {
+  if (!status) return;
+  std::fprintf(stderr, "core_bench: %s\n", cpp_string(heddle_status_message(status)).c_str());
+  std::exit(1);
+}
 
 // One function: `dispatches` times value = value * 3 + 1 on the result, a barrier between each; or one add of 4 elements.
-struct Fixture {
+struct ThroughRuntime {
   TemporaryFolder folder;
-  RuntimeHandle runtime = open_runtime({HEDDLE_TEST_PLUGINS}, kConfig);
+  RuntimeHandle runtime;
   InstanceHandle instance;
   heddle_function_t* add = nullptr;
   heddle_function_t* chain = nullptr;
   TensorHandle a, b, seed;
+  std::vector<heddle_tensor_t*> sums, ends;  // results to write into
+  std::vector<TensorHandle> owned;
 
-  Fixture() {
-    ModuleBuilder module;
-    module.add_kernels(HEDDLE_TEST_KERNELS);
+  ThroughRuntime(const Options& options, const Code& code) : runtime(open_runtime(options.plugins, options.config)) {
+    ModuleBuilder module(code.family);
+    auto executable = std::make_unique<mf::ExecutableT>();
+    executable->name = "bench";
+    auto variant = std::make_unique<mf::VariantT>();
+    variant->format = code.format;
+    variant->target = code.target;
+    variant->family = code.family;
+    variant->code = std::make_unique<mf::Range>(module.writer.add_code(std::as_bytes(std::span<const char>(code.bytes))));
+    for (const auto& one : kEntries) {
+      auto entry = std::make_unique<mf::EntryT>();
+      entry->name = one.name;
+      entry->binding_count = one.bindings;
+      entry->constants_bytes = one.constants * 8;
+      executable->entries.push_back(std::move(entry));
+      auto resources = std::make_unique<mf::EntryResourcesT>();
+      resources->cost = 1;
+      resources->workgroup_size = {code.threads, 1, 1};
+      variant->resources.push_back(std::move(resources));
+    }
+    executable->variants.push_back(std::move(variant));
+    module.module.executables.push_back(std::move(executable));
+
     mf::FunctionT& adds = module.add_function("add");
     for (const char* input : {"a", "b"}) adds.arguments.push_back(ModuleBuilder::type(input, {ModuleBuilder::extent(4)}));
     adds.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}));
     {
-      ProgramBuilder p;
+      ProgramBuilder p({code.family});
       uint32_t four = p.literal(4), one = p.literal(1);
-      p.dispatch("add", kAdd,
+      p.dispatch("add", 0,
                  {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead),
                   ProgramBuilder::whole(p.result(0), kWrite)},
                  {four, four}, {one, one, one});
@@ -48,12 +114,12 @@ struct Fixture {
     chains.arguments.push_back(ModuleBuilder::type("seed", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
     chains.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
     {
-      ProgramBuilder p;
+      ProgramBuilder p({code.family});
       uint32_t one = p.literal(1), eight = p.literal(8), scratch = p.transient(eight);
       p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(scratch, kWrite));
       for (int i = 0; i < kChainLength; ++i) {
         p.barrier();
-        p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {one}, {one, one, one});
+        p.dispatch("step", 1, {ProgramBuilder::whole(scratch, kReadWrite)}, {one}, {one, one, one});
       }
       p.barrier();
       p.copy(ProgramBuilder::whole(scratch, kRead), ProgramBuilder::whole(p.result(0), kWrite));
@@ -63,78 +129,98 @@ struct Fixture {
     std::string written = module.write(path);
     if (!written.empty()) std::fprintf(stderr, "%s\n", written.c_str());
     ModuleHandle opened = open_module(runtime.get(), path);
-    HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"", "heddle.cpu:0"}}, &instance));
+    must(create_instance(opened.get(), {{"", options.device}}, &instance));
     add = find_function(instance, "add");
     chain = find_function(instance, "chain");
     a = make_tensor<float>(add, 0, {4}, {1, 2, 3, 4});
     b = make_tensor<float>(add, 1, {4}, {1, 2, 3, 4});
     seed = make_tensor<int64_t>(chain, 0, {1}, {1}, HEDDLE_TYPE_I64);
+    for (uint32_t i = 0; i < kInFlight; ++i) {
+      owned.push_back(make_tensor<float>(add, 0, {4}, {0, 0, 0, 0}));
+      sums.push_back(owned.back().get());
+    }
+    owned.push_back(make_tensor<int64_t>(chain, 0, {1}, {0}, HEDDLE_TYPE_I64));
+    ends.push_back(owned.back().get());
+  }
+
+  void call_add(heddle_tensor_t* result) {
+    heddle_tensor_t* arguments[] = {a.get(), b.get()};
+    heddle_tensor_t* out = result;
+    must(heddle_call(add, arguments, 2, &out, 1));
+    if (!result) heddle_tensor_release(out);
+  }
+  void call_chain() {
+    heddle_tensor_t* argument = seed.get();
+    must(heddle_call(chain, &argument, 1, ends.data(), 1));
+  }
+  heddle_call_t* start_add(heddle_tensor_t* result) {
+    heddle_tensor_t* arguments[] = {a.get(), b.get()};
+    heddle_call_t* call = nullptr;
+    must(heddle_call_start(add, arguments, 2, &result, 1, &call));
+    return call;
+  }
+  static void finish(heddle_call_t* call) {
+    must(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
+    heddle_call_release(call);
   }
 };
 
-Fixture& fixture() {
-  static auto* made = new Fixture();  // goes with the process
-  return *made;
-}
-
 // The same on the driver's table alone: buffers and commands made ahead.
-struct Direct {
+struct ThroughTable {
   std::shared_ptr<host::Host> host;
   memory::Ref<memory::Device> device;
-  heddle_executable_t* executable = nullptr;
-  heddle_entry_t* add = nullptr;
-  heddle_entry_t* step = nullptr;
-  heddle_buffer_t* buffer = nullptr;
-  heddle_timeline_t* timeline = nullptr;
-  uint64_t value = 0;
+  heddle_entry_t *add = nullptr, *step = nullptr;
+  heddle_timeline_t* timelines[kInFlight] = {};
+  uint64_t values[kInFlight] = {};
   std::vector<heddle_binding_t> bindings;
   int64_t add_constants[2] = {4, 4};
   int64_t chain_constant = 1;
   std::vector<heddle_command_t> add_commands, chain_commands;
 
-  Direct() {
+  ThroughTable(const Options& from, const Code& code) {
     host::HostOptions options;
     options.no_config = true;
-    options.config_text = kConfig;
-    options.plugin_paths = {HEDDLE_TEST_PLUGINS};
+    options.config_text = from.config;
+    options.plugin_paths = from.plugins;
     host = std::shared_ptr<host::Host>(std::move(*host::Host::open(options)));
-    device = *memory::Device::open(host, *host->device("heddle.cpu:0"));
+    device = *memory::Device::open(host, *host->device(from.device));
     const heddle_driver_api_t& api = device->api();
-    std::ifstream file(HEDDLE_TEST_KERNELS, std::ios::binary);
-    std::vector<char> code{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    heddle_entry_params_t entries[2] = {};
-    entries[0].struct_size = entries[1].struct_size = sizeof(heddle_entry_params_t);
-    entries[0].name = c_string("add_f32");
-    entries[0].binding_count = 3;
-    entries[0].constants_bytes = 16;
-    entries[1].name = c_string("chain");
-    entries[1].binding_count = 1;
-    entries[1].constants_bytes = 8;
-    entries[0].cost = entries[1].cost = 1;
+    heddle_entry_params_t entries[std::size(kEntries)] = {};
+    for (size_t i = 0; i < std::size(kEntries); ++i) {
+      entries[i].struct_size = sizeof(heddle_entry_params_t);
+      entries[i].name = c_string(kEntries[i].name);
+      entries[i].binding_count = kEntries[i].bindings;
+      entries[i].constants_bytes = kEntries[i].constants * 8;
+      entries[i].workgroup_size[0] = code.threads;
+      entries[i].workgroup_size[1] = entries[i].workgroup_size[2] = 1;
+      entries[i].cost = 1;
+    }
     heddle_executable_params_t params{};
     params.struct_size = sizeof(params);
-    params.entry_count = 2;
-    params.format = c_string("x86_64-elf/1");
-    params.target = c_string("x86-64-v3");
-    params.code = code.data();
-    params.code_bytes = code.size();
+    params.entry_count = static_cast<uint32_t>(std::size(kEntries));
+    params.format = c_string(code.format);
+    params.target = c_string(code.target);
+    params.code = code.bytes.data();
+    params.code_bytes = code.bytes.size();
     params.entries = entries;
     params.entry_stride = sizeof(heddle_entry_params_t);
     params.name = c_string("bench");
-    HEDDLE_EXPECT_OK(api.dispatch->executable_load(device->get(), &params, &executable));
-    HEDDLE_EXPECT_OK(api.dispatch->entry(executable, 0, &add));
-    HEDDLE_EXPECT_OK(api.dispatch->entry(executable, 1, &step));
-    heddle_buffer_params_t wanted{sizeof(wanted), HEDDLE_MEMORY_DEVICE, 4096, 64};
-    HEDDLE_EXPECT_OK(api.buffer->allocate(device->get(), &wanted, &buffer));
-    HEDDLE_EXPECT_OK(api.timeline->create(device->get(), 0, &timeline));
-    bindings = {{buffer, 0, 16}, {buffer, 64, 16}, {buffer, 128, 16}, {buffer, 192, 8}};
+    heddle_executable_t* executable = nullptr;
+    must(api.dispatch->executable_load(device->get(), &params, &executable));
+    must(api.dispatch->entry(executable, 0, &add));
+    must(api.dispatch->entry(executable, 1, &step));
+    heddle_buffer_t* buffer = nullptr;
+    heddle_buffer_params_t wanted{sizeof(wanted), HEDDLE_MEMORY_DEVICE, 4096, 0};
+    must(api.buffer->allocate(device->get(), &wanted, &buffer));
+    for (heddle_timeline_t*& timeline : timelines) must(api.timeline->create(device->get(), 0, &timeline));
+    bindings = {{buffer, 0, 16}, {buffer, 256, 16}, {buffer, 512, 16}, {buffer, 768, 8}};
     heddle_command_t one{};
     one.kind = HEDDLE_COMMAND_DISPATCH;
     one.as.dispatch = {add, bindings.data(), add_constants, 3, 16, {1, 1, 1}, 0};
     add_commands.push_back(one);
     heddle_command_t copy{};
     copy.kind = HEDDLE_COMMAND_COPY;
-    copy.as.copy = {buffer, buffer, 256, 192, 8};
+    copy.as.copy = {buffer, buffer, 1024, 768, 8};
     chain_commands.push_back(copy);
     one.as.dispatch = {step, bindings.data() + 3, &chain_constant, 1, 8, {1, 1, 1}, 0};
     for (int i = 0; i < kChainLength; ++i) {
@@ -142,85 +228,126 @@ struct Direct {
       chain_commands.push_back(one);
     }
     chain_commands.push_back(heddle_command_t{});
-    copy.as.copy = {buffer, buffer, 192, 320, 8};
+    copy.as.copy = {buffer, buffer, 768, 1280, 8};
     chain_commands.push_back(copy);
   }
 
-  void run(const std::vector<heddle_command_t>& commands) {
-    heddle_point_t signal{timeline, ++value};
+  void submit(const std::vector<heddle_command_t>& commands, uint32_t which) {
+    heddle_point_t signal{timelines[which], ++values[which]};
     heddle_submission_t submission{
         sizeof(submission), static_cast<uint32_t>(commands.size()), commands.data(), {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &signal}};
-    const heddle_driver_api_t& api = device->api();
-    if (heddle_status_t* failed = api.dispatch->submit(device->queue(), &submission)) heddle_status_free(failed);
-    if (heddle_status_t* failed = api.timeline->wait(&signal, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE)) heddle_status_free(failed);
+    must(device->api().dispatch->submit(device->queue(), &submission));
+  }
+  void wait(uint32_t which) {
+    heddle_point_t signal{timelines[which], values[which]};
+    must(device->api().timeline->wait(&signal, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE));
   }
 };
 
-Direct& direct() {
-  static auto* made = new Direct();
-  return *made;
-}
-
-void call_add() {
-  heddle_tensor_t* arguments[] = {fixture().a.get(), fixture().b.get()};
-  heddle_tensor_t* result = nullptr;
-  if (heddle_status_t* failed = heddle_call(fixture().add, arguments, 2, &result, 1)) heddle_status_free(failed);
-  heddle_tensor_release(result);
-}
-
-void call_chain() {
-  heddle_tensor_t* arguments[] = {fixture().seed.get()};
-  heddle_tensor_t* result = nullptr;
-  if (heddle_status_t* failed = heddle_call(fixture().chain, arguments, 1, &result, 1)) heddle_status_free(failed);
-  heddle_tensor_release(result);
-}
-
-void RuntimeAdd(benchmark::State& state) {
-  for (auto _ : state) call_add();
-}
-void DirectAdd(benchmark::State& state) {
-  for (auto _ : state) direct().run(direct().add_commands);
-}
-void RuntimeChain(benchmark::State& state) {
-  for (auto _ : state) call_chain();
-}
-void DirectChain(benchmark::State& state) {
-  for (auto _ : state) direct().run(direct().chain_commands);
-}
-BENCHMARK(RuntimeAdd);
-BENCHMARK(DirectAdd);
-BENCHMARK(RuntimeChain);
-BENCHMARK(DirectChain);
-
-// Medians of interleaved rounds: what else the machine does hits both alike.
+// Medians of interleaved rounds: what else the machine does hits both alike. Each function gives the nanoseconds of `count` submissions.
 template <typename Left, typename Right>
-void compare(const char* name, int dispatches, Left through_runtime, Right through_table) {
-  constexpr int kRounds = 101, kPerRound = 200;
+void compare(const char* name, int rounds, Left through_runtime, Right through_table) {
   std::vector<double> left, right;
-  auto time = [](auto function) {
-    auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kPerRound; ++i) function();
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / kPerRound;
-  };
-  for (int i = 0; i < kRounds; ++i) {
-    left.push_back(time(through_runtime));
-    right.push_back(time(through_table));
+  for (int i = 0; i < rounds; ++i) {
+    left.push_back(through_runtime());
+    right.push_back(through_table());
   }
-  std::nth_element(left.begin(), left.begin() + kRounds / 2, left.end());
-  std::nth_element(right.begin(), right.begin() + kRounds / 2, right.end());
-  double runtime = left[kRounds / 2], table = right[kRounds / 2];
-  std::printf("%s: runtime.h %.0f ns, driver table %.0f ns, ratio %.2f, core %.0f ns a call, %.1f ns a dispatch\n", name, runtime, table,
-              runtime / table, runtime - table, (runtime - table) / dispatches);
+  std::nth_element(left.begin(), left.begin() + rounds / 2, left.end());
+  std::nth_element(right.begin(), right.begin() + rounds / 2, right.end());
+  const double runtime = left[static_cast<size_t>(rounds) / 2], table = right[static_cast<size_t>(rounds) / 2];
+  std::printf("| %s | %.0f | %.0f | %.0f |\n", name, runtime, table, runtime - table);
+  std::fflush(stdout);
+}
+
+double now_ns() {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <typename Function>
+auto one_at_a_time(int count, Function function) {
+  return [=] {
+    const double start = now_ns();
+    for (int i = 0; i < count; ++i) function();
+    return (now_ns() - start) / count;
+  };
+}
+
+void run(const Options& options) {
+  const Code code(options.device);
+  ThroughRuntime runtime(options, code);
+  ThroughTable table(options, code);
+  const int rounds = options.rounds, count = 200;
+  std::printf("%s, medians of %d rounds in turns, ns for each submission\n\n", options.device.c_str(), rounds);
+  std::printf("| what | runtime.h | driver's table | core |\n| --- | ---: | ---: | ---: |\n");
+  auto table_add = one_at_a_time(count, [&] {
+    table.submit(table.add_commands, 0);
+    table.wait(0);
+  });
+  compare("one dispatch, heddle_call", rounds, one_at_a_time(count, [&] { runtime.call_add(runtime.sums[0]); }), table_add);
+  compare("the same, with a new result", rounds, one_at_a_time(count, [&] { runtime.call_add(nullptr); }), table_add);
+  compare("one dispatch, start and wait", rounds, one_at_a_time(count, [&] { ThroughRuntime::finish(runtime.start_add(runtime.sums[0])); }),
+          table_add);
+  // The host's part alone: what the device does meanwhile is in neither.
+  auto starts = [&] {
+    heddle_call_t* calls[kInFlight];
+    double ns = 0;
+    for (int turn = 0; turn < 8; ++turn) {
+      const double start = now_ns();
+      for (uint32_t i = 0; i < kInFlight; ++i) calls[i] = runtime.start_add(runtime.sums[i]);
+      ns += now_ns() - start;
+      for (heddle_call_t* call : calls) ThroughRuntime::finish(call);
+    }
+    return ns / 8 / kInFlight;
+  };
+  auto submits = [&] {
+    double ns = 0;
+    for (int turn = 0; turn < 8; ++turn) {
+      const double start = now_ns();
+      for (uint32_t i = 0; i < kInFlight; ++i) table.submit(table.add_commands, i);
+      ns += now_ns() - start;
+      for (uint32_t i = 0; i < kInFlight; ++i) table.wait(i);
+    }
+    return ns / 8 / kInFlight;
+  };
+  compare("one dispatch, start alone, 32 in flight", rounds, starts, submits);
+  auto finished = [&] {
+    heddle_call_t* calls[kInFlight];
+    const double start = now_ns();
+    for (uint32_t i = 0; i < kInFlight; ++i) calls[i] = runtime.start_add(runtime.sums[i]);
+    for (heddle_call_t* call : calls) ThroughRuntime::finish(call);
+    return (now_ns() - start) / kInFlight;
+  };
+  auto waited = [&] {
+    const double start = now_ns();
+    for (uint32_t i = 0; i < kInFlight; ++i) table.submit(table.add_commands, i);
+    for (uint32_t i = 0; i < kInFlight; ++i) table.wait(i);
+    return (now_ns() - start) / kInFlight;
+  };
+  compare("the same with its wait", rounds, finished, waited);
+  compare("100 dependent dispatches, heddle_call", rounds, one_at_a_time(count / 4, [&] { runtime.call_chain(); }),
+          one_at_a_time(count / 4, [&] {
+            table.submit(table.chain_commands, 0);
+            table.wait(0);
+          }));
+  std::fflush(stdout);
+  _exit(0);  // the devices go with the process
 }
 
 }  // namespace
 }  // namespace heddle::testing
 
 int main(int argc, char** argv) {
-  using namespace heddle::testing;
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  compare("one add", 1, call_add, [] { direct().run(direct().add_commands); });
-  compare("100 dependent dispatches", kChainLength, call_chain, [] { direct().run(direct().chain_commands); });
-  return 0;
+  heddle::testing::Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--device") options.device = value;
+    if (name == "--config") options.config = value;
+    if (name == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
+  }
+  const std::string plugin = heddle::testing::plugin_of(options.device);
+  options.config = "version = 1\n[plugins.probe]\n\"" + plugin + "\" = \"in-process\"\n" + options.config;
+  // Beside this program, in a build and in a pack alike.
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  options.plugins = {(here.parent_path() / "lib/heddle/plugins.d").string(), (here / "plugins.d").string()};
+  heddle::testing::run(options);
 }
