@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A driver that behaves as a GPU's would at its worst: device memory at addresses that nobody is told, work that is done late by one engine
 // per device, in shuffled order wherever the contract allows it. It runs the CPU's code, so that every test of the core can use it.
+//
+// What it imitates, beside the contract's words, of drivers that were met:
+//
+//   behaviour                                                             how
+//   signals come late, several submissions' at once, in any order        options latency_us, batch_us
+//   a signal that failed is the end of its own work only                 a submission behind a failed wait runs or not, by chance
+//   an upload's source, a download's target are used until the signal    always
+//   a list that cannot be recorded; a replay that finds no room          options record, exhausted_replays
+//   dynamic 2-D copies are not recorded                                  always
+//   a replay takes the bindings it is given, not those of the one before always; overlapping replays are refused
+//   a failure names its region, a loss ends every handle but a new one   option loss_code
+//   a file that cannot be read in the middle of many extents             option bad_byte
+//   work waits on the host for what no queue of the device will signal   options strict = false (refused, HD-Q-01 and HD-Q-02, if true)
+//   one unfinished submission for each timeline, or failures mix          option strict
 #ifndef HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 #define HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 
@@ -26,6 +40,10 @@ struct Instance {
   uint32_t device_count = 1;
   uint64_t seed = 1;
   uint64_t latency_us = 100;
+  uint64_t batch_us = 0;           // signals come at multiples of it
+  uint32_t records = 1;            // 0: every record is refused
+  uint64_t exhausted_replays = 0;  // of so many replays one is refused; 0: none
+  int64_t bad_byte = -1;           // of files: reading it fails
   uint64_t memory_bytes = uint64_t{16} << 30;
   uint32_t strict = 0;        // check what the host promises: HD-Q-01, HD-Q-02
   int64_t loss_code = 0;      // a kernel that returns it loses the device; 0: none does
@@ -72,8 +90,18 @@ class Engine {
   std::mt19937_64& random() { return random_; }
 
  private:
+  // Work that is over and is told later.
+  struct Finished {
+    uint64_t due_ns;
+    std::unique_ptr<Submission> submission;
+    heddle_status_t* failure;
+  };
   void loop();
-  void execute(Submission& submission);
+  heddle_status_t* execute(Submission& submission);
+  void tell(Finished finished);
+  uint64_t due();
+  template <typename Predicate>
+  bool any_unfinished(Predicate predicate) const;  // of signals; under the lock
 
   Device* device_;
   std::mt19937_64 random_;
@@ -82,7 +110,8 @@ class Engine {
   bool will_signal(heddle_point_t point) const;  // under the lock
 
   std::vector<std::unique_ptr<Submission>> pending_;
-  std::vector<heddle_point_t> running_;  // signals of the submission that is executed
+  std::vector<heddle_point_t> running_, told_;  // signals of the submission that is executed, or told: their timelines may be gone by then
+  std::vector<Finished> finished_;
   bool stop_ = false;
   std::thread thread_;
 };
@@ -101,6 +130,7 @@ struct Device : sdk::DeviceRoot {
   uint32_t ordinal;
   std::mutex lost_mutex;
   heddle_status_t* lost = nullptr;
+  std::atomic<uint64_t> replays{0};
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
   ~Device();
   std::unique_ptr<Engine> engine;  // last: its thread uses the rest

@@ -71,7 +71,14 @@ heddle_status_t* move(Device* device, const File* file, bool writes, const heddl
     if (progress->params.cancel && *progress->params.cancel) {
       return status(device->host, HEDDLE_STATUS_CANCELLED, "fake: %s '%s' failed: cancelled by the caller", verb, file->name.c_str());
     }
-    const uint64_t length = std::min<uint64_t>(staging.size(), extent.length - at);
+    uint64_t length = std::min<uint64_t>(staging.size(), extent.length - at);
+    if (const int64_t bad = device->instance->bad_byte; bad >= 0 && !writes && static_cast<uint64_t>(bad) >= extent.file_offset + at) {
+      length = std::min(length, static_cast<uint64_t>(bad) - extent.file_offset - at);
+      if (length == 0) {
+        return status(device->host, HEDDLE_STATUS_DATA_LOSS, "fake: reading '%s' at byte %llu failed: it cannot be read",
+                      file->name.c_str(), number(extent.file_offset + at));
+      }
+    }
     if (writes) std::memcpy(staging.data(), memory + at, length);
     const auto offset = static_cast<off_t>(extent.file_offset + at);
     const ssize_t got =

@@ -198,6 +198,10 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     read_option(host, "device_count", &instance->device_count);
     read_option(host, "seed", &instance->seed);
     read_option(host, "latency_us", &instance->latency_us);
+    read_option(host, "batch_us", &instance->batch_us);
+    read_option(host, "record", &instance->records);
+    read_option(host, "exhausted_replays", &instance->exhausted_replays);
+    read_option(host, "bad_byte", &instance->bad_byte);
     read_option(host, "memory", &instance->memory_bytes);
     read_option(host, "strict", &instance->strict);
     read_option(host, "aligned", &instance->aligned);

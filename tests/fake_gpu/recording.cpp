@@ -83,6 +83,21 @@ struct Recording {
   }
 };
 
+uint32_t binding_count(const heddle_command_t& command) {
+  switch (command.kind) {
+    case HEDDLE_COMMAND_DISPATCH:
+      return command.as.dispatch.binding_count;
+    case HEDDLE_COMMAND_COPY:
+    case HEDDLE_COMMAND_COPY_2D:
+      return 2;
+    case HEDDLE_COMMAND_FILL:
+    case HEDDLE_COMMAND_UPDATE:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
@@ -91,6 +106,16 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
   Queue* queue = Queue::from(handle);
   Device* device = queue->device;
   return guarded(device->host, "recording", [&]() -> heddle_status_t* {
+    if (!device->instance->records) return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "fake: recording failed: not this list");
+    const uint8_t* flag = dynamic;
+    for (uint32_t i = 0; i < command_count; ++i) {
+      const uint32_t count = binding_count(commands[i]);
+      if (commands[i].kind == HEDDLE_COMMAND_COPY_2D && (flag[0] || flag[1])) {
+        return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED,
+                      "fake: recording failed: command %u is a 2-D copy with bindings that change", i);
+      }
+      flag += count;
+    }
     std::unique_ptr<Submission> checked;
     if (heddle_status_t* bad = read_commands(queue, commands, command_count, &checked)) return bad;
     auto recording = std::make_unique<Recording>();
@@ -116,6 +141,10 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
     }
     if (*recording->in_flight) {
       return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION, "fake: replaying failed: the replay before is not over [HD-G-01]");
+    }
+    const uint64_t every = device->instance->exhausted_replays;
+    if (every && ++device->replays % every == 0) {
+      return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "fake: replaying failed: no room for it now");
     }
     for (uint32_t i = 0; i < binding_count; ++i) {
       const Slot& slot = recording->dynamic[i];
