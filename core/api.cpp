@@ -361,14 +361,17 @@ heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const
   return caught();
 }
 
-heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
-                                   heddle_tensor_t** results, uint32_t result_count, heddle_call_t** out_call) try {
+heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* given, heddle_tensor_t* const* arguments,
+                                   uint32_t argument_count, heddle_tensor_t** results, uint32_t result_count,
+                                   heddle_call_t** out_call) try {
   if (!function || !out_call) return missing("heddle_call_start", function ? "out_call" : "function");
   *out_call = nullptr;
   if ((!arguments && argument_count != 0) || (!results && result_count != 0)) {
     return missing("heddle_call_start", results || result_count == 0 ? "arguments" : "results");
   }
-  Result<Ref<Call>> call = of(function)->start(tensors(arguments, argument_count), tensors(results, result_count));
+  heddle_call_params_t params;
+  if (Status status = read_params(given, &params, "heddle_call_params_t"); !status.ok()) return status.release();
+  Result<Ref<Call>> call = of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns);
   if (!call.ok()) return call.take_status().release();
   *out_call = reinterpret_cast<heddle_call_t*>(call->detach());
   return nullptr;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host's threads for work that may not run where it arises: callbacks of drivers, host calls (HD-Q-04).
+// The host's threads for work that may not run where it arises: callbacks of drivers, calls in several pieces, host calls (HD-Q-04).
 // Used by host.cpp and the host table; starts no thread until it is given work.
 #ifndef HEDDLE_CORE_HOST_EXECUTOR_H_
 #define HEDDLE_CORE_HOST_EXECUTOR_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <mutex>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -17,28 +15,22 @@ namespace heddle::host {
 
 class Executor {
  public:
-  explicit Executor(uint32_t max_threads) : max_threads_(max_threads) {}
-  // Runs what was accepted, then joins.
+  explicit Executor(uint32_t max_threads);
+  // Runs what was accepted, also what is not due yet, then joins.
   ~Executor();
   // Runs function(context) once on one of its threads. UNAVAILABLE once stop was called or when no thread can be started.
   Status execute(void (*function)(void* context), void* context) noexcept;
+  // The same, not before CLOCK_MONOTONIC reaches due_ns.
+  Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
+  // Takes back what execute_at was given; false if it runs, or ran.
+  bool take_back(uint64_t due_ns, void* context) noexcept;
   // Accepts nothing more.
   void stop() noexcept;
 
  private:
-  struct Task {
-    void (*function)(void*);
-    void* context;
-  };
-  void work();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  std::vector<std::thread> threads_;
-  uint32_t idle_ = 0;
-  const uint32_t max_threads_;
-  bool stopped_ = false;
+  struct State;
+  Status add(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
+  std::shared_ptr<State> state_;  // its threads' too: the last reference to the host may go away on one of them
 };
 
 }  // namespace heddle::host

@@ -574,6 +574,14 @@ Status Host::execute(void (*function)(void* context), void* context) {
   return state_->services->executor.execute(function, context);
 }
 
+Status Host::execute_at(uint64_t due_ns, void (*function)(void* context), void* context) {
+  return state_->services->executor.execute_at(due_ns, function, context);
+}
+
+bool Host::take_back(uint64_t due_ns, void* context) {
+  return state_->services->executor.take_back(due_ns, context);
+}
+
 void Host::log(uint32_t level, std::string_view component, std::string_view message) {
   state_->services->log.write(level, component, message);
 }

@@ -106,6 +106,9 @@ class Host {
 
   // Runs function(context) once on a thread of the host.
   Status execute(void (*function)(void* context), void* context);
+  // The same at a time of CLOCK_MONOTONIC; taken back, false: it runs or ran.
+  Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context);
+  bool take_back(uint64_t due_ns, void* context);
 
   // A line for the log, under that component; dropped when its level is below the component's.
   void log(uint32_t level, std::string_view component, std::string_view message);

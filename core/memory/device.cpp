@@ -4,12 +4,14 @@
 #include "core/memory/device.h"
 
 #include <cstring>
+#include <new>
 
 namespace heddle::memory {
 
 namespace {
 
 constexpr std::string_view kDefaultAllocator = "heddle.pool";
+constexpr size_t kKeptStaging = 8;
 
 }  // namespace
 
@@ -19,7 +21,10 @@ Timeline::~Timeline() {
 
 Status Timeline::wait(uint64_t value, uint64_t timeout_ns) const {
   heddle_point_t point{timeline_, value};
-  Status outcome(device_->api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
+  return noted(Status(device_->api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns)));
+}
+
+Status Timeline::noted(Status&& outcome) const {
   // What the host failed a timeline with may be another device's loss.
   return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);
 }
@@ -78,6 +83,7 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
 Device::~Device() {
   if (!device_) return;
   for (heddle_timeline_t* timeline : idle_timelines_) api_->timeline->destroy(timeline);
+  for (Staging staging : idle_staging_) free_staging(staging);
   if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
   pool_.reset();
   Status closed(api_->device->close(device_));
@@ -112,34 +118,114 @@ Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_bl
 Status Device::upload(const void* source, const heddle_binding_t& target) {
   HEDDLE_RETURN_IF_ERROR(check());
   if (target.length == 0) return Status();
+  if (!unified()) {
+    Result<Pending> started = start_upload(source, target, {});
+    return started.ok() ? finish(std::move(*started)) : started.take_status();
+  }
   uploads_.fetch_add(1, std::memory_order_relaxed);
   upload_bytes_.fetch_add(target.length, std::memory_order_relaxed);
-  if (unified()) {
-    void* mapped = nullptr;
-    HEDDLE_RETURN_IF_ERROR(
-        noted(Status(api_->buffer->map(target.buffer, target.offset, target.length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD, &mapped))));
-    std::memcpy(mapped, source, target.length);
-    Status flushed(api_->buffer->flush(target.buffer, target.offset, target.length));
-    Status unmapped(api_->buffer->unmap(target.buffer));
-    return noted(flushed.ok() ? std::move(unmapped) : std::move(flushed));
-  }
-  return signalled([&](const heddle_sync_t* sync) { return api_->transfer->upload(queue_, sync, source, &target); });
+  Result<void*> mapped = map(target, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
+  if (!mapped.ok()) return mapped.take_status();
+  std::memcpy(*mapped, source, target.length);
+  return unmap(target, HEDDLE_MAP_WRITE);
 }
 
 Status Device::download(const heddle_binding_t& source, void* target) {
   HEDDLE_RETURN_IF_ERROR(check());
   if (source.length == 0) return Status();
+  if (!unified()) {
+    Result<Pending> started = start_download(source, target, {});
+    return started.ok() ? finish(std::move(*started)) : started.take_status();
+  }
   downloads_.fetch_add(1, std::memory_order_relaxed);
   download_bytes_.fetch_add(source.length, std::memory_order_relaxed);
-  if (unified()) {
-    void* mapped = nullptr;
-    HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->map(source.buffer, source.offset, source.length, HEDDLE_MAP_READ, &mapped))));
-    Status invalidated(api_->buffer->invalidate(source.buffer, source.offset, source.length));
-    if (invalidated.ok()) std::memcpy(target, mapped, source.length);
-    Status unmapped(api_->buffer->unmap(source.buffer));
-    return noted(invalidated.ok() ? std::move(unmapped) : std::move(invalidated));
+  Result<void*> mapped = map(source, HEDDLE_MAP_READ);
+  if (!mapped.ok()) return mapped.take_status();
+  std::memcpy(target, *mapped, source.length);
+  return unmap(source, HEDDLE_MAP_READ);
+}
+
+Result<Device::Pending> Device::start_upload(const void* source, const heddle_binding_t& target, std::span<const heddle_point_t> waits) {
+  uploads_.fetch_add(1, std::memory_order_relaxed);
+  upload_bytes_.fetch_add(target.length, std::memory_order_relaxed);
+  return start([&](const heddle_sync_t* sync) { return api_->transfer->upload(queue_, sync, source, &target); }, waits);
+}
+
+Result<Device::Pending> Device::start_download(const heddle_binding_t& source, void* target, std::span<const heddle_point_t> waits) {
+  downloads_.fetch_add(1, std::memory_order_relaxed);
+  download_bytes_.fetch_add(source.length, std::memory_order_relaxed);
+  return start([&](const heddle_sync_t* sync) { return api_->transfer->download(queue_, sync, &source, target); }, waits);
+}
+
+Result<void*> Device::map(const heddle_binding_t& memory, uint32_t flags) {
+  void* mapped = nullptr;
+  HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->map(memory.buffer, memory.offset, memory.length, flags, &mapped))));
+  if (!(flags & HEDDLE_MAP_READ)) return mapped;
+  Status invalidated(api_->buffer->invalidate(memory.buffer, memory.offset, memory.length));
+  if (invalidated.ok()) return mapped;
+  static_cast<void>(Status(api_->buffer->unmap(memory.buffer)));
+  return noted(std::move(invalidated));
+}
+
+Status Device::unmap(const heddle_binding_t& memory, uint32_t flags) {
+  Status flushed;
+  if (flags & HEDDLE_MAP_WRITE) flushed = Status(api_->buffer->flush(memory.buffer, memory.offset, memory.length));
+  Status unmapped(api_->buffer->unmap(memory.buffer));
+  return noted(flushed.ok() ? std::move(unmapped) : std::move(flushed));
+}
+
+Status Device::make_staging(Staging* out) {
+  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED, kStagingBytes, 0};
+  HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->allocate(device_, &params, &out->buffer))));
+  Status mapped(api_->buffer->map(out->buffer, 0, kStagingBytes, HEDDLE_MAP_READ | HEDDLE_MAP_WRITE, &out->memory));
+  if (mapped.ok()) return mapped;
+  api_->buffer->free(out->buffer);
+  return noted(std::move(mapped));
+}
+
+Result<Device::Staging> Device::borrow_staging() {
+  HEDDLE_RETURN_IF_ERROR(check());
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_staging_.empty()) {
+      Staging staging = idle_staging_.back();
+      idle_staging_.pop_back();
+      return staging;
+    }
   }
-  return signalled([&](const heddle_sync_t* sync) { return api_->transfer->download(queue_, sync, &source, target); });
+  Staging staging;
+  if (description_.memory_kinds & HEDDLE_MEMORY_PINNED) {
+    Status made = make_staging(&staging);
+    if (made.ok()) return staging;
+    host_->log(
+        HEDDLE_LOG_DEBUG, "memory",
+        fmt::format("device '{}' gave no {} bytes of pinned memory, ordinary memory is used: {}", alias_, kStagingBytes, made.message()));
+  }
+  staging.buffer = nullptr;
+  staging.memory = ::operator new(kStagingBytes, std::nothrow);
+  if (!staging.memory)
+    return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "{} bytes of host memory to copy through are not there", kStagingBytes);
+  return staging;
+}
+
+void Device::return_staging(Staging staging) {
+  {
+    std::lock_guard lock(mutex_);
+    if (idle_staging_.size() < kKeptStaging) {
+      idle_staging_.push_back(staging);
+      return;
+    }
+  }
+  free_staging(staging);
+}
+
+void Device::free_staging(Staging staging) {
+  if (staging.buffer) {
+    static_cast<void>(Status(api_->buffer->unmap(staging.buffer)));
+    api_->buffer->free(staging.buffer);
+  } else {
+    ::operator delete(staging.memory);
+  }
 }
 
 Status Device::submit_and_wait(const heddle_command_t* commands, uint32_t count) {

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Timeline final : public Counted {
   uint64_t last() const { return last_; }
   // Waits for one point; a poisoned one gives its failure. [any] [may-block]
   Status wait(uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
+  // Passes on what a wait for it, or a notification, gave: a loss of the device is remembered.
+  Status noted(Status&& outcome) const;
   // The host's signal, or failure, of a timeline that it signals itself.
   void finish(uint64_t value, Status&& outcome) const;
   // Gives the driver's timeline away: this one destroys nothing.
@@ -100,26 +103,45 @@ class Device final : public Counted {
     uint64_t value = 0;
   };
   template <typename Function>
-  Result<Pending> start(Function function) {
+  Result<Pending> start(Function function, std::span<const heddle_point_t> waits = {}) {
     Result<Ref<Timeline>> timeline = borrow_timeline();
     if (!timeline.ok()) return timeline.take_status();
     heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
-    heddle_sync_t sync{sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point};
+    heddle_sync_t sync{sizeof(heddle_sync_t), static_cast<uint32_t>(waits.size()), 1, 0, waits.data(), &point};
     // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
     HEDDLE_RETURN_IF_ERROR(noted(Status(function(&sync))));
     return Pending{std::move(*timeline), point.value};
   }
   Status finish(Pending pending) {
     HEDDLE_RETURN_IF_ERROR(pending.timeline->wait(pending.value));
-    return_timeline(std::move(pending.timeline));
+    recycle(std::move(pending));
     return Status();
   }
+  // What was started is known to be over and went well: its timeline is used again.
+  void recycle(Pending pending) { return_timeline(std::move(pending.timeline)); }
+  // upload and download in two steps, of devices without unified memory. Bounds and lifetimes as in driver.h. [no-block]
+  Result<Pending> start_upload(const void* source, const heddle_binding_t& target, std::span<const heddle_point_t> waits);
+  Result<Pending> start_download(const heddle_binding_t& source, void* target, std::span<const heddle_point_t> waits);
+  // Device memory as the host sees it, of devices with unified memory; the device does not use it meanwhile. [may-block]
+  Result<void*> map(const heddle_binding_t& memory, uint32_t flags);
+  Status unmap(const heddle_binding_t& memory, uint32_t flags);
+
+  // Host memory that copies between devices go through, kStagingBytes each: pinned where the driver offers that. A few are kept. [may-block]
+  struct Staging {
+    heddle_buffer_t* buffer = nullptr;  // NULL: ordinary memory
+    void* memory = nullptr;
+  };
+  static constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
+  Result<Staging> borrow_staging();
+  void return_staging(Staging staging);
   TransferCounts transfer_counts() const;
 
  private:
   Device() = default;
   Result<Ref<Timeline>> borrow_timeline();
   void return_timeline(Ref<Timeline> timeline);
+  Status make_staging(Staging* out);
+  void free_staging(Staging staging);
   Status loss() const;
   void remember_loss(const Status& answer) const;
 
@@ -138,6 +160,7 @@ class Device final : public Counted {
   mutable Status loss_;
   std::vector<heddle_timeline_t*> idle_timelines_;
   std::vector<uint64_t> idle_values_;
+  std::vector<Staging> idle_staging_;
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };
 

@@ -10,6 +10,7 @@ namespace heddle::memory {
 
 Result<Ref<Tensor>> Tensor::create(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes) {
   Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
+  tensor->made_late_ = false;
   HEDDLE_RETURN_IF_ERROR(tensor->allocate(dims, size_bytes));
   return tensor;
 }
@@ -18,6 +19,7 @@ Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uin
   Ref<Tensor> tensor = Ref<Tensor>::adopt(new Tensor(device));
   tensor->type_ = type;
   tensor->rank_ = rank;
+  tensor->made_late_ = true;
   std::fill(tensor->dims_, tensor->dims_ + rank, 0);
   return tensor;
 }
@@ -41,9 +43,9 @@ void Tensor::set_producer(Ref<Timeline> timeline, uint64_t value, bool host_sign
   pending_.store(true, std::memory_order_release);
 }
 
-Status Tensor::wait() {
+Status Tensor::wait(uint64_t timeout_ns) {
   if (!pending()) return Status();
-  HEDDLE_RETURN_IF_ERROR(timeline_->wait(value_));
+  HEDDLE_RETURN_IF_ERROR(timeline_->wait(value_, timeout_ns));
   set_ready();
   return Status();
 }

@@ -41,8 +41,10 @@ class Tensor final : public Counted {
   // Gives its memory and extents to a tensor made empty. [serial:tensor]
   Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
 
+  // It was made without memory: its extents are not known while it is pending.
+  bool made_late() const { return made_late_; }
   // Waits for the producer; its failure comes back every time. [any] [may-block]
-  Status wait();
+  Status wait(uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE);
   // wait, then bytes out. [any] [may-block]
   Status read(void* bytes, uint64_t size_bytes);
   // wait, then bytes in. A producer that failed is over too (HD-Q-06): what it left is replaced, and the tensor is usable
@@ -59,6 +61,7 @@ class Tensor final : public Counted {
   uint32_t rank_ = 0;
   std::atomic<bool> pending_{false};
   bool host_signalled_ = false;
+  bool made_late_ = false;  // never changes once others see it
   uint64_t value_ = 0;
   Ref<Timeline> timeline_;
   int64_t dims_[HEDDLE_MAX_RANK];

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls in flight: enqueued plans, and threads for what runs in pieces.
+// Calls in flight: enqueued plans, and tasks for what runs in pieces.
 // Called through call.h and by Function::start.
 #include "core/submit/call.h"
-
-#include <system_error>
 
 namespace heddle::submit {
 
 using memory::Ref;
 using memory::Tensor;
 
-Call::Call(Function& function) : function_(function), instance_(&function.instance()) {}
+Call::Call(Function& function, uint64_t deadline_ns)
+    : function_(function), instance_(&function.instance()), pace_(&function.instance().host(), deadline_ns) {
+  invocation_.deadline_ns = pace_.deadline_ns();
+}
 
 Call::~Call() {
-  if (thread_.joinable()) thread_.join();
+  {
+    std::unique_lock lock(mutex_);
+    left_.wait(lock, [this] { return !in_task_; });
+  }
   if (frame_) function_.dispose(std::move(frame_));
 }
 
@@ -27,7 +31,12 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
   HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
   retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
   retain_tensors();
-  if (!function_.can_enqueue(*frame_, invocation_)) return start_thread();
+  if (!function_.can_enqueue(*frame_, invocation_)) {
+    return start_task([&] { return function_.run_several(invocation_, std::move(frame_), pace_); });
+  }
+  if (pace_.over()) {
+    return Run(function_.run_params(invocation_), pace_, function_.instance().counters()).check(*frame_, frame_->plan().segments[0]);
+  }
   HEDDLE_RETURN_IF_ERROR(function_.submit_single(*frame_, invocation_, &value_));
   timeline_ = frame_->timeline_ref();
   for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, false);
@@ -45,11 +54,12 @@ Status Call::start_program() {
   }
   retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
   retain_tensors();
-  return start_thread();
+  return start_task([&] { return function_.run_scalar_program(invocation_, pace_); });
 }
 
-Status Call::start_thread() {
-  // Before the results' producers become this call: the thread must not look at tensors that others may start to write.
+template <typename MakeTask>
+Status Call::start_task(MakeTask make) {
+  // Before the results' producers become this call: the task must not look at tensors that others may start to write.
   HEDDLE_RETURN_IF_ERROR(function_.collect_waits(nullptr, invocation_));
   function_.hold_state_long(invocation_);
   Result<Ref<memory::Timeline>> timeline = function_.instance().devices()[0]->create_timeline(memory::Timeline::Signalled::kByHost);
@@ -57,26 +67,20 @@ Status Call::start_thread() {
   timeline_ = std::move(*timeline);
   value_ = timeline_->next();
   for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, true);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& failure) {
-    Status status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "starting a thread failed: {}", failure.what());
-    timeline_->finish(value_, status.clone());
-    return status;
-  }
+  in_task_ = true;
+  task_ = make();
+  task_.start(task_ended, this);
   return Status();
 }
 
-void Call::run() {
-  Status status;
-  try {
-    status = frame_ ? function_.run_several(invocation_, std::move(frame_), &cancelled_)
-                    : function_.run_scalar_program(invocation_, &cancelled_);
-  } catch (const std::exception& failure) {
-    status = error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "{}", failure.what());
-  }
-  invocation_.turn.leave();  // also where it never came to its work
-  timeline_->finish(value_, std::move(status));
+void Call::task_ended(void* context, Status&& outcome) {
+  Call& call = *static_cast<Call*>(context);
+  call.invocation_.turn.leave();  // also where it never came to its work
+  call.timeline_->finish(call.value_, std::move(outcome));
+  // Whoever is told may end the call: the lock is the last that is touched.
+  std::lock_guard lock(call.mutex_);
+  call.in_task_ = false;
+  call.left_.notify_all();
 }
 
 Status Call::wait(uint64_t timeout_ns) {
@@ -99,10 +103,10 @@ Status Call::finish(Status&& outcome) {
   std::vector<Ref<Tensor>> retained;  // goes outside the lock
   std::unique_ptr<Frame> frame;
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    left_.wait(lock, [this] { return !in_task_; });
     if (finished_) return failure_.clone();
     finished_ = true;
-    if (thread_.joinable()) thread_.join();
     if (outcome.ok()) {
       for (Tensor* tensor : invocation_.results.view()) tensor->set_ready();
     } else {
@@ -128,8 +132,7 @@ bool Call::finished() {
 
 void Call::release_handle(Call* call) {
   Ref<Call> owned = Ref<Call>::adopt(call);
-  bool threaded = call->thread_.joinable();
-  Status status = call->wait(threaded ? HEDDLE_TIMEOUT_INFINITE : 0);
+  Status status = call->wait(0);
   if (call->finished()) return;
   Instance& instance = *call->instance_;
   Ref<Instance> keep = std::move(call->instance_);  // until the call is on the instance's list

@@ -2,14 +2,13 @@
 // A call that was started without waiting: keeps its arguments, results and frame until its work is over.
 // Handed to applications as heddle_call_t; made by Function::start.
 //
-// A plan of one submission is enqueued at once and needs no thread. What runs in several pieces (several devices, scalars read
-// back) runs on a thread of its own, and its results are signalled by the host.
+// A plan of one submission that nothing holds back is enqueued at once. What runs in several pieces (several devices, scalars read back, a turn
+// to wait for) is a task that is resumed on the host's executor, and its results are signalled by the host.
 #ifndef HEDDLE_CORE_SUBMIT_CALL_H_
 #define HEDDLE_CORE_SUBMIT_CALL_H_
 
-#include <atomic>
+#include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "core/submit/function.h"
 #include "core/submit/invocation.h"
@@ -18,14 +17,14 @@ namespace heddle::submit {
 
 class Call final : public memory::Counted {
  public:
-  explicit Call(Function& function);
+  Call(Function& function, uint64_t deadline_ns);
   ~Call() override;
 
   Invocation& invocation() { return invocation_; }
   // The call's own failure, each time it is asked; DEADLINE_EXCEEDED leaves it running. [any] [may-block]
   Status wait(uint64_t timeout_ns);
   // Pieces that are not enqueued yet are dropped. [any] [no-block]
-  void cancel() { cancelled_.store(true, std::memory_order_release); }
+  void cancel() { pace_.cancel(); }
   // wait has seen its end. [any]
   bool finished();
   // The application gave its handle back; takes that reference.
@@ -36,8 +35,10 @@ class Call final : public memory::Counted {
   friend class Instance;
   Status start_plan(std::unique_ptr<Frame> frame);
   Status start_program();
-  Status start_thread();
-  void run();
+  // Takes what function() makes.
+  template <typename MakeTask>
+  Status start_task(MakeTask make);
+  static void task_ended(void* call, Status&& outcome);
   void retain_tensors();
   // wait, when it is known that the point is reached or failed. [any]
   Status finish(Status&& outcome);
@@ -49,9 +50,11 @@ class Call final : public memory::Counted {
   std::unique_ptr<Frame> frame_;
   memory::Ref<memory::Timeline> timeline_;
   uint64_t value_ = 0;
-  std::thread thread_;
-  std::atomic<bool> cancelled_{false};
+  Pace pace_;
+  Task task_;
   std::mutex mutex_;
+  std::condition_variable left_;
+  bool in_task_ = false;  // no thread has left it yet: under mutex_
   bool finished_ = false;
   Status failure_;
 };

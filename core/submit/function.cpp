@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/host/process.h"
 #include "core/submit/call.h"
-#include "core/submit/run.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -88,7 +88,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
       return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is missing [HD-F-01]", signature_.arguments[i].name);
     }
     // Its extents may not be known before its call is over.
-    if (tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
+    if (tensor->pending() && tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
     if (!open::fits(signature_, static_cast<uint32_t>(i), {tensor->element_type(), tensor->rank(), tensor->dims()}, call.symbols.view())) {
       return explain(arguments, i, call);
     }
@@ -102,14 +102,16 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   call.made.resize(results.size());
   std::copy(results.begin(), results.end(), call.results.data());
   for (Tensor* tensor : results) {
-    if (tensor && tensor->pending() && tensor->host_signalled()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
+    if (tensor && tensor->pending() && tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }
   if (touches_state_) call.turn = instance_.state_order().take();
   return Status();
 }
 
 Status Function::wait_here(Tensor& tensor, Invocation& call) const {
-  Status made = tensor.wait();
+  uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE;
+  if (call.deadline_ns != 0) timeout_ns = call.deadline_ns - std::min(call.deadline_ns, host::clock_ns());
+  Status made = tensor.wait(timeout_ns);
   if (!made.ok()) call.add_wait(tensor.producer(), tensor.producer_value());
   return made;
 }
@@ -289,24 +291,13 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
   return Status();
 }
 
-Status Function::wait_for_inputs(const Invocation& call) const {
-  for (size_t i = 0; i < call.wait_count; ++i) HEDDLE_RETURN_IF_ERROR(call.wait_owners[i]->wait(call.waits[i].value));
-  return Status();
-}
-
-Status Function::order_after_state(const memory::Device* device, Invocation& call) const {
+Status Function::order_after_state(Invocation& call) const {
   const StateOrder& order = instance_.state_order();
   if (!order.failure.ok()) return order.failure.clone();
   if (!order.timeline || order.timeline->wait(order.value, 0).ok()) return Status();
   call.state_wait = call.wait_count;
   call.add_wait(order.timeline, order.value);
-  return &order.timeline->device() == device ? Status() : order.timeline->wait(order.value);
-}
-
-Status Function::begin_state(Invocation& call) const {
-  if (!call.turn) return Status();
-  call.turn.enter();
-  return order_after_state(nullptr, call);
+  return Status();
 }
 
 void Function::hold_state_long(const Invocation& call) const {
@@ -315,11 +306,15 @@ void Function::hold_state_long(const Invocation& call) const {
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
   if (!frame.plan().single()) return false;
+  const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
+  auto held_back = [&](const Tensor* tensor) {
+    return tensor && tensor->pending() && (tensor->host_signalled() || &tensor->device() != device);
+  };
+  if (std::ranges::any_of(call.arguments.view(), held_back) || std::ranges::any_of(call.results.view(), held_back)) return false;
   if (!call.turn) return true;
   StateOrder& order = instance_.state_order();
   if (order.held_long()) return false;
   call.turn.enter();  // those before only enqueue
-  const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
   return order.failure.ok() && (!order.timeline || &order.timeline->device() == device);
 }
 
@@ -343,7 +338,11 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   frame.record_if_due();
   if (call.turn) {
     call.turn.enter();
-    HEDDLE_RETURN_IF_ERROR(order_after_state(&device, call));
+    HEDDLE_RETURN_IF_ERROR(order_after_state(call));
+    if (call.state_wait < call.wait_count && &call.wait_owners[call.state_wait]->device() != &device) {
+      HEDDLE_RETURN_IF_ERROR(call.wait_owners[call.state_wait]->wait(call.waits[call.state_wait].value));
+      --call.wait_count;  // the last one
+    }
   }
   heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
   heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
@@ -375,39 +374,48 @@ Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
   return status;
 }
 
-Status Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled) {
-  Status status = wait_for_inputs(call);
-  if (status.ok()) status = begin_state(call);
-  bool started = false;
-  if (status.ok()) {
-    frame->bind(call.arguments.view(), call.results.view());
-    status =
-        run_segments(*frame, call.arguments.view(), call.results.view(), instance_.devices(), cancelled, instance_.counters(), &started);
-  }
-  end_state(call, status, started);
-  give_frame(std::move(frame));
-  return status;
+RunParams Function::run_params(const Invocation& call) const {
+  return {program_, signature_, instance_.machine(), instance_.devices(), call.arguments.view(), call.results.view()};
 }
 
-Status Function::run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled) {
-  HEDDLE_RETURN_IF_ERROR(wait_for_inputs(call));
-  HEDDLE_RETURN_IF_ERROR(begin_state(call));
-  bool started = false;
-  std::vector<std::vector<int64_t>> dims = argument_dims(call);
-  ProgramRun run{program_,
-                 signature_,
-                 instance_.machine(),
-                 instance_.devices(),
-                 dims,
-                 call.symbols.view(),
-                 call.arguments.view(),
-                 call.results.view(),
-                 [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); },
-                 cancelled,
-                 &started};
-  Status status = run_program(run, instance_.counters());
-  end_state(call, status, started);
-  return status;
+Task Function::wait_for_others(Invocation& call, Pace& pace) const {
+  for (size_t i = 0; i < call.wait_count; ++i) {
+    Status over = co_await pace.reached_by_others(call.wait_owners[i], call.waits[i].value);
+    if (!over.ok()) co_return std::move(over);
+  }
+  if (!call.turn) co_return Status();
+  Status entered = co_await pace.entered(call.turn);
+  if (!entered.ok()) co_return std::move(entered);
+  HEDDLE_CO_RETURN_IF_ERROR(order_after_state(call));
+  if (call.state_wait >= call.wait_count) co_return Status();
+  co_return co_await pace.reached_by_others(call.wait_owners[call.state_wait], call.waits[call.state_wait].value);
+}
+
+Task Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, Pace& pace) {
+  Run run(run_params(call), pace, instance_.counters());
+  Status status = co_await wait_for_others(call, pace);
+  if (Status over = run.check(*frame, frame->plan().segments[0]); !over.ok()) status = std::move(over);
+  if (status.ok()) {
+    frame->bind(call.arguments.view(), call.results.view());
+    status = co_await run.plan(*frame);
+  }
+  end_state(call, status, run.started());
+  give_frame(std::move(frame));
+  co_return std::move(status);
+}
+
+Task Function::run_scalar_program(Invocation& call, Pace& pace) {
+  // The host's side of a program may take its time.
+  Status status = co_await pace.may_block();
+  if (status.ok()) status = co_await wait_for_others(call, pace);
+  Run run(run_params(call), pace, instance_.counters());
+  if (status.ok()) {
+    const std::vector<std::vector<int64_t>> dims = argument_dims(call);
+    const Run::Prepare prepare = [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); };
+    status = co_await run.whole_program(dims, call.symbols.view(), prepare);
+  }
+  end_state(call, status, run.started());
+  co_return std::move(status);
 }
 
 Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
@@ -415,10 +423,11 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked), call);
   instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
   Status status;
+  Pace here(nullptr);
   if (reads_scalars_) {
     hold_state_long(call);
     status = collect_waits(nullptr, call);
-    if (status.ok()) status = run_scalar_program(call, nullptr);
+    if (status.ok()) status = run_scalar_program(call, here).run();
   } else {
     Result<std::unique_ptr<Frame>> frame = take_frame(call);
     if (!frame.ok()) return fail(frame.take_status(), call);
@@ -430,7 +439,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     } else {
       hold_state_long(call);
       status = collect_waits(nullptr, call);
-      if (status.ok()) status = run_several(call, std::move(*frame), nullptr);
+      if (status.ok()) status = run_several(call, std::move(*frame), here).run();
     }
   }
   if (!status.ok()) return fail(std::move(status), call);
@@ -444,9 +453,9 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   return Status();
 }
 
-Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
+Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns) {
   instance_.reap_abandoned();
-  Ref<Call> call = Ref<Call>::adopt(new Call(*this));
+  Ref<Call> call = Ref<Call>::adopt(new Call(*this, deadline_ns));
   if (Status checked = check(arguments, results, call->invocation()); !checked.ok()) return fail(std::move(checked), call->invocation());
   instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
   Status started;

@@ -13,6 +13,7 @@
 #include "core/submit/frame.h"
 #include "core/submit/instance.h"
 #include "core/submit/invocation.h"
+#include "core/submit/run.h"
 
 namespace heddle::submit {
 
@@ -30,9 +31,9 @@ class Function {
   // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
-  // The same without waiting, except for arguments that another call of several submissions still makes, and for
-  // arguments on another device. [any]
-  Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
+  // The same without waiting, except for arguments whose extents another call in flight finds out, and for arguments on another
+  // device. deadline_ns of CLOCK_MONOTONIC; 0: none. [any]
+  Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns);
 
   // Gives back the arenas that no call uses now.
   void drop_idle_frames();
@@ -64,23 +65,23 @@ class Function {
   Status collect_waits(const memory::Device* device, Invocation& call) const;
   // Waits here; a failure is kept among the call's waits, so that fail() knows whose it is.
   Status wait_here(memory::Tensor& tensor, Invocation& call) const;
-  // The collected points waited for here.
-  Status wait_for_inputs(const Invocation& call) const;
-  // The last call that touched the state: a point for the driver to wait for if it is of this device, or waited for here (device NULL:
-  // always). If it failed, or will, so does this call: the state's contents are undefined. The call is in its turn.
-  Status order_after_state(const memory::Device* device, Invocation& call) const;
-  // The turn of a call that was waited for here has come; what it did to the state.
-  Status begin_state(Invocation& call) const;
+  // The last call that touched the state is among the call's waits, unless it is over. If it failed, or will, so does this call: the state's
+  // contents are undefined. The call is in its turn.
+  Status order_after_state(Invocation& call) const;
+  // The collected points, and the call's turn on the state.
+  Task wait_for_others(Invocation& call, Pace& pace) const;
+  // What the call did to the state.
   void end_state(Invocation& call, const Status& outcome, bool started) const;
   // This call will be in its turn for as long as its work runs.
   void hold_state_long(const Invocation& call) const;
-  // A start need not wait for anything: one submission, and nothing about the state that only the host can wait for.
+  // A start need not wait for anything: one submission, whose inputs and state are nothing that only the host can wait for.
   bool can_enqueue(const Frame& frame, Invocation& call) const;
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
   Status run_single(Invocation& call, std::unique_ptr<Frame> frame);
-  // The caller has collected the waits.
-  Status run_several(Invocation& call, std::unique_ptr<Frame> frame, const std::atomic<bool>* cancelled);
-  Status run_scalar_program(Invocation& call, const std::atomic<bool>* cancelled);
+  // Calls in pieces. The caller has collected the waits.
+  Task run_several(Invocation& call, std::unique_ptr<Frame> frame, Pace& pace);
+  Task run_scalar_program(Invocation& call, Pace& pace);
+  RunParams run_params(const Invocation& call) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;
 
   Instance& instance_;

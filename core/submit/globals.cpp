@@ -107,20 +107,9 @@ Status Instance::run_initializer() {
   const mf::Module& meta = module_->metadata();
   if (route_.initializer >= 0) {
     const open::Signature signature{"initializer", {}, {}, {}};
-    const std::vector<std::vector<int64_t>> no_dims;
-    bool started = false;
-    ProgramRun run{*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)),
-                   signature,
-                   machine_,
-                   devices_,
-                   no_dims,
-                   {},
-                   {},
-                   {},
-                   [](uint32_t, const ResultNeed&) { return Status(); },
-                   nullptr,
-                   &started};
-    Status status = run_program(run, counters_);
+    Pace here(nullptr);
+    Run run({*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)), signature, machine_, devices_, {}, {}}, here, counters_);
+    Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }).run();
     if (!status.ok()) return wrap(std::move(status), "heddle: running the initializer of " + module_->path() + " failed");
   }
   // What only the initializer reads goes now.

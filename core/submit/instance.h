@@ -41,6 +41,7 @@ class Instance final : public memory::Counted {
   ~Instance() override;
 
   const open::OpenModule& module() const { return *module_; }
+  host::Host& host() const { return *runtime_->host; }
   const Machine& machine() const { return machine_; }
   std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
   Function& function(uint32_t index) { return *functions_[index]; }

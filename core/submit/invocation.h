@@ -42,6 +42,7 @@ struct Invocation {
     waits[wait_count] = {timeline->get(), value};
     wait_owners[wait_count++] = timeline;
   }
+  uint64_t deadline_ns = 0;              // of CLOCK_MONOTONIC; 0: none
   Inline<int64_t, 8> symbols;            // also the key of the plan
   Inline<memory::Tensor*, 8> arguments;  // each on the device it is expected on
   Inline<memory::Tensor*, 8> results;

@@ -1,37 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Running plans segment by segment and programs piece by piece.
-// Copies between devices go through host memory (HD-Q-02).
+// Plans segment by segment, programs piece by piece, and copies between devices. Called through run.h.
 #include "core/submit/run.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 namespace heddle::submit {
 
+using memory::Device;
+
 namespace {
 
-constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
 // Each piece knows the arenas of all pieces before it, which stay until the call is over.
 constexpr size_t kMostArenas = 1024;
-
-Status cross(const heddle_binding_t& from, const heddle_binding_t& to, memory::Device& source, memory::Device& target) {
-  uint64_t step = std::min(from.length, kStagingBytes);
-  std::unique_ptr<char[]> staging(new char[step]);
-  for (uint64_t done = 0; done < from.length; done += step) {
-    uint64_t now = std::min(step, from.length - done);
-    HEDDLE_RETURN_IF_ERROR(source.download({from.buffer, from.offset + done, now}, staging.get()));
-    HEDDLE_RETURN_IF_ERROR(target.upload(staging.get(), {to.buffer, to.offset + done, now}));
-  }
-  return Status();
-}
-
-bool is_set(const std::atomic<bool>* flag) {
-  return flag && flag->load(std::memory_order_acquire);
-}
-
-Status cancelled_status() {
-  return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled");
-}
 
 }  // namespace
 
@@ -43,58 +25,218 @@ void count(const Plan& plan, Counters& counters) {
   if (plan.crossing_count) counters.crossings.fetch_add(plan.crossing_count, std::memory_order_relaxed);
 }
 
-Status run_segments(const Frame& frame, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
-                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters,
-                    bool* started) {
-  for (const Segment& segment : frame.plan().segments) {
-    if (is_set(cancelled)) return cancelled_status();
-    *started = true;
-    if (segment.crossing) {
-      HEDDLE_RETURN_IF_ERROR(cross(frame.locate(segment.from, arguments, results), frame.locate(segment.to, arguments, results),
-                                   *devices[segment.from.device], *devices[segment.to.device]));
-    } else {
-      HEDDLE_RETURN_IF_ERROR(devices[segment.device]->signalled([&](const heddle_sync_t* sync) { return frame.submit(segment, *sync); }));
-    }
+Status Run::check(const Frame& frame, const Segment& next) const {
+  if (!pace_.over()) return Status();
+  if (next.crossing) {
+    return pace_.check(fmt::format("{} bytes were copied from device '{}' to device '{}'", next.from.length,
+                                   params_.devices[next.from.device]->alias(), params_.devices[next.to.device]->alias()));
   }
-  count(frame.plan(), counters);
+  for (uint32_t i = next.first; i < next.first + next.count; ++i) {
+    const heddle_command_t& command = frame.plan().commands[i];
+    if (command.kind != HEDDLE_COMMAND_DISPATCH) continue;
+    return pace_.check("that region was enqueued").payload("region", std::to_string(command.as.dispatch.region));
+  }
+  return pace_.check("its last copies were enqueued");
+}
+
+Status Run::add(uint32_t device, Result<Pending>&& started) {
+  if (!started.ok()) return started.take_status();
+  started_ = true;
+  in_flight_.push_back({device, *started});
+  Lane& lane = lanes_[device];
+  lane.last = std::move(*started);
+  lane.point = {lane.last.timeline->get(), lane.last.value};
   return Status();
 }
 
-Status run_program(const ProgramRun& run, Counters& counters) {
-  Interpreter interpreter(run.program, run.signature, run.argument_dims, run.symbols);
-  interpreter.limit_grids(run.machine.grid_of_slot);
-  Resolver resolver(run.program, run.signature, run.machine, run.argument_dims);
+Task Run::lane_over(uint32_t device) {
+  const Pending last = lanes_[device].last;
+  if (!last.timeline) co_return Status();
+  Status outcome = co_await pace_.reached(last.timeline, last.value);
+  lanes_[device].last = {};
+  co_return std::move(outcome);
+}
+
+Task Run::settle(Status outcome) {
+  for (InFlight& one : in_flight_) {
+    Status ended = co_await pace_.reached(one.pending.timeline, one.pending.value);
+    // A failure leaves the timeline poisoned: it is not used again.
+    if (ended.ok()) {
+      params_.devices[one.device]->recycle(std::move(one.pending));
+    } else if (outcome.ok()) {
+      outcome = std::move(ended);
+    }
+  }
+  in_flight_.clear();
+  std::fill(lanes_.begin(), lanes_.end(), Lane());
+  for (const Borrowed& one : borrowed_) params_.devices[one.device]->return_staging(one.staging);
+  borrowed_.clear();
+  co_return std::move(outcome);
+}
+
+Task Run::plan(const Frame& frame) {
+  Status outcome = co_await pieces_of(frame);
+  co_return co_await settle(std::move(outcome));
+}
+
+Task Run::pieces_of(const Frame& frame) {
+  for (const Segment& segment : frame.plan().segments) {
+    HEDDLE_CO_RETURN_IF_ERROR(check(frame, segment));
+    if (segment.crossing) {
+      Status crossed = co_await cross(frame, segment);
+      if (!crossed.ok()) co_return std::move(crossed);
+      continue;
+    }
+    Device& device = *params_.devices[segment.device];
+    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, device.start([&](const heddle_sync_t* sync) { return frame.submit(segment, *sync); },
+                                                               lanes_[segment.device].waits())));
+  }
+  count(frame.plan(), counters_);
+  co_return Status();
+}
+
+// ------------------------------------------------------------------------------------------------- between two devices
+
+Task Run::cross(const Frame& frame, const Segment& segment) {
+  const heddle_binding_t from = frame.locate(segment.from, params_.arguments, params_.results);
+  const heddle_binding_t to = frame.locate(segment.to, params_.arguments, params_.results);
+  const uint32_t source = segment.from.device, target = segment.to.device;
+  HEDDLE_CO_RETURN_IF_ERROR(params_.devices[source]->check());
+  HEDDLE_CO_RETURN_IF_ERROR(params_.devices[target]->check());
+  if (params_.devices[source]->unified() || params_.devices[target]->unified()) {
+    co_return co_await cross_mapped(from, to, source, target);
+  }
+  co_return co_await cross_staged(from, to, source, target);
+}
+
+// One of the two has its memory where the host and the other device's copies reach it: straight from or into it.
+Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
+  Device &a = *params_.devices[source], &b = *params_.devices[target];
+  // The driver does not know who else touches what is mapped, so what it does with it is over before.
+  if (a.unified()) {
+    Status over = co_await lane_over(source);
+    if (!over.ok()) co_return std::move(over);
+  }
+  if (b.unified()) {
+    Status over = co_await lane_over(target);
+    if (!over.ok()) co_return std::move(over);
+  }
+  void *bytes_from = nullptr, *bytes_to = nullptr;
+  if (b.unified()) {
+    Result<void*> mapped = b.map(to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
+    if (!mapped.ok()) co_return mapped.take_status();
+    bytes_to = *mapped;
+  }
+  Status moved;
+  if (a.unified()) {
+    Result<void*> mapped = a.map(from, HEDDLE_MAP_READ);
+    if (mapped.ok()) {
+      bytes_from = *mapped;
+    } else {
+      moved = mapped.take_status();
+    }
+  }
+  if (moved.ok() && bytes_from && bytes_to) {
+    moved = co_await pace_.may_block();
+    if (moved.ok()) std::memcpy(bytes_to, bytes_from, from.length);
+  } else if (moved.ok()) {
+    const uint32_t busy = bytes_from ? target : source;
+    moved = add(busy, bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits())
+                                 : a.start_download(from, bytes_to, lanes_[source].waits()));
+    if (moved.ok()) moved = co_await lane_over(busy);
+  }
+  Status read, written;
+  if (bytes_from) read = a.unmap(from, HEDDLE_MAP_READ);
+  if (bytes_to) written = b.unmap(to, HEDDLE_MAP_WRITE);
+  started_ = true;
+  co_return std::move(!moved.ok() ? moved : !read.ok() ? read : written);
+}
+
+// Through two pieces of pinned memory: one is filled while the other is emptied. The last upload is not waited for.
+Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
+  Device &a = *params_.devices[source], &b = *params_.devices[target];
+  void* memory[2] = {};
+  Pending uploads[2], download;
+  const uint64_t pieces = (from.length + Device::kStagingBytes - 1) / Device::kStagingBytes;
+  // Piece i is downloaded, and then piece i - 1 uploaded.
+  for (uint64_t i = 0; i <= pieces; ++i) {
+    const Pending before = download;
+    if (i < pieces) {
+      const uint64_t offset = i * Device::kStagingBytes, length = std::min(from.length - offset, Device::kStagingBytes);
+      void*& slot = memory[i % 2];
+      if (!slot) {
+        Result<Device::Staging> staging = a.borrow_staging();
+        if (!staging.ok()) co_return staging.take_status();
+        borrowed_.push_back({source, *staging});
+        slot = staging->memory;
+      } else {
+        const Pending emptied = uploads[i % 2];
+        Status over = co_await pace_.reached(emptied.timeline, emptied.value);
+        if (!over.ok()) co_return std::move(over);
+      }
+      HEDDLE_CO_RETURN_IF_ERROR(add(source, a.start_download({from.buffer, from.offset + offset, length}, slot, lanes_[source].waits())));
+      download = lanes_[source].last;
+    }
+    if (i > 0) {
+      const uint64_t offset = (i - 1) * Device::kStagingBytes, length = std::min(to.length - offset, Device::kStagingBytes);
+      Status over = co_await pace_.reached(before.timeline, before.value);
+      if (!over.ok()) co_return std::move(over);
+      HEDDLE_CO_RETURN_IF_ERROR(
+          add(target, b.start_upload(memory[(i - 1) % 2], {to.buffer, to.offset + offset, length}, lanes_[target].waits())));
+      uploads[(i - 1) % 2] = lanes_[target].last;
+    }
+  }
+  co_return Status();
+}
+
+// ------------------------------------------------------------------------------------------------------------- programs
+
+Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare) {
+  const Machine& machine = params_.machine;
+  Interpreter interpreter(params_.program, params_.signature, argument_dims, symbols);
+  interpreter.limit_grids(machine.grid_of_slot);
+  Resolver resolver(params_.program, params_.signature, machine, argument_dims);
   std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current one
   std::vector<heddle_block_t> arenas;
-  std::vector<bool> prepared(run.results.size(), false);
+  std::vector<bool> prepared(params_.results.size(), false);
   size_t done = 0;
   for (;;) {
-    if (is_set(run.cancelled)) return cancelled_status();
+    HEDDLE_CO_RETURN_IF_ERROR(pace_.check("the program went on"));
     Result<Interpreter::Outcome> outcome = interpreter.run();
-    if (!outcome.ok()) return outcome.take_status();
-    Result<memory::Ref<Plan>> plan = resolver.resolve(interpreter, done);
-    if (!plan.ok()) return plan.take_status();
+    if (!outcome.ok()) co_return outcome.take_status();
+    Result<memory::Ref<Plan>> resolved = resolver.resolve(interpreter, done);
+    if (!resolved.ok()) co_return resolved.take_status();
     done = interpreter.recording().commands.size();
-    for (uint32_t i = 0; i < run.results.size(); ++i) {
-      if (prepared[i] || !(*plan)->result_known[i]) continue;
-      HEDDLE_RETURN_IF_ERROR(run.prepare(i, (*plan)->results[i]));
+    for (uint32_t i = 0; i < params_.results.size(); ++i) {
+      if (prepared[i] || !(*resolved)->result_known[i]) continue;
+      HEDDLE_CO_RETURN_IF_ERROR(prepare(i, (*resolved)->results[i]));
       prepared[i] = true;
     }
-    bool finished = *outcome == Interpreter::Outcome::kFinished;
-    bool empty = (*plan)->commands.empty() && (*plan)->crossing_count == 0;
-    Result<std::unique_ptr<Frame>> frame = Frame::create_piece(std::move(*plan), run.devices, arenas);
-    if (!frame.ok()) return frame.take_status();
+    const bool finished = *outcome == Interpreter::Outcome::kFinished;
+    const bool empty = (*resolved)->commands.empty() && (*resolved)->crossing_count == 0;
+    Result<std::unique_ptr<Frame>> frame = Frame::create_piece(std::move(*resolved), params_.devices, arenas);
+    if (!frame.ok()) co_return frame.take_status();
     frames.push_back(std::move(*frame));
     if (!empty) {
-      frames.back()->bind(run.arguments, run.results);
-      HEDDLE_RETURN_IF_ERROR(run_segments(*frames.back(), run.arguments, run.results, run.devices, run.cancelled, counters, run.started));
+      frames.back()->bind(params_.arguments, params_.results);
+      Status ran = co_await plan(*frames.back());
+      if (!ran.ok()) co_return std::move(ran);
     }
-    if (finished) return Status();
+    if (finished) co_return Status();
     Result<Place> place = resolver.place(interpreter, interpreter.scalar());
-    if (!place.ok()) return place.take_status();
+    if (!place.ok()) co_return place.take_status();
     int64_t value = 0;
-    HEDDLE_RETURN_IF_ERROR(run.devices[place->device]->download(frames.back()->locate(*place, run.arguments, run.results), &value));
-    counters.scalars_read.fetch_add(1, std::memory_order_relaxed);
+    Device& device = *params_.devices[place->device];
+    const heddle_binding_t scalar = frames.back()->locate(*place, params_.arguments, params_.results);
+    if (device.unified()) {
+      HEDDLE_CO_RETURN_IF_ERROR(device.download(scalar, &value));
+    } else {
+      HEDDLE_CO_RETURN_IF_ERROR(device.check());
+      HEDDLE_CO_RETURN_IF_ERROR(add(place->device, device.start_download(scalar, &value, {})));
+      Status read = co_await settle(Status());
+      if (!read.ok()) co_return std::move(read);
+    }
+    counters_.scalars_read.fetch_add(1, std::memory_order_relaxed);
     interpreter.answer(value);
     // A loop of scalars may have millions of pieces.
     if (frames.back()->arenas().size() == arenas.size()) {
@@ -102,9 +244,9 @@ Status run_program(const ProgramRun& run, Counters& counters) {
     } else {
       arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
       if (arenas.size() > kMostArenas) {
-        return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                     "the program allocates intermediate values {} times between reads of scalars, above {}; compile the model again",
-                     arenas.size(), kMostArenas);
+        co_return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                        "the program allocates intermediate values {} times between reads of scalars, above {}; compile the model again",
+                        arenas.size(), kMostArenas);
       }
     }
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs plans and programs to their end in the caller's thread: initializers, plans over several devices, programs that read scalars.
-// Used by Instance and Function. A plan of a single submission does not come here: Function submits it itself.
+// Runs plans of several pieces and programs: initializers, plans over several devices, programs that read scalars, calls that wait for their
+// turn. Used by Instance and Function. A plan of a single submission that nothing holds back does not come here: Function submits it itself.
+//
+// Each device has a lane: what the run enqueues there waits for what it enqueued there before, at the driver. Between devices the host bridges
+// (HD-Q-02): only a copy from one to another is waited for by the run, never by a thread of it, unless its pace says so.
 #ifndef HEDDLE_CORE_SUBMIT_RUN_H_
 #define HEDDLE_CORE_SUBMIT_RUN_H_
 
-#include <atomic>
 #include <functional>
 #include <span>
 #include <vector>
@@ -12,32 +14,69 @@
 #include "core/submit/frame.h"
 #include "core/submit/instance.h"
 #include "core/submit/interpreter.h"
+#include "core/submit/pace.h"
 #include "core/submit/plan.h"
+#include "core/submit/task.h"
 
 namespace heddle::submit {
 
-// The segments of a bound frame in program order, waiting after each. CANCELLED once *cancelled is set; what is enqueued finishes first.
-// *started: something was enqueued, so that what it writes is undefined after a failure.
-Status run_segments(const Frame& frame, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
-                    std::span<const memory::Ref<memory::Device>> devices, const std::atomic<bool>* cancelled, Counters& counters,
-                    bool* started);
-
-struct ProgramRun {
+struct RunParams {
   const module_format::Program& program;
   const open::Signature& signature;
   const Machine& machine;
   std::span<const memory::Ref<memory::Device>> devices;
-  const std::vector<std::vector<int64_t>>& argument_dims;
-  std::span<const int64_t> symbols;
   std::span<memory::Tensor* const> arguments;
   std::span<memory::Tensor* const> results;
-  // Called when a result's extents are known and before a command uses it: makes it ready to be written.
-  std::function<Status(uint32_t result, const ResultNeed& need)> prepare;
-  const std::atomic<bool>* cancelled;
-  bool* started;
 };
-// A whole program, piece by piece where it reads scalars.
-Status run_program(const ProgramRun& run, Counters& counters);
+
+class Run {
+ public:
+  Run(const RunParams& params, Pace& pace, Counters& counters)
+      : params_(params), pace_(pace), counters_(counters), lanes_(params.devices.size()) {}
+
+  // A plan's frame, bound. When it ends, everything that it enqueued is over. Once.
+  Task plan(const Frame& frame);
+  // The whole program, piece by piece where it reads scalars. `prepare` is called when a result's extents are known and before a
+  // command uses it: makes it ready to be written.
+  using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
+  Task whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare);
+  // Something was enqueued, so that what it writes is undefined after a failure.
+  bool started() const { return started_; }
+  // CANCELLED or DEADLINE_EXCEEDED if the pace says so, naming what comes next.
+  Status check(const Frame& frame, const Segment& next) const;
+
+ private:
+  using Pending = memory::Device::Pending;
+  struct Lane {
+    Pending last;  // empty: nothing is enqueued, or all of it is over
+    heddle_point_t point{};
+    std::span<const heddle_point_t> waits() const { return {&point, last.timeline ? 1u : 0u}; }
+  };
+  struct InFlight {
+    uint32_t device;
+    Pending pending;
+  };
+  struct Borrowed {
+    uint32_t device;
+    memory::Device::Staging staging;
+  };
+  Task pieces_of(const Frame& frame);
+  Status add(uint32_t device, Result<Pending>&& started);
+  Task lane_over(uint32_t device);
+  Task cross(const Frame& frame, const Segment& segment);
+  Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
+  Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
+  // Waits for everything in flight; its first failure, if there is no other yet.
+  Task settle(Status outcome);
+
+  RunParams params_;
+  Pace& pace_;
+  Counters& counters_;
+  std::vector<Lane> lanes_;  // one per device
+  std::vector<InFlight> in_flight_;
+  std::vector<Borrowed> borrowed_;
+  bool started_ = false;
+};
 
 // What a plan adds to the counters of its instance.
 void count(const Plan& plan, Counters& counters);

@@ -27,19 +27,39 @@ void StateOrder::Turn::enter() {
   entered_ = true;
 }
 
+bool StateOrder::Turn::enter_or_tell(void (*tell)(void* context), void* context) {
+  std::lock_guard lock(order_->mutex_);
+  if (order_->now_ == ticket_) return true;
+  order_->told_[ticket_] = {tell, context};
+  return false;
+}
+
+bool StateOrder::Turn::forget() {
+  std::lock_guard lock(order_->mutex_);
+  return order_->told_.erase(ticket_) != 0;
+}
+
 void StateOrder::Turn::leave() noexcept {
   StateOrder* order = std::exchange(order_, nullptr);
   if (!order) return;
-  std::lock_guard lock(order->mutex_);
-  order->long_.erase(ticket_);
-  entered_ = false;
-  if (order->now_ != ticket_) {
-    order->skipped_.insert(ticket_);
-    return;
+  Told next{};
+  {
+    std::lock_guard lock(order->mutex_);
+    order->long_.erase(ticket_);
+    entered_ = false;
+    if (order->now_ != ticket_) {
+      order->skipped_.insert(ticket_);
+      return;
+    }
+    ++order->now_;
+    while (order->skipped_.erase(order->now_) != 0) ++order->now_;
+    if (auto told = order->told_.find(order->now_); told != order->told_.end()) {
+      next = told->second;
+      order->told_.erase(told);
+    }
+    order->changed_.notify_all();
   }
-  ++order->now_;
-  while (order->skipped_.erase(order->now_) != 0) ++order->now_;
-  order->changed_.notify_all();
+  if (next.tell) next.tell(next.context);
 }
 
 }  // namespace heddle::submit

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -33,6 +34,11 @@ class StateOrder {
     ~Turn() { leave(); }
     // Waits until all earlier turns are left; once is enough. [may-block]
     void enter();
+    // The same without waiting: true if it is entered; else tell(context) comes once all earlier turns are left, from the thread that leaves
+    // the last of them. [no-block]
+    bool enter_or_tell(void (*tell)(void* context), void* context);
+    // Takes that back; false if tell was called, or is. [no-block]
+    bool forget();
     // The next one may enter; a turn that was never entered is skipped. [no-block]
     void leave() noexcept;
     explicit operator bool() const { return order_ != nullptr; }
@@ -42,7 +48,7 @@ class StateOrder {
     Turn(StateOrder* order, uint64_t ticket) : order_(order), ticket_(ticket) {}
     StateOrder* order_ = nullptr;
     uint64_t ticket_ = 0;
-    bool entered_ = false;
+    bool entered_ = false;  // by enter
   };
 
   Turn take();
@@ -61,6 +67,11 @@ class StateOrder {
   std::condition_variable changed_;
   uint64_t next_ = 0, now_ = 0;
   std::set<uint64_t> skipped_, long_;
+  struct Told {
+    void (*tell)(void*);
+    void* context;
+  };
+  std::map<uint64_t, Told> told_;  // turns that did not wait
 };
 
 }  // namespace heddle::submit

@@ -156,7 +156,7 @@ struct ThroughRuntime {
   heddle_call_t* start_add(heddle_tensor_t* result) {
     heddle_tensor_t* arguments[] = {a.get(), b.get()};
     heddle_call_t* call = nullptr;
-    must(heddle_call_start(add, arguments, 2, &result, 1, &call));
+    must(heddle_call_start(add, nullptr, arguments, 2, &result, 1, &call));
     return call;
   }
   static void finish(heddle_call_t* call) {

@@ -183,7 +183,7 @@ class Function:
 
         def call(keep=(self, sets, kept)):
             for one, result, handle in zip(given, got, calls):
-                if start(self.handle, one, arguments, result, results, ctypes.byref(handle)):
+                if start(self.handle, None, one, arguments, result, results, ctypes.byref(handle)):
                     raise RuntimeError("heddle_call_start failed")
             for handle in calls:
                 if wait(handle, 0xFFFFFFFFFFFFFFFF):

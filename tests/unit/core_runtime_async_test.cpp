@@ -22,7 +22,7 @@ class RuntimeAsync : public OnDriver {
   CallHandle start(heddle_function_t* function, const std::vector<heddle_tensor_t*>& arguments, TensorHandle* result) {
     heddle_call_t* call = nullptr;
     heddle_tensor_t* out = nullptr;
-    HEDDLE_EXPECT_OK(heddle_call_start(function, arguments.data(), static_cast<uint32_t>(arguments.size()), &out, 1, &call));
+    HEDDLE_EXPECT_OK(heddle_call_start(function, nullptr, arguments.data(), static_cast<uint32_t>(arguments.size()), &out, 1, &call));
     result->reset(out);
     return CallHandle(call);
   }

@@ -196,7 +196,7 @@ TEST_P(RuntimeLoss, OldHandlesAnswerDeviceLostAndANewInstanceWorks) {
       HEDDLE_EXPECT_FAILS(heddle_call(lose, nullptr, 0, &out, 1), HEDDLE_STATUS_DEVICE_LOST, "in region 'deadly region'");
     } else {
       heddle_call_t* started = nullptr;
-      HEDDLE_ASSERT_OK(heddle_call_start(lose, nullptr, 0, &out, 1, &started));
+      HEDDLE_ASSERT_OK(heddle_call_start(lose, nullptr, nullptr, 0, &out, 1, &started));
       CallHandle call(started);
       TensorHandle result(out);
       HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_DEVICE_LOST, "in region 'deadly region'");
@@ -217,7 +217,8 @@ TEST_P(RuntimeLoss, OldHandlesAnswerDeviceLostAndANewInstanceWorks) {
     heddle_call_t* started = nullptr;
     int64_t dims[] = {1, 4};
     HEDDLE_EXPECT_FAILS(heddle_call(add, arguments, 2, &made, 1), HEDDLE_STATUS_DEVICE_LOST, "calling 'add' failed");
-    HEDDLE_EXPECT_FAILS(heddle_call_start(add, arguments, 2, &made, 1, &started), HEDDLE_STATUS_DEVICE_LOST, "calling 'add' failed");
+    HEDDLE_EXPECT_FAILS(heddle_call_start(add, nullptr, arguments, 2, &made, 1, &started), HEDDLE_STATUS_DEVICE_LOST,
+                        "calling 'add' failed");
     HEDDLE_EXPECT_FAILS(heddle_tensor_read(sum.get(), values, sizeof(values)), HEDDLE_STATUS_DEVICE_LOST, "the device is gone");
     HEDDLE_EXPECT_FAILS(heddle_tensor_write(a.get(), values, sizeof(values)), HEDDLE_STATUS_DEVICE_LOST, "");
     HEDDLE_EXPECT_FAILS(heddle_tensor_from_host(add, 0, HEDDLE_TYPE_F32, dims, 2, values, sizeof(values), &made), HEDDLE_STATUS_DEVICE_LOST,
@@ -240,8 +241,8 @@ TEST_P(RuntimeLoss, ALossWhileOthersAreInFlightEndsThemAll) {
   for (int i = 0; i < 20; ++i) {
     heddle_tensor_t* out = nullptr;
     heddle_call_t* started = nullptr;
-    heddle_status_t* status = i == 10 ? heddle_call_start(find_function(instance, "lose"), nullptr, 0, &out, 1, &started)
-                                      : heddle_call_start(add, arguments, 2, &out, 1, &started);
+    heddle_status_t* status = i == 10 ? heddle_call_start(find_function(instance, "lose"), nullptr, nullptr, 0, &out, 1, &started)
+                                      : heddle_call_start(add, nullptr, arguments, 2, &out, 1, &started);
     calls.emplace_back(started);
     results.emplace_back(out);
     Outcome outcome(status);

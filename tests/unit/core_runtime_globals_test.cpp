@@ -238,7 +238,7 @@ TEST_P(RuntimeTwoDevices, CopiesBetweenSlots) {
       EXPECT_EQ(read_tensor(on_a), (std::vector<float>{4, 8, 12, 16}));
       heddle_call_t* started = nullptr;
       heddle_tensor_t* later[2] = {};
-      HEDDLE_ASSERT_OK(heddle_call_start(main, arguments, 1, later, 2, &started));
+      HEDDLE_ASSERT_OK(heddle_call_start(main, nullptr, arguments, 1, later, 2, &started));
       CallHandle call(started);
       TensorHandle later_b(later[0]), later_a(later[1]);
       EXPECT_EQ(read_tensor(later_a), (std::vector<float>{4, 8, 12, 16}));

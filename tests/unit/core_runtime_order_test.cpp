@@ -66,7 +66,7 @@ class RuntimeOrder : public OnDriver {
   CallHandle start(const InstanceHandle& instance, const std::string& name, std::vector<heddle_tensor_t*> arguments,
                    std::vector<heddle_tensor_t*>& results) {
     heddle_call_t* call = nullptr;
-    HEDDLE_EXPECT_OK(heddle_call_start(find_function(instance, name), arguments.data(), static_cast<uint32_t>(arguments.size()),
+    HEDDLE_EXPECT_OK(heddle_call_start(find_function(instance, name), nullptr, arguments.data(), static_cast<uint32_t>(arguments.size()),
                                        results.data(), static_cast<uint32_t>(results.size()), &call));
     return CallHandle(call);
   }

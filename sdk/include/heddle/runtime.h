@@ -154,14 +154,25 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
+typedef struct heddle_call_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none */
+} heddle_call_params_t;
+
 /* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. A result to write into that an earlier call
  * still fills is waited for by the work, like an argument; if that call fails, so does this one. The caller knows that no call in flight reads
- * it. [any] [no-block], except where an argument comes from another device or from a call in several pieces, or a list is recorded */
-HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
-                                                 heddle_tensor_t** results, uint32_t result_count, heddle_call_t** out_call);
+ * it. params may be NULL.
+ *
+ * Once its deadline has passed, nothing more of the call is enqueued: what is enqueued finishes, and the call and its results fail with
+ * DEADLINE_EXCEEDED and the region that was next. A call whose work is all enqueued by then goes on to its end. [any] [no-block], except where an
+ * argument comes from another device, or its extents from a call in flight, or a list is recorded */
+HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
+                                                 heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
+                                                 uint32_t result_count, heddle_call_t** out_call);
 /* Waits; gives the call's failure. DEADLINE_EXCEEDED leaves it running. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
-/* Drops what is not yet enqueued; the rest finishes (HD-Q-05). [any] [no-block] */
+/* Drops what is not yet enqueued, as a deadline does: CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
 HEDDLE_EXPORT void heddle_call_release(heddle_call_t* call);
 

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Suspending and resuming tasks. Called through pace.h.
+#include "core/submit/pace.h"
+
+#include "core/host/process.h"
+
+namespace heddle::submit {
+
+using memory::Ref;
+using memory::Timeline;
+
+namespace {
+
+constexpr std::string_view kWorkOfOthers = "the work that it waits for was over";
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------------------- wakeups
+
+bool Wakeup::claim(Status&& outcome) {
+  if (woken_.exchange(true, std::memory_order_acq_rel)) return false;
+  outcome_ = std::move(outcome);
+  return last_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+void Wakeup::resume_elsewhere() {
+  retain();
+  auto resume = [](void* wakeup) {
+    static_cast<Wakeup*>(wakeup)->task_.resume();
+    static_cast<Wakeup*>(wakeup)->release();
+  };
+  if (!host_.execute(resume, this).ok()) resume(this);  // out of memory: better here than never
+}
+
+void Wakeup::wake(Status&& outcome) {
+  if (claim(std::move(outcome))) resume_elsewhere();
+}
+
+void Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value) {
+  timeline_ = timeline;
+  retain();
+  Status asked(timeline->device().api().timeline->notify(timeline->get(), value, told, this));
+  if (asked.ok()) return;
+  timeline_ = {};  // it will not tell
+  wake(std::move(asked));
+  release();
+}
+
+// A driver's callback. What it must not do is left to the executor: resuming, and letting go of a timeline, which may be the last thing that
+// keeps the device.
+void Wakeup::told(void* wakeup, const heddle_status_t* failure) {
+  auto* self = static_cast<Wakeup*>(wakeup);
+  self->resumes_ = self->claim(Status(status_clone(failure)));
+  if (!self->timeline_->device().host().execute(forget_point, wakeup).ok()) forget_point(wakeup);
+}
+
+void Wakeup::forget_point(void* wakeup) {
+  auto* self = static_cast<Wakeup*>(wakeup);
+  self->timeline_ = {};
+  if (self->resumes_) self->task_.resume();
+  self->release();
+}
+
+// ----------------------------------------------------------------------------------------------------------------- pace
+
+bool Pace::over() const {
+  return cancelled_.load(std::memory_order_acquire) || (deadline_ns_ != 0 && host::clock_ns() >= deadline_ns_);
+}
+
+Status Pace::check(std::string_view next) const {
+  if (cancelled_.load(std::memory_order_acquire)) {
+    return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled before {}; what was enqueued has finished", next);
+  }
+  if (deadline_ns_ != 0 && host::clock_ns() >= deadline_ns_) {
+    return error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; what was enqueued has finished", next);
+  }
+  return Status();
+}
+
+void Pace::cancel() {
+  Ref<Wakeup> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_.store(true, std::memory_order_release);
+    waiting = waiting_;
+  }
+  if (waiting) waiting->wake(check(kWorkOfOthers));
+}
+
+void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
+  bool cancelled = false;
+  {
+    std::lock_guard lock(mutex_);
+    waiting_ = wakeup;
+    cancelled = cancelled_.load(std::memory_order_acquire);
+  }
+  if (cancelled) return wakeup->wake(check(kWorkOfOthers));
+  if (deadline_ns_ == 0) return;
+  wakeup->retain();
+  auto wake = [](void* context) {
+    Ref<Wakeup> late = Ref<Wakeup>::adopt(static_cast<Wakeup*>(context));
+    late->wake(error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued", kWorkOfOthers));
+  };
+  Status accepted = host_->execute_at(deadline_ns_, wake, wakeup.get());
+  if (accepted.ok()) return;
+  wakeup->wake(std::move(accepted));
+  wakeup->release();
+}
+
+void Pace::end_interruptible(Wakeup& wakeup) {
+  if (deadline_ns_ != 0 && host_->take_back(deadline_ns_, &wakeup)) wakeup.release();
+  Ref<Wakeup> done;
+  std::lock_guard lock(mutex_);
+  std::swap(done, waiting_);
+}
+
+bool Pace::Awaiter::await_ready() {
+  const bool here = pace_.host_ == nullptr;
+  switch (what_) {
+    case For::kOwn:
+    case For::kOthers: {
+      if (here) {
+        outcome_ = (*timeline_)->wait(value_);
+        return true;
+      }
+      uint64_t reached = 0;
+      Status queried((*timeline_)->device().api().timeline->query((*timeline_)->get(), &reached));
+      return queried.ok() && reached >= value_;
+    }
+    case For::kTurn:
+      if (here) turn_->enter();
+      return here;
+    default:
+      return here;
+  }
+}
+
+// Until arm the task cannot be resumed; afterwards everything may be gone.
+bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
+  wakeup_ = Ref<Wakeup>::adopt(new Wakeup(*pace_.host_, task));
+  Ref<Wakeup> wakeup = wakeup_;
+  if (what_ == For::kExecutor) {
+    static_cast<void>(wakeup->arm());
+    wakeup->wake(Status());
+    return true;
+  }
+  if (what_ != For::kOwn) pace_.begin_interruptible(wakeup);
+  if (what_ == For::kTurn) {
+    wakeup->retain();
+    auto wake = [](void* context) {
+      Ref<Wakeup> next = Ref<Wakeup>::adopt(static_cast<Wakeup*>(context));
+      next->wake(Status());
+    };
+    if (turn_->enter_or_tell(wake, wakeup.get())) wake(wakeup.get());
+  } else {
+    wakeup->await_point(*timeline_, value_);
+  }
+  return wakeup->arm();
+}
+
+Status Pace::Awaiter::await_resume() {
+  if (!wakeup_) return std::move(outcome_);
+  if (what_ == For::kOthers || what_ == For::kTurn) pace_.end_interruptible(*wakeup_);
+  Status outcome = wakeup_->take_outcome();
+  if (what_ == For::kTurn && !outcome.ok() && turn_->forget()) wakeup_->release();
+  return timeline_ ? (*timeline_)->noted(std::move(outcome)) : std::move(outcome);
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How a call in several pieces waits, and what may end it early. With a host, no thread waits: the task is resumed on the host's executor,
+// never in a driver's callback (HD-Q-04). Without one, whoever runs the call waits where it is.
+// Owned by Call, or on the stack of a waiting call; used by its tasks; knows nothing of plans.
+#ifndef HEDDLE_CORE_SUBMIT_PACE_H_
+#define HEDDLE_CORE_SUBMIT_PACE_H_
+
+#include <atomic>
+#include <coroutine>
+#include <mutex>
+#include <string_view>
+
+#include "core/memory/device.h"
+#include "core/submit/state_order.h"
+
+namespace heddle::submit {
+
+// Resumes a suspended task once, for the first of those who may: a point, a turn, a cancel, a deadline.
+class Wakeup final : public memory::Counted {
+ public:
+  Wakeup(host::Host& host, std::coroutine_handle<> task) : host_(host), task_(task) {}
+  // [any] [no-block]
+  void wake(Status&& outcome);
+  // To be woken by a point, whose timeline is kept until it has told.
+  void await_point(const memory::Ref<memory::Timeline>& timeline, uint64_t value);
+  // All who may wake it know it by now. False: one has already, and the task goes on without being suspended.
+  bool arm() { return last_.fetch_sub(1, std::memory_order_acq_rel) != 1; }
+  Status take_outcome() { return std::move(outcome_); }
+
+ private:
+  // True if the task is to be resumed now.
+  bool claim(Status&& outcome);
+  void resume_elsewhere();
+  static void told(void* wakeup, const heddle_status_t* failure);
+  static void forget_point(void* wakeup);
+
+  host::Host& host_;  // the call's, which is there until its task is resumed
+  std::coroutine_handle<> task_;
+  std::atomic<bool> woken_{false};
+  std::atomic<int> last_{2};  // of arm and the first wake, whichever comes last resumes
+  Status outcome_;
+  memory::Ref<memory::Timeline> timeline_;
+  bool resumes_ = false;  // the point does
+};
+
+class Pace {
+ public:
+  // host NULL: waits are done by the thread that runs the call. deadline_ns of CLOCK_MONOTONIC; 0, or after 292 years: none.
+  explicit Pace(host::Host* host, uint64_t deadline_ns = 0) : host_(host), deadline_ns_(deadline_ns > INT64_MAX ? 0 : deadline_ns) {}
+
+  uint64_t deadline_ns() const { return deadline_ns_; }
+  // Cancelled, or the deadline has passed. [any] [no-block]
+  bool over() const;
+  // CANCELLED or DEADLINE_EXCEEDED from when on nothing more is enqueued; `next`: what would have come. [any] [no-block]
+  Status check(std::string_view next) const;
+  // What is not enqueued yet is dropped; a wait for the work of others ends. [any] [no-block]
+  void cancel();
+
+  class Awaiter {
+   public:
+    enum class For { kOwn, kOthers, kTurn, kExecutor };
+    Awaiter(Pace& pace, For what, const memory::Ref<memory::Timeline>* timeline, uint64_t value, StateOrder::Turn* turn)
+        : pace_(pace), what_(what), timeline_(timeline), value_(value), turn_(turn) {}
+    bool await_ready();
+    bool await_suspend(std::coroutine_handle<> task);
+    Status await_resume();
+
+   private:
+    Pace& pace_;
+    const For what_;
+    const memory::Ref<memory::Timeline>* timeline_;
+    uint64_t value_;
+    StateOrder::Turn* turn_;
+    memory::Ref<Wakeup> wakeup_;
+    Status outcome_;
+  };
+  // A point of the call's own work: its end, whatever else happens. The timeline outlives the wait.
+  Awaiter reached(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
+    return Awaiter(*this, Awaiter::For::kOwn, &timeline, value, nullptr);
+  }
+  // A point of another call's work, or a cancel or the deadline where that comes first.
+  Awaiter reached_by_others(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
+    return Awaiter(*this, Awaiter::For::kOthers, &timeline, value, nullptr);
+  }
+  // The turn on the state; the same.
+  Awaiter entered(StateOrder::Turn& turn) { return Awaiter(*this, Awaiter::For::kTurn, nullptr, 0, &turn); }
+  // Goes on where it may block: on the executor, or here where waits are done here.
+  Awaiter may_block() { return Awaiter(*this, Awaiter::For::kExecutor, nullptr, 0, nullptr); }
+
+ private:
+  // Lets cancel and the deadline wake it too.
+  void begin_interruptible(const memory::Ref<Wakeup>& wakeup);
+  void end_interruptible(Wakeup& wakeup);
+
+  host::Host* const host_;
+  const uint64_t deadline_ns_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;
+  memory::Ref<Wakeup> waiting_;  // for others
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_PACE_H_

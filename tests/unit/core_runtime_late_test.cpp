@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What drivers of real devices do at times, as the fake GPU's options imitate it: lists that are not recorded, replays without room, signals
+// that come late and many at once, files that cannot be read in the middle.
+#include <nlohmann/json.hpp>
+
+#include "core_drivers.h"
+#include "sdk/module/safetensors.h"
+
+namespace heddle::testing {
+namespace {
+
+class RuntimeLate : public OnDriver {
+ protected:
+  void SetUp() override {}  // each case opens a runtime of its own
+  void open_with(const std::string& options) {
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config() + "[driver.\"test.fake_gpu\"]\n" + options);
+    ASSERT_NE(runtime, nullptr);
+  }
+  // value = seed, eight times value = value * 3 + 1, on the result: long enough to be recorded.
+  InstanceHandle open_chain() {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function = module.add_function("main");
+    function.arguments.push_back(ModuleBuilder::type("seed", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1);
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    for (int i = 0; i < 8; ++i) {
+      p.barrier();
+      p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.result(0), kReadWrite)}, {one}, {one, one, one});
+    }
+    function.programs.push_back(p.finish());
+    return open(module);
+  }
+  static int64_t chained(int64_t value) {
+    for (int i = 0; i < 8; ++i) value = value * 3 + 1;
+    return value;
+  }
+  // Calls with new tensors each time, several in flight; gives the instance's statistics.
+  nlohmann::json run_chains(const InstanceHandle& instance, int rounds, int in_flight) {
+    heddle_function_t* main = find_function(instance);
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<TensorHandle> seeds, results;
+      std::vector<CallHandle> calls;
+      for (int i = 0; i < in_flight; ++i) {
+        seeds.push_back(make_tensor<int64_t>(main, 0, {1}, {round * 100 + i}, HEDDLE_TYPE_I64));
+        heddle_tensor_t *argument = seeds.back().get(), *out = nullptr;
+        heddle_call_t* call = nullptr;
+        HEDDLE_EXPECT_OK(heddle_call_start(main, nullptr, &argument, 1, &out, 1, &call));
+        results.emplace_back(out);
+        calls.emplace_back(call);
+      }
+      for (int i = 0; i < in_flight; ++i) {
+        HEDDLE_EXPECT_OK(heddle_call_wait(calls[static_cast<size_t>(i)].get(), HEDDLE_TIMEOUT_INFINITE));
+        EXPECT_EQ(read_tensor<int64_t>(results[static_cast<size_t>(i)])[0], chained(round * 100 + i));
+      }
+    }
+    return nlohmann::json::parse(instance_report(instance, "statistics"));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeLate, ::testing::Values(kDrivers[1]), driver_name);
+
+TEST_P(RuntimeLate, SubmitsListsThatCannotBeRecorded) {
+  open_with("record = false\n");
+  InstanceHandle instance = open_chain();
+  ASSERT_NE(instance, nullptr);
+  nlohmann::json statistics = run_chains(instance, 20, 2);
+  EXPECT_EQ(statistics["replays"], 0);
+  EXPECT_EQ(statistics["submissions"], 40);
+}
+
+TEST_P(RuntimeLate, SubmitsListsWhoseReplayFindsNoRoom) {
+  open_with("exhausted_replays = 3\n");
+  InstanceHandle instance = open_chain();
+  ASSERT_NE(instance, nullptr);
+  nlohmann::json statistics = run_chains(instance, 30, 2);
+  EXPECT_EQ(statistics["submissions"], 60);
+  EXPECT_GT(statistics["replays"], 20);
+  EXPECT_LT(statistics["replays"], 50);
+}
+
+TEST_P(RuntimeLate, TakesSignalsThatComeManyAtOnce) {
+  open_with("batch_us = 5000\n");
+  InstanceHandle instance = open_chain();
+  ASSERT_NE(instance, nullptr);
+  EXPECT_EQ(run_chains(instance, 2, 20)["submissions"], 40);
+}
+
+TEST_P(RuntimeLate, AFileThatBreaksInTheMiddleIsNamedAndTheNextLoadWorks) {
+  open_with("bad_byte = 100000\n");
+  const std::vector<float> small(4, 2.0f), big(60000, 3.0f);
+  auto tensor = [](const char* name, const std::vector<float>& values) {
+    module::SafetensorsTensor one;
+    one.name = name;
+    one.element_type = HEDDLE_TYPE_F32;
+    one.dims = {static_cast<int64_t>(values.size())};
+    one.source = {values.size() * 4, std::as_bytes(std::span<const float>(values)), nullptr};
+    return one;
+  };
+  const std::string file = folder.path("weights.safetensors");
+  ASSERT_FALSE(module::write_safetensors({tensor("small", small), tensor("big", big), tensor("tail", small)}, file));
+  for (const char* wanted : {"small", "big"}) {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function = module.add_function("main");
+    const int64_t count = wanted[0] == 's' ? 4 : 60000;
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(count)}));
+    ProgramBuilder p = program();
+    const uint32_t global = module.add_global(wanted, mf::GlobalKind::Parameter, static_cast<uint64_t>(count) * 4,
+                                              module.add_parameter("m", wanted, {count}, {}));
+    p.copy(ProgramBuilder::whole(p.global(global), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+    const std::string path = folder.path(std::string(wanted) + ".heddle");
+    ASSERT_EQ(module.write(path), "");
+    ModuleHandle opened = open_module(runtime.get(), path);
+    for (int turn = 0; turn < 2; ++turn) {
+      InstanceHandle instance;
+      heddle_status_t* status = create_instance(opened.get(), {{"", GetParam().device}}, &instance, {{"m", file}});
+      if (count == 4) {
+        HEDDLE_EXPECT_OK(status);
+        ASSERT_NE(instance, nullptr);
+        EXPECT_EQ(read_tensor(call_for_one(find_function(instance), {})), small);
+        continue;
+      }
+      Outcome outcome(status);
+      EXPECT_EQ(outcome.code, HEDDLE_STATUS_DATA_LOSS) << outcome.message;
+      EXPECT_NE(outcome.message.find("weights.safetensors"), std::string::npos) << outcome.message;
+      EXPECT_NE(outcome.message.find("100000"), std::string::npos) << outcome.message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing
