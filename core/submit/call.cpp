@@ -14,22 +14,29 @@ Call::Call(Function& function, uint64_t deadline_ns)
 }
 
 Call::~Call() {
-  {
+  if (pieces_) {
     std::unique_lock lock(mutex_);
-    left_.wait(lock, [this] { return !in_task_; });
+    pieces_->left.wait(lock, [this] { return !pieces_->inside; });
   }
+  if (retained_) release_tensors();
   if (frame_) function_.dispose(std::move(frame_));
 }
 
 void Call::retain_tensors() {
-  for (Tensor* tensor : invocation_.arguments.view()) retained_.emplace_back(tensor);
-  for (Tensor* tensor : invocation_.results.view()) retained_.emplace_back(tensor);
+  for (Tensor* tensor : invocation_.arguments.view()) tensor->retain();
+  for (Tensor* tensor : invocation_.results.view()) tensor->retain();
+  retained_ = true;
+}
+
+void Call::release_tensors() {
+  for (Tensor* tensor : invocation_.arguments.view()) tensor->release();
+  for (Tensor* tensor : invocation_.results.view()) tensor->release();
+  retained_ = false;
 }
 
 Status Call::start_plan(std::unique_ptr<Frame> frame) {
   frame_ = std::move(frame);
   HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
-  retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
   retain_tensors();
   if (!function_.can_enqueue(*frame_, invocation_)) {
     return start_task([&] { return function_.run_several(invocation_, std::move(frame_), pace_); });
@@ -52,7 +59,6 @@ Status Call::start_program() {
     invocation_.made[i] = Tensor::create_empty(device, type.element_type, static_cast<uint32_t>(type.extents.size()));
     invocation_.results[i] = invocation_.made[i].get();
   }
-  retained_.reserve(invocation_.arguments.size() + invocation_.results.size());
   retain_tensors();
   return start_task([&] { return function_.run_scalar_program(invocation_, pace_); });
 }
@@ -67,9 +73,9 @@ Status Call::start_task(MakeTask make) {
   timeline_ = std::move(*timeline);
   value_ = timeline_->next();
   for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, true);
-  in_task_ = true;
-  task_ = make();
-  task_.start(task_ended, this);
+  pieces_ = std::make_unique<Pieces>();
+  pieces_->task = make();
+  pieces_->task.start(task_ended, this);
   return Status();
 }
 
@@ -79,15 +85,12 @@ void Call::task_ended(void* context, Status&& outcome) {
   call.timeline_->finish(call.value_, std::move(outcome));
   // Whoever is told may end the call: the lock is the last that is touched.
   std::lock_guard lock(call.mutex_);
-  call.in_task_ = false;
-  call.left_.notify_all();
+  call.pieces_->inside = false;
+  call.pieces_->left.notify_all();
 }
 
 Status Call::wait(uint64_t timeout_ns) {
-  {
-    std::lock_guard lock(mutex_);
-    if (finished_) return failure_.clone();
-  }
+  if (finished()) return failure_.clone();
   Status outcome = timeline_->wait(value_, timeout_ns);
   if (outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
     // A failure of the work may have that code too: then the timeline is poisoned, which a query shows.
@@ -100,34 +103,26 @@ Status Call::wait(uint64_t timeout_ns) {
 }
 
 Status Call::finish(Status&& outcome) {
-  std::vector<Ref<Tensor>> retained;  // goes outside the lock
-  std::unique_ptr<Frame> frame;
   {
     std::unique_lock lock(mutex_);
-    left_.wait(lock, [this] { return !in_task_; });
-    if (finished_) return failure_.clone();
-    finished_ = true;
+    if (pieces_) pieces_->left.wait(lock, [this] { return !pieces_->inside; });
+    if (finished()) return failure_.clone();
     if (outcome.ok()) {
       for (Tensor* tensor : invocation_.results.view()) tensor->set_ready();
     } else {
       if (frame_) frame_->drop_timeline();
       failure_ = function_.fail(std::move(outcome), invocation_);
     }
-    retained = std::move(retained_);
-    frame = std::move(frame_);
-    for (Ref<Tensor>& made : invocation_.made.view()) made = {};
-    invocation_.moved.reset();
-    for (Ref<memory::Timeline>& owner : invocation_.wait_owners.view()) owner = {};
-    invocation_.wait_count = 0;
+    finished_.store(true, std::memory_order_release);
   }
-  if (frame) function_.give_frame(std::move(frame));
-  std::lock_guard lock(mutex_);
+  // Only who set it comes here.
+  release_tensors();
+  for (Ref<Tensor>& made : invocation_.made.view()) made = {};
+  invocation_.moved.reset();
+  for (size_t i = 0; i < invocation_.wait_count; ++i) invocation_.wait_owners[i] = {};
+  invocation_.wait_count = 0;
+  if (frame_) function_.give_frame(std::move(frame_));
   return failure_.clone();
-}
-
-bool Call::finished() {
-  std::lock_guard lock(mutex_);
-  return finished_;
 }
 
 void Call::release_handle(Call* call) {

@@ -7,7 +7,9 @@
 #ifndef HEDDLE_CORE_SUBMIT_CALL_H_
 #define HEDDLE_CORE_SUBMIT_CALL_H_
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 
 #include "core/submit/function.h"
@@ -26,7 +28,7 @@ class Call final : public memory::Counted {
   // Pieces that are not enqueued yet are dropped. [any] [no-block]
   void cancel() { pace_.cancel(); }
   // wait has seen its end. [any]
-  bool finished();
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
   // The application gave its handle back; takes that reference.
   static void release_handle(Call* call);
 
@@ -39,23 +41,28 @@ class Call final : public memory::Counted {
   template <typename MakeTask>
   Status start_task(MakeTask make);
   static void task_ended(void* call, Status&& outcome);
+  // Arguments and results live until it is over.
   void retain_tensors();
+  void release_tensors();
   // wait, when it is known that the point is reached or failed. [any]
   Status finish(Status&& outcome);
 
   Function& function_;
   memory::Ref<Instance> instance_;  // empty once abandoned: the instance waits for it then
   Invocation invocation_;
-  std::vector<memory::Ref<memory::Tensor>> retained_;
+  bool retained_ = false;
   std::unique_ptr<Frame> frame_;
   memory::Ref<memory::Timeline> timeline_;
   uint64_t value_ = 0;
   Pace pace_;
-  Task task_;
+  struct Pieces {
+    Task task;
+    std::condition_variable left;
+    bool inside = true;  // some thread has not left the task yet; under mutex_
+  };
+  std::unique_ptr<Pieces> pieces_;  // of calls that are a task
   std::mutex mutex_;
-  std::condition_variable left_;
-  bool in_task_ = false;  // no thread has left it yet: under mutex_
-  bool finished_ = false;
+  std::atomic<bool> finished_{false};
   Status failure_;
 };
 

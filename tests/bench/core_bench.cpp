@@ -176,6 +176,7 @@ struct ThroughTable {
   int64_t add_constants[2] = {4, 4};
   int64_t chain_constant = 1;
   std::vector<heddle_command_t> add_commands, chain_commands;
+  heddle_recording_t* chain_recording = nullptr;  // where the device records, as the runtime does then
 
   ThroughTable(const Options& from, const Code& code) {
     host::HostOptions options;
@@ -230,6 +231,20 @@ struct ThroughTable {
     chain_commands.push_back(heddle_command_t{});
     copy.as.copy = {buffer, buffer, 768, 1280, 8};
     chain_commands.push_back(copy);
+    if (device->description().features & HEDDLE_DEVICE_RECORDING) {
+      std::vector<uint8_t> dynamic(kChainLength + 4, 0);
+      dynamic.front() = dynamic.back() = 1;  // what the chain begins with, and where it ends
+      must(api.dispatch->record(device->queue(), chain_commands.data(), static_cast<uint32_t>(chain_commands.size()), dynamic.data(),
+                                &chain_recording));
+    }
+  }
+
+  void submit_chain() {
+    if (!chain_recording) return submit(chain_commands, 0);
+    heddle_point_t signal{timelines[0], ++values[0]};
+    heddle_sync_t sync{sizeof(heddle_sync_t), 0, 1, 0, nullptr, &signal};
+    const heddle_binding_t ends[] = {{bindings[0].buffer, 1024, 8}, {bindings[0].buffer, 1280, 8}};
+    must(device->api().dispatch->replay(chain_recording, ends, 2, &sync));
   }
 
   void submit(const std::vector<heddle_command_t>& commands, uint32_t which) {
@@ -326,7 +341,7 @@ void run(const Options& options) {
   compare("the same with its wait", rounds, finished, waited);
   compare("100 dependent dispatches, heddle_call", rounds, one_at_a_time(count / 4, [&] { runtime.call_chain(); }),
           one_at_a_time(count / 4, [&] {
-            table.submit(table.chain_commands, 0);
+            table.submit_chain();
             table.wait(0);
           }));
   std::fflush(stdout);
@@ -348,6 +363,8 @@ int main(int argc, char** argv) {
   options.config = "version = 1\n[plugins.probe]\n\"" + plugin + "\" = \"in-process\"\n" + options.config;
   // Beside this program, in a build and in a pack alike.
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  options.plugins = {(here.parent_path() / "lib/heddle/plugins.d").string(), (here / "plugins.d").string()};
+  for (const std::filesystem::path& folder : {here.parent_path() / "lib/heddle/plugins.d", here / "plugins.d"}) {
+    if (std::filesystem::exists(folder)) options.plugins.push_back(folder.string());
+  }
   heddle::testing::run(options);
 }
