@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls through runtime.h over a CUDA device and the CPU: copies between them, several calls in flight, scalars, deadlines. Skipped where there
+// is no device; fails with HEDDLE_GPU=required.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "../support/module_builder.h"
+#include "../support/runtime_session.h"
+#include "../unit/temporary_folder.h"
+#include "heddle/code.h"
+#include "ptx.h"
+
+namespace heddle::testing {
+namespace {
+
+constexpr uint32_t kLinger = 0, kChainOnGpu = 1;
+constexpr uint32_t kGpu = 0, kCpu = 1;  // slots
+
+uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+class GpuAndCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    runtime = open_runtime({(here.parent_path() / "lib/heddle/plugins.d").string()},
+                           "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"heddle.cuda\" = \"in-process\"\n");
+    ASSERT_NE(runtime, nullptr);
+    ModuleBuilder module = builder();
+    add_round_trip(module, "probe", 4);
+    const Outcome outcome(create(module, &probe));
+    if (outcome.ok()) return;
+    if (const char* wanted = std::getenv("HEDDLE_GPU"); wanted && std::strcmp(wanted, "required") == 0) FAIL() << outcome.message;
+    GTEST_SKIP() << "SKIP: no CUDA device: " << outcome.message;
+  }
+
+  static ModuleBuilder builder() {
+    ModuleBuilder made("cuda", {"@gpu", "@cpu"});
+    auto executable = std::make_unique<mf::ExecutableT>();
+    executable->name = "kernels";
+    auto variant = std::make_unique<mf::VariantT>();
+    variant->format = HEDDLE_CODE_PTX;
+    variant->target = "sm_80";
+    variant->family = "cuda";
+    variant->code = std::make_unique<mf::Range>(made.writer.add_code(std::as_bytes(std::span(test::kPtx80, std::strlen(test::kPtx80)))));
+    const struct {
+      const char* name;
+      uint32_t bindings, constants;
+    } entries[] = {{"linger", 0, 1}, {"chain", 1, 1}};
+    for (const auto& one : entries) {
+      auto entry = std::make_unique<mf::EntryT>();
+      entry->name = one.name;
+      entry->binding_count = one.bindings;
+      entry->constants_bytes = one.constants * 8;
+      executable->entries.push_back(std::move(entry));
+      variant->resources.push_back(std::make_unique<mf::EntryResourcesT>());
+      variant->resources.back()->workgroup_size = {1, 1, 1};
+    }
+    executable->variants.push_back(std::move(variant));
+    made.module.executables.push_back(std::move(executable));
+    return made;
+  }
+  static ProgramBuilder program() { return ProgramBuilder({"cuda", "cpu"}); }
+  // there = a, on the CPU; back = there, on the GPU.
+  static void add_round_trip(ModuleBuilder& module, const std::string& name, int64_t elements) {
+    mf::FunctionT& function = module.add_function(name);
+    function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(elements)}, HEDDLE_TYPE_F32, kGpu));
+    function.results.push_back(ModuleBuilder::type("there", {ModuleBuilder::extent(elements)}, HEDDLE_TYPE_F32, kCpu));
+    function.results.push_back(ModuleBuilder::type("back", {ModuleBuilder::extent(elements)}, HEDDLE_TYPE_F32, kGpu));
+    ProgramBuilder p = program();
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    p.barrier();
+    p.copy(ProgramBuilder::whole(p.result(0), kRead), ProgramBuilder::whole(p.result(1), kWrite));
+    function.programs.push_back(p.finish());
+  }
+  // out = 3 * a + 1 on the GPU after some time, by way of the CPU.
+  static void add_slow(ModuleBuilder& module, const std::string& name, int64_t nanoseconds) {
+    mf::FunctionT& function = module.add_function(name);
+    function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kCpu));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kCpu));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), size = p.literal(8), time = p.literal(nanoseconds), value = p.transient(size);
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(value, kWrite));
+    p.barrier();
+    p.dispatch("linger", kLinger, {}, {time}, {one, one, one}, kGpu);
+    p.barrier();
+    p.dispatch("step", kChainOnGpu, {ProgramBuilder::whole(value, kReadWrite)}, {one}, {one, one, one}, kGpu);
+    p.barrier();
+    p.copy(ProgramBuilder::whole(value, kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+  }
+  heddle_status_t* create(ModuleBuilder& module, InstanceHandle* out) {
+    std::string path = folder.path("module" + std::to_string(++modules_) + ".heddle");
+    EXPECT_EQ(module.write(path), "");
+    ModuleHandle opened = open_module(runtime.get(), path);
+    return create_instance(opened.get(), {{"@gpu", "heddle.cuda:0"}, {"@cpu", "heddle.cpu:0"}}, out);
+  }
+  static CallHandle start(heddle_function_t* function, uint64_t deadline_ns, heddle_tensor_t* argument,
+                          std::vector<heddle_tensor_t*> results, std::vector<TensorHandle>* out) {
+    heddle_call_params_t params{sizeof(params), 0, deadline_ns};
+    heddle_call_t* call = nullptr;
+    HEDDLE_EXPECT_OK(heddle_call_start(function, &params, &argument, 1, results.data(), static_cast<uint32_t>(results.size()), &call));
+    for (heddle_tensor_t* result : results) out->emplace_back(result);
+    return CallHandle(call);
+  }
+
+  TemporaryFolder folder;
+  RuntimeHandle runtime;
+  InstanceHandle probe;
+
+ private:
+  int modules_ = 0;
+};
+
+TEST_F(GpuAndCpu, MovesValuesOfEverySize) {
+  for (int64_t elements : {int64_t{1}, int64_t{1000}, int64_t{1} << 20, (int64_t{45} << 20) / 4 + 3}) {
+    ModuleBuilder module = builder();
+    add_round_trip(module, "main", elements);
+    InstanceHandle instance;
+    HEDDLE_ASSERT_OK(create(module, &instance));
+    heddle_function_t* main = find_function(instance);
+    std::vector<float> values(static_cast<size_t>(elements));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 8191);
+    TensorHandle a = make_tensor<float>(main, 0, {elements}, values);
+    std::vector<CallHandle> calls;
+    std::vector<TensorHandle> results;
+    for (int i = 0; i < 3; ++i) calls.push_back(start(main, 0, a.get(), {nullptr, nullptr}, &results));
+    for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    for (const TensorHandle& result : results) EXPECT_TRUE(read_tensor(result) == values) << elements;
+    heddle_tensor_t *argument = a.get(), *given[] = {results[0].get(), results[1].get()};
+    const uint64_t before = now_ns();
+    for (int i = 0; i < 5; ++i) HEDDLE_EXPECT_OK(heddle_call(main, &argument, 1, given, 2));
+    const double seconds = static_cast<double>(now_ns() - before) / 5e9;
+    std::printf("%lld bytes there and back: %.1f us, %.2f GB/s\n", static_cast<long long>(elements * 4), seconds * 1e6,
+                static_cast<double>(elements) * 8 / seconds / 1e9);
+    EXPECT_TRUE(read_tensor(results[1]) == values);
+  }
+}
+
+TEST_F(GpuAndCpu, RunsManyCallsFromManyThreads) {
+  ModuleBuilder module = builder();
+  add_slow(module, "main", 10'000);
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create(module, &instance));
+  heddle_function_t* main = find_function(instance);
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      TensorHandle a = make_tensor<int64_t>(main, 0, {1}, {t}, HEDDLE_TYPE_I64);
+      for (int round = 0; round < 20; ++round) {
+        std::vector<CallHandle> calls;
+        std::vector<TensorHandle> results;
+        for (int i = 0; i < 16; ++i) calls.push_back(start(main, 0, a.get(), {nullptr}, &results));
+        for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+        for (const TensorHandle& result : results) EXPECT_EQ(read_tensor<int64_t>(result)[0], 3 * t + 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(GpuAndCpu, DropsWhatIsNotEnqueuedInTime) {
+  ModuleBuilder module = builder();
+  add_slow(module, "main", 50'000'000);
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create(module, &instance));
+  heddle_function_t* main = find_function(instance);
+  TensorHandle a = make_tensor<int64_t>(main, 0, {1}, {7}, HEDDLE_TYPE_I64);
+  for (bool cancels : {false, true}) {
+    std::vector<TensorHandle> results;
+    CallHandle call = start(main, cancels ? 0 : now_ns() + 10'000'000, a.get(), {nullptr}, &results);
+    if (cancels) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      heddle_call_cancel(call.get());
+    }
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE),
+                        cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED, "8 bytes were copied from device");
+    int64_t value = 0;
+    HEDDLE_EXPECT_FAILS(heddle_tensor_read(results[0].get(), &value, 8),
+                        cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+    CallHandle next = start(main, now_ns() + 10'000'000'000, a.get(), {nullptr}, &results);
+    HEDDLE_EXPECT_OK(heddle_call_wait(next.get(), HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_EQ(read_tensor<int64_t>(results[1])[0], 22);
+  }
+}
+
+// The extent of the result is what the GPU computes.
+TEST_F(GpuAndCpu, ReadsScalars) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function = module.add_function("main");
+  function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kGpu));
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::unknown()}, HEDDLE_TYPE_I64, kGpu));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), zero = p.literal(0), size = p.literal(8), n = p.reg(), value = p.transient(size);
+  p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(value, kWrite));
+  p.barrier();
+  p.dispatch("step", kChainOnGpu, {ProgramBuilder::whole(value, kReadWrite)}, {one}, {one, one, one}, kGpu);
+  p.barrier();
+  p.emit(mf::Op::ReadScalar, n, value, zero);
+  p.emit(mf::Op::ResultDim, 0, 0, n);
+  p.fill(ProgramBuilder::whole(p.result(0), kWrite), 9, 8);
+  function.programs.push_back(p.finish());
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create(module, &instance));
+  heddle_function_t* main = find_function(instance);
+  for (int64_t a : {1, 5, 2}) {
+    TensorHandle argument = make_tensor<int64_t>(main, 0, {1}, {a}, HEDDLE_TYPE_I64);
+    std::vector<TensorHandle> results;
+    CallHandle call = start(main, 0, argument.get(), {nullptr}, &results);
+    HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_EQ(read_tensor<int64_t>(results[0]), std::vector<int64_t>(static_cast<size_t>(3 * a + 1), 9));
+    EXPECT_EQ(read_tensor<int64_t>(call_for_one(main, {argument.get()})), std::vector<int64_t>(static_cast<size_t>(3 * a + 1), 9));
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing
