@@ -80,11 +80,12 @@ class GpuAndCpu : public ::testing::Test {
     p.copy(ProgramBuilder::whole(p.result(0), kRead), ProgramBuilder::whole(p.result(1), kWrite));
     function.programs.push_back(p.finish());
   }
-  // out = 3 * a + 1 on the GPU after some time, by way of the CPU.
+  // On the GPU, after some time, 3 * a + 1; there = that, on the CPU; back = there, on the GPU.
   static void add_slow(ModuleBuilder& module, const std::string& name, int64_t nanoseconds) {
     mf::FunctionT& function = module.add_function(name);
     function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kCpu));
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kCpu));
+    function.results.push_back(ModuleBuilder::type("there", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kCpu));
+    function.results.push_back(ModuleBuilder::type("back", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kGpu));
     ProgramBuilder p = program();
     uint32_t one = p.literal(1), size = p.literal(8), time = p.literal(nanoseconds), value = p.transient(size);
     p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(value, kWrite));
@@ -94,6 +95,8 @@ class GpuAndCpu : public ::testing::Test {
     p.dispatch("step", kChainOnGpu, {ProgramBuilder::whole(value, kReadWrite)}, {one}, {one, one, one}, kGpu);
     p.barrier();
     p.copy(ProgramBuilder::whole(value, kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    p.barrier();
+    p.copy(ProgramBuilder::whole(p.result(0), kRead), ProgramBuilder::whole(p.result(1), kWrite));
     function.programs.push_back(p.finish());
   }
   heddle_status_t* create(ModuleBuilder& module, InstanceHandle* out) {
@@ -157,7 +160,7 @@ TEST_F(GpuAndCpu, RunsManyCallsFromManyThreads) {
       for (int round = 0; round < 20; ++round) {
         std::vector<CallHandle> calls;
         std::vector<TensorHandle> results;
-        for (int i = 0; i < 16; ++i) calls.push_back(start(main, 0, a.get(), {nullptr}, &results));
+        for (int i = 0; i < 16; ++i) calls.push_back(start(main, 0, a.get(), {nullptr, nullptr}, &results));
         for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
         for (const TensorHandle& result : results) EXPECT_EQ(read_tensor<int64_t>(result)[0], 3 * t + 1);
       }
@@ -175,19 +178,21 @@ TEST_F(GpuAndCpu, DropsWhatIsNotEnqueuedInTime) {
   TensorHandle a = make_tensor<int64_t>(main, 0, {1}, {7}, HEDDLE_TYPE_I64);
   for (bool cancels : {false, true}) {
     std::vector<TensorHandle> results;
-    CallHandle call = start(main, cancels ? 0 : now_ns() + 10'000'000, a.get(), {nullptr}, &results);
+    CallHandle call = start(main, cancels ? 0 : now_ns() + 10'000'000, a.get(), {nullptr, nullptr}, &results);
     if (cancels) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       heddle_call_cancel(call.get());
     }
     HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE),
-                        cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED, "8 bytes were copied from device");
+                        cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED, "8 bytes were copied from device 'cpu");
     int64_t value = 0;
-    HEDDLE_EXPECT_FAILS(heddle_tensor_read(results[0].get(), &value, 8),
-                        cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
-    CallHandle next = start(main, now_ns() + 10'000'000'000, a.get(), {nullptr}, &results);
+    for (const TensorHandle& result : results) {
+      HEDDLE_EXPECT_FAILS(heddle_tensor_read(result.get(), &value, 8), cancels ? HEDDLE_STATUS_CANCELLED : HEDDLE_STATUS_DEADLINE_EXCEEDED,
+                          "");
+    }
+    CallHandle next = start(main, now_ns() + 10'000'000'000, a.get(), {nullptr, nullptr}, &results);
     HEDDLE_EXPECT_OK(heddle_call_wait(next.get(), HEDDLE_TIMEOUT_INFINITE));
-    EXPECT_EQ(read_tensor<int64_t>(results[1])[0], 22);
+    for (size_t i : {2, 3}) EXPECT_EQ(read_tensor<int64_t>(results[i])[0], 22);
   }
 }
 
