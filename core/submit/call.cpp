@@ -72,9 +72,10 @@ Status Call::start_task(MakeTask make) {
   if (!timeline.ok()) return timeline.take_status();
   timeline_ = std::move(*timeline);
   value_ = timeline_->next();
+  auto pieces = std::make_unique<Pieces>();
+  pieces->task = make();
+  pieces_ = std::move(pieces);
   for (Tensor* tensor : invocation_.results.view()) tensor->set_producer(timeline_, value_, true);
-  pieces_ = std::make_unique<Pieces>();
-  pieces_->task = make();
   pieces_->task.start(task_ended, this);
   return Status();
 }

@@ -96,7 +96,7 @@ void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::T
   }
 }
 
-heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync) const {
+heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t& sync) const {
   heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
   const memory::Device& device = *devices_[segment.device];
   return device.api().dispatch->submit(device.queue(), &submission);
@@ -179,10 +179,10 @@ void Frame::record_if_due() {
   if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();
 }
 
-heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed) {
+heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {
   *replayed = recording_ != nullptr;
-  if (!recording_) return submit(plan_->segments[0], sync);
-  const memory::Device& device = *devices_[plan_->segments[0].device];
+  if (!recording_) return submit_list(segment, sync);
+  const memory::Device& device = *devices_[segment.device];
   Status replay =
       device.noted(Status(device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync)));
   if (replay.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return replay.release();
@@ -192,7 +192,7 @@ heddle_status_t* Frame::submit_single(const heddle_sync_t& sync, bool* replayed)
     *recorded_[i].buffer = dynamic_[i].buffer;
     *recorded_[i].offset = dynamic_[i].offset;
   }
-  return submit(plan_->segments[0], sync);
+  return submit_list(segment, sync);
 }
 
 heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,

@@ -26,13 +26,11 @@ class Frame {
   const Plan& plan() const { return *plan_; }
   // Points the commands at a call's arguments and results.
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
-  // Enqueues one segment (not a crossing) on its device.
-  heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync) const;
+  // Enqueues one segment (not a crossing) on its device, or replays it where it is recorded. *replayed: which of the two it was.
+  heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const;
   // Records the segment of a single() plan where the device can and the frame is used again and again. After bind; may take a while, so
   // that nothing is locked meanwhile.
   void record_if_due();
-  // Enqueues that segment, or replays it. *replayed: which of the two it was.
-  heddle_status_t* submit_single(const heddle_sync_t& sync, bool* replayed);
   // Where a place is now, after bind.
   heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
   std::span<const heddle_block_t> arenas() const { return arenas_; }
@@ -53,6 +51,7 @@ class Frame {
   };
   Frame() = default;
   Target target_of(const Patch& patch);
+  heddle_status_t* submit_list(const Segment& segment, const heddle_sync_t& sync) const;
   // Records the only segment; from then on bind() fills in dynamic_. A driver that cannot is not asked again.
   void record();
 

@@ -347,7 +347,7 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
   heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
   bool replayed = false;
-  Status submitted = device.noted(Status(frame.submit_single(sync, &replayed)));
+  Status submitted = device.noted(Status(frame.submit(segment, sync, &replayed)));
   if (!submitted.ok()) {
     frame.drop_timeline();  // whether its value will come is not known
     return submitted;

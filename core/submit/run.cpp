@@ -87,9 +87,10 @@ Task Run::pieces_of(const Frame& frame) {
       if (!crossed.ok()) co_return std::move(crossed);
       continue;
     }
-    Device& device = *params_.devices[segment.device];
-    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, device.start([&](const heddle_sync_t* sync) { return frame.submit(segment, *sync); },
-                                                               lanes_[segment.device].waits())));
+    bool replayed = false;
+    auto submit = [&](const heddle_sync_t* sync) { return frame.submit(segment, *sync, &replayed); };
+    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, params_.devices[segment.device]->start(submit, lanes_[segment.device].waits())));
+    if (replayed) counters_.replays.fetch_add(1, std::memory_order_relaxed);
   }
   count(frame.plan(), counters_);
   co_return Status();

@@ -17,8 +17,7 @@ class RuntimeLate : public OnDriver {
     ASSERT_NE(runtime, nullptr);
   }
   // value = seed, eight times value = value * 3 + 1, on the result: long enough to be recorded.
-  InstanceHandle open_chain() {
-    ModuleBuilder module = builder();
+  void add_chain(ModuleBuilder& module) const {
     mf::FunctionT& function = module.add_function("main");
     function.arguments.push_back(ModuleBuilder::type("seed", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
     function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
@@ -30,6 +29,10 @@ class RuntimeLate : public OnDriver {
       p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.result(0), kReadWrite)}, {one}, {one, one, one});
     }
     function.programs.push_back(p.finish());
+  }
+  InstanceHandle open_chain() {
+    ModuleBuilder module = builder();
+    add_chain(module);
     return open(module);
   }
   static int64_t chained(int64_t value) {
@@ -38,7 +41,7 @@ class RuntimeLate : public OnDriver {
   }
   // Calls with new tensors each time, several in flight; gives the instance's statistics.
   nlohmann::json run_chains(const InstanceHandle& instance, int rounds, int in_flight) {
-    heddle_function_t* main = find_function(instance);
+    heddle_function_t* main = find_function(instance, "main");
     for (int round = 0; round < rounds; ++round) {
       std::vector<TensorHandle> seeds, results;
       std::vector<CallHandle> calls;
@@ -77,6 +80,38 @@ TEST_P(RuntimeLate, SubmitsListsWhoseReplayFindsNoRoom) {
   EXPECT_EQ(statistics["submissions"], 60);
   EXPECT_GT(statistics["replays"], 20);
   EXPECT_LT(statistics["replays"], 50);
+}
+
+// A frame whose list is recorded serves a call that the host holds back: it is the call's own tensors that are used.
+TEST_P(RuntimeLate, HoldsBackListsThatAreRecorded) {
+  open_with("exhausted_replays = 5\n");
+  ModuleBuilder module = builder();
+  add_chain(module);
+  mf::FunctionT& late = module.add_function("late");  // out = n, after a look at it
+  late.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  late.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  uint32_t n = p.reg(), zero = p.literal(0);
+  p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+  p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  late.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  run_chains(instance, 6, 1);
+  heddle_function_t *makes = find_function(instance, "late"), *chain = find_function(instance, "main");
+  for (int64_t i = 0; i < 12; ++i) {
+    TensorHandle seed = make_tensor<int64_t>(makes, 0, {1}, {i}, HEDDLE_TYPE_I64),
+                 made = make_tensor<int64_t>(makes, 0, {1}, {-1}, HEDDLE_TYPE_I64);
+    heddle_tensor_t *from = seed.get(), *to = made.get(), *out = nullptr;
+    heddle_call_t *first = nullptr, *second = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(makes, nullptr, &from, 1, &to, 1, &first));
+    CallHandle making(first);
+    HEDDLE_ASSERT_OK(heddle_call_start(chain, nullptr, &to, 1, &out, 1, &second));
+    CallHandle held_back(second);
+    TensorHandle result(out);
+    EXPECT_EQ(read_tensor<int64_t>(result)[0], chained(i));
+    HEDDLE_EXPECT_OK(heddle_call_wait(held_back.get(), HEDDLE_TIMEOUT_INFINITE));
+  }
 }
 
 TEST_P(RuntimeLate, TakesSignalsThatComeManyAtOnce) {
