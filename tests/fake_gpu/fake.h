@@ -4,17 +4,17 @@
 //
 // What it imitates, beside the contract's words, of drivers that were met:
 //
-//   behaviour                                                             how
-//   signals come late, several submissions' at once, in any order        options latency_us, batch_us
-//   a signal that failed is the end of its own work only                 a submission behind a failed wait runs or not, by chance
-//   an upload's source, a download's target are used until the signal    always
-//   a list that cannot be recorded; a replay that finds no room          options record, exhausted_replays
-//   dynamic 2-D copies are not recorded                                  always
-//   a replay takes the bindings it is given, not those of the one before always; overlapping replays are refused
-//   a failure names its region, a loss ends every handle but a new one   option loss_code
-//   a file that cannot be read in the middle of many extents             option bad_byte
-//   work waits on the host for what no queue of the device will signal   options strict = false (refused, HD-Q-01 and HD-Q-02, if true)
-//   one unfinished submission for each timeline, or failures mix          option strict
+//   behaviour                                                              how
+//   signals come late, several submissions' at once, in any order          options latency_us, batch_us
+//   a submission behind a failed wait runs all the same                    by chance
+//   one submission's failure would hide another's end on one timeline      option strict refuses a second unfinished one
+//   an upload's source, a download's target are in use until the signal    always
+//   a list that cannot be recorded; a replay that finds no room            options record, exhausted_replays
+//   2-D copies whose bindings change are not recorded                      always
+//   a replay uses the bindings it is given, one replay at a time           always; one that overlaps is refused
+//   a failure names its region; a loss ends every handle, a new one works  option loss_code
+//   a file that breaks in the middle of many extents                       option bad_byte
+//   waits that only the host can end, or another device                    held back, or refused with option strict
 #ifndef HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 #define HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 
