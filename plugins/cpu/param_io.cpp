@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: reads file extents straight into buffers and back. Every extent is cut into chunks; the device's workers read
-// them with pread, several in flight, so that nothing is staged and no file is mapped.
+// them with pread, several in flight, so that no file is mapped, and nothing is staged unless reads go past the page cache.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 
 #include "cpu/queue.h"
 #include "heddle/sdk/file.h"
@@ -33,15 +35,26 @@ struct IoJob {
       : job(host, "cpu", file, writes), in_flight(at_once) {}
   sdk::FileJob job;
   uint32_t in_flight;  // 0: one a worker
+  // Past the page cache whole blocks are read, to where blocks may go: a chunk's worth for each worker.
+  std::unique_ptr<char, decltype(&std::free)> blocks{nullptr, &std::free};
 };
 
 namespace {
 
-int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  sdk::FileJob& job = static_cast<IoJob*>(context)->job;
+int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
+  auto* io = static_cast<IoJob*>(context);
+  sdk::FileJob& job = io->job;
   for (uint64_t i = first; i < last; ++i) {
     const sdk::FileChunk& chunk = job.chunks()[i];
-    if (job.cancelled() || !job.move(chunk, Buffer::from(chunk.buffer)->data + chunk.buffer_offset)) return 1;
+    if (job.cancelled()) return 1;
+    char* to = Buffer::from(chunk.buffer)->data + chunk.buffer_offset;
+    if (io->blocks) {
+      char* from = io->blocks.get() + worker * job.chunk_bytes() + chunk.lead();
+      if (!job.move(chunk, from, sdk::FileJob::Room::kBlocks)) return 1;
+      std::memcpy(to, from, chunk.length);
+    } else if (!job.move(chunk, to, sdk::FileJob::Room::kChunk)) {
+      return 1;
+    }
     job.arrived(chunk);
   }
   return 0;
@@ -51,8 +64,12 @@ int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcep
 
 heddle_status_t* run_io(Device* device, IoJob* io) noexcept {
   sdk::ErrnoKeeper keep;
+  Workers& workers = device->workers;
+  io->job.choose_method();
+  if (io->job.direct()) {
+    io->blocks.reset(static_cast<char*>(std::aligned_alloc(sdk::kFileBlock, workers.count() * io->job.chunk_bytes())));
+  }
   {
-    Workers& workers = device->workers;
     std::lock_guard<std::mutex> lock(workers.busy());
     const uint32_t at_once = io->in_flight ? std::min(io->in_flight, workers.count()) : workers.count();
     workers.run(io_piece, io, io->job.chunks().size(), at_once, 1);

@@ -18,8 +18,6 @@ using sdk::guarded;
 
 namespace {
 
-constexpr uint64_t kDefaultChunk = uint64_t{4} << 20;  // smaller copies do not reach the rate of the link
-
 struct File {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
   Device* device;
@@ -59,28 +57,30 @@ void file_close(heddle_file_t* handle) noexcept {
 }
 
 heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_io_params_t& params) {
-  Ring::Plan plan = {};
-  plan.count = job.chunks().size();
-  plan.slot_bytes = job.chunk_bytes();
-  plan.pinned_bytes = params.pinned_bytes;
-  plan.threads = params.queue_depth;
-  plan.to_device = !job.writes();
-  plan.piece = [&](uint64_t index) -> Ring::Piece {
-    const sdk::FileChunk& chunk = job.chunks()[index];
+  job.choose_method();
+  const std::vector<sdk::FileChunk>& chunks = job.chunks();
+  Ring::Plan plan(!job.writes(), job.total_bytes(), job.chunk_bytes(), params.pinned_bytes, params.queue_depth);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const sdk::FileChunk& chunk = chunks[i];
     const Buffer* buffer = Buffer::from(chunk.buffer);
-    return {buffer->address + chunk.buffer_offset, buffer->host ? buffer->host + chunk.buffer_offset : nullptr, chunk.length};
+    plan.add(buffer->address + chunk.buffer_offset, buffer->host ? buffer->host + chunk.buffer_offset : nullptr, chunk.length,
+             job.direct() ? chunk.lead() : 0, i && chunks[i - 1].extent == chunk.extent);
+  }
+  plan.host_side = [&](uint64_t index, char* memory) {
+    const bool in_slot = Buffer::from(chunks[index].buffer)->host == nullptr;
+    return !job.cancelled() && job.move(chunks[index], memory, in_slot ? sdk::FileJob::Room::kBlocks : sdk::FileJob::Room::kChunk);
   };
-  plan.host_side = [&](uint64_t index, char* memory) { return !job.cancelled() && job.move(job.chunks()[index], memory); };
-  plan.arrived = [&](uint64_t index) { job.arrived(job.chunks()[index]); };
-  if (plan.count == 0) job.cancelled();
+  plan.arrived = [&](uint64_t index) { job.arrived(chunks[index]); };
+  if (chunks.empty()) job.cancelled();
   const uint64_t started = sdk::monotonic_ns();
   heddle_status_t* failure = device->ring->move(plan);
   if (!failure) failure = job.result();
   if (!failure && job.total_bytes()) {
     char text[200];
     const double seconds = static_cast<double>(sdk::monotonic_ns() - started) * 1e-9;
-    const int size = std::snprintf(text, sizeof text, "cuda: %s %llu bytes in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
-                                   number(job.total_bytes()), seconds * 1e3, static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
+    const int size = std::snprintf(text, sizeof text, "cuda: %s %llu bytes%s in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
+                                   number(job.total_bytes()), job.direct() ? " past the page cache" : "", seconds * 1e3,
+                                   static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
     device->host->log(device->host->self, HEDDLE_LOG_DEBUG, sdk::string_of("param_io.cpp"), 0,
                       sdk::string_of(std::string_view(text, static_cast<size_t>(size))));
   }
@@ -100,9 +100,10 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     auto job = std::make_shared<sdk::FileJob>(device->host, "cuda", file ? &file->file : nullptr, writes);
-    // A slot of the ring takes a chunk, so that a chunk is no larger than the bound.
-    if (params.pinned_bytes) params.chunk_bytes = std::min(params.chunk_bytes ? params.chunk_bytes : kDefaultChunk, params.pinned_bytes);
-    if (heddle_status_t* bad = job->start(extents, count, params, kDefaultChunk)) return bad;
+    // A slot of the ring takes a chunk, so that a chunk is no larger than the bound; several are read and copied at the same time.
+    const uint64_t pinned = params.pinned_bytes ? params.pinned_bytes : Ring::kPinnedBytes;
+    params.chunk_bytes = params.chunk_bytes ? std::min(params.chunk_bytes, pinned) : std::min(Ring::kPieceBytes, pinned / 4);
+    if (heddle_status_t* bad = job->start(extents, count, params, Ring::kPieceBytes)) return bad;
     for (uint64_t i = 0; i < count; ++i) {
       const Buffer* buffer = Buffer::from(extents[i].buffer);
       if (heddle_status_t* bad = job->add(i, extents[i], buffer ? buffer->size : 0)) return bad;

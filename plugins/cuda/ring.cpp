@@ -1,142 +1,282 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Each thread has slots of its own and uses them in turn: it fills a slot, enqueues its copy and goes on with the next, and waits only where
-// a slot is still being copied.
+// Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies are over and fills its part; who
+// fills the last part of a round enqueues its copies. From the device: the other way round, copies first.
 #include "cuda/ring.h"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <condition_variable>
+#include <new>
 #include <thread>
 
 namespace heddle::cuda {
 namespace {
 
-constexpr uint32_t kMostThreads = 12;
-constexpr uint32_t kSlotsPerThread = 2;
+constexpr uint64_t kThreads = 12, kMostThreads = 48;
+constexpr uint64_t kSlots = 6;
+constexpr uint64_t kSlotBytes = uint64_t{16} << 20;
 constexpr uint64_t kBytesPerThread = uint64_t{4} << 20;  // a thread for less does not pay
+constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
+constexpr uint64_t kNoRound = UINT64_MAX;
+
+uint64_t round_up(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+// Runs it on so many threads, this one among them, or on as many as the system gives.
+template <typename Work>
+void in_threads(uint64_t count, const Work& work) {
+  std::vector<std::thread> others;
+  others.reserve(count);
+  try {
+    while (others.size() + 1 < count) others.emplace_back(work);
+  } catch (const std::exception&) {
+  }
+  work();
+  for (std::thread& other : others) other.join();
+}
 
 }  // namespace
 
+Ring::Plan::Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uint64_t pinned_bytes, uint32_t threads)
+    : to_device_(to_device), pinned_bytes_(std::max(pinned_bytes ? pinned_bytes : kPinnedBytes, piece_bytes)) {
+  const uint64_t largest = std::min(kSlotBytes, round_up(std::min(total_bytes, kSlotBytes), kHugePage));
+  slot_bytes_ = std::max(piece_bytes, std::min(largest, pinned_bytes_ / kSlots / kPage * kPage));
+  slots_ = std::min(kSlots, pinned_bytes_ / slot_bytes_);
+  threads_ = std::clamp<uint64_t>(total_bytes / kBytesPerThread, 1, threads ? std::min<uint64_t>(threads, kMostThreads) : kThreads);
+}
+
+void Ring::Plan::add(CUdeviceptr device, char* host, uint64_t length, uint64_t lead, bool continues) {
+  if (host) {
+    pieces_.push_back({device, host, length, 0, kNoRound});
+    return;
+  }
+  uint64_t at = continues ? used_ : round_up(used_, kPage) + lead;
+  if (rounds_.empty() || at + length > slot_bytes_) {
+    rounds_.push_back({pieces_.size(), 0});
+    at = lead;
+  }
+  pieces_.push_back({device, nullptr, length, at, rounds_.size() - 1});
+  ++rounds_.back().pieces;
+  used_ = at + length;
+}
+
 Ring::~Ring() {
   release();
-  for (CUstream stream : streams_) {
-    if (stream) device_->cuda.cuStreamDestroy(stream);
-  }
+  if (stream_) device_->cuda.cuStreamDestroy(stream_);
 }
 
 void Ring::release() noexcept {
   for (Slot& slot : slots_) {
-    if (slot.memory) device_->cuda.cuMemFreeHost(slot.memory);
+    if (slot.registered) device_->cuda.cuMemHostUnregister(slot.memory);
+    if (slot.mapping) munmap(slot.mapping, slot.bytes + kHugePage);
     if (slot.event) device_->cuda.cuEventDestroy(slot.event);
   }
   slots_.clear();
   held_.store(0, std::memory_order_relaxed);
 }
 
-CUresult Ring::prepare(uint32_t count, uint64_t slot_bytes) {
-  const Api& cuda = device_->cuda;
-  for (CUstream& stream : streams_) {
-    if (stream) continue;
-    if (CUresult bad = cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)) return bad;
+void Ring::map(Slot* slot, uint64_t bytes) {
+  void* mapping = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
+  slot->mapping = mapping;
+  slot->bytes = bytes;
+  slot->memory = reinterpret_cast<char*>(round_up(reinterpret_cast<uint64_t>(mapping), kHugePage));
+  // Wishes, each of which the system may refuse: huge pages, which are pinned faster; no copy for a child; the device's memory node.
+  madvise(slot->memory, bytes, MADV_HUGEPAGE);
+  madvise(slot->memory, bytes, MADV_DONTFORK);
+  if (const int node = device_->facts().numa_node; node >= 0 && node < 63) {
+    constexpr int kPreferred = 1;  // MPOL_PREFERRED
+    const unsigned long nodes = 1ul << node;
+    syscall(SYS_mbind, slot->memory, bytes, kPreferred, &nodes, 64ul, 0u);
   }
-  // Moves of different sizes leave slots of different sizes, and any of them may be used now.
-  if (std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.bytes < slot_bytes || !slot.event; })) release();
-  while (slots_.size() < count) {
-    Slot slot;
-    slot.bytes = slot_bytes;
-    void* memory = nullptr;
-    if (CUresult bad = cuda.cuMemHostAlloc(&memory, slot_bytes, CU_MEMHOSTALLOC_PORTABLE)) return bad;
-    slot.memory = static_cast<char*>(memory);
-    slots_.push_back(slot);
-    held_.fetch_add(slot_bytes, std::memory_order_relaxed);
+}
+
+CUresult Ring::prepare(uint64_t slots, const Plan& plan) {
+  const Api& cuda = device_->cuda;
+  if (!stream_) {
+    if (CUresult bad = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0)) return bad;
+  }
+  // Moves of different sizes leave slots of different sizes and numbers.
+  bool too_small = false;
+  uint64_t bytes = 0;
+  for (const Slot& slot : slots_) {
+    too_small |= slot.bytes < plan.slot_bytes_;
+    bytes += slot.bytes;
+  }
+  if (slots > slots_.size()) bytes += (slots - slots_.size()) * plan.slot_bytes_;
+  if (too_small || bytes > plan.pinned_bytes_) release();
+  while (slots_.size() < slots) {
+    map(&slots_.emplace_back(), plan.slot_bytes_);
     if (CUresult bad = cuda.cuEventCreate(&slots_.back().event, CU_EVENT_DISABLE_TIMING)) return bad;
   }
   return CUDA_SUCCESS;
 }
 
-heddle_status_t* Ring::move(const Plan& plan) {
-  if (plan.count == 0) return nullptr;
-  const Api& cuda = device_->cuda;
-  ContextScope scope(device_);
-  uint64_t threads = std::min<uint64_t>(plan.threads ? std::min(plan.threads, 4 * kMostThreads) : kMostThreads, plan.count);
-  threads = std::clamp<uint64_t>(plan.count * plan.slot_bytes / kBytesPerThread, 1, threads);
-  uint64_t per_thread = std::min<uint64_t>(kSlotsPerThread, (plan.count + threads - 1) / threads);
-  if (plan.pinned_bytes) {
-    const uint64_t most = std::max<uint64_t>(1, plan.pinned_bytes / plan.slot_bytes);
-    threads = std::min(threads, most);
-    per_thread = std::min(per_thread, std::max<uint64_t>(1, most / threads));
-  }
-  if (plan.pinned_bytes && bytes_held() > plan.pinned_bytes) release();  // slots of an earlier, larger move
-  CUresult result = prepare(static_cast<uint32_t>(threads * per_thread), plan.slot_bytes);
-  if (result != CUDA_SUCCESS) return device_->failed(result, "preparing pinned memory for copies");
+CUresult Ring::pin(Slot* slot) {
+  if (slot->registered) return CUDA_SUCCESS;
+  if (CUresult bad = device_->cuda.cuMemHostRegister(slot->memory, slot->bytes, CU_MEMHOSTREGISTER_PORTABLE)) return bad;
+  slot->registered = true;
+  held_.fetch_add(slot->bytes, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
 
-  std::atomic<uint64_t> next{0};
-  std::atomic<int> failed{CUDA_SUCCESS};
-  std::atomic<bool> stop{false};
-  auto work = [&](uint32_t me) {
-    ContextScope mine(device_);
-    const CUstream stream = streams_[me % kStreams];
-    struct Use {
-      Slot* slot;
-      uint64_t index = UINT64_MAX;  // what is being copied
+// One call of move().
+class Ring::Move {
+ public:
+  Move(Ring* ring, const Plan& plan, uint64_t slots) : ring_(ring), cuda_(ring->device_->cuda), plan_(plan), turns_(slots) {}
+
+  CUresult run() {
+    for (uint64_t i = 0; i < turns_.size(); ++i) turns_[i].left = plan_.rounds_[i].pieces;
+    if (!plan_.to_device_) {
+      for (uint64_t i = 0; i < turns_.size(); ++i) copy(i);
+    }
+    in_threads(std::min<uint64_t>(plan_.threads_, plan_.pieces_.size()), [this] { work(); });
+    // Also after a failure: nothing may be copied any more when the memory goes.
+    check(cuda_.cuStreamSynchronize(ring_->stream_));
+    if (plan_.to_device_ && !stop_) {
+      const uint64_t rounds = plan_.rounds_.size();
+      for (uint64_t i = rounds - turns_.size(); i < rounds; ++i) tell(i);
+    }
+    return failed_;
+  }
+
+ private:
+  // Where a slot is in its rounds; under mutex_.
+  struct Turn {
+    uint64_t left = 0;    // pieces of its round that their threads are not done with
+    uint64_t copied = 0;  // the last round whose copies are enqueued, counted from 1
+    uint64_t told = 0;    // the last round whose arrival is told, counted from 1
+  };
+
+  void work() {
+    ContextScope scope(ring_->device_);
+    while (!stop_.load(std::memory_order_relaxed)) {
+      const uint64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= plan_.pieces_.size()) return;
+      const Plan::Piece& piece = plan_.pieces_[index];
+      if (!piece.host && !await(piece.round)) return;
+      char* memory = piece.host ? piece.host : ring_->slots_[piece.round % turns_.size()].memory + piece.slot_at;
+      if (!plan_.host_side(index, memory)) return stop();
+      if (piece.host || !plan_.to_device_) plan_.arrived(index);
+      if (!piece.host) finish(piece.round);
+    }
+  }
+
+  // Until this round's part of the slot may be filled, or is there to be taken. False if all is to stop.
+  bool await(uint64_t round) {
+    const uint64_t slots = turns_.size();
+    if (plan_.to_device_ && round < slots) return true;
+    const uint64_t copied = plan_.to_device_ ? round - slots : round;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || turns_[round % slots].copied > copied; });
+      if (stop_) return false;
+    }
+    if (!check(cuda_.cuEventSynchronize(ring_->slots_[round % slots].event))) return false;
+    if (plan_.to_device_) tell(copied);
+    return true;
+  }
+
+  // A thread is done with a piece of this round.
+  void finish(uint64_t round) {
+    const uint64_t slots = turns_.size(), next = round + slots;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      Turn& turn = turns_[round % slots];
+      if (--turn.left) return;
+      turn.left = next < plan_.rounds_.size() ? plan_.rounds_[next].pieces : 0;
+    }
+    if (plan_.to_device_) {
+      copy(round);
+    } else if (next < plan_.rounds_.size()) {
+      copy(next);
+    }
+  }
+
+  // Enqueues the copies of a round.
+  void copy(uint64_t round) {
+    Slot& slot = ring_->slots_[round % turns_.size()];
+    if (!check(ring_->pin(&slot))) return;
+    const uint64_t end = round + 1 < plan_.rounds_.size() ? plan_.rounds_[round + 1].first : plan_.pieces_.size();
+    CUdeviceptr device = 0;
+    uint64_t at = 0, length = 0;
+    auto enqueue = [&] {
+      const auto host = reinterpret_cast<CUdeviceptr>(slot.memory + at);
+      return length == 0 || check(plan_.to_device_ ? cuda_.cuMemcpyAsync(device, host, length, ring_->stream_)
+                                                   : cuda_.cuMemcpyAsync(host, device, length, ring_->stream_));
     };
-    std::vector<Use> own;
-    for (uint64_t i = 0; i < per_thread; ++i) own.push_back({&slots_[me * per_thread + i]});
-    auto check = [&](CUresult outcome) {
-      if (outcome == CUDA_SUCCESS) return true;
-      int none = CUDA_SUCCESS;
-      failed.compare_exchange_strong(none, outcome);
-      stop.store(true);
-      return false;
-    };
-    // Ends the use of a slot.
-    auto drain = [&](Use& use) {
-      if (use.index == UINT64_MAX) return true;
-      const uint64_t index = use.index;
-      use.index = UINT64_MAX;
-      if (!check(cuda.cuEventSynchronize(use.slot->event))) return false;
-      if (!plan.to_device && !stop.load(std::memory_order_relaxed) && !plan.host_side(index, use.slot->memory)) {
-        stop.store(true);
-        return false;
-      }
-      plan.arrived(index);
-      return true;
-    };
-    for (uint64_t turn = 0; !stop.load(std::memory_order_relaxed); ++turn) {
-      const uint64_t index = next.fetch_add(1, std::memory_order_relaxed);
-      if (index >= plan.count) break;
-      const Piece piece = plan.piece(index);
-      if (piece.host) {
-        if (!plan.host_side(index, piece.host)) {
-          stop.store(true);
-          break;
-        }
-        plan.arrived(index);
+    for (uint64_t i = plan_.rounds_[round].first; i < end; ++i) {
+      const Plan::Piece& piece = plan_.pieces_[i];
+      if (piece.host) continue;
+      if (length && piece.device == device + length && piece.slot_at == at + length) {
+        length += piece.length;
         continue;
       }
-      Use& use = own[turn % own.size()];
-      if (!drain(use)) break;
-      if (plan.to_device && !plan.host_side(index, use.slot->memory)) {
-        stop.store(true);
-        break;
-      }
-      const auto slot = reinterpret_cast<CUdeviceptr>(use.slot->memory);
-      if (!check(plan.to_device ? cuda.cuMemcpyAsync(piece.device, slot, piece.length, stream)
-                                : cuda.cuMemcpyAsync(slot, piece.device, piece.length, stream)) ||
-          !check(cuda.cuEventRecord(use.slot->event, stream))) {
-        break;
-      }
-      use.index = index;
+      if (!enqueue()) return;
+      device = piece.device;
+      at = piece.slot_at;
+      length = piece.length;
     }
-    for (Use& use : own) drain(use);
-  };
-  std::vector<std::thread> helpers;
-  try {
-    for (uint32_t i = 1; i < threads; ++i) helpers.emplace_back(work, i);
-  } catch (const std::system_error&) {
-    // as many as the system gives
+    if (!enqueue() || !check(cuda_.cuEventRecord(slot.event, ring_->stream_))) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    turns_[round % turns_.size()].copied = round + 1;
+    changed_.notify_all();
   }
-  work(0);
-  for (std::thread& helper : helpers) helper.join();
-  result = static_cast<CUresult>(failed.load());
+
+  // The bytes of a round are on the device.
+  void tell(uint64_t round) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      uint64_t& told = turns_[round % turns_.size()].told;
+      if (told > round) return;
+      told = round + 1;
+    }
+    const uint64_t end = round + 1 < plan_.rounds_.size() ? plan_.rounds_[round + 1].first : plan_.pieces_.size();
+    for (uint64_t i = plan_.rounds_[round].first; i < end; ++i) {
+      if (!plan_.pieces_[i].host) plan_.arrived(i);
+    }
+  }
+
+  void stop() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  bool check(CUresult result) {
+    if (result == CUDA_SUCCESS) return true;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (failed_ == CUDA_SUCCESS) failed_ = result;
+    }
+    stop();
+    return false;
+  }
+
+  Ring* ring_;
+  const Api& cuda_;
+  const Plan& plan_;
+  std::atomic<uint64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Turn> turns_;  // one for each slot
+  CUresult failed_ = CUDA_SUCCESS;
+};
+
+heddle_status_t* Ring::move(const Plan& plan) {
+  if (plan.pieces_.empty()) return nullptr;
+  ContextScope scope(device_);
+  const uint64_t slots = std::min<uint64_t>(plan.slots_, plan.rounds_.size());
+  CUresult result = prepare(slots, plan);
+  if (result != CUDA_SUCCESS) {
+    release();
+    return device_->failed(result, "preparing pinned memory for copies");
+  }
+  result = Move(this, plan, slots).run();
   return result == CUDA_SUCCESS ? nullptr : device_->failed(result, "copying through pinned memory");
 }
 

@@ -12,23 +12,39 @@ namespace heddle::cuda {
 
 class Ring {
  public:
-  // One move of at most a slot: between device memory, or memory that host and device see, and what the caller's function handles.
-  struct Piece {
-    CUdeviceptr device;
-    char* host;  // where the host sees the device's side: no slot is needed; else null
-    uint64_t length;
-  };
-  struct Plan {
-    uint64_t count;
-    uint64_t slot_bytes;
-    uint64_t pinned_bytes;  // bound of the ring; 0: its own choice
-    uint32_t threads;       // 0: its own choice
-    bool to_device;
-    std::function<Piece(uint64_t index)> piece;
+  static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;    // what a thread moves at once, unless a plan says otherwise
+  static constexpr uint64_t kPinnedBytes = uint64_t{96} << 20;  // bound of all slots; the same
+
+  // All pieces of a move and how they lie in slots. A slot is filled by several threads, round after round; what of a round lies side by side
+  // in the slot and in device memory is one copy, since copies of less than some 16 MiB do not reach the rate of the link.
+  class Plan {
+   public:
+    // piece_bytes: the most that a piece takes in a slot with its lead, a multiple of a page. pinned_bytes, threads: 0 is the ring's choice.
+    Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uint64_t pinned_bytes, uint32_t threads);
+    // In order. `host` is where the host sees the device's side, so that no slot is needed, or null. In its slot the piece lies behind the one
+    // it continues, or `lead` bytes behind the start of a page that it shares with nobody.
+    void add(CUdeviceptr device, char* host, uint64_t length, uint64_t lead, bool continues);
+
     // Fills memory (to_device) or takes what is in it; false stops everything. From several threads.
     std::function<bool(uint64_t index, char* memory)> host_side;
     // The piece has arrived.
-    std::function<void(uint64_t index)> arrived;
+    std::function<void(uint64_t index)> arrived = [](uint64_t) {};
+
+   private:
+    friend class Ring;
+    struct Piece {
+      CUdeviceptr device;
+      char* host;
+      uint64_t length, slot_at, round;
+    };
+    struct Round {
+      uint64_t first, pieces;  // the first one's index, and how many use its slot
+    };
+    bool to_device_;
+    uint64_t slot_bytes_, slots_, threads_, pinned_bytes_;
+    std::vector<Piece> pieces_;
+    std::vector<Round> rounds_;
+    uint64_t used_ = 0;  // of the last round's slot
   };
 
   explicit Ring(Device* device) : device_(device) {}
@@ -42,16 +58,22 @@ class Ring {
 
  private:
   struct Slot {
-    char* memory = nullptr;
+    void* mapping = nullptr;
+    char* memory = nullptr;  // in it, where huge pages may begin
     uint64_t bytes = 0;
-    CUevent event = nullptr;
+    bool registered = false;
+    CUevent event = nullptr;  // behind the copies of a round
   };
-  static constexpr uint32_t kStreams = 2;
-  CUresult prepare(uint32_t slots, uint64_t slot_bytes);
+  class Move;
+  CUresult prepare(uint64_t slots, const Plan& plan);
+  // Not before a slot's first copy: by then threads have filled it, and so made its pages at the same time, each a part. To pin 96 MiB that
+  // nobody has touched takes 25 ms.
+  CUresult pin(Slot* slot);
+  void map(Slot* slot, uint64_t bytes);
   void release() noexcept;
 
   Device* device_;
-  CUstream streams_[kStreams] = {};
+  CUstream stream_ = nullptr;  // one: copies in turn free the slots in turn, two at once would keep two busy for as long
   std::vector<Slot> slots_;
   std::atomic<uint64_t> held_{0};
 };

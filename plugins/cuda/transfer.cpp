@@ -12,7 +12,6 @@ using sdk::guarded;
 using sdk::status;
 
 constexpr uint64_t kLargest = uint64_t{256} << 10;  // bytes that go through a staging slice
-constexpr uint64_t kSlotBytes = uint64_t{4} << 20;
 
 heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
   heddle_transfer_properties_t properties = {};
@@ -48,20 +47,16 @@ heddle_status_t* move_by_ring(Queue* queue, const heddle_sync_t& sync, const Buf
   Device* device = queue->device();
   if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
   auto run = [=]() -> heddle_status_t* {
-    Ring::Plan plan = {};
-    plan.count = (length + kSlotBytes - 1) / kSlotBytes;
-    plan.slot_bytes = kSlotBytes;
-    plan.to_device = to_device;
-    plan.piece = [&](uint64_t index) -> Ring::Piece {
-      const uint64_t at = index * kSlotBytes;
-      return {buffer->address + offset + at, buffer->host ? buffer->host + offset + at : nullptr, std::min(kSlotBytes, length - at)};
-    };
+    Ring::Plan plan(to_device, length, Ring::kPieceBytes, 0, 0);
+    for (uint64_t at = 0; at < length; at += Ring::kPieceBytes) {
+      plan.add(buffer->address + offset + at, buffer->host ? buffer->host + offset + at : nullptr, std::min(Ring::kPieceBytes, length - at),
+               0, at != 0);
+    }
     plan.host_side = [&](uint64_t index, char* slot) {
-      const uint64_t at = index * kSlotBytes, bytes = std::min(kSlotBytes, length - at);
+      const uint64_t at = index * Ring::kPieceBytes, bytes = std::min(Ring::kPieceBytes, length - at);
       std::memcpy(to_device ? slot : memory + at, to_device ? memory + at : slot, bytes);
       return true;
     };
-    plan.arrived = [](uint64_t) {};
     return device->ring->move(plan);
   };
   device->engine->enqueue({{sync.waits, sync.waits + sync.wait_count}, {sync.signals, sync.signals + sync.signal_count}, run, queue});

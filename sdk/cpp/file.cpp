@@ -4,18 +4,46 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 
 namespace heddle::sdk {
 namespace {
 
-constexpr uint64_t kMinChunk = 4 << 10;
+constexpr uint64_t kMinChunk = kFileBlock;
 constexpr uint64_t kMaxChunk = 1 << 30;
 
 unsigned long long number(uint64_t value) noexcept {
   return value;
+}
+
+uint64_t block_floor(uint64_t value) noexcept {
+  return value / kFileBlock * kFileBlock;
+}
+
+// What the system could hand out without swapping, from /proc/meminfo; UINT64_MAX if it does not say.
+uint64_t available_memory() noexcept {
+  unsigned long long kibibytes = 0;
+  FILE* file = std::fopen("/proc/meminfo", "re");
+  if (!file) return UINT64_MAX;
+  char line[128];
+  bool found = false;
+  while (!found && std::fgets(line, sizeof line, file)) found = std::sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1;
+  std::fclose(file);
+  return found ? kibibytes << 10 : UINT64_MAX;
+}
+
+// How much of a range is in the page cache, by cachestat(2), which leaves the cache as it is; all of it if the system does not say.
+uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept {
+  constexpr long kCachestat = 451;  // Linux 6.5, the same number on every architecture
+  const uint64_t range[2] = {offset, length};
+  uint64_t counts[5] = {};  // pages: cached, dirty, under writeback, evicted, recently evicted
+  if (syscall(kCachestat, descriptor, range, counts, 0) != 0) return length;
+  return std::min(counts[0] * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), length);
 }
 
 }  // namespace
@@ -45,6 +73,10 @@ heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t d
   return nullptr;
 }
 
+FileJob::~FileJob() {
+  if (direct_ >= 0) close(direct_);
+}
+
 heddle_status_t* FileJob::start(const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t& params,
                                 uint64_t default_chunk_bytes) {
   if (!file_ || (count && !extents) || !(file_->access & (writes_ ? HEDDLE_FILE_WRITE : HEDDLE_FILE_READ))) {
@@ -54,7 +86,12 @@ heddle_status_t* FileJob::start(const heddle_extent_t* extents, uint64_t count, 
                   : count && !extents ? "the list is null"
                                       : "it was opened without that access");
   }
-  chunk_bytes_ = std::clamp(params.chunk_bytes ? params.chunk_bytes : default_chunk_bytes, kMinChunk, kMaxChunk);
+  if (params.method > HEDDLE_FILE_METHOD_DIRECT) {
+    return status(host_, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s '%s' by method %u failed: there is none of that number", who_,
+                  writes_ ? "writing" : "reading", file_->name.c_str(), params.method);
+  }
+  chunk_bytes_ = block_floor(std::clamp(params.chunk_bytes ? params.chunk_bytes : default_chunk_bytes, kMinChunk, kMaxChunk));
+  method_ = params.method;
   progress_ = params.progress;
   context_ = params.context;
   cancel_ = params.cancel;
@@ -73,14 +110,72 @@ heddle_status_t* FileJob::add(uint64_t index, const heddle_extent_t& extent, uin
                   who_, number(index), file_->name.c_str(), number(extent.length), number(extent.file_offset));
   }
   total_bytes_ += extent.length;  // cannot wrap: each is inside a buffer
-  for (uint64_t at = 0; at < extent.length; at += chunk_bytes_) {
-    chunks_.push_back({extent.file_offset + at, std::min(chunk_bytes_, extent.length - at), extent.buffer, extent.buffer_offset + at});
+  const uint64_t end = extent.file_offset + extent.length;
+  for (uint64_t at = extent.file_offset; at < end;) {
+    const uint64_t next = std::min(block_floor(at) + chunk_bytes_, end);
+    chunks_.push_back({at, next - at, extent.buffer, extent.buffer_offset + (at - extent.file_offset), index});
+    at = next;
   }
   return nullptr;
 }
 
-bool FileJob::move(const FileChunk& chunk, char* memory) noexcept {
+// A file that is read once is read fastest past the cache, but whoever reads it again reads it from there far faster still. So the cache is
+// passed by on request, and where the file would only push everything else out of it.
+void FileJob::choose_method() noexcept {
+  if (writes_ || chunks_.empty() || method_ == HEDDLE_FILE_METHOD_BUFFERED) return;
+  if (method_ == HEDDLE_FILE_METHOD_ANY) {
+    const uint64_t available = available_memory();
+    if (total_bytes_ <= available / 2) return;
+    uint64_t cached = 0;
+    for (const FileChunk& chunk : chunks_) cached += cached_bytes(file_->descriptor, chunk.file_offset, chunk.length);
+    if (total_bytes_ - cached <= available / 2) return;
+    say(HEDDLE_LOG_DEBUG,
+        "%s: '%.300s' is read past the page cache: %llu of %llu bytes are not in it, and %llu bytes of memory are available", who_,
+        file_->name.c_str(), number(total_bytes_ - cached), number(total_bytes_), number(available));
+  }
+  // Opened anew: the flag of a duplicate would be the caller's too.
+  char path[40];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file_->descriptor);
+  direct_ = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (direct_ < 0) refused(errno);
+}
+
+void FileJob::refused(int error) noexcept {
+  if (is_refused_.exchange(true)) return;
+  char reason[128] = {};
+  say(method_ == HEDDLE_FILE_METHOD_DIRECT ? HEDDLE_LOG_WARN : HEDDLE_LOG_DEBUG,
+      "%s: '%.300s' is read through the page cache: reading past it is refused: %s", who_, file_->name.c_str(),
+      strerror_r(error, reason, sizeof reason));
+}
+
+void FileJob::say(uint32_t level, const char* format, ...) const noexcept {
+  if (level < host_->log_level(host_->self)) return;
+  char text[600];
+  va_list arguments;
+  va_start(arguments, format);
+  const int size = std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  host_->log(host_->self, level, string_of("file.cpp"), 0,
+             {text, static_cast<uint64_t>(std::clamp(size, 0, static_cast<int>(sizeof text) - 1))});
+}
+
+// The bytes of the chunk that could be read so; the rest is the page cache's, the end of a file among it.
+uint64_t FileJob::read_direct(const FileChunk& chunk, char* memory) noexcept {
+  const uint64_t lead = chunk.lead(), size = block_floor(lead + chunk.length + kFileBlock - 1);
+  uint64_t got = 0;
+  while (got < size && got % kFileBlock == 0) {
+    const ssize_t some = pread(direct_, memory - lead + got, size - got, static_cast<off_t>(chunk.file_offset - lead + got));
+    if (some < 0 && errno == EINTR) continue;
+    if (some < 0) refused(errno);
+    if (some <= 0) break;
+    got += static_cast<uint64_t>(some);
+  }
+  return got <= lead ? 0 : std::min(got - lead, chunk.length);
+}
+
+bool FileJob::move(const FileChunk& chunk, char* memory, Room room) noexcept {
   uint64_t moved = 0;
+  if (direct_ >= 0 && room == Room::kBlocks && !is_refused_.load(std::memory_order_relaxed)) moved = read_direct(chunk, memory);
   heddle_status_code_t failure = HEDDLE_STATUS_OK;
   int error = 0;
   while (moved < chunk.length) {
@@ -105,6 +200,7 @@ bool FileJob::move(const FileChunk& chunk, char* memory) noexcept {
     failure_ = failure;
     failed_offset_ = chunk.file_offset;
     failed_got_ = moved;
+    failed_extent_ = chunk.extent;
     error_ = error;
   }
   return false;
@@ -131,12 +227,17 @@ heddle_status_t* FileJob::result() noexcept {
     return status(host_, failure_, "%s: %s %llu bytes of '%s' failed: cancelled by the caller", who_, verb, number(total_bytes_),
                   file_->name.c_str());
   }
-  if (error_) {
-    return errno_status(host_, failure_, error_, "%s: %s '%s' at byte %llu failed", who_, verb, file_->name.c_str(),
-                        number(failed_offset_ + failed_got_));
-  }
-  return status(host_, failure_, "%s: %s '%s' at byte %llu failed: the file ends at byte %llu; it is truncated or was replaced", who_, verb,
-                file_->name.c_str(), number(failed_offset_), number(failed_offset_ + failed_got_));
+  struct stat facts;
+  const uint64_t size = fstat(file_->descriptor, &facts) == 0 ? static_cast<uint64_t>(facts.st_size) : failed_offset_ + failed_got_;
+  heddle_status_t* failure =
+      error_ ? errno_status(host_, failure_, error_, "%s: %s '%s' at byte %llu failed", who_, verb, file_->name.c_str(),
+                            number(failed_offset_ + failed_got_))
+             : status(host_, failure_, "%s: %s '%s' at byte %llu failed: the file has %llu bytes; it is truncated or was replaced", who_,
+                      verb, file_->name.c_str(), number(failed_offset_ + failed_got_), number(size));
+  char index[24];
+  const int digits = std::snprintf(index, sizeof index, "%llu", number(failed_extent_));
+  host_->status_set_payload(host_->self, failure, string_of("extent"), {index, static_cast<uint64_t>(digits)});
+  return failure;
 }
 
 }  // namespace heddle::sdk

@@ -63,7 +63,7 @@ struct Progress {
   uint64_t done = 0, total = 0;
 };
 
-heddle_status_t* move(Device* device, const File* file, bool writes, const heddle_extent_t& extent, Progress* progress) {
+heddle_status_t* move(Device* device, const File* file, bool writes, uint64_t index, const heddle_extent_t& extent, Progress* progress) {
   std::vector<char> staging(std::min(kStaging, extent.length));
   char* memory = Buffer::from(extent.buffer)->secret + extent.buffer_offset;
   const char* verb = writes ? "writing" : "reading";
@@ -84,8 +84,11 @@ heddle_status_t* move(Device* device, const File* file, bool writes, const heddl
     const ssize_t got =
         writes ? pwrite(file->descriptor, staging.data(), length, offset) : pread(file->descriptor, staging.data(), length, offset);
     if (got <= 0) {
-      return status(device->host, HEDDLE_STATUS_DATA_LOSS, "fake: %s '%s' at byte %llu failed: %s", verb, file->name.c_str(),
-                    number(extent.file_offset + at), got == 0 ? "the file ends there" : "the system refuses");
+      heddle_status_t* failure =
+          status(device->host, HEDDLE_STATUS_DATA_LOSS, "fake: %s '%s' at byte %llu failed: %s", verb, file->name.c_str(),
+                 number(extent.file_offset + at), got == 0 ? "the file ends there" : "the system refuses");
+      device->host->status_set_payload(device->host->self, failure, sdk::string_of("extent"), sdk::string_of(std::to_string(index)));
+      return failure;
     }
     if (!writes) std::memcpy(memory + at, staging.data(), static_cast<size_t>(got));
     at += static_cast<uint64_t>(got);
@@ -124,7 +127,7 @@ heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync
                       file->name.c_str());
       }
       progress->total += extent.length;
-      if (extent.length) submission->groups[0].push_back([=] { return move(device, file, writes, extent, progress.get()); });
+      if (extent.length) submission->groups[0].push_back([=] { return move(device, file, writes, i, extent, progress.get()); });
     }
     return device->engine->enqueue(std::move(submission));
   });

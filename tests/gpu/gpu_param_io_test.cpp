@@ -141,6 +141,45 @@ TEST_F(CudaParamIo, ReadsExtentsOfSeveralFilesAtOnce) {
   EXPECT_OK(driver().device_api->queue_destroy(other));
 }
 
+TEST_F(CudaParamIo, ReadsPastThePageCacheTheSame) {
+  const std::vector<uint8_t> bytes = noise(30000001);
+  heddle_file_t* file = make_file("direct.bin", bytes);
+  heddle_buffer_t *device = driver().make_buffer(bytes.size()), *pinned = driver().make_buffer(bytes.size(), HEDDLE_MEMORY_PINNED);
+  for (const auto& [chunk, staging] : {std::pair<uint64_t, uint64_t>{0, 0}, {4096, 65536}, {300000, 5000000}}) {
+    for (heddle_buffer_t* buffer : {device, pinned}) {
+      heddle_param_io_params_t how = params(chunk, staging);
+      how.method = HEDDLE_FILE_METHOD_DIRECT;
+      ASSERT_OK(driver().run({fill(buffer, 0, bytes.size(), 0, 1)}));
+      std::vector<uint8_t> expected(bytes.size(), 0);
+      std::vector<heddle_extent_t> extents = {
+          {19999999, 10000002, buffer, 19999999}, {4096, 4096, buffer, 4096}, {8192, 900000, buffer, 8193}};
+      for (uint64_t i = 0; i < 400; ++i) {
+        const uint64_t at = 1000000 + i * 40009;
+        extents.push_back({at, 1 + i * 91, buffer, at + i % 3});
+      }
+      for (const heddle_extent_t& extent : extents) {
+        std::copy_n(bytes.begin() + static_cast<long>(extent.file_offset), extent.length,
+                    expected.begin() + static_cast<long>(extent.buffer_offset));
+      }
+      EXPECT_OK(move(file, extents, &how));
+      EXPECT_TRUE(driver().values_of<uint8_t>(buffer, bytes.size()) == expected) << chunk;
+    }
+  }
+  free({device, pinned});
+}
+
+TEST_F(CudaParamIo, SaysWhichExtentFailed) {
+  heddle_file_t* file = make_file("extents.bin", noise(10000));
+  heddle_buffer_t* buffer = driver().make_buffer(20000);
+  EXPECT_EQ(
+      Result(move(file, {{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 0}})).payload("extent"),
+      "2");
+  heddle_param_io_params_t how = params(0);
+  how.method = 77;
+  EXPECT_FAILS(move(file, {{0, 5000, buffer, 0}}, &how), HEDDLE_STATUS_INVALID_ARGUMENT, "method 77");
+  free({buffer});
+}
+
 TEST_F(CudaParamIo, KeepsToItsPinnedMemory) {
   const std::vector<uint8_t> bytes = noise(20000000);
   heddle_file_t* file = make_file("tight.bin", bytes);

@@ -97,7 +97,7 @@ class PluginHost {
       return status ? string_of(status->message) : heddle_string_t{nullptr, 0};
     };
     table_.status_free = [](void*, heddle_status_t* status) { free_status(status); };
-    table_.log_level = [](void*) -> uint32_t { return HEDDLE_LOG_WARN; };
+    table_.log_level = [](void*) -> uint32_t { return HEDDLE_LOG_DEBUG; };
     table_.log = [](void* self, uint32_t, heddle_string_t, uint32_t, heddle_string_t message) {
       auto* host = static_cast<PluginHost*>(self);
       std::lock_guard<std::mutex> lock(host->mutex_);
@@ -140,6 +140,14 @@ class PluginHost {
   }
   // The n-th next allocation fails; -1: none.
   void fail_allocation(int n) { fail_allocation_ = n; }
+
+  // What the plugin logged, a line each.
+  std::string logged() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::string lines;
+    for (const std::string& line : logged_) lines += line + "\n";
+    return lines;
+  }
 
   static std::atomic<int64_t>& live_statuses() {
     static std::atomic<int64_t> count{0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reading parameters through file handles: whole, in pieces, short, cancelled, written back. Runs on heddle.cpu and on the fake GPU.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <random>
@@ -98,6 +99,84 @@ TEST_P(ParamIo, AShortFileIsDataLossWithNameAndOffset) {
   EXPECT_OK(move({{0, 10000, buffer, 0}}));
   ASSERT_EQ(ftruncate(descriptor, 5000), 0);
   EXPECT_FAILS(move({{0, 10000, buffer, 0}}), HEDDLE_STATUS_DATA_LOSS, "5000");
+  driver->buffer_api->free(buffer);
+}
+
+TEST_P(ParamIo, SaysWhichExtentFailed) {
+  fill(10000);
+  heddle_buffer_t* buffer = driver->make_buffer(20000);
+  EXPECT_EQ(Result(move({{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 0}})).payload("extent"),
+            "2");
+  driver->buffer_api->free(buffer);
+}
+
+// Past the page cache whole blocks are read, which is nothing that anybody sees: not at odd places, not at the end of the file.
+TEST_P(ParamIo, ReadsPastThePageCacheTheSame) {
+  const std::vector<uint8_t> bytes = fill(3000001);
+  heddle_buffer_t* buffer = driver->make_buffer(3000001);
+  heddle_param_io_params_t params = {};
+  params.struct_size = sizeof params;
+  params.method = HEDDLE_FILE_METHOD_DIRECT;
+  for (uint64_t chunk : {0ull, 4096ull, 300000ull}) {
+    params.chunk_bytes = chunk;
+    driver->write(buffer, 0, std::vector<uint8_t>(bytes.size(), 0).data(), bytes.size());
+    std::vector<uint8_t> expected(bytes.size(), 0);
+    std::vector<heddle_extent_t> extents = {{1999999, 1000002, buffer, 1999999}, {4096, 4096, buffer, 4096}, {8192, 900000, buffer, 8193}};
+    for (uint64_t i = 0; i < 40; ++i) {
+      const uint64_t at = 1000000 + i * 20011;
+      extents.push_back({at, 1 + i * 331, buffer, at + i % 3});
+    }
+    for (const heddle_extent_t& extent : extents) {
+      std::copy_n(bytes.begin() + static_cast<long>(extent.file_offset), extent.length,
+                  expected.begin() + static_cast<long>(extent.buffer_offset));
+    }
+    EXPECT_OK(move(extents, &params));
+    EXPECT_TRUE(driver->values_of<uint8_t>(buffer, bytes.size()) == expected) << chunk;
+  }
+  EXPECT_FAILS(move({{0, 1900000, buffer, 0}, {2000001, 1000001, buffer, 1900000}}, &params), HEDDLE_STATUS_DATA_LOSS, "3000001");
+  driver->buffer_api->free(buffer);
+}
+
+// As much as no machine has memory for, of a file that is a hole: nothing of it is in the page cache.
+TEST_P(ParamIo, PassesThePageCacheByWhereTheFileWouldFillIt) {
+  fill(1);
+  constexpr uint64_t kEach = 64 << 20, kCount = 100'000;
+  ASSERT_EQ(ftruncate(descriptor, kEach), 0);
+  heddle_buffer_t* buffer = driver->make_buffer(kEach);
+  volatile uint32_t cancel = 0;
+  heddle_param_io_params_t params = {};
+  params.struct_size = sizeof params;
+  params.chunk_bytes = kEach;
+  params.queue_depth = 1;
+  params.progress = [](void* context, uint64_t, uint64_t) { *static_cast<volatile uint32_t*>(context) = 1; };
+  params.context = const_cast<uint32_t*>(&cancel);
+  params.cancel = &cancel;
+  const std::vector<heddle_extent_t> all(kCount, {0, kEach, buffer, 0});
+  EXPECT_FAILS(move(all, &params), HEDDLE_STATUS_CANCELLED, "cancelled");
+  const bool is_fake = std::string(GetParam()).find("fake") != std::string::npos;  // which reads one way only, and says nothing
+  EXPECT_EQ(host.logged().find("'weights.bin' is read past the page cache: 6") == std::string::npos, is_fake) << host.logged();
+  driver->buffer_api->free(buffer);
+}
+
+// A file may be opened past the cache only by who may open it at all.
+TEST_P(ParamIo, ReadsThroughThePageCacheWhereItMayNotPassItBy) {
+  const bool is_fake = std::string(GetParam()).find("fake") != std::string::npos;  // which reads one way only, and says nothing
+  const std::vector<uint8_t> bytes = fill(3000001);
+  ASSERT_EQ(fchmod(descriptor, 0), 0);
+  const bool is_root = geteuid() == 0;  // to whom permissions mean nothing
+  if (is_root) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  heddle_buffer_t* buffer = driver->make_buffer(bytes.size());
+  heddle_param_io_params_t params = {};
+  params.struct_size = sizeof params;
+  params.method = HEDDLE_FILE_METHOD_DIRECT;
+  EXPECT_OK(move({{0, bytes.size(), buffer, 0}}, &params));
+  if (is_root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  EXPECT_TRUE(driver->values_of<uint8_t>(buffer, bytes.size()) == bytes);
+  EXPECT_EQ(host.logged().find("'weights.bin' is read through the page cache") == std::string::npos, is_fake) << host.logged();
   driver->buffer_api->free(buffer);
 }
 

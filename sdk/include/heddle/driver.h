@@ -323,6 +323,11 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
+/* How a file is read. */
+#define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
+#define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
+#define HEDDLE_FILE_METHOD_DIRECT 2u   /* past it; a driver or file system that cannot reads through it, and the log says so */
+
 /* One piece of a file and where it goes. Frozen. */
 typedef struct heddle_extent {
   uint64_t file_offset;
@@ -342,6 +347,8 @@ typedef struct heddle_param_io_params {
   void* context;
   /* Read now and then, atomically; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
   const volatile uint32_t* cancel;
+  uint32_t method; /* HEDDLE_FILE_METHOD_*; nothing to a write */
+  uint32_t reserved;
 } heddle_param_io_params_t;
 
 typedef struct heddle_param_io_interface {
@@ -353,8 +360,8 @@ typedef struct heddle_param_io_interface {
                                 heddle_file_t** out_file);
   /* No read is in flight. [serial:file] [may-block] */
   void (*file_close)(heddle_file_t* file);
-  /* params may be NULL: all zero. Reads all extents; a short read fails the signals with DATA_LOSS, file and offset. Never maps the file into the
-   * device's address space. [any] [no-block] */
+  /* params may be NULL: all zero. Reads all extents; a short read fails the signals with DATA_LOSS, file and offset, and the extent's index as
+   * payload "extent", in decimal. Never maps the file into the device's address space. [any] [no-block] */
   heddle_status_t* (*read)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                            uint64_t extent_count, const heddle_param_io_params_t* params);
   /* The other way round. [any] [no-block] */
