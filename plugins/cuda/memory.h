@@ -16,6 +16,7 @@ struct Buffer {
   uint32_t memory = 0;
   char* host = nullptr;         // where the host sees it, NULL for device memory
   CUdeviceptr block = 0;        // what to give back to the pool, 0 if it is not from there
+  CUdeviceptr large = 0;        // what to give back to CUDA itself, 0 if it is not a block of its own
   void* pinned = nullptr;       // what to give back to cuMemFreeHost
   void* registered = nullptr;   // what to unregister
   uint64_t overhead_bytes = 0;  // beyond size, outside of the pool
