@@ -3,16 +3,19 @@
 // Called through weights.h; files are read by drivers, never mapped.
 #include "core/memory/weights.h"
 
+#include <algorithm>
+#include <charconv>
+
 namespace heddle::memory {
 
 namespace {
 
-// Reads begin with a batch of this size, so that the memory of the next is allocated meanwhile: on a device with memory of its own both
-// take their time. Each batch is larger than the one before, since allocating is the faster of the two and every batch has a beginning.
-constexpr uint64_t kFirstBatchBytes = uint64_t{512} << 20;
-constexpr uint64_t kBatchGrowth = 8;
+uint32_t method_of(const host::ParamIoConfig& config) {
+  if (config.method.empty()) return HEDDLE_FILE_METHOD_ANY;
+  return config.method.front() == "direct" ? HEDDLE_FILE_METHOD_DIRECT : HEDDLE_FILE_METHOD_BUFFERED;
+}
 
-// Reads of one load: begun in batches, finished together.
+// Reads of one load, file by file: begun together, finished together.
 class Reading {
  public:
   Reading(Device& device, const host::ParamIoConfig& config) : device_(device) {
@@ -20,68 +23,82 @@ class Reading {
     params_.queue_depth = config.queue_depth;
     params_.chunk_bytes = config.chunk_bytes;
     params_.pinned_bytes = config.pinned_staging_bytes;
+    params_.method = method_of(config);
   }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
     (void)finish();  // nothing may be read any more when the memory goes
-    for (const auto& [descriptor, file] : files_) device_.api().param_io->file_close(file);
+    for (const File& file : files_) {
+      if (file.handle) device_.api().param_io->file_close(file.handle);
+    }
   }
 
-  Status add(const WeightExtent& extent, const heddle_block_t& block) {
-    Batch& batch = batches_[extent.descriptor];
-    batch.path = extent.path;
-    batch.extents.push_back({extent.offset, extent.length, block.buffer, block.offset});
-    bytes_ += extent.length;
-    return bytes_ < batch_bytes_ ? Status() : begin();
+  void add(const WeightExtent& extent, const heddle_block_t& block) {
+    auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.descriptor == extent.descriptor; });
+    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}});
+    file->parts.push_back({{extent.offset, extent.length, block.buffer, block.offset}, &extent});
   }
 
-  // Begins what was added.
   Status begin() {
     const heddle_param_io_interface_t& io = *device_.api().param_io;
-    for (const auto& [descriptor, batch] : batches_) {
-      auto [file, is_new] = files_.try_emplace(descriptor, nullptr);
-      if (is_new) {
-        Status opened = device_.noted(Status(io.file_open(device_.get(), descriptor, HEDDLE_FILE_READ, to_c(batch.path), &file->second)));
-        if (!opened.ok()) {
-          files_.erase(file);
-          return opened;
-        }
-      }
-      Result<Device::Pending> pending = device_.start([&](const heddle_sync_t* sync) {
-        return io.read(device_.queue(), sync, file->second, batch.extents.data(), batch.extents.size(), &params_);
-      });
-      if (!pending.ok()) return wrap(pending.take_status(), "reading parameters from " + batch.path);
-      pending_.emplace_back(std::move(*pending), batch.path);
+    for (File& file : files_) {
+      // In the order of the file, which is how a disk and its read-ahead like it.
+      std::sort(file.parts.begin(), file.parts.end(),
+                [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; });
+      std::vector<heddle_extent_t> extents;
+      for (const Part& part : file.parts) extents.push_back(part.extent);
+      HEDDLE_RETURN_IF_ERROR(
+          device_.noted(Status(io.file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
+      Result<Device::Pending> pending = device_.start(
+          [&](const heddle_sync_t* sync) { return io.read(device_.queue(), sync, file.handle, extents.data(), extents.size(), &params_); });
+      if (!pending.ok()) return wrap(pending.take_status(), "reading parameters from " + file.path);
+      file.pending = std::move(*pending);
     }
-    batches_.clear();
-    bytes_ = 0;
-    if (batch_bytes_ <= UINT64_MAX / kBatchGrowth) batch_bytes_ *= kBatchGrowth;
     return Status();
   }
 
   // Waits for all reads, whatever becomes of them; the first failure.
   Status finish() {
     Status first;
-    for (auto& [pending, path] : pending_) {
-      Status read = device_.finish(std::move(pending));
-      if (!read.ok() && first.ok()) first = wrap(std::move(read), "reading parameters from " + path);
+    for (File& file : files_) {
+      if (!file.pending) continue;
+      Status read = device_.finish(std::move(*file.pending));
+      file.pending.reset();
+      if (!read.ok() && first.ok()) first = named(std::move(read), file);
     }
-    pending_.clear();
     return first;
   }
 
  private:
-  struct Batch {
-    std::string path;
-    std::vector<heddle_extent_t> extents;
+  struct Part {
+    heddle_extent_t extent;
+    const WeightExtent* weight;
   };
+  struct File {
+    int descriptor;
+    std::string path;
+    std::vector<Part> parts;
+    heddle_file_t* handle;
+    std::optional<Device::Pending> pending;
+  };
+
+  // A driver says which extent it was by number; here it has a name.
+  static Status named(Status&& failure, const File& file) {
+    const std::string_view text = view(heddle_status_payload(failure.get(), to_c("extent")));
+    size_t index = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= file.parts.size()) {
+      return wrap(std::move(failure), "reading parameters from " + file.path);
+    }
+    const WeightExtent& weight = *file.parts[index].weight;
+    return wrap(std::move(failure), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight.name, weight.offset,
+                                                weight.offset + weight.length, file.path))
+        .payload("parameter", weight.name);
+  }
+
   Device& device_;
   heddle_param_io_params_t params_{};
-  std::map<int, Batch> batches_;  // by descriptor
-  uint64_t bytes_ = 0, batch_bytes_ = kFirstBatchBytes;
-  std::map<int, heddle_file_t*> files_;
-  std::vector<std::pair<Device::Pending, std::string>> pending_;
+  std::vector<File> files_;
 };
 
 }  // namespace
@@ -92,7 +109,9 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
   std::map<Key, std::shared_ptr<Weight>> fresh;
+  uint64_t fresh_bytes = 0;
   Reading reading(device, config);  // ends before the memory that it reads into goes
+  // All memory first: allocating holds up copies that are under way for longer than it takes.
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     Key key{&device, extent.file, extent.offset, extent.length};
@@ -114,12 +133,12 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     }
     weights[i] = std::make_shared<Weight>(Ref<Device>(&device), block);
     fresh.emplace(key, weights[i]);
-    if (extent.length == 0) continue;
-    HEDDLE_RETURN_IF_ERROR(reading.add(extent, block));
-    bytes_read_.fetch_add(extent.length, std::memory_order_relaxed);
+    if (extent.length) reading.add(extent, block);
+    fresh_bytes += extent.length;
   }
   HEDDLE_RETURN_IF_ERROR(reading.begin());
   HEDDLE_RETURN_IF_ERROR(reading.finish());
+  bytes_read_.fetch_add(fresh_bytes, std::memory_order_relaxed);
   for (const auto& [key, weight] : fresh) known_[key] = weight;
   return weights;
 }

@@ -21,6 +21,7 @@ struct WeightExtent {
   uint64_t length = 0;
   std::array<uint64_t, 5> file{};
   std::string path;
+  std::string name;  // the tensor's, for error texts
 };
 
 class Weight {
@@ -39,7 +40,7 @@ class Weight {
 class Weights {
  public:
   // The weights at these extents on that device, in order: those already there, the rest read through the driver's param_io. On
-  // failure nothing half-read is kept. [any] [may-block]
+  // failure nothing half-read is kept, and the text names file, tensor and offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
                                                     const host::ParamIoConfig& config);
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }

@@ -16,6 +16,9 @@ Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& pa
   if (!file.ok()) return to_status(file.error(), "");
   std::shared_ptr<OpenModule> opened(new OpenModule());
   opened->file_ = std::move(file.value());
+  Result<FileIdentity> identity = identify(opened->file_->descriptor(), path);
+  if (!identity.ok()) return identity.take_status();
+  opened->identity_ = *identity;
   for (const module_format::Function* function : *opened->metadata().functions()) {
     Result<Signature> signature = make_signature(*function);
     if (!signature.ok()) return signature.take_status();

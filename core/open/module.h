@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/open/file_identity.h"
 #include "core/open/signature.h"
 #include "core/status.h"
 #include "sdk/module/reader.h"
@@ -23,6 +24,8 @@ class OpenModule {
   const module_format::Module& metadata() const { return file_->metadata(); }
   const module::Module& file() const { return *file_; }
   const std::string& path() const { return file_->path(); }
+  // The file's when it was opened: its parameters are read later.
+  const FileIdentity& identity() const { return identity_; }
   const std::vector<Signature>& signatures() const { return signatures_; }
   // NOT_FOUND lists the functions there are; empty: the only one, or "main".
   Result<uint32_t> find_function(std::string_view name) const;
@@ -32,6 +35,7 @@ class OpenModule {
  private:
   OpenModule() = default;
   std::unique_ptr<module::Module> file_;
+  FileIdentity identity_{};
   std::vector<Signature> signatures_;
 };
 

@@ -4,7 +4,6 @@
 #include "core/open/parameter_files.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,27 +13,6 @@
 #include "sdk/module/element_types.h"
 
 namespace heddle::open {
-
-namespace {
-
-constexpr size_t kSize = 2;  // in a FileIdentity
-
-}  // namespace
-
-Result<FileIdentity> identify(int descriptor, const std::string& path) {
-  struct stat facts;
-  if (fstat(descriptor, &facts) != 0) {
-    return error(HEDDLE_STATUS_UNAVAILABLE, "heddle: asking for the size of {} failed: {}", path, std::strerror(errno));
-  }
-  if (!S_ISREG(facts.st_mode)) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: opening {} failed: it is not a regular file", path);
-  }
-  auto nanoseconds = [](const timespec& time) {
-    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
-  };
-  return FileIdentity{facts.st_dev, facts.st_ino, static_cast<uint64_t>(facts.st_size), nanoseconds(facts.st_mtim),
-                      nanoseconds(facts.st_ctim)};
-}
 
 ParameterFiles::~ParameterFiles() {
   for (const File& file : files_) ::close(file.descriptor);
@@ -61,7 +39,7 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
     Result<FileIdentity> identity = identify(descriptor, named.path);
     if (!identity.ok()) return identity.take_status();
     files_.back().identity = *identity;
-    module::Result<module::SafetensorsIndex> index = module::read_safetensors_index(descriptor, (*identity)[kSize], named.path);
+    module::Result<module::SafetensorsIndex> index = module::read_safetensors_index(descriptor, (*identity)[kFileSize], named.path);
     if (!index.ok()) return to_status(index.error(), "");
     files_.back().index = std::move(index.value());
   }
@@ -73,9 +51,13 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     module::FileExtent extent = module.file().parameter_extent(parameter);
     Result<FileIdentity> identity = identify(extent.descriptor, module.path());
     if (!identity.ok()) return identity.take_status();
-    if (extent.offset > (*identity)[kSize] || extent.length > (*identity)[kSize] - extent.offset) {
+    if (extent.offset > (*identity)[kFileSize] || extent.length > (*identity)[kFileSize] - extent.offset) {
       return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading parameter '{}' of {} failed: bytes [{}, {}) are past the end at {}",
-                   parameter.name()->string_view(), module.path(), extent.offset, extent.offset + extent.length, (*identity)[kSize]);
+                   parameter.name()->string_view(), module.path(), extent.offset, extent.offset + extent.length, (*identity)[kFileSize]);
+    }
+    if (const std::string change = change_since(module.identity(), extent.descriptor); !change.empty()) {
+      return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading parameter '{}' (bytes [{}, {})) of {} failed: {}; open the module again",
+                   parameter.name()->string_view(), extent.offset, extent.offset + extent.length, module.path(), change);
     }
     return ParameterExtent{extent.descriptor, extent.offset, extent.length, *identity, module.path()};
   }

@@ -4,19 +4,15 @@
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 
-#include <array>
 #include <string>
 #include <vector>
 
+#include "core/open/file_identity.h"
 #include "core/open/module.h"
 #include "core/status.h"
 #include "sdk/module/safetensors.h"
 
 namespace heddle::open {
-
-// A file's identity, for sharing weights: device, inode, size, and times of modification and change in nanoseconds.
-using FileIdentity = std::array<uint64_t, 5>;
-Result<FileIdentity> identify(int descriptor, const std::string& path);
 
 // Bytes of an open file. The descriptor is borrowed from the module or from ParameterFiles.
 struct ParameterExtent {

@@ -2,6 +2,7 @@
 // The globals of an instance: parameters read from files, constants uploaded, derived values computed once, state zeroed.
 // Part of Instance; runs when an instance is made, never on the path of a call.
 #include <algorithm>
+#include <map>
 
 #include "core/submit/instance.h"
 #include "core/submit/run.h"
@@ -16,6 +17,25 @@ void note_globals(const mf::Program& program, std::vector<bool>& used) {
   for (const mf::Value* value : *program.values()) {
     if (value->kind() == mf::ValueKind::Global) used[value->index()] = true;
   }
+}
+
+// After the reads: a file that was written to or replaced meanwhile may be half of each. The module's own file was named when the module was
+// opened, so that only its contents count.
+Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const open::OpenModule& module) {
+  std::map<int, std::vector<const memory::WeightExtent*>> files;
+  for (const memory::WeightExtent& extent : extents) files[extent.descriptor].push_back(&extent);
+  for (const auto& [descriptor, read] : files) {
+    const auto [first, last] =
+        std::minmax_element(read.begin(), read.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+    std::string change = open::change_since((*first)->file, descriptor);
+    if (change.empty() && descriptor != module.file().descriptor()) change = open::replacement_of((*first)->file, (*first)->path);
+    if (change.empty()) continue;
+    const std::string tensors = read.size() == 1 ? fmt::format("tensor '{}'", (*first)->name)
+                                                 : fmt::format("{} tensors, '{}' to '{}',", read.size(), (*first)->name, (*last)->name);
+    return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading {} (bytes [{}, {})) of {} failed: {}; load it again", tensors, (*first)->offset,
+                 (*last)->offset + (*last)->length, (*first)->path, change);
+  }
+  return Status();
 }
 
 }  // namespace
@@ -82,10 +102,11 @@ Status Instance::load_parameters(const InstanceRequest& request) {
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
     if (global->kind() != mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
-    Result<open::ParameterExtent> extent = files.find(*module_, *meta.parameters()->Get(global->index()));
+    const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
+    Result<open::ParameterExtent> extent = files.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
     uint32_t device = machine_.globals[i].device;
-    extents[device].push_back({extent->descriptor, extent->offset, extent->length, extent->file, extent->path});
+    extents[device].push_back({extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()});
     owners[device].push_back(i);
   }
   for (uint32_t device = 0; device < devices_.size(); ++device) {
@@ -99,6 +120,7 @@ Status Instance::load_parameters(const InstanceRequest& request) {
       machine_.globals[global].memory = {block.buffer, block.offset, extents[device][i].length};
       globals_[global] = std::move((*weights)[i]);
     }
+    HEDDLE_RETURN_IF_ERROR(check_unchanged(extents[device], *module_));
   }
   return Status();
 }

@@ -152,6 +152,13 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
     end += entry.length;  // at most the last end, which is checked against the file below; lengths come from offsets, so no wrap
   }
   const uint64_t data_bytes = file_bytes - 8 - header_bytes;
+  for (const SafetensorsEntry& entry : index.entries_) {
+    if (entry.offset + entry.length > data_bytes) {
+      const uint64_t at = 8 + header_bytes + entry.offset;
+      return broken(path, concat("tensor ", in_quotes(entry.name), ": its bytes [", at, ", ", at + entry.length, ") are beyond the file's ",
+                                 file_bytes));
+    }
+  }
   if (end != data_bytes) return broken(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
 

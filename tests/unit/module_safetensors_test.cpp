@@ -124,7 +124,7 @@ const Broken kBroken[] = {
      "tensor 'b': it starts at data byte 8, expected 4"},
     {"Overlap", "{" + entry("a", "[2]", "[0,8]") + "," + entry("b", "[1]", "[4,8]") + "}", 8,
      "tensor 'b': it starts at data byte 4, expected 8"},
-    {"BeyondTheFile", "{" + entry("a", "[2]", "[0,8]") + "}", 7, "tensors end at data byte 8, the data has 7 bytes"},
+    {"BeyondTheFile", "{" + entry("a", "[2]", "[0,8]") + "}", 7, "tensor 'a': its bytes [62, 70) are beyond the file's 69"},
     {"BytesBehind", "{" + entry("a", "[2]", "[0,8]") + "}", 9, "tensors end at data byte 8, the data has 9 bytes"},
     {"NameTwice", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[4,8]") + "}", 8, "tensor 'a': the name is there twice"},
     {"DeepNesting", "{\"a\":" + std::string(2000, '[') + std::string(2000, ']') + "}", 0, "header"},

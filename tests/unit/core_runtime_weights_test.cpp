@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Weight files that are not what they should be, or do not stay so while they are read, on every driver: a clear error, nothing half-loaded,
+// and the next load works.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "../support/sparse_weights.h"
+#include "core_drivers.h"
+
+namespace heddle::testing {
+namespace {
+
+constexpr uint64_t kTensors = 8, kElements = uint64_t{8} << 20;  // 256 MiB: long enough to read that something happens meanwhile
+
+class RuntimeWeights : public OnDriver {
+ protected:
+  std::string config() const override { return OnDriver::config() + "[param_io]\nchunk = \"4KiB\"\nqueue_depth = 1\n" + more_config_; }
+
+  // Function f<i> gives parameter w<i>, of a file of scope "model".
+  void open_module_of(uint64_t count, uint64_t elements) {
+    ModuleBuilder module = builder();
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto extent = static_cast<int64_t>(elements);
+      const std::string name = "w" + std::to_string(i);
+      const uint32_t parameter = module.add_parameter("model", name, {extent}, {});
+      const uint32_t global = module.add_global("global of " + name, mf::GlobalKind::Parameter, elements * 4, parameter);
+      mf::FunctionT& function = module.add_function("f" + std::to_string(i));
+      function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(extent)}));
+      ProgramBuilder p = program();
+      p.copy(ProgramBuilder::whole(p.global(global), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+      function.programs.push_back(p.finish());
+    }
+    const std::string path = folder.path("weights.heddle");
+    ASSERT_EQ(module.write(path), "");
+    opened_ = open_module(runtime.get(), path);
+    ASSERT_NE(opened_, nullptr);
+  }
+  // The file in a state that no clock is too coarse to tell from a later one.
+  void write_weights(const std::string& at, uint64_t count = kTensors, uint64_t elements = kElements) {
+    data_ = write_sparse_weights(at, count, elements);
+    ASSERT_NE(data_, 0u) << at;
+    const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, at.c_str(), times, 0), 0);
+  }
+  Outcome load(InstanceHandle* out = nullptr) {
+    InstanceHandle instance;
+    Outcome outcome = create_instance(opened_.get(), {{"", GetParam().device}}, &instance, {{"model", file_}});
+    if (out) *out = std::move(instance);
+    return outcome;
+  }
+  static uint64_t bytes_read_by_this_process() {
+    unsigned long long bytes = 0;
+    if (FILE* file = std::fopen("/proc/self/io", "re")) {
+      if (std::fscanf(file, "rchar: %llu", &bytes) != 1) bytes = 0;
+      std::fclose(file);
+    }
+    return bytes;
+  }
+  // Loads, and does something once reading is under way. Again if that came too late.
+  Outcome load_and(const std::function<void()>& meanwhile) {
+    for (int attempt = 0;; ++attempt) {
+      write_weights(file_);
+      std::atomic<bool> over{false};
+      const uint64_t before = bytes_read_by_this_process();
+      std::thread other([&] {
+        while (!over && bytes_read_by_this_process() < before + (uint64_t{16} << 20)) std::this_thread::yield();
+        meanwhile();
+      });
+      Outcome outcome = load();
+      over = true;
+      other.join();
+      if (!outcome.ok() || attempt == 4) return outcome;
+    }
+  }
+  void expect_next_load_works() {
+    write_weights(file_);
+    InstanceHandle instance;
+    Outcome outcome = load(&instance);
+    ASSERT_TRUE(outcome.ok()) << outcome.message;
+    const std::vector<float> values = read_tensor(call_for_one(find_function(instance, "f3"), {}));
+    EXPECT_EQ(values.size(), kElements);
+    EXPECT_EQ(std::count(values.begin(), values.end(), 0.0f), static_cast<int64_t>(kElements));
+    EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["weights"]["shared"], 0) << "nothing of a failed load is kept";
+  }
+  void expect(const Outcome& outcome, heddle_status_code_t code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(outcome.code, code) << outcome.message;
+    for (const std::string& part : parts) EXPECT_NE(outcome.message.find(part), std::string::npos) << part << " in: " << outcome.message;
+  }
+
+  std::string more_config_, file_ = folder.path("model.safetensors");
+  ModuleHandle opened_;
+  uint64_t data_ = 0;  // where tensors begin in the file
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeights, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeWeights, AFileTruncatedWhileItIsReadIsDataLossWithFileTensorAndOffset) {
+  open_module_of(kTensors, kElements);
+  const Outcome outcome = load_and([&] { EXPECT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + 5000)), 0); });
+  expect(outcome, HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "reading tensor 'w", "at byte "});
+  // The offset is one of that tensor.
+  unsigned tensor = 0;
+  unsigned long long first = 0, end = 0, at = 0;
+  const size_t name = outcome.message.find("tensor 'w"), place = outcome.message.find("at byte ");
+  ASSERT_NE(name, std::string::npos);
+  ASSERT_NE(place, std::string::npos);
+  ASSERT_EQ(std::sscanf(outcome.message.c_str() + name, "tensor 'w%u' (bytes [%llu, %llu)", &tensor, &first, &end), 3) << outcome.message;
+  ASSERT_EQ(std::sscanf(outcome.message.c_str() + place, "at byte %llu", &at), 1) << outcome.message;
+  EXPECT_EQ(first, data_ + tensor * kElements * 4);
+  EXPECT_EQ(end, first + kElements * 4);
+  EXPECT_GE(at, first);
+  EXPECT_LT(at, end);
+  expect_next_load_works();
+}
+
+TEST_P(RuntimeWeights, AFileRewrittenWhileItIsReadIsDataLoss) {
+  open_module_of(kTensors, kElements);
+  const Outcome outcome = load_and([&] {
+    const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+    EXPECT_EQ(pwrite(descriptor, "x", 1, static_cast<off_t>(data_ + kElements * 4 * 3)), 1);
+    ::close(descriptor);
+  });
+  expect(outcome, HEDDLE_STATUS_DATA_LOSS,
+         {"model.safetensors", "8 tensors, 'w0' to 'w7'", std::to_string(data_), "it was written to meanwhile; load it again"});
+  expect_next_load_works();
+}
+
+TEST_P(RuntimeWeights, AFileReplacedWhileItIsReadIsDataLoss) {
+  open_module_of(kTensors, kElements);
+  const Outcome outcome = load_and([&] {
+    write_file(file_ + ".new", "something else");
+    EXPECT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
+  });
+  expect(outcome, HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "'w0' to 'w7'", "another file took its name meanwhile"});
+  expect_next_load_works();
+}
+
+TEST_P(RuntimeWeights, AFileRemovedWhileItIsReadIsReadWhole) {
+  open_module_of(kTensors, kElements);
+  const Outcome outcome = load_and([&] { EXPECT_EQ(unlink(file_.c_str()), 0); });
+  EXPECT_TRUE(outcome.ok()) << outcome.message;
+}
+
+TEST_P(RuntimeWeights, SaysWhatIsWrongWithAFileBeforeItIsRead) {
+  open_module_of(kTensors, kElements);
+  write_weights(file_);
+  ASSERT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + kElements * 4 + 7)), 0);
+  expect(load(), HEDDLE_STATUS_DATA_LOSS,
+         {"model.safetensors", "tensor 'w1'", std::to_string(data_ + kElements * 4),
+          "beyond the file's " + std::to_string(data_ + kElements * 4 + 7)});
+  ASSERT_EQ(truncate(file_.c_str(), 100), 0);
+  expect(load(), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "header"});
+  ASSERT_EQ(unlink(file_.c_str()), 0);
+  ASSERT_EQ(mkdir(file_.c_str(), 0700), 0);
+  expect(load(), HEDDLE_STATUS_INVALID_ARGUMENT, {"model.safetensors", "not a regular file"});
+  ASSERT_EQ(rmdir(file_.c_str()), 0);
+  ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
+  expect(load(), HEDDLE_STATUS_INVALID_ARGUMENT, {"model.safetensors", "not a regular file"});
+  ASSERT_EQ(unlink(file_.c_str()), 0);
+  expect(load(), HEDDLE_STATUS_NOT_FOUND, {"model.safetensors"});
+  write_weights(file_);
+  ASSERT_EQ(chmod(file_.c_str(), 0), 0);
+  const bool is_root = geteuid() == 0;  // to whom permissions mean nothing
+  if (is_root) {
+    ASSERT_EQ(chmod(folder.path("").c_str(), 0755), 0);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  expect(load(), HEDDLE_STATUS_PERMISSION_DENIED, {"model.safetensors"});
+  if (is_root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  expect_next_load_works();
+}
+
+TEST_P(RuntimeWeights, AModuleThatChangedSinceItWasOpenedIsNotReadFrom) {
+  const std::vector<float> stored = {1, 2, 3, 4};
+  ModuleBuilder module = builder();
+  const uint32_t parameter = module.add_parameter("", "inside", {4}, std::as_bytes(std::span<const float>(stored)));
+  const uint32_t global = module.add_global("inside", mf::GlobalKind::Parameter, 16, parameter);
+  mf::FunctionT& function = module.add_function("main");
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}));
+  ProgramBuilder p = program();
+  p.copy(ProgramBuilder::whole(p.global(global), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  const std::string path = folder.path("m.heddle");
+  ASSERT_EQ(module.write(path), "");
+  const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  opened_ = open_module(runtime.get(), path);
+  InstanceHandle instance;
+  auto create = [&] { return create_instance(opened_.get(), {{"", GetParam().device}}, &instance); };
+  HEDDLE_ASSERT_OK(create());
+
+  // Another file in its place is nothing to who has this one open.
+  std::filesystem::copy_file(path, path + ".kept");
+  ASSERT_EQ(rename((path + ".kept").c_str(), path.c_str()), 0);
+  HEDDLE_EXPECT_OK(create());
+  EXPECT_EQ(read_tensor(call_for_one(find_function(instance), {})), stored);
+
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  opened_ = open_module(runtime.get(), path);
+  const auto size = static_cast<off_t>(std::filesystem::file_size(path));
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(pwrite(descriptor, "x", 1, size - 1), 1);
+  ::close(descriptor);
+  expect(create(), HEDDLE_STATUS_DATA_LOSS, {"m.heddle", "parameter 'inside'", "written to meanwhile; open the module again"});
+  ASSERT_EQ(truncate(path.c_str(), size - 1), 0);
+  expect(create(), HEDDLE_STATUS_DATA_LOSS, {"m.heddle", "parameter 'inside'", "past the end at " + std::to_string(size - 1)});
+}
+
+TEST_P(RuntimeWeights, ReadsNothingThatNoFunctionReads) {
+  constexpr uint64_t kHuge = 1000, kEach = uint64_t{25} << 20;  // 100 GB
+  ModuleBuilder module = builder();
+  for (uint64_t i = 0; i < 10; ++i) {
+    const uint32_t parameter = module.add_parameter("model", "w" + std::to_string(i * 100), {static_cast<int64_t>(kEach)}, {});
+    module.add_global("g", mf::GlobalKind::Parameter, kEach * 4, parameter);
+  }
+  add_adder(module, "main", 4);
+  ASSERT_EQ(module.write(folder.path("small.heddle")), "");
+  opened_ = open_module(runtime.get(), folder.path("small.heddle"));
+  write_weights(file_, kHuge, kEach);
+  InstanceHandle instance;
+  Outcome outcome = load(&instance);
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["weights"]["bytes_read"], 0);
+}
+
+class RuntimeWeightsDirect : public RuntimeWeights {
+ protected:
+  RuntimeWeightsDirect() { more_config_ = "method = [\"direct\", \"buffered\"]\n"; }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeightsDirect, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeWeightsDirect, ReadsTheSameBytes) {
+  constexpr uint64_t kSmall = 300'001;
+  open_module_of(3, kSmall);
+  write_weights(file_, 3, kSmall);
+  std::vector<float> values(3 * kSmall);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65521);
+  const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(pwrite(descriptor, values.data(), values.size() * 4, static_cast<off_t>(data_)), static_cast<ssize_t>(values.size() * 4));
+  ::close(descriptor);
+  InstanceHandle instance;
+  Outcome outcome = load(&instance);
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<float> got = read_tensor(call_for_one(find_function(instance, "f" + std::to_string(i)), {}));
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), values.begin() + static_cast<long>(i * kSmall))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing
