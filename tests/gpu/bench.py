@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Benchmarks on a CUDA device beside PyTorch on the same device, in turns, in one process.
 
-    bench.py launches | elementwise | contractions | resnet | parameters | start
+    bench.py launches | elementwise | contractions | resnet | parameters | cold | start
 
 Each prints Markdown tables. Ratios are ours / theirs: below 1 is faster. Math modes are the same on both sides: TF32 is
 off everywhere.
 """
 import argparse
+import concurrent.futures
 import json
+import mmap
 import os
 import pathlib
 import statistics
@@ -247,65 +249,82 @@ def launches(bench):
     print(turns.table(["1,000 dependent dispatches", "us each, one call at a time", "us each, four calls in flight"], rows))
 
 
-def parameters(bench):
-    """Loading a safetensors file of several GB that is in the page cache, beside safetensors' own loader and the two limits."""
-    import safetensors.torch
+class Weights:
+    """A model with `count` weights of 128 MiB each, all of which a call reads, and their safetensors file."""
+    ROWS, COLUMNS = 16384, 2048
 
-    count, rows = 80, 16384
-    bytes_each = rows * 2048 * 4
-    total = count * bytes_each
-    path = bench.folder / "weights.safetensors"
-    header = {f"w{i}": {"dtype": "F32", "shape": [rows, 2048], "data_offsets": [i * bytes_each, (i + 1) * bytes_each]} for i in range(count)}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    block = np.random.default_rng(3).standard_normal(bytes_each // 4, dtype=np.float32)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+    def __init__(self, bench, count):
+        self.count = count
+        bytes_each = self.ROWS * self.COLUMNS * 4
+        self.total = count * bytes_each
+        raw = bench.folder / "weights.bin"
+        self.block = np.random.default_rng(3).standard_normal(bytes_each // 4, dtype=np.float32)
+        with open(raw, "wb") as file:
+            for i in range(count):
+                self.block[0] = i
+                file.write(self.block.tobytes())
+        # y = sum over i of mean(x w_i): it depends on x, so that nothing of it is computed at load.
+        nodes, last = [], "x"
         for i in range(count):
-            block[0] = i
-            file.write(block.tobytes())
-    # Each weight is used, by a product with a vector: y = x + sum over i of w_i[0].
-    nodes, last = [], "x"
-    for i in range(count):
-        nodes += [helper.make_node("ReduceSum", [f"w{i}", "first"], [f"s{i}"], keepdims=0), helper.make_node("Add", [last, f"s{i}"], [f"y{i}"])]
-        last = f"y{i}"
-    initializers = [numpy_helper.from_array(np.array([0], np.int64), "first")]
-    for i in range(count):
-        tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[rows, 2048], data_location=TensorProto.EXTERNAL)
-        for key, entry in (("location", path.name), ("offset", str(8 + len(text) + i * bytes_each)), ("length", str(bytes_each))):
-            pair = tensor.external_data.add()
-            pair.key, pair.value = key, entry
-        initializers.append(tensor)
-    model = bench.model("weights", nodes, [value("x", [2048])], [value(last, [2048])], initializers)
-    module = bench.compile(model, "--params-out", bench.folder / "unused.safetensors")
-    (bench.folder / "unused.safetensors").unlink()
+            nodes += [helper.make_node("Mul", [f"w{i}", "x"], [f"p{i}"]), helper.make_node("ReduceMean", [f"p{i}"], [f"m{i}"], axes=[0], keepdims=0),
+                      helper.make_node("Add", [last, f"m{i}"], [f"y{i}"])]
+            last = f"y{i}"
+        initializers = []
+        for i in range(count):
+            tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[self.ROWS, self.COLUMNS], data_location=TensorProto.EXTERNAL)
+            for key, entry in (("location", raw.name), ("offset", str(i * bytes_each)), ("length", str(bytes_each))):
+                pair = tensor.external_data.add()
+                pair.key, pair.value = key, entry
+            initializers.append(tensor)
+        self.path = bench.folder / "weights.safetensors"
+        model = bench.model("weights", nodes, [value("x", [self.COLUMNS])], [value(last, [self.COLUMNS])], initializers)
+        self.module = bench.compile(model, "--params-out", self.path)
+        raw.unlink()
 
-    opened = bench.runtime.open(module)
+    def check(self, instance):
+        """Calls it: what was loaded is what was written."""
+        x = np.ones(self.COLUMNS, np.float32)
+        mean = self.block.reshape(self.ROWS, self.COLUMNS).astype(np.float64).mean(0)
+        expected = 1 + self.count * mean
+        expected[0] += (sum(range(self.count)) - self.count * float(self.block[0])) / self.ROWS
+        call, results = instance.function().prepare(x)
+        call()
+        assert np.allclose(results[0].numpy(), expected, atol=1e-4), "the weights on the device are not those of the file"
 
-    def load():
-        started = time.perf_counter()
-        instance = opened.instance(bench.device, [path])
-        loaded = time.perf_counter()
-        del instance
-        return loaded - started, time.perf_counter() - loaded
-
-    def read_alone(threads=16):
-        """Reads the file into pinned memory with as many threads, and nothing else."""
-        import concurrent.futures
-        slot = 2 << 20
-        pinned = torch.empty(threads * slot, dtype=torch.uint8, pin_memory=True).numpy()
-        descriptor = os.open(path, os.O_RDONLY)
+    def read_alone(self, threads=16, piece=2 << 20, direct=False):
+        """Seconds to read the file with as many threads, each into memory of its own, and nothing else."""
+        memory = mmap.mmap(-1, threads * piece)
+        memory.write(bytes(threads * piece))
+        descriptor = os.open(self.path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
 
         def part(index):
-            view = memoryview(pinned[index * slot:(index + 1) * slot])
-            for offset in range(index * slot, total, threads * slot):
+            view = memoryview(memory)[index * piece:(index + 1) * piece]
+            for offset in range(index * piece, self.total, threads * piece):
                 os.preadv(descriptor, [view], offset)
 
         started = time.perf_counter()
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             list(pool.map(part, range(threads)))
+        elapsed = time.perf_counter() - started
         os.close(descriptor)
-        return time.perf_counter() - started
+        return elapsed
+
+
+def parameters(bench):
+    """Loading a safetensors file of 10.7 GB that is in the page cache, beside safetensors' own loader and the two limits. What is timed is
+    making the instance, from call to ready: opening the file and its index, memory, reading, copying. Again: in a process that made one
+    before, which has its pinned slots and whose pool has the memory. First: the first load of a process, which has a CUDA context."""
+    import safetensors.torch
+
+    weights = Weights(bench, 80)
+    opened = bench.runtime.open(weights.module)
+
+    def load():
+        started = time.perf_counter()
+        instance = opened.instance(bench.device, [weights.path])
+        loaded = time.perf_counter()
+        del instance
+        return loaded - started, time.perf_counter() - loaded
 
     pinned = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
@@ -320,44 +339,89 @@ def parameters(bench):
 
     def theirs():
         started = time.perf_counter()
-        tensors = safetensors.torch.load_file(path, device="cuda:0")
+        tensors = safetensors.torch.load_file(weights.path, device="cuda:0")
         torch.cuda.synchronize()
         elapsed = time.perf_counter() - started
         del tensors
         torch.cuda.empty_cache()
         return elapsed
 
-    load(), read_alone()
-    times = {"ours": [], "close": [], "read": [], "copy": [], "theirs": []}
+    def first():
+        """Of a new process: seconds to load, to close the instance, and to close all of the runtime."""
+        output = subprocess.run([sys.executable, "-B", HERE / "first_load.py", bench.device, first_module, weights.module, weights.path],
+                                check=True, capture_output=True, text=True).stdout
+        return json.loads(output)
+
+    first_module = bench.compile(bench.model("small", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])]))
+    weights.check(opened.instance(bench.device, [weights.path]))
+    load(), weights.read_alone()
+    times = {key: [] for key in ("again", "close", "read", "copy", "theirs", "first", "first close", "all closed")}
     for _ in range(10):
         time.sleep(0.3)  # what safetensors left behind is being taken apart
-        loaded, closed = load()
-        times["ours"].append(loaded)
-        times["close"].append(closed)
-        times["read"].append(read_alone() / total)
+        for key, seconds in zip(("again", "close"), load()):
+            times[key].append(seconds)
+        times["read"].append(weights.read_alone() / weights.total)
         times["copy"].append(copy_alone())
         times["theirs"].append(theirs())
+        for key, seconds in zip(("first", "first close", "all closed"), first()):
+            times[key].append(seconds)
     medians = {key: statistics.median(values) for key, values in times.items()}
-    rate = total / medians["ours"] / 1e9
     read, copy = 1e-9 / medians["read"], 1e-9 / medians["copy"]
-    print(f"{total / 1e9:.1f} GB: loading {rate:.1f} GB/s; reading alone (16 threads) {read:.1f}, pinned copy alone {copy:.1f}; "
-          f"{100 * rate / min(read, copy):.0f} % of the lower; safetensors {total / medians['theirs'] / 1e9:.1f} GB/s, ratio "
-          f"{medians['theirs'] / medians['ours']:.1f}; closing {medians['close'] * 1e3:.1f} ms")
+    rows = []
+    for key, name in (("again", "again"), ("first", "first of a process"), ("theirs", "safetensors")):
+        rate = weights.total / medians[key] / 1e9
+        rows.append([name, f"{medians[key] * 1e3:.1f}", f"{rate:.1f}", f"{100 * rate / min(read, copy):.1f} %", f"{medians['theirs'] / medians[key]:.1f}"])
+    print(f"{weights.total / 1e9:.1f} GB; reading alone (16 threads) {read:.1f} GB/s, pinned copy alone {copy:.1f}")
+    print(turns.table(["load", "ms", "GB/s", "of the lower limit", "times as fast as safetensors"], rows))
+    print(f"closing the instance: {medians['close'] * 1e3:.2f} ms; of the first load: {medians['first close'] * 1e3:.2f} ms, then the "
+          f"module and the runtime with its context: {medians['all closed'] * 1e3:.1f} ms")
 
-    # Opening costs the same with and without weights.
-    del opened
-    empty = bench.model("empty", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
-    large = bench.compile(model)  # the parameters in the module itself: 10 GB
-    results = {}
-    for name, module_path in (("an empty module", bench.compile(empty)), ("10 GB inside the module", large)):
-        elapsed = []
-        for _ in range(10):
+
+def cold(bench):
+    """Loading a file of 4.3 GB that is not in the page cache: through it and past it, beside parallel reading alone."""
+    weights = Weights(bench, 32)
+    subprocess.run(["sync", weights.path], check=True)
+
+    def drop():
+        try:
+            pathlib.Path("/proc/sys/vm/drop_caches").write_text("1")
+        except OSError:
+            descriptor = os.open(weights.path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+    def loader(method):
+        runtime = heddle_ctypes.Runtime(f'version = 1\n[param_io]\nmethod = ["{method}"]\n' if method else "")
+        opened = runtime.open(weights.module)
+
+        def load():
+            drop()
             started = time.perf_counter()
-            one = bench.runtime.open(module_path)
-            elapsed.append(time.perf_counter() - started)
-            del one
-        results[name] = statistics.median(elapsed)
-    print("; ".join(f"opening {name}: {seconds * 1e3:.2f} ms" for name, seconds in results.items()))
+            instance = opened.instance(bench.device, [weights.path])
+            elapsed = time.perf_counter() - started
+            if method == "direct":
+                weights.check(instance)
+            return elapsed
+        return load
+
+    def reader(direct):
+        def read():
+            drop()
+            return weights.read_alone(threads=12, piece=1 << 20, direct=direct)
+        return read
+
+    kinds = {"loading, method not said": loader(""), "loading, buffered": loader("buffered"), "loading, direct": loader("direct"),
+             "reading alone, buffered": reader(False), "reading alone, direct": reader(True)}
+    times = {name: [] for name in kinds}
+    for turn in range(5):
+        for i in range(len(kinds)):  # another one first each time
+            name = list(kinds)[(turn + i) % len(kinds)]
+            times[name].append(kinds[name]())
+    best = min(statistics.median(values) for name, values in times.items() if name.startswith("reading"))
+    print(f"{weights.total / 1e9:.1f} GB, not in the page cache")
+    print(turns.table(["what", "s", "GB/s", "of the faster reading alone"],
+                      [[name, f"{statistics.median(values):.2f}", f"{weights.total / statistics.median(values) / 1e9:.2f}",
+                        f"{100 * best / statistics.median(values):.0f} %"] for name, values in times.items()]))
 
 
 def start(bench):
@@ -382,7 +446,7 @@ def start(bench):
 
 
 def main():
-    benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet, parameters, start)}
+    benches = {function.__name__: function for function in (launches, elementwise, contractions, resnet, parameters, cold, start)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bench", choices=benches)
     parser.add_argument("--config", default="", metavar="TOML", help="text of a heddle.toml")
