@@ -42,7 +42,7 @@ class CudaTarget : public testing::Test {
 
 // EXPECTs that the region's kernel assembles within the chip's means, or within so many bytes of shared memory. Its resources.
 targets::KernelResources check_code(tx::DispatchOp region, const std::string& what, const std::string& chip, int64_t limit = 0) {
-  auto kernel = compile_region(*targets::make_cuda_target(chip, limit), region);
+  auto kernel = compile_region(*targets::make_cuda_target(chip, targets::Math::strict, limit), region);
   if (!kernel) {
     ADD_FAILURE() << what << ", " << chip;
     return {};

@@ -141,7 +141,7 @@ class ThreadContractionPart final : public Part {
 Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
   Parts parts;
   // Tiles are laid out for the usual number of threads.
-  auto part = budget.threads == usual_threads ? tile_part(region, outputs, root, budget.shared_memory_bytes) : nullptr;
+  auto part = budget.threads == usual_threads ? tile_part(region, outputs, root, budget) : nullptr;
   if (part) {
     parts.push_back(std::move(part));
   } else {

@@ -23,14 +23,14 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   llvm::SmallVector<bool> aliased = aliased_bindings(region);
   SmallVector<Type> types(aliased.size(), ptr);
   types.append(symbol_count(region), i64);
-  auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
-  entry->setAttr(threads_attr, builder.getI64IntegerAttr(threads));
+  entry_ = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
+  entry_->setAttr(threads_attr, builder.getI64IntegerAttr(threads));
   for (unsigned i = 0; i < aliased.size(); ++i) {
-    if (!aliased[i]) entry.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
-    entry.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(binding_alignment));
+    if (!aliased[i]) entry_.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+    entry_.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(binding_alignment));
   }
-  symbol = entry.getName();
-  Block* body = entry.addEntryBlock();
+  symbol = entry_.getName();
+  Block* body = entry_.addEntryBlock();
   builder.setInsertionPointToStart(body);
   for (unsigned i = 0; i < aliased.size(); ++i) bindings_.push_back(body->getArgument(i));
   for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
@@ -51,6 +51,10 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
 
 void KernelBuilder::finish() {
   builder.create<func::ReturnOp>(location);
+}
+
+void KernelBuilder::set_residents(int64_t count) {
+  entry_->setAttr(residents_attr, builder.getI64IntegerAttr(count));
 }
 
 void KernelBuilder::barrier() {

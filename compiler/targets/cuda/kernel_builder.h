@@ -17,6 +17,8 @@ class KernelBuilder : public targets::KernelBuilder {
 
   // Ends the kernel. Must be the last call, with the builder at the end of the body.
   void finish();
+  // Registers are to suffice for so many workgroups on a multiprocessor.
+  void set_residents(int64_t count);
 
   const Chip& chip;
   const int64_t threads;
@@ -35,11 +37,14 @@ class KernelBuilder : public targets::KernelBuilder {
   mlir::Value shared_base();
 
  private:
+  mlir::func::FuncOp entry_;
   mlir::Value block_, thread_;
   int64_t shared_bytes_ = 0;
 };
 
 // The attribute with the workgroup's size that the kernel's function has.
 inline constexpr llvm::StringLiteral threads_attr = "heddle.threads";
+// The attribute with the number of workgroups that a multiprocessor should have registers for, if that is more than one.
+inline constexpr llvm::StringLiteral residents_attr = "heddle.residents";
 
 }  // namespace heddle::targets::cuda

@@ -54,6 +54,9 @@ void mark_kernels(ModuleOp kernels, llvm::Module& module) {
     };
     annotate("kernel", 1);
     annotate("reqntidx", static_cast<uint32_t>(threads.getInt()));
+    if (auto residents = function->getAttrOfType<IntegerAttr>(residents_attr)) {
+      annotate("minctasm", static_cast<uint32_t>(residents.getInt()));
+    }
   }
 }
 

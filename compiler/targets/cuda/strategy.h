@@ -7,6 +7,7 @@
 
 #include "compiler/targets/cuda/kernel_builder.h"
 #include "compiler/targets/region_outputs.h"
+#include "compiler/targets/target.h"
 
 namespace heddle::targets::cuda {
 
@@ -23,6 +24,8 @@ class Part {
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
   // Which step of its ladder was taken; empty: there is one only.
   virtual std::string rung() const { return {}; }
+  // Workgroups that a multiprocessor should have registers for.
+  virtual int64_t residents() const { return 1; }
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
@@ -57,6 +60,7 @@ bool has_long_columns(tx::ReduceOp reduce);
 struct Budget {
   int64_t threads;
   int64_t shared_memory_bytes;
+  Math math;
 };
 
 // The strategies. A root is a reduction or a contraction. transpose_parts is empty if the outputs are not its.

@@ -55,7 +55,7 @@ int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
     auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
     if (reduce && has_long_columns(reduce)) return most_threads;
-    if (is_reduction(&op) || (is_contraction(&op) && TiledContraction::read(&op))) return usual_threads;
+    if (is_reduction(&op) || (is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
   }
   // Fewer threads start sooner.
   int64_t most = 1;
@@ -69,8 +69,8 @@ int64_t threads_for(tx::DispatchOp region) {
 class CudaTarget final : public Target {
  public:
   // shared_memory_bytes: 0 for what the chip has.
-  CudaTarget(const Chip& chip, int64_t shared_memory_bytes)
-      : chip_(chip), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {}
+  CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes)
+      : chip_(chip), math_(math), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {}
 
   std::string format() const override { return "ptx/1"; }
   std::string name() const override { return std::string(chip_.name); }
@@ -94,6 +94,7 @@ class CudaTarget final : public Target {
     AffineExpr start = getAffineConstantExpr(0, region.getContext());
     LogicalResult all = success();
     KernelResources resources;
+    int64_t residents = 1;
     for (const auto& part : *parts) {
       AffineExpr end = start + part->workgroups();
       Value offset = kernel.extent(start);
@@ -107,8 +108,10 @@ class CudaTarget final : public Target {
         kernel.branch(kernel.make<arith::AndIOp>(from_here, kernel.less(kernel.block(), kernel.extent(end))), body);
       }
       start = end;
+      residents = std::max(residents, part->residents());
       if (std::string rung = part->rung(); !rung.empty()) resources.rung += (resources.rung.empty() ? "" : "; ") + rung;
     }
+    if (residents > 1) kernel.set_residents(residents);
     kernel.finish();
     if (failed(all)) return failure();
     resources.workgroup_size = static_cast<uint32_t>(budget.threads);
@@ -126,18 +129,19 @@ class CudaTarget final : public Target {
 
  private:
   // The same for every chip, since the grid is: what the smallest one has.
-  Budget budget_of(tx::DispatchOp region) const { return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes)}; }
+  Budget budget_of(tx::DispatchOp region) const { return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes), math_}; }
 
   const Chip& chip_;
+  const Math math_;
   const int64_t limit_;  // bytes of shared memory
 };
 
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<Target> make_cuda_target(std::string_view chip, int64_t shared_memory_bytes) {
+std::unique_ptr<Target> make_cuda_target(std::string_view chip, Math math, int64_t shared_memory_bytes) {
   for (const cuda::Chip* known : {&cuda::sm_80, &cuda::sm_90a}) {
-    if (known->name == chip) return std::make_unique<cuda::CudaTarget>(*known, shared_memory_bytes);
+    if (known->name == chip) return std::make_unique<cuda::CudaTarget>(*known, math, shared_memory_bytes);
   }
   return nullptr;
 }

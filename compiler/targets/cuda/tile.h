@@ -12,6 +12,7 @@ struct TiledContraction {
   mlir::Operation* root = nullptr;
   mlir::Value lhs, rhs;  // region operands
   mlir::Type element;    // of both: f32, f16 or bf16
+  bool tensor_cores = false;
   bool is_conv = false;
   bool rhs_transposed = false;  // [columns, channels]
   bool rhs_batched = false;
@@ -21,18 +22,21 @@ struct TiledContraction {
   int64_t groups = 1, columns = 1, channels = 1;  // columns and channels of one group
   int64_t taps = 1;
   // Of a convolution:
-  int64_t in_height = 1, in_width = 1, height = 1, width = 1, kernel_width = 1;
+  int64_t in_height = 1, in_width = 1, height = 1, width = 1, kernel_height = 1, kernel_width = 1;
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
   unsigned spatial = 0;  // dimensions
 
   int64_t element_bytes() const { return element.getIntOrFloatBitWidth() / 8; }
-  int64_t chunk() const { return 16 / element_bytes(); }  // elements of one access
-  // Chunks of the left side never cross a tap; else its elements are fetched one by one.
-  bool lhs_in_chunks() const { return channels % chunk() == 0; }
   int64_t depth() const { return taps * channels; }
+  // Elements of the left side that are copied at once: as many as are always in one tap and aligned.
+  int64_t lhs_piece() const;
+  // Rows of the left side lie one after the other, without gaps.
+  bool has_even_rows() const;
+  // No tap lies in the padding.
+  bool is_inside() const;
 
   // Nothing if the root cannot be tiled.
-  static std::optional<TiledContraction> read(mlir::Operation* root);
+  static std::optional<TiledContraction> read(mlir::Operation* root, Math math);
 };
 
 // How one workgroup of usual_threads works. `slices` groups of its threads each take a part of the depth of every step.
@@ -43,16 +47,32 @@ struct Tile {
   int64_t thread_rows, thread_columns;  // without tensor cores: results of one thread
   int64_t warp_rows, warp_columns;      // with tensor cores: subgroups along each side, of one slice
   int64_t stages;                       // steps in shared memory at once
+  int64_t residents;                    // workgroups that a multiprocessor has registers for
 
-  int64_t lhs_chunks() const { return slices * step_bytes / 16; }                             // of one row and step
   int64_t depth(int64_t element_bytes) const { return slices * step_bytes / element_bytes; }  // of one step, in elements
-  int64_t lhs_row_bytes() const { return slices * step_bytes + 16; }  // 16 more, so that eight rows lie in different banks
-  int64_t rhs_row_bytes(int64_t element_bytes) const { return columns * element_bytes + 16; }
-  int64_t stage_bytes(int64_t element_bytes) const { return rows * lhs_row_bytes() + depth(element_bytes) * rhs_row_bytes(element_bytes); }
-  int64_t shared_bytes(int64_t element_bytes) const;
+  // Taps and channels are walked as one, which wastes less than steps that end with each tap's channels.
+  bool is_flat(const TiledContraction& shape) const;
+  int64_t steps(const TiledContraction& shape) const;
+
+  // Rows in shared memory are longer than what they hold, so that those read together lie in different banks.
+  int64_t lhs_row_bytes() const { return slices * step_bytes + 16; }
+  int64_t lhs_bytes() const { return rows * lhs_row_bytes(); }
+  int64_t rhs_row_bytes(const TiledContraction& shape) const;
+  int64_t rhs_piece(const TiledContraction& shape) const;  // as lhs_piece
+  int64_t stage_bytes(const TiledContraction& shape) const;
+
+  // At the end all sums go through shared memory, to be stored in whole lines: in bands of a few rows of every subgroup, or of every
+  // row of threads.
+  int64_t row_groups(const TiledContraction& shape) const { return shape.tensor_cores ? rows / warp_rows / 16 : thread_rows; }
+  int64_t group_rows(const TiledContraction& shape) const { return rows / row_groups(shape); }
+  int64_t bands(const TiledContraction& shape) const;
+  int64_t exchange_row_bytes() const { return (columns + 8) * 4; }
+  int64_t exchange_bytes(int64_t exchange_rows) const { return slices * exchange_rows * exchange_row_bytes(); }
+
+  int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;
 
-  // The first of the ladder that fits into shared memory and gives the device enough to do.
+  // The best of those that fit into shared memory, by estimate; nothing if none does.
   static std::optional<Tile> choose(const TiledContraction& shape, int64_t shared_memory_bytes);
 };
 

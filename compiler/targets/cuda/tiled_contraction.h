@@ -6,7 +6,7 @@
 
 namespace heddle::targets::cuda {
 
-// Null if the root cannot be tiled, or no tile fits into so much shared memory.
-std::unique_ptr<Part> tile_part(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, int64_t shared_memory_bytes);
+// Null if the root cannot be tiled, or no tile fits into the budget.
+std::unique_ptr<Part> tile_part(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 
 }  // namespace heddle::targets::cuda

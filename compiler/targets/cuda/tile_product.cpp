@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See tile_product.h. Steps are copied several ahead. With tensor cores, what the next group of products needs is loaded while one is
+// computed, and the copies of a step are spread between its products. Instructions and the places of matrix elements in registers as
+// in the PTX ISA: ldmatrix, mma.sync.m16n8k16 (f16, bf16) and m16n8k8 (tf32).
+#include "compiler/targets/cuda/tile_product.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+
+namespace heddle::targets::cuda {
+
+namespace {
+
+using Values = KernelBuilder::Values;
+
+// What both kinds of product do: the pipeline of copies.
+class Pipeline : public TileProduct {
+ public:
+  explicit Pipeline(const TileFrame& frame) : f_(frame), k_(frame.k), shape_(frame.shape), tile_(frame.tile) {}
+
+ protected:
+  VectorType four() const { return k_.vector_type(k_.builder.getF32Type(), 4); }
+  Value add(Value a, int64_t b) const { return k_.make<arith::AddIOp>(a, f_.word(b)); }
+  int64_t stage_bytes() const { return tile_.stage_bytes(shape_); }
+  Value after(Value stage) const {  // in the ring
+    Value next = add(stage, stage_bytes()), end = add(f_.shared(), tile_.stages * stage_bytes());
+    return f_.choose(k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, next, end), f_.shared(), next);
+  }
+  void commit() const { f_.assembly("cp.async.commit_group;", "", {}); }
+  // All copies but those of the latest steps are done, of all threads.
+  void arrive() const {
+    f_.assembly("cp.async.wait_group " + std::to_string(tile_.stages - 2) + ";", "", {});
+    k_.barrier();
+  }
+  static void run(const std::vector<std::function<void()>>& all) {
+    for (const auto& one : all) one();
+  }
+  void begin(TileCopy& copy) const {
+    for (int64_t s = 0; s + 1 < tile_.stages; ++s) {
+      TileCopy::Copies copies = copy.step(f_.word(s), add(f_.shared(), s * stage_bytes()));
+      run(copies.start);
+      run(copies.finish);
+      commit();
+    }
+  }
+  void end() const {
+    f_.assembly("cp.async.wait_all;", "", {});
+    k_.barrier();
+  }
+
+  const TileFrame& f_;
+  KernelBuilder& k_;
+  const TiledContraction& shape_;
+  const Tile& tile_;
+};
+
+class FusedMultiplyAdd final : public Pipeline {
+ public:
+  explicit FusedMultiplyAdd(const TileFrame& frame) : Pipeline(frame) {
+    Value across = k_.index(threads_across());
+    across_ = k_.rem(f_.in_slice, across);
+    down_ = k_.div(f_.in_slice, across);
+  }
+
+  SmallVector<Value> sum(TileCopy& copy) override {
+    begin(copy);
+    Values carried(static_cast<size_t>(tile_.thread_rows * column_groups()), k_.constant(four(), 0));
+    carried.push_back(f_.shared());                                           // stage of this step
+    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
+    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+      arrive();
+      TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), values.back());
+      run(copies.start);
+      run(copies.finish);
+      commit();
+      Value stage = values.drop_back().back();
+      Values next = multiply(stage, values.drop_back(2));
+      next.append({after(stage), after(values.back())});
+      return next;
+    });
+    end();
+    results.pop_back_n(2);
+    return results;
+  }
+
+  void store(ArrayRef<Value> sums, Value address) const override {
+    Value at = k_.make<arith::AddIOp>(address, f_.narrow(k_.add(k_.mul(down_, tile_.exchange_row_bytes()), k_.mul(across_, 16))));
+    for (auto [j, sum] : llvm::enumerate(sums)) f_.store_shared(sum, at, static_cast<int64_t>(j) * threads_across() * 16, 16);
+  }
+  Value row_of(Value group, Value row) const override { return k_.add(k_.mul(group, tile_.group_rows(shape_)), row); }
+
+ private:
+  int64_t column_groups() const { return tile_.thread_columns / 4; }
+  int64_t threads_across() const { return tile_.columns / tile_.thread_columns; }  // of one slice
+  int64_t threads_down() const { return tile_.rows / tile_.thread_rows; }
+
+  Values multiply(Value stage, ValueRange sums) {
+    int64_t rhs_row = tile_.rhs_row_bytes(shape_);
+    Value lhs_place = k_.add(k_.mul(down_, tile_.lhs_row_bytes()), k_.mul(f_.slice, tile_.step_bytes));
+    Value rhs_place = k_.add(k_.mul(across_, 16), k_.mul(f_.slice, tile_.step_bytes / 4 * rhs_row));
+    Value lhs = k_.make<arith::AddIOp>(stage, f_.narrow(lhs_place)),
+          rhs = add(k_.make<arith::AddIOp>(stage, f_.narrow(rhs_place)), tile_.lhs_bytes());
+    return k_.loop(k_.index(0), k_.index(tile_.step_bytes / 16), k_.index(1), sums, [&](Value quad, ValueRange values) {
+      Values next(values.begin(), values.end());
+      Value lhs_quad = k_.make<arith::AddIOp>(lhs, f_.narrow(k_.mul(quad, 16))),
+            rhs_quad = k_.make<arith::AddIOp>(rhs, f_.narrow(k_.mul(quad, 4 * rhs_row)));
+      SmallVector<Value> left;
+      for (int64_t i = 0; i < tile_.thread_rows; ++i)
+        left.push_back(f_.load_shared(lhs_quad, i * threads_down() * tile_.lhs_row_bytes(), four(), 16));
+      for (int64_t d = 0; d < 4; ++d) {
+        SmallVector<Value> right;
+        for (int64_t j = 0; j < column_groups(); ++j)
+          right.push_back(f_.load_shared(rhs_quad, d * rhs_row + j * threads_across() * 16, four(), 16));
+        for (int64_t i = 0; i < tile_.thread_rows; ++i) {
+          Value one = k_.splat(k_.builder.create<vector::ExtractOp>(k_.location, left[static_cast<size_t>(i)], ArrayRef<int64_t>{d}), 4);
+          for (int64_t j = 0; j < column_groups(); ++j) {
+            Value& sum = next[static_cast<size_t>(i * column_groups() + j)];
+            sum = k_.make<math::FmaOp>(one, right[static_cast<size_t>(j)], sum);
+          }
+        }
+      }
+      return next;
+    });
+  }
+
+  Value across_, down_;
+};
+
+// A subgroup has fragments of 16 x 8 results. A group of products goes over 32 bytes of the depth.
+class MatrixMultiplyAdd final : public Pipeline {
+ public:
+  explicit MatrixMultiplyAdd(const TileFrame& frame) : Pipeline(frame), tf32_(shape_.element.isF32()) {
+    Value lane = k_.rem(k_.thread(), k_.index(subgroup_size)), subgroup = k_.div(f_.in_slice, k_.index(subgroup_size));
+    lane_ = lane;
+    subgroup_down_ = k_.div(subgroup, k_.index(tile_.warp_columns));
+    Value row = k_.mul(subgroup_down_, tile_.rows / tile_.warp_rows);
+    column_ = k_.mul(k_.rem(subgroup, k_.index(tile_.warp_columns)), tile_.columns / tile_.warp_columns);
+    auto part = [&](int64_t by, int64_t count) { return k_.rem(k_.div(lane, k_.index(by)), k_.index(count)); };
+    Value depth = k_.mul(f_.slice, tile_.step_bytes);  // bytes
+    lhs_ = f_.narrow(k_.add(k_.mul(k_.add(row, part(1, 16)), tile_.lhs_row_bytes()), k_.add(depth, k_.mul(part(16, 2), 16))));
+    int64_t rhs_row = tile_.rhs_row_bytes(shape_), size = shape_.element_bytes();
+    Value rhs;
+    if (shape_.rhs_transposed) {
+      Value column = k_.add(column_, k_.add(part(1, 8), k_.mul(part(16, 2), 8)));
+      rhs = k_.add(k_.mul(column, rhs_row), k_.add(depth, k_.mul(part(8, 2), 16)));
+    } else {
+      Value first = k_.mul(f_.slice, tile_.step_bytes / size);
+      Value line = k_.add(first, tf32_ ? part(1, 4) : part(1, 16)), column = k_.add(column_, tf32_ ? part(4, 8) : k_.mul(part(16, 2), 8));
+      rhs = k_.add(k_.mul(line, rhs_row), k_.mul(column, size));
+    }
+    rhs_ = f_.narrow(k_.add(rhs, tile_.lhs_bytes()));
+  }
+
+  SmallVector<Value> sum(TileCopy& copy) override {
+    begin(copy);
+    int64_t groups = tile_.step_bytes / 32;
+    size_t sums = static_cast<size_t>(fragments_down() * fragments_across());
+    bool ahead = loads_ahead();
+    Values carried(sums, k_.constant(four(), 0));
+    if (ahead) {
+      arrive();
+      carried.append(load(f_.shared(), 0));
+    }
+    carried.push_back(f_.shared());                                           // stage of this step
+    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
+    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+      Values next(values.begin(), values.begin() + static_cast<ptrdiff_t>(sums));
+      ValueRange rest = values.drop_front(sums).drop_back(2);
+      Values fragments(rest.begin(), rest.end());
+      Value stage = values[values.size() - 2], filled = values.back(), following = after(stage);
+      if (!ahead) arrive();
+      // The stage that is filled was read in the step before, whose last load came before the latest barrier.
+      TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), filled);
+      int64_t copying = ahead ? std::max<int64_t>(1, groups - 1) : groups;  // groups whose products are mixed with copies
+      size_t started = 0;
+      for (int64_t g = 0; g < groups; ++g) {
+        if (!ahead) fragments = load(stage, g);
+        Values loaded;
+        if (ahead) loaded = g + 1 < groups ? load(stage, g + 1) : load(following, 0);
+        size_t all = copies.start.size(), from = started,
+               until = all * static_cast<size_t>(std::min(g + 1, copying)) / static_cast<size_t>(copying);
+        multiply(fragments, next, [&](size_t done, size_t products) {
+          for (; started < from + (until - from) * done / products; ++started) copies.start[started]();
+        });
+        if (g + 1 == copying) {
+          run(copies.finish);
+          commit();
+          if (ahead) arrive();
+        }
+        fragments = std::move(loaded);
+      }
+      next.append(fragments);
+      next.append({following, after(filled)});
+      return next;
+    });
+    end();
+    results.truncate(sums);
+    return results;
+  }
+
+  void store(ArrayRef<Value> sums, Value address) const override {
+    Value quad = k_.index(4), row = k_.add(k_.mul(subgroup_down_, 16), k_.div(lane_, quad)),
+          column = k_.add(column_, k_.mul(k_.rem(lane_, quad), 2));
+    Value at = k_.make<arith::AddIOp>(address, f_.narrow(k_.add(k_.mul(row, tile_.exchange_row_bytes()), k_.mul(column, 4))));
+    for (auto [j, sum] : llvm::enumerate(sums)) {
+      for (int64_t half = 0; half < 2; ++half) {
+        Value two = k_.builder.create<vector::ExtractStridedSliceOp>(k_.location, sum, ArrayRef<int64_t>{half * 2}, ArrayRef<int64_t>{2},
+                                                                     ArrayRef<int64_t>{1});
+        f_.store_shared(two, at, half * 8 * tile_.exchange_row_bytes() + static_cast<int64_t>(j) * 32, 8);
+      }
+    }
+  }
+  Value row_of(Value group, Value row) const override {
+    Value down = k_.mul(k_.div(row, k_.index(16)), tile_.rows / tile_.warp_rows);
+    return k_.add(k_.add(down, k_.mul(group, 16)), k_.rem(row, k_.index(16)));
+  }
+
+ private:
+  // What the next products need is loaded during those before, unless there is another workgroup to do something meanwhile.
+  bool loads_ahead() const { return tile_.residents == 1; }
+  int64_t fragments_down() const { return tile_.rows / tile_.warp_rows / 16; }
+  int64_t fragments_across() const { return tile_.columns / tile_.warp_columns / 8; }
+
+  // Four 8 x 8 matrices of 16-bit elements, or 8 x 4 of 32 bits; this lane's address is that of one of their rows.
+  void load_matrices(Value address, int64_t offset, bool transposed, Values& to) const {
+    Type words = LLVM::LLVMStructType::getLiteral(k_.builder.getContext(), SmallVector<Type>(4, f_.i32()));
+    std::string text = std::string("ldmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") + ".shared.b16 {$0, $1, $2, $3}, [$4+" +
+                       std::to_string(offset) + "];";
+    Value loaded = f_.assembly(text, "=r,=r,=r,=r,r", address, words);
+    for (int64_t i = 0; i < 4; ++i) to.push_back(k_.builder.create<LLVM::ExtractValueOp>(k_.location, loaded, i));
+  }
+
+  // What a group of products needs: four words a fragment of the left side, two of the right one.
+  Values load(Value stage, int64_t group) const {
+    Values words;
+    Value lhs = k_.make<arith::AddIOp>(stage, lhs_), rhs = k_.make<arith::AddIOp>(stage, rhs_);
+    int64_t rhs_row = tile_.rhs_row_bytes(shape_);
+    for (int64_t i = 0; i < fragments_down(); ++i) load_matrices(lhs, i * 16 * tile_.lhs_row_bytes() + group * 32, false, words);
+    for (int64_t j = 0; j < fragments_across(); j += 2) {
+      if (shape_.rhs_transposed) {
+        load_matrices(rhs, j * 8 * rhs_row + group * 32, false, words);
+      } else if (!tf32_) {
+        load_matrices(rhs, j * 16 + group * 16 * rhs_row, true, words);
+      } else {
+        for (int64_t e = 0; e < 4; ++e) {
+          words.push_back(f_.load_shared(rhs, (group * 8 + e % 2 * 4) * rhs_row + (j + e / 2) * 32, f_.i32(), 4));
+        }
+      }
+    }
+    return words;
+  }
+
+  void multiply(const Values& fragments, Values& sums, const std::function<void(size_t done, size_t all)>& after_each) const {
+    std::string type = tf32_ ? "tf32" : shape_.element.isF16() ? "f16" : "bf16";
+    std::string text = std::string("mma.sync.aligned.") + (tf32_ ? "m16n8k8" : "m16n8k16") + ".row.col.f32." + type + "." + type +
+                       ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
+    Type floats = LLVM::LLVMStructType::getLiteral(k_.builder.getContext(), SmallVector<Type>(4, k_.builder.getF32Type()));
+    Values words(fragments);
+    if (tf32_) {
+      for (Value& word : words) word = f_.assembly("cvt.rna.tf32.f32 $0, $1;", "=r,r", word, f_.i32(), /*pure=*/true);
+    }
+    size_t down = static_cast<size_t>(fragments_down()), across = static_cast<size_t>(fragments_across());
+    for (size_t i = 0; i < down; ++i) {
+      for (size_t n = 0; n < across; ++n) {
+        size_t j = i % 2 == 0 ? n : across - 1 - n;  // back and forth: what was used last is used again
+        Value& sum = sums[i * across + j];
+        Values operands(words.begin() + i * 4, words.begin() + i * 4 + 4);
+        operands.append({words[down * 4 + j * 2], words[down * 4 + j * 2 + 1]});
+        for (int64_t e = 0; e < 4; ++e) operands.push_back(k_.builder.create<vector::ExtractOp>(k_.location, sum, ArrayRef<int64_t>{e}));
+        Value product = f_.assembly(text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", operands, floats, /*pure=*/true);
+        for (int64_t e = 0; e < 4; ++e) {
+          Value one = k_.builder.create<LLVM::ExtractValueOp>(k_.location, product, e);
+          sum = k_.builder.create<vector::InsertOp>(k_.location, one, sum, ArrayRef<int64_t>{e});
+        }
+        after_each(i * across + n + 1, down * across);
+      }
+    }
+  }
+
+  bool tf32_;
+  Value lane_, subgroup_down_, column_;
+  Value lhs_, rhs_;  // i32: where this lane reads in a stage
+};
+
+}  // namespace
+
+std::unique_ptr<TileProduct> TileProduct::make(const TileFrame& frame) {
+  if (frame.shape.tensor_cores) return std::make_unique<MatrixMultiplyAdd>(frame);
+  return std::make_unique<FusedMultiplyAdd>(frame);
+}
+
+}  // namespace heddle::targets::cuda
