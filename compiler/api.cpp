@@ -50,6 +50,12 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
   return {};
 }
 
+Failure parse_math(std::string_view text, heddle::targets::Math& math) {
+  if (text == "fast") math = heddle::targets::Math::fast;
+  if (text.empty() || text == "default" || text == "strict" || text == "fast") return {};
+  return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: math policy '" + std::string(text) + "' is not known; use strict, default or fast"};
+}
+
 Failure compile(const heddle_compile_params_t& params) {
   Options options;
   options.input_path = text(params.input_path);
@@ -67,6 +73,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.threads = params.threads;
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
+  if (Failure failure = parse_math(text(params.math), options.math)) return failure;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {
     options.progress = [&params](std::string_view stage, unsigned done, unsigned total) {

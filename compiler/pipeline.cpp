@@ -231,9 +231,9 @@ Failure combine_families(const Options& options, ModuleOp module, std::vector<st
   return {};
 }
 
-std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level) {
+std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math) {
   if (family == "cpu") return targets::make_x86_64_target(level);
-  if (family == "cuda") return targets::make_cuda_target(level);
+  if (family == "cuda") return targets::make_cuda_target(level, math);
   return nullptr;
 }
 
@@ -261,7 +261,7 @@ Failure generate(const Options& options, emit::FamilyCode& family, MLIRContext& 
   bool planned = false;
   for (const auto& [name, level] : options.targets) {
     if (name != family.name) continue;
-    auto target = make_target(name, level);
+    auto target = make_target(name, level, options.math);
     emit::Image image{target->format(), target->name(), {}, {}};
     OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context));
     for (emit::Kernel& kernel : family.kernels.all()) {
@@ -298,7 +298,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   auto going_on = [&](std::string_view stage, unsigned done) { return !options.progress || options.progress(stage, done, 4); };
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
   for (const auto& [family, level] : options.targets) {
-    if (make_target(family, level)) continue;
+    if (make_target(family, level, options.math)) continue;
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
             "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
   }
@@ -368,7 +368,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
-  file.report = report(combinations, codes);
+  file.report = report(combinations, codes, options.math);
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
   times.done("write");
   // times are in this report only: the module's own must not differ from run to run

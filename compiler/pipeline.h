@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/targets/math.h"
 #include "heddle/status.h"
 
 namespace mlir {
@@ -32,6 +33,7 @@ struct Options {
   std::string dump_after, dump_path;
   std::string report_path;
   std::string reproducer_path;
+  targets::Math math = targets::Math::strict;
   std::string ptxas;  // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
   unsigned threads = 0;
   // Told the stage; false cancels.

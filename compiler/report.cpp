@@ -80,7 +80,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
 
 }  // namespace
 
-std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes) {
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math) {
   json::Array regions, transfers, described, not_fused;
   for (const emit::Combination& combination : combinations) {
     add_places(combination, codes, regions, transfers);
@@ -112,7 +112,8 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                                        {"variants", std::move(variants)}});
     }
   }
-  json::Object result{{"regions", std::move(regions)},
+  json::Object result{{"math", targets::name_of(math)},
+                      {"regions", std::move(regions)},
                       {"transfers", std::move(transfers)},
                       {"kernels", std::move(described)},
                       {"not_fused", std::move(not_fused)}};

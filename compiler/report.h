@@ -12,7 +12,8 @@
 namespace heddle::compiler {
 
 // The report; the same for the same input.
-std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes);
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes,
+                   targets::Math math);
 
 // Wall time of each stage.
 class StageTimes {

@@ -8,13 +8,10 @@
 #include <vector>
 
 #include "compiler/ir/tx.h"
+#include "compiler/targets/math.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace heddle::targets {
-
-// What a kernel may do to floats. Strict: products and sums in the type of the operands or a wider one. Fast: products of f32 may round
-// their operands to TF32, a mantissa of 10 bits. Unless somebody asks for one of them, it is strict.
-enum class Math : uint8_t { strict, fast };
 
 // How a region is cut into workgroups. The same for all variants of a family, since the host program holds the grid.
 struct KernelPlan {

@@ -175,8 +175,8 @@ class DeviceBytes {
 class CudaKernel {
  public:
   // Fails the current test and is not usable when compiling or loading fails.
-  CudaKernel(tx::DispatchOp region, const std::string& chip) : region_(region), chip_(chip) {
-    auto compiled = compile_region(*targets::make_cuda_target(chip), region);
+  CudaKernel(tx::DispatchOp region, const std::string& chip, targets::Math math) : region_(region), chip_(chip) {
+    auto compiled = compile_region(*targets::make_cuda_target(chip, math), region);
     if (!compiled || !cuda_.select(chip)) return;
     kernel_ = std::move(*compiled);
     std::string text(kernel_.code.begin(), kernel_.code.end());
@@ -293,7 +293,7 @@ void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, c
       ADD_FAILURE() << chip << ": not run, an earlier kernel has ended the context";
       return;
     }
-    CudaKernel kernel(region, chip);
+    CudaKernel kernel(region, chip, options.math);
     if (!kernel.usable()) continue;
     auto results = kernel.run(operands, options.symbols);
     if (results.size() != wanted.size()) continue;

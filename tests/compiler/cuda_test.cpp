@@ -41,8 +41,9 @@ class CudaTarget : public testing::Test {
 };
 
 // EXPECTs that the region's kernel assembles within the chip's means, or within so many bytes of shared memory. Its resources.
-targets::KernelResources check_code(tx::DispatchOp region, const std::string& what, const std::string& chip, int64_t limit = 0) {
-  auto kernel = compile_region(*targets::make_cuda_target(chip, targets::Math::strict, limit), region);
+targets::KernelResources check_code(tx::DispatchOp region, const std::string& what, const std::string& chip, int64_t limit = 0,
+                                    targets::Math math = targets::Math::strict) {
+  auto kernel = compile_region(*targets::make_cuda_target(chip, math, limit), region);
   if (!kernel) {
     ADD_FAILURE() << what << ", " << chip;
     return {};
@@ -69,8 +70,8 @@ targets::KernelResources check_code(tx::DispatchOp region, const std::string& wh
   return needs;
 }
 
-void check_code(tx::DispatchOp region, const std::string& what) {
-  for (const char* chip : {"sm_80", "sm_90a"}) check_code(region, what, chip);
+void check_code(tx::DispatchOp region, const std::string& what, targets::Math math = targets::Math::strict) {
+  for (const char* chip : {"sm_80", "sm_90a"}) check_code(region, what, chip, 0, math);
 }
 
 // Compares with the reference, where there is a device.
@@ -122,19 +123,22 @@ int64_t elements(llvm::ArrayRef<int64_t> shape, const std::vector<int64_t>& symb
 }
 
 // jump: how far a result may be off where the tail is not continuous.
-void check(const std::string& what, const Case& c, double jump) {
+void check(const std::string& what, const Case& c, double jump, targets::Math math = targets::Math::strict) {
   SCOPED_TRACE(what);
   ParsedRegion parsed(c.region(false));
-  check_code(parsed.region(), what);
+  check_code(parsed.region(), what, math);
   auto result = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType());
   if (elements(result.getShape(), c.symbols) * c.depth() > most_products) return;
   CheckOptions options;
   options.symbols = c.symbols;
   options.ranges = {{-1, 1}};
   double spread = std::sqrt(static_cast<double>(c.depth()));
-  options.relative = c.element == "f32" ? 1e-5 : 2 * step_of(c.element);
-  options.absolute = c.element == "f32" ? 1e-6 * spread + 1e-6 : step_of(c.element) * (2 * spread + 2);
+  bool exact = c.element == "f32" && math == targets::Math::strict;
+  double step = step_of(c.element == "f32" ? "f16" : c.element);  // TF32 has the mantissa of f16
+  options.relative = exact ? 1e-5 : 2 * step;
+  options.absolute = exact ? 1e-6 * spread + 1e-6 : step * (2 * spread + 2);
   options.absolute += jump;
+  options.math = math;
   check_results(parsed.region(), options);
 }
 
@@ -145,6 +149,8 @@ void check(const std::string& what, Conv conv) {
     if (conv.tail == Conv::curved && conv.element != "f32") jump = 1;
     check(what + " of " + element, conv.to_case(), jump);
   }
+  conv.element = "f32";
+  check(what + " of tf32", conv.to_case(), conv.tail == Conv::quantized ? 0.2501 : conv.tail == Conv::curved ? 1 : 0, targets::Math::fast);
 }
 
 void check(const std::string& what, Matmul matmul) {
@@ -152,6 +158,8 @@ void check(const std::string& what, Matmul matmul) {
     matmul.element = element;
     check(what + " of " + element, matmul.to_case(), 0);
   }
+  matmul.element = "f32";
+  check(what + " of tf32", matmul.to_case(), 0, targets::Math::fast);
 }
 
 // ------------------------------------------------------------------------------------------------------- contractions
@@ -168,6 +176,31 @@ TEST_F(CudaTarget, Multiplies) {
   check("large", Matmul{.rows = 2048, .depth = 1024, .columns = 1024, .bias = true});
   check("odd", Matmul{.rows = 97, .depth = 113, .columns = 109});
   check("batches", Matmul{.batch = {2, 3}, .rows = 70, .depth = 40, .columns = 72, .batched_rhs = true});
+}
+
+std::string rung_of(Matmul matmul, targets::Math math) {
+  ParsedRegion parsed(matmul.to_case().region(false));
+  return check_code(parsed.region(), "rung", "sm_90a", 0, math).rung;
+}
+
+TEST_F(CudaTarget, MultipliesInTilesWhateverTheSizes) {
+  for (auto [rows, depth, columns] : {std::tuple{130, 129, 131}, {131, 130, 134}, {133, 132, 140}, {17, 9, 9}}) {
+    std::string name = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);
+    check(name, Matmul{.rows = rows, .depth = depth, .columns = columns, .bias = true});
+    check(name + ", transposed", Matmul{.rows = rows, .depth = depth, .columns = columns, .transpose_rhs = true});
+    for (const char* element : float_elements) {
+      EXPECT_EQ(rung_of(Matmul{.rows = rows, .depth = depth, .columns = columns, .element = element}, targets::Math::strict).substr(0, 4),
+                "tile");
+    }
+  }
+}
+
+TEST_F(CudaTarget, RoundsToTf32OnlyWhenAllowed) {
+  Matmul matmul{.rows = 256, .depth = 256, .columns = 256};
+  EXPECT_EQ(rung_of(matmul, targets::Math::strict).find("tf32"), std::string::npos);
+  EXPECT_NE(rung_of(matmul, targets::Math::fast).find("tf32"), std::string::npos);
+  matmul.element = "f16";
+  EXPECT_EQ(rung_of(matmul, targets::Math::strict), rung_of(matmul, targets::Math::fast));
 }
 
 TEST_F(CudaTarget, MultipliesTransposedOperands) {
@@ -202,6 +235,8 @@ TEST_F(CudaTarget, ConvolvesAsTheNetworksDo) {
   check("SqueezeNet, last", square(13, 512, 1000, 1, 1, 0, Conv::bias_relu));
   check("ZFNet", square(26, 96, 256, 5, 2, 0, Conv::bias_relu));
   check("any tail", square(9, 24, 24, 3, 1, 1, Conv::curved));
+  check("pairs of channels", square(9, 6, 10, 3, 1, 1, Conv::residual));
+  check("fours of channels", square(9, 12, 20, 3, 2, 1, Conv::bias_relu));
   Conv grouped = square(13, 48, 128, 5, 1, 2, Conv::bias_relu);
   grouped.groups = 2;
   check("AlexNet, groups", grouped);

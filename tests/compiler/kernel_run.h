@@ -85,6 +85,7 @@ struct CheckOptions {
   std::vector<std::pair<double, double>> ranges = std::vector<std::pair<double, double>>(1, std::pair<double, double>(-2, 2));
   std::vector<int64_t> symbols;
   uint32_t seed = 1;
+  targets::Math math = targets::Math::strict;  // on CUDA
 };
 
 // Random operands as the kernel's memory holds them, already rounded to their types.

@@ -29,7 +29,7 @@ namespace heddle::tool {
 namespace {
 
 struct Options {
-  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, explain, progress = "auto";
+  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain, progress = "auto";
   std::vector<std::string> places, slots;
   bool annotate_affinity = false;
   uint64_t threads = 0;
@@ -52,6 +52,8 @@ struct Options {
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
+    flags.choice("--math", math, {"strict", "default", "fast"},
+                 "what kernels may do to floats; fast: on CUDA, products of f32 in TF32; default: as strict");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this assembler of NVIDIA's", "PROGRAM");
     flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON");
@@ -194,6 +196,7 @@ int compile(const Arguments& arguments) {
   params.slots = slots.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
+  params.math = view(options.math);
   params.progress = on_progress;
   params.context = &progress;
 

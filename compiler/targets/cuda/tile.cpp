@@ -23,6 +23,9 @@ constexpr double latency_clocks = 136, barrier_clocks = 108;  // of a step
 constexpr double start_clocks = 1600, store_clocks = 0.235;   // of a workgroup, of a result
 constexpr double piece_clocks = 20;
 
+// A symbol is mostly the size of a batch. One tile serves all its values.
+constexpr int64_t usual_symbol = 16;
+
 // Below this a smaller tile is better, without tensor cores: it keeps most multiprocessors busy.
 constexpr int64_t enough_workgroups = 100;
 
@@ -43,10 +46,10 @@ RankedTensorType tensor(Value value) {
   return llvm::cast<RankedTensorType>(value.getType());
 }
 
-// With every symbol 1.
-int64_t at_least(AffineExpr expression) {
-  SmallVector<AffineExpr> ones(8, getAffineConstantExpr(1, expression.getContext()));
-  auto fixed = llvm::dyn_cast<AffineConstantExpr>(expression.replaceSymbols(ones));
+// With this value for every symbol.
+int64_t value_of(AffineExpr expression, int64_t symbol) {
+  SmallVector<AffineExpr> symbols(8, getAffineConstantExpr(symbol, expression.getContext()));
+  auto fixed = llvm::dyn_cast<AffineConstantExpr>(expression.replaceSymbols(symbols));
   return fixed ? fixed.getValue() : 1;
 }
 
@@ -179,8 +182,9 @@ int64_t tiles_of(int64_t extent, int64_t tile) {
   return (extent + tile - 1) / tile;
 }
 
-int64_t workgroups(const TiledContraction& shape, const Tile& tile) {
-  return tiles_of(at_least(shape.rows), tile.rows) * tiles_of(shape.columns, tile.columns) * at_least(shape.batches) * shape.groups;
+int64_t workgroups(const TiledContraction& shape, const Tile& tile, int64_t symbol) {
+  int64_t row_tiles = tiles_of(value_of(shape.rows, symbol), tile.rows), column_tiles = tiles_of(shape.columns, tile.columns);
+  return row_tiles * column_tiles * value_of(shape.batches, symbol) * shape.groups;
 }
 
 // Pieces that a thread copies each step.
@@ -197,7 +201,7 @@ bool uses_registers(const TiledContraction& shape, const Tile& tile) {
 // Clocks for the whole contraction on tensor cores: rounds of the workgroups that all multiprocessors hold at once, each limited by what is
 // slowest in its steps.
 double estimate(const TiledContraction& shape, const Tile& tile) {
-  int64_t bytes = shape.element_bytes(), depth = tile.depth(bytes), count = workgroups(shape, tile);
+  int64_t bytes = shape.element_bytes(), depth = tile.depth(bytes), count = workgroups(shape, tile, usual_symbol);
   double area = static_cast<double>(tile.rows * tile.columns), sides = static_cast<double>(tile.rows + tile.columns);
   double products = area * static_cast<double>(depth * bytes) / 2 / tensor_rate, copied = sides * static_cast<double>(depth * bytes);
   double read = static_cast<double>(usual_threads / subgroup_size * tile.step_bytes *
@@ -241,7 +245,7 @@ std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_m
       best = tile;
     } else {  // from large to small
       best = tile;
-      if (workgroups(shape, tile) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) break;
+      if (workgroups(shape, tile, 1) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) break;
     }
   }
   return best;

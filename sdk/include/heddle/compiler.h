@@ -34,6 +34,9 @@ typedef struct heddle_compile_params {
   const heddle_string_t* placements;
   const heddle_string_t* slots;  /* "@slot=family": the slot is for devices of that family, whatever the others are for */
   heddle_string_t affinity_path; /* text: where every op's operands and results are, and what decided it; empty: none */
+  /* What kernels may do to floats. "strict": products and sums in the operands' type or a wider one; "fast": on CUDA, products of f32 round
+   * their operands to TF32 (10 bits of mantissa) for the tensor cores, sums stay f32; on the CPU nothing changes. "default" or empty: strict. */
+  heddle_string_t math;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no
