@@ -148,7 +148,8 @@ void Frame::record() {
         length = command.as.fill.length;
         break;
     }
-    dynamic[at] = 1;
+    dynamic[at] = HEDDLE_BINDING_DYNAMIC;
+    if (patch.source == Source::kArgument) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;  // no verified program writes to one
     order.push_back({at, static_cast<uint32_t>(i - plan_->arena_patch_count), length});
   }
   std::sort(order.begin(), order.end(), [](const Dynamic& a, const Dynamic& b) { return a.at < b.at; });

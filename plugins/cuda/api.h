@@ -31,7 +31,7 @@ constexpr int kOldestDriver = 12000;
   X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuTensorMapEncodeTiled) X(cuGraphCreate) X(cuGraphDestroy)              \
   X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphAddEmptyNode) X(cuGraphInstantiateWithFlags)         \
   X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
-  X(cuGraphLaunch) X(cuGraphUpload)
+  X(cuGraphNodeSetEnabled) X(cuGraphLaunch) X(cuGraphUpload)
 // clang-format on
 // NULL with an older driver. cuGraphAddDependencies: the form with kinds of edges, NULL before CUDA 13.0, where the name meant another.
 #define HEDDLE_CUDA_LATER_FUNCTIONS(X) X(cuFuncGetParamInfo) X(cuGraphAddDependencies)

@@ -59,7 +59,8 @@ heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& para
   return nullptr;
 }
 
-// Fills in address, block and host of a buffer whose size, alignment and memory are set.
+}  // namespace
+
 CUresult allocate(Device* device, Buffer* buffer) {
   const Api& cuda = device->cuda;
   const uint64_t room = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
@@ -93,6 +94,8 @@ void give_back(Device* device, Buffer* buffer) noexcept {
   if (buffer->pinned) cuda.cuMemFreeHost(buffer->pinned);
   if (buffer->registered) cuda.cuMemHostUnregister(buffer->registered);
 }
+
+namespace {
 
 heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_params_t* in, heddle_buffer_t** out) noexcept {
   *out = nullptr;

@@ -28,5 +28,9 @@ struct Buffer {
   bool holds(uint64_t offset, uint64_t length) const noexcept { return offset <= size && length <= size - offset; }
 };
 
+// Memory for a buffer whose size, alignment and kind are set, and back again. The context is current.
+CUresult allocate(Device* device, Buffer* buffer);
+void give_back(Device* device, Buffer* buffer) noexcept;
+
 }  // namespace heddle::cuda
 #endif  // HEDDLE_CUDA_MEMORY_H_

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Recording and replay of the fake: a list kept with everything it points to, whose dynamic bindings a replay fills in.
-// Stricter than a real driver: a replay that overlaps the one before, or brings bindings of other lengths, is refused.
+// Stricter than a real driver: a replay that overlaps the one before, or brings bindings of other lengths, is refused, and what is said to be
+// only read is copied before anything runs, so that a kernel which reads what the list wrote there sees old bytes.
 #include <algorithm>
+#include <cstring>
 
 #include "fake.h"
 
@@ -17,6 +19,8 @@ struct Slot {
   heddle_buffer_t** buffer;
   uint64_t* offset;
   uint64_t length;
+  std::unique_ptr<Buffer> place;  // of a kernel's binding that is only read: its copy
+  std::unique_ptr<char[]> place_bytes;
 };
 
 struct Recording {
@@ -39,9 +43,18 @@ struct Recording {
   }
 
   // Copies what command points to, and notes its dynamic bindings. Returns how many bindings it has.
-  uint32_t capture(heddle_command_t& command, const uint8_t* is_dynamic) {
+  uint32_t capture(heddle_command_t& command, const uint8_t* flags) {
     auto note = [&](uint32_t i, heddle_buffer_t*& buffer, uint64_t& offset, uint64_t length) {
-      if (is_dynamic[i]) dynamic.push_back({&buffer, &offset, length});
+      if (!(flags[i] & HEDDLE_BINDING_DYNAMIC)) return;
+      dynamic.push_back({&buffer, &offset, length, nullptr, nullptr});
+      if (command.kind != HEDDLE_COMMAND_DISPATCH || !(flags[i] & HEDDLE_BINDING_READ_ONLY) || length == 0) return;
+      Slot& slot = dynamic.back();
+      slot.place_bytes.reset(new char[length]);
+      slot.place = std::make_unique<Buffer>();
+      slot.place->api = api;
+      slot.place->device = device;
+      slot.place->size = length;
+      slot.place->secret = slot.place_bytes.get();
     };
     switch (command.kind) {
       case HEDDLE_COMMAND_DISPATCH: {
@@ -158,6 +171,22 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
     std::unique_ptr<Submission> submission;
     const uint32_t count = static_cast<uint32_t>(recording->commands.size());
     if (heddle_status_t* bad = read_commands(recording->queue, recording->commands.data(), count, &submission)) return bad;
+    std::vector<Step> copies;
+    for (uint32_t i = 0; i < binding_count; ++i) {
+      Slot& slot = recording->dynamic[i];
+      if (!slot.place) continue;
+      *slot.buffer = reinterpret_cast<heddle_buffer_t*>(slot.place.get());
+      *slot.offset = 0;
+      copies.push_back([to = slot.place->secret, from = Buffer::from(bindings[i].buffer)->secret + bindings[i].offset,
+                        length = slot.length]() -> heddle_status_t* {
+        std::memcpy(to, from, length);
+        return nullptr;
+      });
+    }
+    if (!copies.empty()) {
+      if (heddle_status_t* bad = read_commands(recording->queue, recording->commands.data(), count, &submission)) return bad;
+      submission->groups.insert(submission->groups.begin(), std::move(copies));
+    }
     if (heddle_status_t* bad = read_sync(device, sync, submission.get())) return bad;
     submission->in_flight = recording->in_flight;
     return device->engine->enqueue(std::move(submission));

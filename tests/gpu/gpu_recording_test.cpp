@@ -224,6 +224,76 @@ TEST_F(CudaRecording, EarlyStartKeepsAChainInOrder) {
   free({a, b});
 }
 
+// out = ((b + b) + b) + ... by `steps` additions that only read b, and one that copies b's first bytes to `head`. Small and many: b is copied
+// into place; large or few: every node is patched.
+class CudaReadOnlyRecording : public CudaRecording, public testing::WithParamInterface<std::pair<uint64_t, size_t>> {};
+
+TEST_P(CudaReadOnlyRecording, ReplaysWithOtherBuffers) {
+  const auto [count, steps] = GetParam();
+  const uint64_t bytes = count * 4;
+  Loaded add(&driver(), add_facts());
+  std::vector<float> ramp(2 * count + 64);
+  std::iota(ramp.begin(), ramp.end(), 1.0f);
+  heddle_buffer_t *b = driver().make_filled(ramp), *other = driver().make_filled(std::vector<float>(count, 3));
+  heddle_buffer_t* sums[] = {driver().make_buffer(bytes), driver().make_buffer(bytes)};
+  heddle_buffer_t *out = driver().make_buffer(bytes), *head = driver().make_buffer(64);
+  std::vector<std::vector<heddle_binding_t>> bindings;
+  const std::vector<int64_t> constants = {static_cast<int64_t>(count), 0};
+  constexpr uint8_t kRead = HEDDLE_BINDING_DYNAMIC | HEDDLE_BINDING_READ_ONLY;
+  std::vector<uint8_t> dynamic;
+  for (size_t i = 0; i < steps; ++i) {
+    const bool is_first = i == 0, is_last = i + 1 == steps;
+    heddle_buffer_t *from = is_first ? b : sums[i % 2], *to = is_last ? out : sums[(i + 1) % 2];
+    bindings.push_back({{from, 0, bytes}, {b, 0, bytes}, {to, 0, bytes}});
+    dynamic.insert(dynamic.end(), {is_first ? kRead : uint8_t{0}, kRead, is_last ? uint8_t{HEDDLE_BINDING_DYNAMIC} : uint8_t{0}});
+  }
+  std::vector<heddle_command_t> commands;
+  const auto grid = static_cast<uint32_t>((count + 127) / 128);
+  for (const std::vector<heddle_binding_t>& one : bindings) commands.insert(commands.end(), {add.command(one, constants, grid), barrier()});
+  commands.push_back(copy(b, 0, head, 0, 64));
+  dynamic.insert(dynamic.end(), {kRead, HEDDLE_BINDING_DYNAMIC});
+  heddle_recording_t* recording = nullptr;
+  ASSERT_OK(record(commands, dynamic, &recording));
+
+  // Which bytes each addition reads: as recorded, moved all at once, one apart from the rest, and together again.
+  const heddle_binding_t here = {b, 0, bytes}, moved = {b, 64, bytes}, elsewhere = {other, 0, bytes};
+  auto value = [&](const heddle_binding_t& from, uint64_t at) {
+    return from.buffer == other ? 3.0 : static_cast<double>(at + from.offset / 4 + 1);
+  };
+  const std::vector<std::pair<heddle_binding_t, heddle_binding_t>> turns = {
+      // all but one, and that one
+      {here, here}, {moved, moved}, {elsewhere, elsewhere}, {moved, here}, {here, elsewhere}, {moved, moved}, {here, here}};
+  size_t turn = 0;
+  for (const auto& [most, one] : turns) {
+    const size_t odd_one = turn % 2 ? steps : steps / 2;  // counted with the first operand of the first addition
+    std::vector<heddle_binding_t> all;
+    for (size_t i = 0; i <= steps; ++i) all.push_back(i == odd_one ? one : most);
+    all.push_back({out, 0, bytes});
+    all.push_back({most.buffer, most.offset, 64});
+    all.push_back({head, 0, 64});
+    // One that is refused in the middle leaves no trace.
+    std::vector<heddle_binding_t> bad = all;
+    bad[0] = moved, bad[1] = elsewhere, bad[steps / 2 + 1].offset = UINT64_MAX;
+    EXPECT_FAILS(replay(recording, bad), HEDDLE_STATUS_OUT_OF_RANGE, "add_f32");
+    ASSERT_OK(replay(recording, all));
+    const std::vector<float> got = driver().values_of<float>(out, count);
+    size_t wrong = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      wrong += got[i] != static_cast<float>(value(most, i) * static_cast<double>(steps) + value(one, i));
+    }
+    EXPECT_EQ(wrong, 0u) << turn;
+    EXPECT_EQ(driver().values_of<float>(head, 1)[0], static_cast<float>(value(most, 0))) << turn;
+    ASSERT_OK(driver().run({fill(out, 0, bytes, 0, 4), fill(head, 0, 64, 0, 4)}));
+    ++turn;
+  }
+  free_recording(recording);
+  free({b, other, sums[0], sums[1], out, head});
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, CudaReadOnlyRecording,
+                         testing::Values(std::pair<uint64_t, size_t>{1000, 40}, std::pair<uint64_t, size_t>{300000, 40},
+                                         std::pair<uint64_t, size_t>{1000, 5}));
+
 TEST_F(CudaRecording, IsAChildOfItsDevice) {
   heddle_device_t* device = driver().open(0);
   heddle_queue_t* queue = driver().make_queue(device);

@@ -144,7 +144,7 @@ TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   ModuleBuilder module = builder();
   mf::FunctionT& function_type = module.add_function("main");
   function_type.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(kWidth)}));
-  for (const char* name : {"sums", "copy", "ones"}) {
+  for (const char* name : {"sums", "copy", "ones", "more"}) {
     function_type.results.push_back(ModuleBuilder::type(name, {ModuleBuilder::extent(kWidth)}));
   }
   ProgramBuilder p = program();
@@ -160,6 +160,11 @@ TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   p.lives(twice, first, last);
   p.copy(ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(p.result(1), kWrite));
   p.fill(ProgramBuilder::whole(p.result(2), kWrite), 0x3f800000, 4);
+  p.barrier();
+  // What the list itself wrote is not only read.
+  p.dispatch("more", kAdd,
+             {ProgramBuilder::whole(p.result(0), kRead), ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(p.result(3), kWrite)},
+             {elements, elements}, {one, one, one});
   function_type.programs.push_back(p.finish());
   InstanceHandle instance = open(module);
   ASSERT_NE(instance, nullptr);
@@ -169,16 +174,17 @@ TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   for (int call = 0; call < kCalls; ++call) {
     TensorHandle input = make_tensor(function, 0, {kWidth}, ramp(kWidth, static_cast<float>(call), 1));
     heddle_tensor_t* arguments[] = {input.get()};
-    heddle_tensor_t* results[3] = {};
-    HEDDLE_ASSERT_OK(heddle_call(function, arguments, 1, results, 3));
+    heddle_tensor_t* results[4] = {};
+    HEDDLE_ASSERT_OK(heddle_call(function, arguments, 1, results, 4));
     kept.push_back(std::move(input));
     for (heddle_tensor_t* result : results) kept.emplace_back(result);
-    EXPECT_EQ(read_tensor(kept[kept.size() - 3]), ramp(kWidth, static_cast<float>(call) * 3, 3)) << call;
-    EXPECT_EQ(read_tensor(kept[kept.size() - 2]), ramp(kWidth, static_cast<float>(call), 1)) << call;
-    EXPECT_EQ(read_tensor(kept[kept.size() - 1]), ramp(kWidth, 1, 0)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 4]), ramp(kWidth, static_cast<float>(call) * 3, 3)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 3]), ramp(kWidth, static_cast<float>(call), 1)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 2]), ramp(kWidth, 1, 0)) << call;
+    EXPECT_EQ(read_tensor(kept[kept.size() - 1]), ramp(kWidth, static_cast<float>(call) * 4, 4)) << call;
   }
   auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
-  EXPECT_EQ(statistics["dispatches"], 2 * kCalls);
+  EXPECT_EQ(statistics["dispatches"], 3 * kCalls);
   bool records = std::string(GetParam().name) == "FakeGpu";
   EXPECT_EQ(statistics["replays"], records ? kCalls - 2 : 0);
 }

@@ -419,6 +419,12 @@ typedef struct heddle_submission {
   heddle_sync_t sync;
 } heddle_submission_t;
 
+/* Of a binding in a recorded list: bits. */
+#define HEDDLE_BINDING_DYNAMIC 1u /* a replay may bring another buffer and offset */
+/* Only read: no command of the list writes to what the binding stands for, so that a driver may copy its bytes at the start of a replay and
+ * let the commands read the copy. */
+#define HEDDLE_BINDING_READ_ONLY 2u
+
 typedef struct heddle_dispatch_interface {
   uint32_t struct_size;
   uint32_t reserved;
@@ -436,9 +442,9 @@ typedef struct heddle_dispatch_interface {
    * [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
   /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this
-   * driver cannot record: the host goes on submitting it. dynamic[i] = 1 marks binding i as replaceable, counted through the whole
-   * list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy two, a fill and an update one. Everything
-   * else, constants and updates' bytes included, is captured. The queue, the entries and static bindings' buffers outlive the recording. The host
+   * driver cannot record: the host goes on submitting it. dynamic[i] has bits HEDDLE_BINDING_* of binding i, counted through the whole
+   * list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy two, a fill and an update one. What is not dynamic,
+   * constants and updates' bytes included, is captured. The queue, the entries and static bindings' buffers outlive the recording. The host
    * records at the third submission of a list, in a thread that starts a call and expects not to wait, with none of its locks held: it may take
    * a while, but must not wait for work on the device. A failure is logged and costs the replay only. [any] [may-block] */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
