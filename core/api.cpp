@@ -130,6 +130,20 @@ heddle_status_t* out_of_range(const Function* function, const char* what, uint32
       .release();
 }
 
+Status check_tensor(heddle_element_type_t type, const int64_t* dims, uint32_t rank, uint64_t size_bytes) {
+  if (rank > HEDDLE_MAX_RANK || !heddle::module::element_type_exists(type)) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "heddle: making a tensor of rank {} and element type {:#x} failed: ranks are up to {}, "
+                         "types are HEDDLE_TYPE_*",
+                         rank, type, HEDDLE_MAX_RANK);
+  }
+  std::optional<uint64_t> expected = heddle::module::tensor_bytes(HEDDLE_TYPE_BITS(type), {dims, rank});
+  if (expected && *expected == size_bytes) return Status();
+  return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of {} failed: it has {} bytes, got {}",
+                       heddle::module::shape_text(type, {dims, rank}), expected ? std::to_string(*expected) : std::string("too many"),
+                       size_bytes);
+}
+
 }  // namespace
 
 extern "C" {
@@ -287,24 +301,53 @@ heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t a
   if (!bytes && size_bytes != 0) return missing("heddle_tensor_from_host", "bytes");
   size_t arguments = of(function)->signature().arguments.size();
   if (argument >= arguments) return out_of_range(of(function), "argument", argument, arguments);
-  if (rank > HEDDLE_MAX_RANK || !heddle::module::element_type_exists(type)) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                         "heddle: making a tensor of rank {} and element type {:#x} failed: ranks are up to {}, "
-                         "types are HEDDLE_TYPE_*",
-                         rank, type, HEDDLE_MAX_RANK)
-        .release();
-  }
-  std::optional<uint64_t> expected = heddle::module::tensor_bytes(HEDDLE_TYPE_BITS(type), {dims, rank});
-  if (!expected || *expected != size_bytes) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of {} failed: it has {} bytes, got {}",
-                         heddle::module::shape_text(type, {dims, rank}), expected ? std::to_string(*expected) : std::string("too many"),
-                         size_bytes)
-        .release();
-  }
-  Result<Ref<Tensor>> tensor = Tensor::create(of(function)->argument_device(argument), type, {dims, rank}, size_bytes);
+  if (Status bad = check_tensor(type, dims, rank, size_bytes); !bad.ok()) return bad.release();
+  Result<Ref<Tensor>> tensor =
+      Tensor::create(of(function)->device_of(of(function)->signature().arguments[argument]), type, {dims, rank}, size_bytes);
   if (!tensor.ok()) return tensor.take_status().release();
   if (Status written = (*tensor)->write(bytes, size_bytes); !written.ok()) return written.release();
   *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type, const int64_t* dims,
+                                           uint32_t rank, const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) try {
+  if (!function || !out_tensor || !given) {
+    return missing("heddle_tensor_from_device", !function ? "function" : !out_tensor ? "out_tensor" : "memory");
+  }
+  *out_tensor = nullptr;
+  heddle_device_memory_t memory;
+  if (Status status = read_params(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
+  struct Release {  // unless the tensor has it
+    const heddle_device_memory_t* memory;
+    ~Release() {
+      if (memory && memory->release) memory->release(memory->context);
+    }
+  } release{&memory};
+  if (!dims && rank != 0) return missing("heddle_tensor_from_device", "dims");
+  const bool is_result = (memory.flags & HEDDLE_DEVICE_MEMORY_RESULT) != 0;
+  const heddle::open::Signature& signature = of(function)->signature();
+  const auto& types = is_result ? signature.results : signature.arguments;
+  if (index >= types.size()) return out_of_range(of(function), is_result ? "result" : "argument", index, types.size());
+  if (Status bad = check_tensor(type, dims, rank, memory.size_bytes); !bad.ok()) return bad.release();
+  release.memory = nullptr;
+  Result<Ref<Tensor>> tensor = Tensor::create_over(of(function)->device_of(types[index]), type, {dims, rank}, memory.size_bytes,
+                                                   memory.address, memory.release, memory.context);
+  if (!tensor.ok()) return tensor.take_status().release();
+  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_tensor_address(heddle_tensor_t* tensor, uint64_t* out_address) try {
+  if (!tensor || !out_address) return missing("heddle_tensor_address", tensor ? "out_address" : "tensor");
+  *out_address = 0;
+  Result<uint64_t> address = of(tensor)->address();
+  if (!address.ok()) return address.take_status().release();
+  *out_address = *address;
   return nullptr;
 } catch (...) {
   return caught();
@@ -371,7 +414,10 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   heddle_call_params_t params;
   if (Status status = read_params(given, &params, "heddle_call_params_t"); !status.ok()) return status.release();
-  Result<Ref<Call>> call = of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns);
+  std::optional<uint64_t> stream;
+  if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;
+  Result<Ref<Call>> call =
+      of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream);
   if (!call.ok()) return call.take_status().release();
   *out_call = reinterpret_cast<heddle_call_t*>(call->detach());
   return nullptr;

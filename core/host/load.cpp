@@ -119,6 +119,18 @@ std::string copy_interface(const PluginLibrary& library, heddle_plugin_instance_
   return copy_table(source, loaded, out_table);
 }
 
+template <typename Table>
+std::string copy_optional(const PluginLibrary& library, heddle_plugin_instance_t* instance, std::string_view id,
+                          const LoadedSegments& loaded, Table* out_table) {
+  static const Table all_holes = [] {
+    Table table = {};
+    table.struct_size = sizeof table;
+    return table;
+  }();
+  const void* source = library.table.get_interface(instance, heddle::to_c(id));
+  return copy_table(source ? source : &all_holes, loaded, out_table);
+}
+
 std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) {
   auto driver = std::make_unique<LoadedDriver>();
   const PluginLibrary& library = *instance.library;
@@ -133,13 +145,15 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
                  &driver->transfer,
                  &driver->param_io,
                  &driver->dispatch,
-                 &driver->timeline};
+                 &driver->timeline,
+                 &driver->native};
   std::string wrong = copy_interface(library, instance.handle, HEDDLE_DEVICE_INTERFACE, loaded, &driver->device);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_BUFFER_INTERFACE, loaded, &driver->buffer);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_TRANSFER_INTERFACE, loaded, &driver->transfer);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_PARAM_IO_INTERFACE, loaded, &driver->param_io);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_DISPATCH_INTERFACE, loaded, &driver->dispatch);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_TIMELINE_INTERFACE, loaded, &driver->timeline);
+  if (wrong.empty()) wrong = copy_optional(library, instance.handle, HEDDLE_NATIVE_INTERFACE, loaded, &driver->native);
   if (wrong.empty()) instance.driver = std::move(driver);
   return wrong;
 }

@@ -12,6 +12,7 @@
 #include "core/host/plugin_state.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/native.h"
 
 namespace heddle::host {
 
@@ -39,6 +40,7 @@ struct LoadedDriver {
   heddle_param_io_interface_t param_io;
   heddle_dispatch_interface_t dispatch;
   heddle_timeline_interface_t timeline;
+  heddle_native_interface_t native;
   std::string id;
   uint32_t abi_minor = 0;
 };

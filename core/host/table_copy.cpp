@@ -125,6 +125,18 @@ void fill_holes(heddle_allocator_interface_t& table) {
   fill_hole<"heddle.allocator/1 trim">(table.trim);
 }
 
+void fill_holes(heddle_native_interface_t& table) {
+  fill_hole<"heddle.native/1 context">(table.context);
+  fill_hole<"heddle.native/1 stream">(table.stream);
+  fill_hole<"heddle.native/1 queue_import">(table.queue_import);
+  table.buffer_import = [](heddle_device_t*, uint64_t, uint64_t, void (*release)(void*), void* context,
+                           heddle_buffer_t** out_buffer) noexcept -> heddle_status_t* {
+    *out_buffer = nullptr;
+    if (release) release(context);
+    return unimplemented<"heddle.native/1 buffer_import">();
+  };
+}
+
 // struct_size of a table the plugin handed out, or what is wrong with the pointer.
 std::string read_struct_size(const void* source, const LoadedSegments& loaded, std::string_view what, uint32_t* out_size) {
   if (reinterpret_cast<uintptr_t>(source) % alignof(void*) != 0 || !loaded.readable(source, sizeof(uint32_t))) {
@@ -186,6 +198,10 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 }
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_allocator_interface_t* out_table) {
   return copy_functions(source, loaded, HEDDLE_ALLOCATOR_INTERFACE, out_table);
+}
+
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_native_interface_t* out_table) {
+  return copy_functions(source, loaded, HEDDLE_NATIVE_INTERFACE, out_table);
 }
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_plugin_t* out_table) {

@@ -3,8 +3,11 @@
 // Called through device.h; knows nothing of tensors or programs.
 #include "core/memory/device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+
+#include "core/memory/foreign_stream.h"
 
 namespace heddle::memory {
 
@@ -12,6 +15,7 @@ namespace {
 
 constexpr std::string_view kDefaultAllocator = "heddle.pool";
 constexpr size_t kKeptStaging = 8;
+constexpr size_t kForeignStreams = 16;  // kept; more only while calls use them
 
 }  // namespace
 
@@ -82,6 +86,7 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
 
 Device::~Device() {
   if (!device_) return;
+  foreign_streams_.clear();
   for (heddle_timeline_t* timeline : idle_timelines_) api_->timeline->destroy(timeline);
   for (Staging staging : idle_staging_) free_staging(staging);
   if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
@@ -108,6 +113,25 @@ Result<Ref<Timeline>> Device::create_timeline(Timeline::Signalled signalled) {
   heddle_timeline_t* timeline = nullptr;
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->timeline->create(device_, 0, &timeline))));
   return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, 0, signalled));
+}
+
+Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
+  HEDDLE_RETURN_IF_ERROR(check());
+  std::vector<std::shared_ptr<ForeignStream>> dropped;  // goes outside the lock
+  std::lock_guard lock(mutex_);
+  auto known = std::find_if(foreign_streams_.begin(), foreign_streams_.end(), [&](const auto& one) { return one->native() == native; });
+  if (known != foreign_streams_.end()) {
+    std::rotate(known, known + 1, foreign_streams_.end());
+    return foreign_streams_.back();
+  }
+  Result<std::unique_ptr<ForeignStream>> made = ForeignStream::open(*this, native);
+  if (!made.ok()) return made.take_status();
+  while (foreign_streams_.size() >= kForeignStreams) {
+    dropped.push_back(std::move(foreign_streams_.front()));
+    foreign_streams_.erase(foreign_streams_.begin());
+  }
+  foreign_streams_.push_back(std::move(*made));
+  return foreign_streams_.back();
 }
 
 Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block) {

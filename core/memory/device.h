@@ -20,6 +20,7 @@
 namespace heddle::memory {
 
 class Device;
+class ForeignStream;
 
 // A driver's timeline and the last value given to work on it. One user at a time hands out values.
 class Timeline final : public Counted {
@@ -82,6 +83,8 @@ class Device final : public Counted {
   }
 
   Result<Ref<Timeline>> create_timeline(Timeline::Signalled signalled = Timeline::Signalled::kByDriver);
+  // The application's stream of that native word; made on first use and kept for a while. [may-block]
+  Result<std::shared_ptr<ForeignStream>> foreign_stream(uint64_t native);
   // Pool::allocate, of a device that is not lost.
   Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block);
   // Host bytes to device memory; done when it returns. [may-block]
@@ -161,6 +164,7 @@ class Device final : public Counted {
   std::vector<heddle_timeline_t*> idle_timelines_;
   std::vector<uint64_t> idle_values_;
   std::vector<Staging> idle_staging_;
+  std::vector<std::shared_ptr<ForeignStream>> foreign_streams_;  // the last used is the last
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };
 

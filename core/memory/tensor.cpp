@@ -24,6 +24,31 @@ Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uin
   return tensor;
 }
 
+Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
+                                        uint64_t address, void (*release)(void* context), void* context) {
+  const uint64_t alignment = device.description().min_alignment_bytes;
+  Status refused = device.check();
+  if (refused.ok() && alignment && address % alignment != 0) {
+    refused =
+        error(HEDDLE_STATUS_INVALID_ARGUMENT,
+              "heddle: making a tensor over {} bytes at {:#x} failed: device '{}' wants a multiple of {} bytes; copy it to such a place",
+              size_bytes, address, device.alias(), alignment);
+  }
+  if (!refused.ok()) {
+    if (release) release(context);
+    return refused;
+  }
+  heddle_buffer_t* buffer = nullptr;
+  Status imported = device.noted(Status(device.api().native->buffer_import(device.get(), address, size_bytes, release, context, &buffer)));
+  if (!imported.ok()) return wrap(std::move(imported), fmt::format("heddle: making a tensor on device '{}' failed", device.alias()));
+  Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
+  tensor->block_ = {buffer, 0, size_bytes, 0};
+  tensor->is_foreign_ = true;
+  std::copy(dims.begin(), dims.end(), tensor->dims_);
+  tensor->size_bytes_ = size_bytes;
+  return tensor;
+}
+
 Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
   HEDDLE_RETURN_IF_ERROR(device_->allocate(size_bytes, 64, &block_));
   std::copy(dims.begin(), dims.end(), dims_);
@@ -33,7 +58,23 @@ Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
 
 Tensor::~Tensor() {
   // Calls hold their arguments and results until their work is over, so nothing uses the block any more.
-  device_->pool().free(block_);
+  if (is_foreign_) {
+    device_->api().buffer->free(block_.buffer);
+  } else {
+    device_->pool().free(block_);
+  }
+}
+
+Result<uint64_t> Tensor::address() {
+  if (pending() && host_signalled()) HEDDLE_RETURN_IF_ERROR(wait());
+  heddle_buffer_properties_t properties{};
+  properties.struct_size = sizeof(properties);
+  HEDDLE_RETURN_IF_ERROR(device_->noted(Status(device_->api().buffer->properties(block_.buffer, &properties))));
+  if (properties.device_address == 0 && size_bytes_ != 0) {
+    return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: asking for the address of a tensor failed: the driver of device '{}' shows none",
+                 device_->alias());
+  }
+  return properties.device_address + block_.offset;
 }
 
 void Tensor::set_producer(Ref<Timeline> timeline, uint64_t value, bool host_signalled) {

@@ -18,6 +18,10 @@ class Tensor final : public Counted {
   static Result<Ref<Tensor>> create(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes);
   // Without memory yet: a result whose extents a call finds out. It gets both from adopt_memory.
   static Ref<Tensor> create_empty(Device& device, heddle_element_type_t type, uint32_t rank);
+  // Over memory of the application's on the device, at `address` as ext/native.h says. release(context) is called exactly once, when the
+  // tensor goes or if this fails.
+  static Result<Ref<Tensor>> create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
+                                         uint64_t address, void (*release)(void* context), void* context);
   ~Tensor() override;
 
   Device& device() const { return *device_; }
@@ -26,6 +30,8 @@ class Tensor final : public Counted {
   const int64_t* dims() const { return dims_; }
   uint64_t size_bytes() const { return size_bytes_; }
   const heddle_block_t& block() const { return block_; }
+  // Where the device sees it, once its memory is known. UNIMPLEMENTED where the driver does not tell. [any] [may-block]
+  Result<uint64_t> address();
   bool has_memory() const { return block_.buffer != nullptr; }
 
   // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host
@@ -62,6 +68,7 @@ class Tensor final : public Counted {
   std::atomic<bool> pending_{false};
   bool host_signalled_ = false;
   bool made_late_ = false;  // never changes once others see it
+  bool is_foreign_ = false;  // its buffer is not the pool's
   uint64_t value_ = 0;
   Ref<Timeline> timeline_;
   int64_t dims_[HEDDLE_MAX_RANK];

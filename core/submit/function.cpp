@@ -38,8 +38,8 @@ Function::Function(Instance& instance, const open::Signature& signature, const m
   }
 }
 
-memory::Device& Function::argument_device(size_t i) const {
-  return *instance_.devices()[instance_.machine().device_of_slot[signature_.arguments[i].slot]];
+memory::Device& Function::device_of(const open::TensorSignature& value) const {
+  return *instance_.devices()[instance_.machine().device_of_slot[value.slot]];
 }
 
 Status Function::fail(Status&& status, const Invocation& call) const {
@@ -80,8 +80,9 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   call.symbols.resize(signature_.symbols.size());
   std::fill_n(call.symbols.data(), call.symbols.size(), -1);
   call.arguments.resize(arguments.size());
-  call.waits.resize(arguments.size() + results.size() + 1);
-  call.wait_owners.resize(arguments.size() + results.size() + 1);
+  const size_t waits = arguments.size() + results.size() + 2;  // state and stream
+  call.waits.resize(waits);
+  call.wait_owners.resize(waits);
   for (size_t i = 0; i < arguments.size(); ++i) {
     Tensor* tensor = arguments[i];
     if (!tensor) {
@@ -93,9 +94,10 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
       return explain(arguments, i, call);
     }
     call.arguments[i] = tensor;
-    memory::Device& device = argument_device(i);
+    memory::Device& device = device_of(signature_.arguments[i]);
     if (&tensor->device() == &device) continue;
     HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
+    if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait());
     HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
   }
   call.results.resize(results.size());
@@ -300,6 +302,27 @@ Status Function::order_after_state(Invocation& call) const {
   return Status();
 }
 
+Result<std::shared_ptr<memory::ForeignStream>> Function::find_stream(uint64_t native) const {
+  Status refused = error(HEDDLE_STATUS_UNIMPLEMENTED, "the instance has no device");
+  for (const Ref<memory::Device>& device : instance_.devices()) {
+    Result<std::shared_ptr<memory::ForeignStream>> stream = device->foreign_stream(native);
+    if (stream.ok()) return stream;
+    if (refused.code() == HEDDLE_STATUS_UNIMPLEMENTED) refused = stream.take_status();
+  }
+  return refused;
+}
+
+Status Function::order_after_stream(const memory::Device& device, Invocation& call) const {
+  if (&call.stream->device() != &device) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "it runs on device '{}' and its stream is of device '{}'", device.alias(),
+                 call.stream->device().alias());
+  }
+  Result<Ref<memory::Timeline>> marked = call.stream->mark();
+  if (!marked.ok()) return marked.take_status();
+  call.add_wait(*marked, (*marked)->last());
+  return Status();
+}
+
 void Function::hold_state_long(const Invocation& call) const {
   if (call.turn) instance_.state_order().hold_long(call.turn);
 }
@@ -344,14 +367,17 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
       --call.wait_count;  // the last one
     }
   }
+  if (call.stream) HEDDLE_RETURN_IF_ERROR(order_after_stream(device, call));
   heddle_point_t signal{(*timeline)->get(), (*timeline)->next()};
   heddle_sync_t sync{sizeof(sync), static_cast<uint32_t>(call.wait_count), 1, 0, call.waits.data(), &signal};
   bool replayed = false;
   Status submitted = device.noted(Status(frame.submit(segment, sync, &replayed)));
   if (!submitted.ok()) {
-    frame.drop_timeline();  // whether its value will come is not known
+    frame.drop_timeline();                                    // whether its value will come is not known
+    if (call.stream) static_cast<void>(call.stream->wait());  // its mark goes with the call
     return submitted;
   }
+  if (call.stream && call.stream->leave(signal).ok()) call.stream = nullptr;
   if (call.turn) {
     instance_.state_order().timeline = frame.timeline_ref();
     instance_.state_order().value = signal.value;
@@ -453,9 +479,15 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   return Status();
 }
 
-Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns) {
+Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
+                                  std::optional<uint64_t> native_stream) {
   instance_.reap_abandoned();
   Ref<Call> call = Ref<Call>::adopt(new Call(*this, deadline_ns));
+  if (native_stream) {
+    Result<std::shared_ptr<memory::ForeignStream>> stream = find_stream(*native_stream);
+    if (!stream.ok()) return fail(stream.take_status(), call->invocation());
+    call->invocation().stream = std::move(*stream);
+  }
   if (Status checked = check(arguments, results, call->invocation()); !checked.ok()) return fail(std::move(checked), call->invocation());
   instance_.counters().calls.fetch_add(1, std::memory_order_relaxed);
   Status started;
@@ -467,6 +499,7 @@ Result<Ref<Call>> Function::start(std::span<Tensor* const> arguments, std::span<
     started = call->start_plan(std::move(*frame));
   }
   if (!started.ok()) return fail(std::move(started), call->invocation());
+  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be told to
   for (size_t i = 0; i < results.size(); ++i) {
     if (call->invocation().made[i]) results[i] = Ref<Tensor>(call->invocation().made[i]).detach();
   }

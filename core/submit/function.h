@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,15 +26,17 @@ class Function {
 
   const open::Signature& signature() const { return signature_; }
   Instance& instance() const { return instance_; }
-  // The device that argument i is expected on.
-  memory::Device& argument_device(size_t i) const;
+  // The device that an argument is expected on, or a result comes on.
+  memory::Device& device_of(const open::TensorSignature& value) const;
 
   // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
   // The same without waiting, except for arguments whose extents another call in flight finds out, and for arguments on another
-  // device. deadline_ns of CLOCK_MONOTONIC; 0: none. [any]
-  Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns);
+  // device. deadline_ns of CLOCK_MONOTONIC; 0: none. native_stream: an application's stream, behind whose work the call comes, and whose
+  // later work comes behind the call; what is not one submission waits here then. [any]
+  Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns,
+                                  std::optional<uint64_t> native_stream = std::nullopt);
 
   // Gives back the arenas that no call uses now.
   void drop_idle_frames();
@@ -68,6 +71,9 @@ class Function {
   // The last call that touched the state is among the call's waits, unless it is over. If it failed, or will, so does this call: the state's
   // contents are undefined. The call is in its turn.
   Status order_after_state(Invocation& call) const;
+  Result<std::shared_ptr<memory::ForeignStream>> find_stream(uint64_t native) const;
+  // What is on the call's stream now is among the call's waits.
+  Status order_after_stream(const memory::Device& device, Invocation& call) const;
   // The collected points, and the call's turn on the state.
   Task wait_for_others(Invocation& call, Pace& pace) const;
   // What the call did to the state.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "core/memory/foreign_stream.h"
 #include "core/memory/tensor.h"
 #include "core/submit/state_order.h"
 #include "heddle/types.h"
@@ -51,6 +52,7 @@ struct Invocation {
   Inline<heddle_point_t, 8> waits;
   Inline<memory::Ref<memory::Timeline>, 8> wait_owners;
   size_t wait_count = 0;
+  std::shared_ptr<memory::ForeignStream> stream;         // of the application's, that the work is ordered with
   size_t state_wait = SIZE_MAX;                          // which of them is an earlier call's on the state
   StateOrder::Turn turn;                                 // of a call that touches state
   std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device

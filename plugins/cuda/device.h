@@ -15,6 +15,7 @@
 
 #include "cuda/errors.h"
 #include "heddle/code.h"
+#include "heddle/ext/native.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/status.h"
 
@@ -123,10 +124,12 @@ struct Device : sdk::DeviceRoot {
   std::unique_ptr<Engine> engine;
 };
 
-// Makes the device's context current, and the caller's again at the end (HD-T-02).
+// Makes the device's context current, and the caller's again at the end (HD-T-02). Meanwhile a capture of the application's, on this thread or
+// another, does not forbid our calls, which touch nothing of it.
 class ContextScope {
  public:
   explicit ContextScope(const Device* device) noexcept : cuda_(device->cuda) {
+    cuda_.cuThreadExchangeStreamCaptureMode(&capture_mode_);
     CUcontext now = nullptr;
     if (cuda_.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == device->context) return;
     pushed_ = cuda_.cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
@@ -134,12 +137,14 @@ class ContextScope {
   ~ContextScope() {
     CUcontext ignored;
     if (pushed_) cuda_.cuCtxPopCurrent(&ignored);
+    cuda_.cuThreadExchangeStreamCaptureMode(&capture_mode_);
   }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
  private:
   const Api& cuda_;
+  CUstreamCaptureMode capture_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the thread's own while this lives
   bool pushed_ = false;
 };
 
@@ -149,6 +154,7 @@ const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_timeline_interface_t* timeline_interface() noexcept;
+const heddle_native_interface_t* native_interface() noexcept;
 
 // Reads what enumerating tells; NULL or why the machine's devices cannot be listed. [may-block]
 heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::vector<Facts>* out);

@@ -41,6 +41,18 @@ heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync
   return nullptr;
 }
 
+heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept {
+  ContextScope scope(device);
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = device->cuda.cuStreamIsCapturing(stream, &capture);
+  if (asked == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return device->failed(asked, "asking the application's stream");
+  return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                "cuda: using the application's stream %p failed: it is being captured into a graph, of which this work cannot be a part; "
+                "call before or after",
+                static_cast<void*>(stream));
+}
+
 heddle_status_t* Queue::start(uint32_t priority) {
   ContextScope scope(device_);
   const Api& cuda = device_->cuda;
@@ -48,11 +60,22 @@ heddle_status_t* Queue::start(uint32_t priority) {
   CUresult result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
   if (result == CUDA_SUCCESS) result = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority ? greatest : least);
   if (result != CUDA_SUCCESS) return device_->failed(result, "making a stream");
+  return take_word();
+}
+
+heddle_status_t* Queue::start_over(CUstream stream) {
+  stream_ = stream;
+  is_foreign_ = true;
+  return take_word();
+}
+
+heddle_status_t* Queue::take_word() {
+  const Api& cuda = device_->cuda;
   std::unique_lock<std::mutex> lock(device_->queues_mutex);
   if (device_->idle_words.empty()) {
     void* memory = nullptr;
     CUdeviceptr address = 0;
-    result = cuda.cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    CUresult result = cuda.cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_SUCCESS) result = cuda.cuMemHostGetDevicePointer(&address, memory, 0);
     if (result != CUDA_SUCCESS) {
       lock.unlock();
@@ -71,7 +94,11 @@ heddle_status_t* Queue::start(uint32_t priority) {
 }
 
 Queue::~Queue() {
-  if (!word_.value) return;  // start failed
+  if (!word_.value) {  // start failed
+    ContextScope scope(device_);
+    if (stream_ && !is_foreign_) device_->cuda.cuStreamDestroy(stream_);
+    return;
+  }
   for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0 || jobs_.load(std::memory_order_acquire) != 0; ++turn) {
     retire();
     if (turn > 1000) {
@@ -85,7 +112,7 @@ Queue::~Queue() {
   }
   while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short
   ContextScope scope(device_);
-  if (stream_) device_->cuda.cuStreamDestroy(stream_);
+  if (!is_foreign_) device_->cuda.cuStreamDestroy(stream_);
   if (word_.value && !device_->is_lost()) {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     device_->idle_words.push_back(word_);
@@ -124,12 +151,26 @@ heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync
     abandon(submission);
     return bad;
   }
+  if (is_foreign_) {
+    if (heddle_status_t* bad = check_not_captured(device_, stream_)) {
+      abandon(submission);
+      return bad;
+    }
+  }
   submission->waits.assign(sync.waits, sync.waits + sync.wait_count);
   submission->signals.assign(sync.signals, sync.signals + sync.signal_count);
   if (has_news()) retire();  // what a long chain of submissions keeps in flight stays bounded by what the device has not done
   unfinished_.fetch_add(1, std::memory_order_acq_rel);
-  if (issue(submission) == Issue::kHeld) [[unlikely]]
-    device_->engine->hold(this, submission);
+  if (issue(submission) == Issue::kHeld) [[unlikely]] {
+    if (!is_foreign_) {
+      device_->engine->hold(this, submission);
+    } else {
+      // What the application enqueues next must come behind it.
+      while (issue(submission) == Issue::kHeld) {
+        if (!device_->poll()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  }
   return nullptr;
 }
 

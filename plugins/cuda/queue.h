@@ -49,6 +49,8 @@ class Queue {
  public:
   explicit Queue(Device* device) noexcept : api_(device->api), device_(device) {}
   heddle_status_t* start(uint32_t priority);
+  // Over a stream of the application's, of this device.
+  heddle_status_t* start_over(CUstream stream);
   // Waits for what is enqueued. The device knows the queue no more.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -73,8 +75,8 @@ class Queue {
   }
   // Advances or fails the signals of what is done; true if something was.
   bool retire() noexcept;
-  // What the stream answers, with the context current.
-  CUresult ask() const noexcept { return device_->cuda.cuStreamQuery(stream_); }
+  // What the stream answers, with the context current. An application's may be gone, and a loss shows on every stream.
+  CUresult ask() const noexcept { return is_foreign_ ? CUDA_SUCCESS : device_->cuda.cuStreamQuery(stream_); }
   // Adds the kernels of the submission that the stream is in, for the text of a fault; none where it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
   // Work of the device's thread for jobs that was enqueued on this queue.
@@ -88,11 +90,13 @@ class Queue {
   uint64_t done() const noexcept { return word_.value->load(std::memory_order_acquire); }
   Issue issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
+  heddle_status_t* take_word();
   void finish(Submission* submission) noexcept;
 
   const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object
   Device* device_;
   CUstream stream_ = nullptr;
+  bool is_foreign_ = false;
   Word word_;  // the stream writes it
   std::mutex mutex_;
   uint64_t last_ = 0;                  // number of the last issued submission; under mutex_, as is all up to here
@@ -107,6 +111,8 @@ class Queue {
   std::atomic<bool> retiring_{false};
 };
 
+// NULL, or why an application's stream takes no work now.
+heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept;
 // Checks a sync and its points.
 heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept;
 

@@ -8,6 +8,7 @@
 #include "heddle/code.h"
 #include "heddle/compiler.h"
 #include "heddle/driver.h"
+#include "heddle/ext/native.h"
 #include "heddle/plugin.h"
 #include "heddle/runtime.h"
 

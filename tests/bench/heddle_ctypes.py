@@ -45,6 +45,19 @@ class InstanceParams(ctypes.Structure):
     ]
 
 
+class DeviceMemory(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("address", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64),
+        ("release", ctypes.c_void_p), ("context", ctypes.c_void_p),
+    ]
+
+
+class CallParams(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("deadline_ns", ctypes.c_uint64), ("native_stream", ctypes.c_uint64),
+    ]
+
+
 def library_path():
     """libheddle.so beside the folder that HEDDLE_BIN names, else that of the release build."""
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -72,7 +85,7 @@ class Library:
     PLAIN = {
         "heddle_status_message": String, "heddle_text_view": String, "heddle_status_free": None, "heddle_text_free": None,
         "heddle_runtime_release": None, "heddle_module_release": None, "heddle_instance_release": None,
-        "heddle_tensor_release": None, "heddle_tensor_element_type": ctypes.c_uint32, "heddle_tensor_rank": ctypes.c_uint32,
+        "heddle_tensor_release": None, "heddle_call_release": None, "heddle_tensor_element_type": ctypes.c_uint32, "heddle_tensor_rank": ctypes.c_uint32,
         "heddle_tensor_dims": ctypes.POINTER(ctypes.c_int64), "heddle_tensor_size": ctypes.c_uint64,
         "heddle_function_argument_count": ctypes.c_uint32, "heddle_function_result_count": ctypes.c_uint32,
     }
@@ -112,6 +125,11 @@ class Tensor:
     def __del__(self):
         self.library.plain("heddle_tensor_release", self.handle)
 
+    def address(self):
+        address = ctypes.c_uint64()
+        self.library.checked("heddle_tensor_address", self.handle, ctypes.byref(address))
+        return address.value
+
     def numpy(self):
         plain = self.library.plain
         dims = plain("heddle_tensor_dims", self.handle)[: plain("heddle_tensor_rank", self.handle)]
@@ -119,6 +137,17 @@ class Tensor:
         pointer, size = array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes)
         self.library.checked("heddle_tensor_read", self.handle, pointer, size)
         return array
+
+
+class Call:
+    def __init__(self, library, handle):
+        self.library, self.handle = library, handle
+
+    def wait(self, timeout_ns=0xFFFFFFFFFFFFFFFF):
+        self.library.checked("heddle_call_wait", self.handle, ctypes.c_uint64(timeout_ns))
+
+    def __del__(self):
+        self.library.plain("heddle_call_release", self.handle)
 
 
 class Function:
@@ -138,6 +167,30 @@ class Function:
             ctypes.c_uint32(array.ndim), array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes), ctypes.byref(handle),
         )
         return Tensor(self.library, handle)
+
+    def tensor_over(self, index, dtype, shape, address, size_bytes, release=None, result=False):
+        """A tensor over device memory; `release` is a ctypes callback that outlives the tensor."""
+        dims, handle = (ctypes.c_int64 * len(shape))(*shape), ctypes.c_void_p()
+        memory = DeviceMemory(struct_size=ctypes.sizeof(DeviceMemory), flags=int(result), address=address, size_bytes=size_bytes)
+        memory.release = ctypes.cast(release, ctypes.c_void_p) if release else None
+        self.library.checked(
+            "heddle_tensor_from_device", self.handle, ctypes.c_uint32(index), ctypes.c_uint32(TYPES[np.dtype(dtype)]), dims,
+            ctypes.c_uint32(len(shape)), ctypes.byref(memory), ctypes.byref(handle),
+        )
+        return Tensor(self.library, handle)
+
+    def start(self, arguments, results=None, stream=None):
+        """Starts a call, ordered with a native stream if there is one; (call, results)."""
+        given = (ctypes.c_void_p * len(arguments))(*(tensor.handle for tensor in arguments))
+        got = (ctypes.c_void_p * self.result_count)(*(tensor.handle for tensor in results or ()))
+        params, handle = CallParams(struct_size=ctypes.sizeof(CallParams)), ctypes.c_void_p()
+        if stream is not None:
+            params.flags, params.native_stream = 1, stream
+        self.library.checked(
+            "heddle_call_start", self.handle, ctypes.byref(params), given, ctypes.c_uint32(len(arguments)), got,
+            ctypes.c_uint32(self.result_count), ctypes.byref(handle),
+        )
+        return Call(self.library, handle), results or [Tensor(self.library, ctypes.c_void_p(result)) for result in got]
 
     def prepare(self, *arrays):
         """(call, results): `call()` runs the function on these inputs once and waits.

@@ -45,6 +45,42 @@ TEST_P(RuntimeAsync, ChainsCallsWithoutWaiting) {
   EXPECT_EQ(read_tensor(value), (std::vector<float>{50, 50, 50, 50}));
 }
 
+// Neither driver has heddle.native/1.
+TEST_P(RuntimeAsync, SaysThatItsDriverKnowsNoForeignMemoryOrStreams) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  int releases = 0;
+  alignas(256) static float place[64] = {};
+  heddle_device_memory_t memory = {
+      sizeof memory, 0, reinterpret_cast<uint64_t>(place), 16, [](void* count) { ++*static_cast<int*>(count); }, &releases};
+  const int64_t dims[] = {1, 4};
+  heddle_tensor_t* tensor = nullptr;
+  auto wrap = [&](uint32_t index) { return heddle_tensor_from_device(function, index, HEDDLE_TYPE_F32, dims, 2, &memory, &tensor); };
+  HEDDLE_EXPECT_FAILS(wrap(0), HEDDLE_STATUS_UNIMPLEMENTED, "heddle.native/1");
+  HEDDLE_EXPECT_FAILS(wrap(2), HEDDLE_STATUS_OUT_OF_RANGE, "argument 2");
+  memory.size_bytes = 20;
+  HEDDLE_EXPECT_FAILS(wrap(0), HEDDLE_STATUS_INVALID_ARGUMENT, "got 20");
+  memory.size_bytes = 16;
+  memory.address += 4;
+  HEDDLE_EXPECT_FAILS(wrap(1), HEDDLE_STATUS_INVALID_ARGUMENT, "multiple of");
+  memory.flags = HEDDLE_DEVICE_MEMORY_RESULT;
+  HEDDLE_EXPECT_FAILS(wrap(1), HEDDLE_STATUS_OUT_OF_RANGE, "result 1");
+  EXPECT_EQ(releases, 5) << "once for each failure";
+  EXPECT_EQ(tensor, nullptr);
+
+  TensorHandle one = make_tensor<float>(function, 1, {1, 4}, {1, 1, 1, 1});
+  heddle_tensor_t *arguments[] = {one.get(), one.get()}, *out = nullptr;
+  heddle_call_t* call = nullptr;
+  heddle_call_params_t params = {sizeof params, HEDDLE_CALL_NATIVE_STREAM, 0, 0};
+  HEDDLE_EXPECT_FAILS(heddle_call_start(function, &params, arguments, 2, &out, 1, &call), HEDDLE_STATUS_UNIMPLEMENTED, "heddle.native/1");
+  uint64_t address = 0;
+  HEDDLE_EXPECT_OK(heddle_tensor_address(one.get(), &address));
+  EXPECT_NE(address, 0u);
+}
+
 TEST_P(RuntimeAsync, WaitTimesOutAndLeavesTheCallRunning) {
   ModuleBuilder module = builder();
   add_slow(module, 2000);

@@ -25,13 +25,13 @@
  *   A submission whose wait fails is not run, or runs on undefined contents; its signals fail with that failure either way.
  *
  * What the host asks for
- *   All six interfaces must be there (plugin.h). Used by every host: device count, describe, open, close, queue_create, queue_destroy; buffer allocate
+ *   All six interfaces must be there (plugin.h); those of ext/ are optional. Used by every host: device count, describe, open, close, queue_create, queue_destroy; buffer allocate
  *   and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and download; file_open, file_close and param_io
  *   read, for modules with parameters; variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy, query,
  *   signal, fail and wait, and notify for calls in several pieces. map and unmap of HEDDLE_MEMORY_PINNED buffers where those are offered. record,
  *   replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be missing.
  *   Not called by the host of ABI 0.1 yet, and there so that drivers can be written for what comes: link, import_host, both properties,
- *   peer_copy, param_io write, export_handle, import_handle. It makes one queue per device, of priority 0, and emits neither
+ *   peer_copy, param_io write, export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of priority 0, and emits neither
  *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_TIMESTAMPS and HEDDLE_DEVICE_INDIRECT_DISPATCH mean nothing yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
@@ -505,6 +505,7 @@ struct heddle_driver_api {
   const heddle_param_io_interface_t* param_io;
   const heddle_dispatch_interface_t* dispatch;
   const heddle_timeline_interface_t* timeline;
+  const struct heddle_native_interface* native; /* ext/native.h; all UNIMPLEMENTED where the driver does not have it */
 };
 
 /* The first word of every driver object. */

@@ -129,6 +129,29 @@ HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* f
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t argument, heddle_element_type_t type,
                                                        const int64_t* dims, uint32_t rank, const void* bytes, uint64_t size_bytes,
                                                        heddle_tensor_t** out_tensor);
+
+/* Device memory of the application's. */
+#define HEDDLE_DEVICE_MEMORY_RESULT 1u /* for a result to be written into; index is a result's */
+typedef struct heddle_device_memory {
+  uint32_t struct_size;
+  uint32_t flags;   /* bits HEDDLE_DEVICE_MEMORY_* */
+  uint64_t address; /* as the vendor's API names it (ext/native.h): on CUDA what data_ptr() gives */
+  uint64_t size_bytes;
+  void (*release)(void* context); /* may be NULL */
+  void* context;
+} heddle_device_memory_t;
+
+/* A tensor over memory of the application's on the device of that argument or result, without a copy. release is called exactly once: when nobody
+ * uses the tensor any more, by whoever saw the last of it, or before this returns a failure. What work the application has enqueued on the memory,
+ * calls find done if they are ordered with its stream (heddle_call_params_t). INVALID_ARGUMENT for memory of another device, and for an address that
+ * is no multiple of what the device wants; UNIMPLEMENTED where the driver cannot. owned by the caller. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type,
+                                                         const int64_t* dims, uint32_t rank, const heddle_device_memory_t* memory,
+                                                         heddle_tensor_t** out_tensor);
+/* Where the device sees the tensor's bytes, while the application holds it. What fills them may be under way: work on a stream finds it done if the
+ * call was ordered with that stream. UNIMPLEMENTED where the driver shows no addresses. [any] [no-block], except for a result of a call in
+ * several pieces */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_address(heddle_tensor_t* tensor, uint64_t* out_address);
 HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
 HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
 HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
@@ -154,10 +177,12 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
+#define HEDDLE_CALL_NATIVE_STREAM 1u /* native_stream is given; 0 is a stream too */
 typedef struct heddle_call_params {
   uint32_t struct_size;
-  uint32_t reserved;
-  uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none */
+  uint32_t flags;         /* bits HEDDLE_CALL_* */
+  uint64_t deadline_ns;   /* of CLOCK_MONOTONIC; 0: none */
+  uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
 } heddle_call_params_t;
 
 /* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. A result to write into that an earlier call
@@ -165,7 +190,13 @@ typedef struct heddle_call_params {
  * it. params may be NULL.
  *
  * Once its deadline has passed, nothing more of the call is enqueued: what is enqueued finishes, and the call and its results fail with
- * DEADLINE_EXCEEDED and the region that was next. A call whose work is all enqueued by then goes on to its end. [any] [no-block], except where an
+ * DEADLINE_EXCEEDED and the region that was next. A call whose work is all enqueued by then goes on to its end.
+ *
+ * With a native stream the call's work comes behind what is on the stream, and what the application enqueues on the stream later comes behind the
+ * call, without anybody waiting on the host: memory that the stream fills can be an argument, and results are ready for the stream. A call in
+ * several pieces, or on several devices, is waited for on the host instead. What a failed call should have written is undefined for the stream too.
+ * INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED where the driver cannot.
+ * The stream lives until the call is over. [any] [no-block], except where an
  * argument comes from another device, or its extents from a call in flight, or a list is recorded */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
