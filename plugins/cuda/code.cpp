@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+
+#include "heddle/sdk/futex.h"
 
 namespace heddle::cuda {
 
@@ -16,6 +19,7 @@ namespace {
 constexpr uint32_t kMaxEntries = 1 << 20;
 constexpr uint32_t kMaxArgumentsBytes = 4096;
 constexpr uint32_t kTensorMapBytes = 128;
+constexpr uint64_t kLongTranslationNs = 250000000;
 
 // "sm_90a" gives 90 and true.
 bool parse_target(std::string_view target, int* out_number, bool* out_exact) {
@@ -79,8 +83,12 @@ class Loader {
     char log[4096] = {};
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
+    const uint64_t began_ns = sdk::monotonic_ns();
     CUresult result = cuda.cuModuleLoadDataEx(&executable->module, code, 2, options, values);
-    if (result == CUDA_SUCCESS) return nullptr;
+    if (result == CUDA_SUCCESS) {
+      if (!text.empty()) note_translation(sdk::monotonic_ns() - began_ns);
+      return nullptr;
+    }
     std::string why = log;
     while (!why.empty() && (why.back() == '\n' || why.back() == ' ')) why.pop_back();
     if (result == CUDA_ERROR_INVALID_PTX && why.find("Unsupported .version") != std::string::npos)
@@ -94,6 +102,20 @@ class Loader {
                        "cuda: loading executable '%.*s' (%llu bytes of %.*s for %.*s) failed: %s", shown(name()), name().data(),
                        number(params_.code_bytes), shown(sdk::view_of(params_.format)), params_.format.data,
                        shown(sdk::view_of(params_.target)), params_.target.data, why.empty() ? "CUDA refuses" : why.substr(0, 900).c_str());
+  }
+
+  // The driver keeps what it made of PTX in a cache of its own. Where that takes this long, it found nothing there.
+  void note_translation(uint64_t took_ns) {
+    const heddle_host_t* host = device_->host;
+    if (took_ns < kLongTranslationNs || host->log_level(host->self) > HEDDLE_LOG_INFO) return;
+    char line[400];
+    const int size =
+        std::snprintf(line, sizeof line,
+                      "cuda: the driver took %.0f ms to translate %llu bytes of PTX of executable '%.*s'; it keeps the result if "
+                      "CUDA_CACHE_PATH (~/.nv/ComputeCache) can be written; heddle compile --ptxas puts machine code in the file",
+                      static_cast<double>(took_ns) * 1e-6, number(params_.code_bytes), shown(name()), name().data());
+    host->log(host->self, HEDDLE_LOG_INFO, sdk::string_of("code.cpp"), 0,
+              sdk::string_of(std::string_view(line, std::min(static_cast<size_t>(size), sizeof line - 1))));
   }
 
   // CUDA takes a pointer without a size: the file's own tables must lie inside of what we were given.
