@@ -227,6 +227,7 @@ heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_in
   heddle_instance_params_t params;
   if (Status status = read_params(given, &params, "heddle_instance_params_t"); !status.ok()) return status.release();
   heddle::submit::InstanceRequest request;
+  request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
   for (uint32_t i = 0; i < params.slot_count; ++i) {
     request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
   }

@@ -13,6 +13,7 @@
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 
 namespace heddle::host {
 
@@ -41,6 +42,7 @@ struct LoadedDriver {
   heddle_dispatch_interface_t dispatch;
   heddle_timeline_interface_t timeline;
   heddle_native_interface_t native;
+  heddle_profile_interface_t profile;
   std::string id;
   uint32_t abi_minor = 0;
 };

@@ -137,6 +137,10 @@ void fill_holes(heddle_native_interface_t& table) {
   };
 }
 
+void fill_holes(heddle_profile_interface_t& table) {
+  fill_hole<"heddle.profile/1 submit">(table.submit);
+}
+
 // struct_size of a table the plugin handed out, or what is wrong with the pointer.
 std::string read_struct_size(const void* source, const LoadedSegments& loaded, std::string_view what, uint32_t* out_size) {
   if (reinterpret_cast<uintptr_t>(source) % alignof(void*) != 0 || !loaded.readable(source, sizeof(uint32_t))) {
@@ -202,6 +206,10 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_native_interface_t* out_table) {
   return copy_functions(source, loaded, HEDDLE_NATIVE_INTERFACE, out_table);
+}
+
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_profile_interface_t* out_table) {
+  return copy_functions(source, loaded, HEDDLE_PROFILE_INTERFACE, out_table);
 }
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_plugin_t* out_table) {

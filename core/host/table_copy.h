@@ -10,6 +10,7 @@
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 
 namespace heddle::host {
 
@@ -22,6 +23,7 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_timeline_interface_t* out_table);
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_allocator_interface_t* out_table);
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_native_interface_t* out_table);
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_profile_interface_t* out_table);
 // The plugin table itself; a missing create or get_interface is an error, a missing probe or shutdown a hole.
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_plugin_t* out_table);
 

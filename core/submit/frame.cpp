@@ -4,6 +4,9 @@
 #include "core/submit/frame.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/submit/profile.h"
 
 namespace heddle::submit {
 
@@ -53,7 +56,8 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   }
   frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
   for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
-  if (source.single() && source.segments[0].count >= kCommandsWorthRecording &&
+  if (source.profile) frame->times_.resize(source.commands.size());
+  if (!source.profile && source.single() && source.segments[0].count >= kCommandsWorthRecording &&
       (devices[source.segments[0].device]->description().features & HEDDLE_DEVICE_RECORDING)) {
     frame->submissions_until_record_ = kSubmissionsBeforeRecord;
   }
@@ -61,6 +65,7 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
 }
 
 Frame::~Frame() {
+  collect_times();
   if (recording_) devices_[plan_->segments[0].device]->api().dispatch->recording_free(recording_);
   for (size_t i = first_own_arena_; i < arenas_.size(); ++i) devices_[arena_devices_[i]]->pool().free(arenas_[i]);
 }
@@ -89,6 +94,8 @@ Frame::Target Frame::target_of(const Patch& patch) {
 }
 
 void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) {
+  if (plan_->profile) [[unlikely]]
+    collect_times();
   for (const Target& target : targets_) {
     const heddle_block_t& block = (target.source == Source::kArgument ? arguments : results)[target.index]->block();
     *target.buffer = block.buffer;
@@ -99,7 +106,27 @@ void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::T
 heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t& sync) const {
   heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
   const memory::Device& device = *devices_[segment.device];
+  if (plan_->profile && (device.description().features & HEDDLE_DEVICE_TIMESTAMPS)) {
+    return device.api().profile->submit(device.queue(), &submission, times_.data() + segment.first);
+  }
   return device.api().dispatch->submit(device.queue(), &submission);
+}
+
+void Frame::collect_times() {
+  if (!plan_ || !plan_->profile) return;
+  for (const Segment& segment : plan_->segments) {
+    for (uint32_t i = segment.first; i < segment.first + segment.count; ++i) {
+      const heddle_command_time_t time = std::exchange(times_[i], {});
+      if (time.end_ns == 0) continue;
+      const heddle_command_t& command = commands_[i];
+      const bool is_dispatch = command.kind == HEDDLE_COMMAND_DISPATCH;
+      plan_->profile->add(is_dispatch                           ? "dispatch"
+                          : command.kind == HEDDLE_COMMAND_COPY ? "copy"
+                                                                : "fill",
+                          is_dispatch ? plan_->program->dispatches()->Get(command.as.dispatch.region)->name()->str() : std::string(),
+                          devices_[segment.device]->alias(), time.end_ns - time.begin_ns);
+    }
+  }
 }
 
 void Frame::record() {

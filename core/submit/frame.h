@@ -11,6 +11,7 @@
 #include "core/memory/device.h"
 #include "core/memory/tensor.h"
 #include "core/submit/plan.h"
+#include "heddle/ext/profile.h"
 
 namespace heddle::submit {
 
@@ -24,6 +25,8 @@ class Frame {
   ~Frame();
 
   const Plan& plan() const { return *plan_; }
+  // Adds what the commands of the last submissions took to the plan's profile, once. They are over.
+  void collect_times();
   // Points the commands at a call's arguments and results.
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
   // Enqueues one segment (not a crossing) on its device, or replays it where it is recorded. *replayed: which of the two it was.
@@ -62,6 +65,7 @@ class Frame {
   std::vector<Target> targets_;  // of arguments and results
   std::vector<heddle_block_t> arenas_;
   std::vector<uint32_t> arena_devices_;
+  mutable std::vector<heddle_command_time_t> times_;  // by command, with a profile: written by drivers
   size_t first_own_arena_ = 0;
   memory::Ref<memory::Timeline> timeline_;
   uint32_t submissions_until_record_ = kNever;

@@ -231,6 +231,13 @@ void Function::dispose(std::unique_ptr<Frame> frame) {
   instance_.counters().arena_bytes.fetch_sub(frame->plan().arena_bytes(), std::memory_order_relaxed);
 }
 
+void Function::collect_times() {
+  std::lock_guard lock(mutex_);
+  for (CachedPlan& cached : plans_) {
+    for (std::unique_ptr<Frame>& frame : cached.idle) frame->collect_times();
+  }
+}
+
 void Function::drop_idle_frames() {
   std::vector<std::unique_ptr<Frame>> dropped;
   {

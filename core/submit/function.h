@@ -38,6 +38,8 @@ class Function {
   Result<memory::Ref<Call>> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns,
                                   std::optional<uint64_t> native_stream = std::nullopt);
 
+  // Adds what finished calls took to the instance's profile.
+  void collect_times();
   // Gives back the arenas that no call uses now.
   void drop_idle_frames();
 

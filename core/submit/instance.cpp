@@ -97,9 +97,11 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   Ref<Instance> instance = Ref<Instance>::adopt(new Instance());
   instance->runtime_ = std::move(runtime);
   instance->module_ = std::move(module);
+  if (request.profiles) instance->profile_ = std::make_unique<Profile>();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
+  instance->machine_.profile = instance->profile_.get();  // of calls alone
   const mf::Module& meta = instance->module_->metadata();
   for (uint32_t i = 0; i < meta.functions()->size(); ++i) {
     const mf::Program* program = meta.functions()->Get(i)->programs()->Get(instance->route_.program_of_function[i]);

@@ -15,6 +15,7 @@
 #include "core/open/parameter_files.h"
 #include "core/route/route.h"
 #include "core/submit/plan.h"
+#include "core/submit/profile.h"
 #include "core/submit/runtime.h"
 #include "core/submit/state_order.h"
 
@@ -26,6 +27,7 @@ class Call;
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
   std::vector<open::ParameterFiles::Named> parameter_files;
+  bool profiles = false;  // takes the times of commands
 };
 
 // Counted since the instance was made; exact whenever no call is in flight.
@@ -82,6 +84,7 @@ class Instance final : public memory::Counted {
   std::vector<bool> read_by_functions_, read_at_all_;     // one per global: read by a function's program; by that or by the initializer
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
+  std::unique_ptr<Profile> profile_;
   std::vector<std::unique_ptr<Function>> functions_;
   Counters counters_;
   StateOrder state_order_;

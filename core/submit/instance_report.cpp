@@ -3,6 +3,7 @@
 // Part of Instance; the field names are part of the runtime's promise.
 #include <nlohmann/json.hpp>
 
+#include "core/submit/function.h"
 #include "core/submit/instance.h"
 
 namespace heddle::submit {
@@ -50,8 +51,17 @@ Json device_json(memory::Device& device) {
 
 Result<std::string> Instance::report(std::string_view topic) const {
   if (topic == "route") return route_.explanation;
+  if (topic == "profile") {
+    if (!profile_) {
+      return error(HEDDLE_STATUS_FAILED_PRECONDITION,
+                   "heddle: reporting 'profile' of an instance failed: it takes no times; make it with HEDDLE_INSTANCE_PROFILE");
+    }
+    for (const std::unique_ptr<Function>& function : functions_) function->collect_times();
+    return profile_->json();
+  }
   if (topic != "statistics") {
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reporting '{}' of an instance failed: there are 'route' and 'statistics'", topic);
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reporting '{}' of an instance failed: there are 'route', 'statistics' and 'profile'",
+                 topic);
   }
   Json out{{"calls", value(counters_.calls)},
            {"failed_calls", value(counters_.failed_calls)},

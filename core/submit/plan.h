@@ -67,11 +67,13 @@ struct GlobalMemory {
   heddle_binding_t memory{};
   uint32_t device = 0;
 };
+class Profile;
 struct Machine {
   std::vector<std::string> device_names;
   std::vector<uint64_t> min_alignment_of_device;
   std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
+  Profile* profile = nullptr;  // where what commands took is summed up; NULL: nobody asks
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
@@ -79,6 +81,8 @@ struct Machine {
 
 class Plan final : public memory::Counted {
  public:
+  const module_format::Program* program = nullptr;  // the instance's, like profile
+  Profile* profile = nullptr;
   std::vector<int64_t> key;
   std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
   std::vector<uint32_t> first_binding;     // per command, for dispatches

@@ -47,6 +47,7 @@ class Lowering {
       return nullptr;
     op->next = nullptr;
     op->kind = kind;
+    op->command = index_;
     *work_->end = op;
     work_->end = &op->next;
     work_->cost_ns = cost_ns > kUnknownCost - work_->cost_ns ? kUnknownCost : work_->cost_ns + cost_ns;

@@ -87,6 +87,7 @@ struct Op {
 
   Op* next;
   Kind kind;
+  uint32_t command;  // its index in the caller's list
   union {
     Dispatch dispatch;
     Copy copy;
@@ -107,6 +108,7 @@ struct Work {
   uint64_t cost_ns = 0;  // estimate of the whole; UINT64_MAX: unknown
   uint64_t dispatches = 0, copies = 0;
   Arena::Block* blocks = nullptr;
+  heddle_command_time_t* times = nullptr;  // by command, where the caller asked
 };
 
 constexpr uint64_t kUnknownCost = UINT64_MAX;

@@ -95,7 +95,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.name = sdk::string_of(instance->name);
     description.family = sdk::string_of("cpu");
     description.numa_node = -1;
-    description.features = HEDDLE_DEVICE_UNIFIED_MEMORY;
+    description.features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_TIMESTAMPS;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = static_cast<uint32_t>(instance->device_cpus[ordinal].size());
     description.memory_bytes = description.max_allocation_bytes = physical_memory_bytes();

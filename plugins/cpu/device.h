@@ -12,6 +12,7 @@
 
 #include "cpu/threads.h"
 #include "heddle/code.h"
+#include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/status.h"
 
@@ -92,6 +93,7 @@ const heddle_buffer_interface_t* buffer_interface() noexcept;
 const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
+const heddle_profile_interface_t* profile_interface() noexcept;
 
 // queue.cpp
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out) noexcept;

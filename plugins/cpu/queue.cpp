@@ -292,7 +292,7 @@ bool help(sdk::DeviceRoot* root, heddle_point_t point) noexcept {
 
 namespace {
 
-heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission) noexcept {
+heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission, heddle_command_time_t* times) noexcept {
   const heddle_host_t* host = queue->device()->host;
   if (host->is_forked_child(host->self)) [[unlikely]]
     return sdk::forked_status(host);
@@ -306,20 +306,26 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
       [[unlikely]] {
     return bad;
   }
+  if (times) std::memset(times, 0, submission.command_count * sizeof *times);
+  draft.work->times = times;
   return queue->submit(&draft, submission.sync);
 }
 
-heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+heddle_status_t* submit_timed(heddle_queue_t* handle, const heddle_submission_t* in, heddle_command_time_t* times) noexcept {
   sdk::ErrnoKeeper keep;
   Queue* queue = Queue::from(handle);
   if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
-    return submit_sized(queue, *in);
+    return submit_sized(queue, *in, times);
   heddle_submission_t submission;
   uint64_t bad_byte;
   if (!sdk::read_struct(in, &submission, &bad_byte)) {
     return sdk::tail_status(queue->device()->host, "heddle_submission_t", bad_byte);
   }
-  return submit_sized(queue, submission);
+  return submit_sized(queue, submission, times);
+}
+
+heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+  return submit_timed(handle, in, nullptr);
 }
 
 }  // namespace
@@ -335,6 +341,11 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     nullptr,
                                                     nullptr,
                                                     nullptr};  // recording: the host fills the holes with UNIMPLEMENTED
+  return &table;
+}
+
+const heddle_profile_interface_t* profile_interface() noexcept {
+  static const heddle_profile_interface_t table = {sizeof(heddle_profile_interface_t), 0, submit_timed};
   return &table;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cpu/commands.h"
+#include "heddle/sdk/futex.h"
 
 namespace heddle::cpu {
 
@@ -43,6 +44,23 @@ void copy_rows(const Op::Copy2d& copy, uint64_t first, uint64_t last) noexcept {
     std::memcpy(copy.target + row * copy.target_stride, copy.source + row * copy.source_stride, copy.row_bytes);
   }
 }
+
+// Notes when an op of a work ran, if its caller asked.
+class OpTimer {
+ public:
+  OpTimer(const Work& work, const Op& op, uint64_t start_ns) noexcept
+      : work_(work), op_(op), start_ns_(start_ns), begin_ns_(now_if_timed(work)) {}
+  ~OpTimer() {
+    if (work_.times) [[unlikely]]
+      work_.times[op_.command] = {begin_ns_ - start_ns_, sdk::monotonic_ns() - start_ns_};
+  }
+  static uint64_t now_if_timed(const Work& work) noexcept { return work.times ? sdk::monotonic_ns() : 0; }
+
+ private:
+  const Work& work_;
+  const Op& op_;
+  const uint64_t start_ns_, begin_ns_;
+};
 
 // Runs a whole op that is not a dispatch in this thread.
 void run_transfer(const Op& op) noexcept {
@@ -121,7 +139,9 @@ heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
   KernelFloatState state;
   Workspace* workspace = nullptr;
   heddle_status_t* failure = nullptr;
+  const uint64_t start_ns = OpTimer::now_if_timed(work);
   for (const Op* op = work.first; op; op = op->next) {
+    OpTimer timer(work, *op, start_ns);
     if (op->kind != Op::Kind::kDispatch) [[unlikely]] {
       run_transfer(*op);
       continue;
@@ -152,7 +172,9 @@ heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
 heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
   KernelFloatState state;
   Workers& workers = device->workers;
+  const uint64_t start_ns = OpTimer::now_if_timed(work);
   for (const Op* op = work.first; op; op = op->next) {
+    OpTimer timer(work, *op, start_ns);
     Context context = {op, device->workspaces.get()};
     switch (op->kind) {
       case Op::Kind::kDispatch: {

@@ -143,6 +143,7 @@ Device::~Device() {
       ring.reset();
       staging.reset();
       for (const Word& word : all_words) cuda.cuMemFreeHost(word.value);
+      for (CUevent event : idle_events) cuda.cuEventDestroy(event);
       if (allocation_stream) cuda.cuStreamDestroy(allocation_stream);
       if (pool) cuda.cuMemPoolDestroy(pool);
     }
@@ -257,7 +258,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.pci = sdk::string_of(facts.pci);
     std::memcpy(description.uuid, facts.uuid, sizeof description.uuid);
     description.numa_node = facts.numa_node;
-    description.features = instance->options.graphs ? HEDDLE_DEVICE_RECORDING : 0;
+    description.features = HEDDLE_DEVICE_TIMESTAMPS | (instance->options.graphs ? HEDDLE_DEVICE_RECORDING : 0);
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = static_cast<uint32_t>(facts.multiprocessors);
     description.memory_bytes = facts.memory_bytes;

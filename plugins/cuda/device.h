@@ -16,6 +16,7 @@
 #include "cuda/errors.h"
 #include "heddle/code.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/status.h"
 
@@ -116,6 +117,7 @@ struct Device : sdk::DeviceRoot {
   std::mutex queues_mutex;
   std::vector<Queue*> queues;               // under queues_mutex
   std::vector<Word> idle_words, all_words;  // under queues_mutex
+  std::vector<CUevent> idle_events;         // that take time; under queues_mutex
   std::atomic<bool> lost_flag{false};
   std::mutex lost_mutex;
   heddle_status_t* lost_status = nullptr;  // under lost_mutex
@@ -155,6 +157,7 @@ const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_timeline_interface_t* timeline_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
+const heddle_profile_interface_t* profile_interface() noexcept;
 
 // Reads what enumerating tells; NULL or why the machine's devices cannot be listed. [may-block]
 heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::vector<Facts>* out);

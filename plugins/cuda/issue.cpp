@@ -96,8 +96,11 @@ CUresult copy_2d(const Api& cuda, const Op::Copy2d& op, CUstream stream) noexcep
 
 }  // namespace
 
-CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_failed) noexcept {
+CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept {
   bool behind_kernel = false;  // of this list, which waits by itself too
+  if (!events.empty()) {
+    if (CUresult bad = cuda.cuEventRecord(events[0], stream)) return bad;
+  }
   for (size_t i = 0; i < list.ops.size(); ++i) {
     const Op& op = list.ops[i];
     CUresult result = CUDA_SUCCESS;
@@ -121,11 +124,12 @@ CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_f
                                         op.peer_copy.length, stream);
         break;
     }
+    if (result == CUDA_SUCCESS && !events.empty()) result = cuda.cuEventRecord(events[i + 1], stream);
     if (result != CUDA_SUCCESS) [[unlikely]] {
       *out_failed = i;
       return result;
     }
-    if (op.kind != Op::Kind::kBarrier) behind_kernel = op.kind == Op::Kind::kLaunch && op.launch.entry->starts_early;
+    if (op.kind != Op::Kind::kBarrier && events.empty()) behind_kernel = op.kind == Op::Kind::kLaunch && op.launch.entry->starts_early;
   }
   return CUDA_SUCCESS;
 }

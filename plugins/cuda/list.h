@@ -71,8 +71,9 @@ heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle
 heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
                                const heddle_binding_t& binding) noexcept;
 
-// Issues ops in order; the first failing call ends it. *out_failed is the op. The context is current.
-CUresult issue(const Api& cuda, const List& list, CUstream stream, size_t* out_failed) noexcept;
+// Issues ops in order; the first failing call ends it. *out_failed is the op. With events, one more than there are ops, the first is recorded
+// before the ops and one behind each. The context is current.
+CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept;
 
 }  // namespace heddle::cuda
 #endif  // HEDDLE_CUDA_LIST_H_

@@ -135,6 +135,10 @@ Submission* Queue::draft() {
 void Queue::abandon(Submission* submission) noexcept {
   for (const Staging::Slice& slice : submission->list.slices) device_->staging->give(slice);
   if (submission->failure) device_->host->status_free(device_->host->self, submission->failure);
+  if (!submission->events.empty()) {
+    std::lock_guard<std::mutex> lock(device_->queues_mutex);
+    device_->idle_events.insert(device_->idle_events.end(), submission->events.begin(), submission->events.end());
+  }
   submission->clear();
   constexpr size_t kSpare = 64;
   std::unique_lock<std::mutex> lock(mutex_);
@@ -234,8 +238,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
     result = cuda.cuStreamWaitValue64(stream_, waits[i].word.address, waits[i].number, CU_STREAM_WAIT_VALUE_GEQ);
   }
   if (result == CUDA_SUCCESS) {
-    result =
-        submission->recording ? launch_graph(submission->recording, stream_) : cuda::issue(cuda, submission->list, stream_, out_failed);
+    result = submission->recording ? launch_graph(submission->recording, stream_)
+                                   : cuda::issue(cuda, submission->list, submission->events, stream_, out_failed);
     if (result != CUDA_SUCCESS && !ends_context(result)) {
       const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
       submission->failure = cuda_status(host, cuda, code_of(result), result, "cuda: issuing %s%s%s on device %u failed",
@@ -293,6 +297,7 @@ void Queue::finish(Submission* submission) noexcept {
   }
   if (!failure) {
     for (const Submission::Download& download : submission->downloads) std::memcpy(download.target, download.source, download.length);
+    if (submission->times) read_times(*submission);
   }
   Counters& counters = device_->counters;
   counters.submissions.fetch_add(1, std::memory_order_relaxed);
@@ -322,6 +327,37 @@ void Queue::finish(Submission* submission) noexcept {
   }
   if (failure) host->status_free(host->self, failure);
   unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+heddle_status_t* Queue::take_events(Submission* submission) {
+  const Api& cuda = device_->cuda;
+  const size_t count = submission->list.ops.size() + 1;
+  {
+    std::lock_guard<std::mutex> lock(device_->queues_mutex);
+    std::vector<CUevent>& idle = device_->idle_events;
+    const auto taken = static_cast<ptrdiff_t>(std::min(count, idle.size()));
+    submission->events.assign(idle.end() - taken, idle.end());
+    idle.erase(idle.end() - taken, idle.end());
+  }
+  while (submission->events.size() < count) {
+    CUevent event = nullptr;
+    if (CUresult bad = cuda.cuEventCreate(&event, CU_EVENT_DEFAULT)) return device_->failed(bad, "making events to take time with");
+    submission->events.push_back(event);
+  }
+  return nullptr;
+}
+
+void Queue::read_times(const Submission& submission) noexcept {
+  ContextScope scope(device_);
+  double now_ns = 0;
+  for (size_t i = 0; i < submission.list.ops.size(); ++i) {
+    const Op& op = submission.list.ops[i];
+    float ms = 0;
+    if (device_->cuda.cuEventElapsedTime(&ms, submission.events[i], submission.events[i + 1]) != CUDA_SUCCESS) return;
+    const double begin_ns = now_ns;
+    now_ns += static_cast<double>(ms) * 1e6;
+    if (op.kind != Op::Kind::kBarrier) submission.times[op.command] = {static_cast<uint64_t>(begin_ns), static_cast<uint64_t>(now_ns)};
+  }
 }
 
 void Queue::list_suspects(std::vector<Suspect>* out) {
@@ -392,7 +428,7 @@ heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
 
 namespace {
 
-heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission) {
+heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submission, heddle_command_time_t* times) {
   Device* device = queue->device();
   if (device->is_lost()) [[unlikely]]
     return device->loss();
@@ -402,25 +438,35 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
   }
   ContextScope scope(device);  // staging and tensor maps need it
   Submission* draft = queue->draft();
-  if (heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list)) [[unlikely]] {
+  heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list);
+  if (times && !bad) {
+    std::memset(times, 0, submission.command_count * sizeof *times);
+    draft->times = times;
+    bad = queue->take_events(draft);
+  }
+  if (bad) [[unlikely]] {
     queue->abandon(draft);
     return bad;
   }
   return queue->submit(draft, submission.sync);
 }
 
-heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+heddle_status_t* submit_timed(heddle_queue_t* handle, const heddle_submission_t* in, heddle_command_time_t* times) noexcept {
   Queue* queue = Queue::from(handle);
   return guarded(queue->device()->host, "cuda: submitting", [&]() -> heddle_status_t* {
     if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
-      return submit_sized(queue, *in);
+      return submit_sized(queue, *in, times);
     heddle_submission_t submission;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &submission, &bad_byte)) {
       return sdk::tail_status(queue->device()->host, "heddle_submission_t", bad_byte);
     }
-    return submit_sized(queue, submission);
+    return submit_sized(queue, submission, times);
   });
+}
+
+heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+  return submit_timed(handle, in, nullptr);
 }
 
 }  // namespace
@@ -436,6 +482,11 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     record,
                                                     replay,
                                                     recording_free};
+  return &table;
+}
+
+const heddle_profile_interface_t* profile_interface() noexcept {
+  static const heddle_profile_interface_t table = {sizeof(heddle_profile_interface_t), 0, submit_timed};
   return &table;
 }
 

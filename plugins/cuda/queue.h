@@ -29,6 +29,8 @@ struct Submission {
   Recording* recording = nullptr;  // replayed instead of the list
   std::vector<heddle_point_t> waits, signals;
   std::vector<Download> downloads;
+  std::vector<CUevent> events;  // of a list that is timed: before it and behind each op
+  heddle_command_time_t* times = nullptr;
   uint64_t number = 0;
   bool issued = false;                 // reached the stream
   heddle_status_t* failure = nullptr;  // of issuing, or of a wait
@@ -39,6 +41,8 @@ struct Submission {
     waits.clear();
     signals.clear();
     downloads.clear();
+    events.clear();
+    times = nullptr;
     number = 0;
     issued = false;
     failure = nullptr;
@@ -66,6 +70,8 @@ class Queue {
   void abandon(Submission* submission) noexcept;
   // Checks waits and signals, issues the submission or holds it. It is used up, unless this fails.
   heddle_status_t* submit(Submission* submission, const heddle_sync_t& sync);
+  // The events of a draft whose list is timed.
+  heddle_status_t* take_events(Submission* submission);
   // Issues a held submission if its waits are on their way now.
   bool try_issue(Submission* submission);
 
@@ -91,6 +97,7 @@ class Queue {
   Issue issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
   heddle_status_t* take_word();
+  void read_times(const Submission& submission) noexcept;
   void finish(Submission* submission) noexcept;
 
   const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object

@@ -9,6 +9,7 @@
 #include "heddle/compiler.h"
 #include "heddle/driver.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 #include "heddle/plugin.h"
 #include "heddle/runtime.h"
 
@@ -37,6 +38,7 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_slot_binding_t), 32u);
   EXPECT_EQ(sizeof(heddle_parameter_file_t), 32u);
   EXPECT_EQ(sizeof(heddle_object_t), 8u);
+  EXPECT_EQ(sizeof(heddle_command_time_t), 16u);
 }
 
 TEST(Layout, CommandsFitTheirSlot) {

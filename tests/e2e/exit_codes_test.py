@@ -88,6 +88,17 @@ class ExitCodes(HeddleTestCase):
         self.assertEqual(names, ["device", "median_ns", "p10_ns", "p90_ns", "p99_ns", "calls_per_second", "dispatches_per_call", "calls"])
         self.assertTrue(all(float(value) > 0 for value in values[1:]), lines)
 
+    def test_profile_says_what_regions_take(self):
+        report = json.loads(self.succeed("profile", self.module, "--iterations", "3", "--format", "json").stdout)
+        self.assertEqual(report["calls"], 3)
+        self.assertTrue(report["regions"], report)
+        self.assertTrue(all(row["time_ns"] > 0 and row["count"] > 0 for row in report["regions"]), report)
+        self.assertLessEqual(report["regions_ns"], report["call_ns"])
+        self.assertAlmostEqual(sum(row["share"] for row in report["regions"]), 1)
+        self.assertIn("the call, as measured here", self.succeed("profile", self.module).stdout)
+        self.fail_with(2, "profile", self.module, "--dim", "nope=3")
+        self.fail_with(4, "profile", self.module, "--device", "nope")
+
     def test_4_when_a_required_plugin_is_not_there(self):
         config = self.folder / "heddle.toml"
         config.write_text('version = 1\n[plugins]\nrequire = ["acme.absent"]\n')

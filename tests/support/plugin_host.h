@@ -20,6 +20,7 @@
 
 #include "heddle/allocator.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 
 // What the opaque type is in these tests.
 struct heddle_status {
@@ -238,9 +239,11 @@ class OpenDriver {
     param_io_api = static_cast<const heddle_param_io_interface_t*>(interface(HEDDLE_PARAM_IO_INTERFACE));
     dispatch_api = static_cast<const heddle_dispatch_interface_t*>(interface(HEDDLE_DISPATCH_INTERFACE));
     timeline_api = static_cast<const heddle_timeline_interface_t*>(interface(HEDDLE_TIMELINE_INTERFACE));
-    native_api = static_cast<const heddle_native_interface_t*>(interface(HEDDLE_NATIVE_INTERFACE));  // NULL where there is none
-    api = {sizeof api,   0,         host->table(), instance_, device_api, buffer_api, transfer_api, param_io_api, dispatch_api,
-           timeline_api, native_api};
+    native_api =
+        static_cast<const heddle_native_interface_t*>(interface(HEDDLE_NATIVE_INTERFACE));  // NULL where there is none, like the next
+    profile_api = static_cast<const heddle_profile_interface_t*>(interface(HEDDLE_PROFILE_INTERFACE));
+    api = {sizeof api,   0,          host->table(), instance_, device_api, buffer_api, transfer_api, param_io_api, dispatch_api,
+           timeline_api, native_api, profile_api};
     device = open(0, cpus);
     if (device) queue = make_queue(device);
   }
@@ -347,6 +350,7 @@ class OpenDriver {
   const heddle_dispatch_interface_t* dispatch_api = nullptr;
   const heddle_timeline_interface_t* timeline_api = nullptr;
   const heddle_native_interface_t* native_api = nullptr;
+  const heddle_profile_interface_t* profile_api = nullptr;
   heddle_driver_api_t api = {};
   heddle_device_t* device = nullptr;
   heddle_queue_t* queue = nullptr;

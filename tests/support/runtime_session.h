@@ -88,7 +88,8 @@ inline ModuleHandle open_module(heddle_runtime_t* runtime, const std::string& pa
 
 // All slots on one device.
 inline heddle_status_t* create_instance(heddle_module_t* module, const std::vector<std::pair<std::string, std::string>>& slots,
-                                        InstanceHandle* out, const std::vector<std::pair<std::string, std::string>>& files = {}) {
+                                        InstanceHandle* out, const std::vector<std::pair<std::string, std::string>>& files = {},
+                                        uint32_t flags = 0) {
   std::vector<heddle_slot_binding_t> bindings;
   for (const auto& [slot, device] : slots) bindings.push_back({c_string(slot), c_string(device)});
   std::vector<heddle_parameter_file_t> parameter_files;
@@ -99,6 +100,7 @@ inline heddle_status_t* create_instance(heddle_module_t* module, const std::vect
   params.slot_count = static_cast<uint32_t>(bindings.size());
   params.parameter_files = parameter_files.data();
   params.parameter_file_count = static_cast<uint32_t>(parameter_files.size());
+  params.flags = flags;
   heddle_instance_t* instance = nullptr;
   heddle_status_t* status = heddle_instance_create(module, &params, &instance);
   out->reset(instance);

@@ -49,14 +49,14 @@ class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
   ProgramBuilder program() const { return ProgramBuilder({GetParam().family}); }
 
   // Writes, opens and binds a module; NULL with a failed test if that does not work.
-  InstanceHandle open(ModuleBuilder& module, const std::vector<std::pair<std::string, std::string>>& files = {}) {
+  InstanceHandle open(ModuleBuilder& module, const std::vector<std::pair<std::string, std::string>>& files = {}, uint32_t flags = 0) {
     std::string path = folder.path("module" + std::to_string(++modules_) + ".heddle");
     std::string written = module.write(path);
     EXPECT_EQ(written, "");
     if (!written.empty()) return nullptr;
     ModuleHandle opened = open_module(runtime.get(), path);
     InstanceHandle instance;
-    if (opened) HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &instance, files));
+    if (opened) HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &instance, files, flags));
     return instance;
   }
 

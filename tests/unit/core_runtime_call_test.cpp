@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls through runtime.h on every driver: shapes, control flow, intermediate values, state, plans that are reused.
+#include <chrono>
 #include <numeric>
 #include <thread>
 
@@ -187,6 +188,49 @@ TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   EXPECT_EQ(statistics["dispatches"], 3 * kCalls);
   bool records = std::string(GetParam().name) == "FakeGpu";
   EXPECT_EQ(statistics["replays"], records ? kCalls - 2 : 0);
+}
+
+TEST_P(RuntimeCall, ReportsWhatRegionsTakeWhereTheDeviceTellsTime) {
+  constexpr int64_t kWidth = 16;
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.results.push_back(ModuleBuilder::type("slow", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+  function_type.results.push_back(ModuleBuilder::type("ones", {ModuleBuilder::extent(kWidth)}));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), spins = p.literal(200);
+  p.dispatch("wait", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
+  p.barrier();
+  p.fill(ProgramBuilder::whole(p.result(1), kWrite), 0x3f800000, 4);
+  function_type.programs.push_back(p.finish());
+  const auto begin = std::chrono::steady_clock::now();
+  InstanceHandle plain = open(module), timed = open(module, {}, HEDDLE_INSTANCE_PROFILE);
+  ASSERT_TRUE(plain && timed);
+  heddle_text_t* none = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_instance_report(plain.get(), c_string("profile"), &none), HEDDLE_STATUS_FAILED_PRECONDITION,
+                      "HEDDLE_INSTANCE_PROFILE");
+  constexpr uint64_t kCalls = 5;
+  for (uint64_t i = 0; i < kCalls; ++i) {
+    heddle_tensor_t* results[2] = {};
+    HEDDLE_ASSERT_OK(heddle_call(find_function(timed), nullptr, 0, results, 2));
+    EXPECT_EQ(read_tensor(TensorHandle(results[1])), ramp(kWidth, 1, 0));
+    TensorHandle(results[0]).reset();
+  }
+  const auto wall = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  const auto regions = nlohmann::json::parse(instance_report(timed, "profile"))["regions"];
+  if (std::string(GetParam().name) == "FakeGpu") {  // no HEDDLE_DEVICE_TIMESTAMPS
+    EXPECT_TRUE(regions.empty());
+    return;
+  }
+  ASSERT_EQ(regions.size(), 2u);
+  EXPECT_EQ(regions[0]["region"], "wait");
+  EXPECT_EQ(regions[0]["kind"], "dispatch");
+  EXPECT_EQ(regions[0]["count"], kCalls);
+  EXPECT_GT(regions[0]["min_ns"].get<uint64_t>(), 0u);
+  EXPECT_LE(regions[0]["min_ns"].get<uint64_t>(), regions[0]["max_ns"].get<uint64_t>());
+  EXPECT_EQ(regions[1]["region"], "");
+  EXPECT_EQ(regions[1]["kind"], "fill");
+  EXPECT_EQ(regions[1]["count"], kCalls);
+  EXPECT_LE(regions[0]["total_ns"].get<uint64_t>() + regions[1]["total_ns"].get<uint64_t>(), static_cast<uint64_t>(wall));
 }
 
 // t0 = a + a; t1 = t0 + t0; ... : every t lives for two steps, so that few slices are enough for all.

@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/inputs.h"
-#include "tools/heddle/random_values.h"
+#include "tools/heddle/made_up_inputs.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/session.h"
 
@@ -92,49 +91,6 @@ double median(const std::vector<uint64_t>& sorted) {
   const size_t half = sorted.size() / 2;
   return sorted.size() % 2 ? static_cast<double>(sorted[half])
                            : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
-}
-
-// Names of the symbols in each argument's dimensions, from the module's report: runtime.h says only that an extent is not known.
-struct SymbolicDims {
-  std::vector<std::vector<std::string>> names;  // per argument and dimension; empty where static
-  std::map<std::string, int64_t> least;         // per symbol
-};
-SymbolicDims symbolic_dims(heddle_module_t* module, const std::string& function_name) {
-  SymbolicDims out;
-  heddle_text_t* raw = nullptr;
-  if (heddle_status_t* status = heddle_module_report(module, &raw)) {
-    heddle_status_free(status);
-    return out;
-  }
-  const Json whole = parse_json(text_of(Text(raw)));
-  if (!whole.is_object()) return out;
-  const Json functions = whole.value("functions", Json::array());
-  for (const Json& function : functions) {
-    const std::string name = function.value("name", std::string());
-    if (functions.size() > 1 && name != (function_name.empty() ? "main" : function_name)) continue;
-    for (const Json& argument : function.value("arguments", Json::array())) {
-      out.names.emplace_back();
-      for (const Json& dim : argument.value("dims", Json::array()))
-        out.names.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
-    }
-    for (const Json& symbol : function.value("symbols", Json::array())) {
-      // The least extent that the compiler allows, and that the divisor divides.
-      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1),
-                    divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
-      out.least[symbol.value("name", std::string())] = (least - 1) / divisor * divisor + divisor;
-    }
-  }
-  return out;
-}
-
-Wrong parse_dims(const std::vector<std::string>& given, std::map<std::string, int64_t>& out) {
-  for (const std::string& text : given) {
-    const Assignment dim = split_assignment(text);
-    const bool digits = !dim.value.empty() && dim.value.size() < 19 && dim.value.find_first_not_of("0123456789") == std::string::npos;
-    if (dim.name.empty() || !digits) return "--dim '" + text + "': expected NAME=N";
-    out[dim.name] = std::stoll(dim.value);
-  }
-  return {};
 }
 
 Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles,
@@ -233,8 +189,8 @@ int run(const Arguments& arguments) {
   for (size_t i = 0; i < given.size(); ++i) {
     if (Wrong wrong = parse_tensor_argument(options.inputs[i], given[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
   }
-  std::map<std::string, int64_t> dims;
-  if (Wrong wrong = parse_dims(options.dims, dims); !wrong.empty()) return flags.misuse(wrong);
+  MadeUpInputs made_up;
+  if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
   std::vector<double> percentiles;
   for (const std::string& text : options.percentiles) {
     char* end = nullptr;
@@ -252,14 +208,7 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   Module module;
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
-  const SymbolicDims symbols = symbolic_dims(module.get(), options.module.function);
-  for (const auto& [name, extent] : dims) {
-    if (symbols.least.count(name) == 0) {
-      std::string known;
-      for (const auto& [symbol, least] : symbols.least) known += (known.empty() ? "" : ", ") + symbol;
-      return flags.misuse("--dim '" + name + "' is no symbol of the function; it has " + (known.empty() ? "none" : known));
-    }
-  }
+  if (Wrong wrong = made_up.find_symbols(module.get(), options.module.function); !wrong.empty()) return flags.misuse(wrong);
 
   std::vector<std::string> wanted = options.module.devices;
   if (wanted.empty()) wanted.emplace_back();
@@ -274,17 +223,7 @@ int run(const Arguments& arguments) {
       return report_name_failure(status);
     one.device = device.empty() ? bound_devices(one.instance.get()) : device;
     if (values.empty()) {
-      const MakeInput make = [&](size_t index, HostTensor& out) -> Wrong {
-        out.shape = one.function.arguments[index].shape;
-        for (size_t d = 0; d < out.shape.dims.size(); ++d) {
-          if (out.shape.dims[d] >= 0) continue;
-          const std::string name = index < symbols.names.size() && d < symbols.names[index].size() ? symbols.names[index][d] : "";
-          const auto chosen = dims.find(name);
-          const auto least = symbols.least.find(name);
-          out.shape.dims[d] = chosen != dims.end() ? chosen->second : least != symbols.least.end() ? least->second : 1;
-        }
-        return fill_random(out, options.seed * 1000003 + index);
-      };
+      const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(one.function, index, options.seed, out); };
       if (std::optional<int> code = gather_inputs(flags, given, one.function, make, values)) return *code;
     }
     if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);

@@ -17,8 +17,8 @@
 namespace heddle::tool {
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all{run_command(),    bench_command(),   devices_command(),   plugins_command(),
-                                        config_command(), explain_command(), completion_command()};
+  static const std::vector<Command> all{run_command(),     bench_command(),  profile_command(), devices_command(),
+                                        plugins_command(), config_command(), explain_command(), completion_command()};
   return all;
 }
 
@@ -36,8 +36,8 @@ using MakeCommand = Command (*)();
 constexpr struct {
   const char* name;
   MakeCommand make;
-} kByName[] = {{"run", run_command},       {"bench", bench_command},     {"devices", devices_command},      {"plugins", plugins_command},
-               {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
+} kByName[] = {{"run", run_command},         {"bench", bench_command},   {"profile", profile_command}, {"devices", devices_command},
+               {"plugins", plugins_command}, {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
 
 void print_help(std::FILE* out) {
   std::fputs("heddle: runs compiled models on the devices that are plugged in\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);

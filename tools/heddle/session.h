@@ -61,7 +61,9 @@ std::vector<Assignment> parameter_files(const ModuleFlags& flags);
 // What is wrong if a slot is bound twice; empty if nothing.
 Wrong slot_bound_twice(const std::vector<std::string>& devices);
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
-heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out);
+// flags: bits HEDDLE_INSTANCE_*.
+heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
+                                 uint32_t instance_flags = 0);
 // As report(), and 4 also for a device or a plugin that is not found, 2 for a slot that the module does not have.
 int report_instance_failure(heddle_status_t* status);
 // As report(), and 2 for a name that is not there.

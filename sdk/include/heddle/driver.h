@@ -31,8 +31,8 @@
  *   signal, fail and wait, and notify for calls in several pieces. map and unmap of HEDDLE_MEMORY_PINNED buffers where those are offered. record,
  *   replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be missing.
  *   Not called by the host of ABI 0.1 yet, and there so that drivers can be written for what comes: link, import_host, both properties,
- *   peer_copy, param_io write, export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of priority 0, and emits neither
- *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_TIMESTAMPS and HEDDLE_DEVICE_INDIRECT_DISPATCH mean nothing yet. */
+ *   peer_copy, param_io write, export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of
+ *   priority 0, and emits neither HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
 
@@ -53,7 +53,7 @@ extern "C" {
 
 /* What a device can do: bits. */
 #define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
-#define HEDDLE_DEVICE_TIMESTAMPS 2u
+#define HEDDLE_DEVICE_TIMESTAMPS 2u     /* heddle.profile/1 works on it */
 #define HEDDLE_DEVICE_RECORDING 4u
 #define HEDDLE_DEVICE_INDIRECT_DISPATCH 8u
 
@@ -505,7 +505,9 @@ struct heddle_driver_api {
   const heddle_param_io_interface_t* param_io;
   const heddle_dispatch_interface_t* dispatch;
   const heddle_timeline_interface_t* timeline;
-  const struct heddle_native_interface* native; /* ext/native.h; all UNIMPLEMENTED where the driver does not have it */
+  /* Those of ext/; all UNIMPLEMENTED where the driver does not have one. */
+  const struct heddle_native_interface* native;
+  const struct heddle_profile_interface* profile;
 };
 
 /* The first word of every driver object. */

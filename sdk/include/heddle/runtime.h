@@ -85,13 +85,16 @@ typedef struct heddle_parameter_file { /* Frozen. */
   heddle_string_t path;
 } heddle_parameter_file_t;
 
+/* Times every command on the device, for the report "profile". Lists are not recorded then, and their commands do not overlap: calls are slower. */
+#define HEDDLE_INSTANCE_PROFILE 1u
+
 typedef struct heddle_instance_params {
   uint32_t struct_size;
   uint32_t slot_count;
   const heddle_slot_binding_t* slots; /* what is not named is routed by the configuration */
   const heddle_parameter_file_t* parameter_files;
   uint32_t parameter_file_count;
-  uint32_t reserved;
+  uint32_t flags; /* bits HEDDLE_INSTANCE_* */
 } heddle_instance_params_t;
 
 /* Binds slots, loads code and parameters, packs what the variant wants packed. params may be NULL. NOT_FOUND and UNAVAILABLE name
@@ -99,8 +102,8 @@ typedef struct heddle_instance_params {
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
-/* "route" (device of each slot, variant of each executable, and why) or "statistics" (dispatches, copies, bytes), as
- * JSON. [any] [no-block] */
+/* "route" (device of each slot, variant of each executable, and why), "statistics" (dispatches, copies, bytes) or "profile" (time on the device of
+ * each region, over all calls that are waited for; FAILED_PRECONDITION without HEDDLE_INSTANCE_PROFILE), as JSON. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
 
 /* The function of that name; empty: the only one, or "main". [any] [no-block] */

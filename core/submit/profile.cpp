@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sums by region, and their report.
+#include "core/submit/profile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace heddle::submit {
+
+void Profile::add(const char* kind, const std::string& region, const std::string& device, uint64_t duration_ns) {
+  std::lock_guard lock(mutex_);
+  Row& row = rows_[{region, kind, device}];
+  ++row.count;
+  row.total_ns += duration_ns;
+  row.min_ns = std::min(row.min_ns, duration_ns);
+  row.max_ns = std::max(row.max_ns, duration_ns);
+}
+
+std::string Profile::json() const {
+  using Json = nlohmann::ordered_json;
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<Key, Row>> sorted(rows_.begin(), rows_.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.total_ns > b.second.total_ns; });
+  Json rows = Json::array();
+  for (const auto& [key, row] : sorted) {
+    rows.push_back({{"region", std::get<0>(key)},
+                    {"kind", std::get<1>(key)},
+                    {"device", std::get<2>(key)},
+                    {"count", row.count},
+                    {"total_ns", row.total_ns},
+                    {"min_ns", row.min_ns},
+                    {"max_ns", row.max_ns}});
+  }
+  return Json{{"regions", std::move(rows)}}.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace heddle::submit

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle profile`: what each region of a call takes on its device, beside what the call takes. The runtime times every command; here the sums
+// of the measured calls become a table.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/inputs.h"
+#include "tools/heddle/made_up_inputs.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  RuntimeFlags runtime;
+  ModuleFlags module;
+  std::vector<std::string> inputs, dims;
+  uint64_t warmup = 3, iterations = 10, seed = 0;
+  std::string format = "table";
+
+  void declare(Flags& flags) {
+    module.add_to(flags, true);
+    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+                "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--dim", dims, "extent of a symbol for inputs that are made up", "NAME=N");
+    flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
+    flags.count("--warmup", warmup, "calls before measuring (3)", 0, 1'000'000'000);
+    flags.count("--iterations", iterations, "calls to measure (10)", 1, 1'000'000'000);
+    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+Flags make_flags() {
+  return Flags("profile", "Measures what each region of a function takes on its device; calls are slower than without.");
+}
+
+double now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+heddle_status_t* read_profile(heddle_instance_t* instance, Json& out) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_instance_report(instance, view("profile"), &raw)) return status;
+  out = parse_json(text_of(Text(raw)))["regions"];
+  return nullptr;
+}
+
+std::string key_of(const Json& row) {
+  return row["region"].get<std::string>() + '\n' + row["kind"].get<std::string>() + '\n' + row["device"].get<std::string>();
+}
+
+// What came between two reports, a call.
+Json per_call(const Json& before, const Json& after, double calls) {
+  std::map<std::string, const Json*> earlier;
+  for (const Json& row : before) earlier[key_of(row)] = &row;
+  Json rows = Json::array();
+  double sum_ns = 0;
+  for (const Json& row : after) {
+    const auto known = earlier.find(key_of(row));
+    auto grown = [&](const char* name) {
+      return static_cast<double>(row[name].get<uint64_t>() - (known == earlier.end() ? 0 : (*known->second)[name].get<uint64_t>()));
+    };
+    if (grown("count") == 0) continue;
+    sum_ns += grown("total_ns") / calls;
+    rows.push_back({{"region", row["region"]},
+                    {"kind", row["kind"]},
+                    {"device", row["device"]},
+                    {"time_ns", grown("total_ns") / calls},
+                    {"min_ns", row["min_ns"]},
+                    {"count", grown("count") / calls}});
+  }
+  for (Json& row : rows) row["share"] = sum_ns > 0 ? row["time_ns"].get<double>() / sum_ns : 0.0;
+  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return a["time_ns"] > b["time_ns"]; });
+  return rows;
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags = make_flags();
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  std::vector<TensorArgument> given(options.inputs.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (Wrong wrong = parse_tensor_argument(options.inputs[i], given[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
+  }
+  MadeUpInputs made_up;
+  if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
+
+  Runtime runtime;
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
+  Module module;
+  if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
+  if (Wrong wrong = made_up.find_symbols(module.get(), options.module.function); !wrong.empty()) return flags.misuse(wrong);
+  Instance instance;
+  if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance, HEDDLE_INSTANCE_PROFILE)) {
+    return report_instance_failure(status);
+  }
+  Function function;
+  if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report_name_failure(status);
+  const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(function, index, options.seed, out); };
+  std::vector<HostTensor> values;
+  if (std::optional<int> code = gather_inputs(flags, given, function, make, values)) return *code;
+  std::vector<Tensor> inputs, results;
+  if (heddle_status_t* status = upload_inputs(function, values, inputs)) return report(status);
+  std::vector<heddle_tensor_t*> raw_inputs, raw_results(function.results.size(), nullptr);
+  for (const Tensor& input : inputs) raw_inputs.push_back(input.get());
+  auto call = [&] {
+    return heddle_call(function.handle, raw_inputs.data(), static_cast<uint32_t>(raw_inputs.size()), raw_results.data(),
+                       static_cast<uint32_t>(raw_results.size()));
+  };
+  // The first call makes the results; later ones write into them.
+  heddle_status_t* first = call();
+  for (heddle_tensor_t* result : raw_results) results.emplace_back(result);
+  if (first) return report(first);
+  for (uint64_t i = 0; i < options.warmup; ++i) {
+    if (heddle_status_t* status = call()) return report(status);
+  }
+  Json before, after;
+  if (heddle_status_t* status = read_profile(instance.get(), before)) return report(status);
+  const double begin_ns = now_ns();
+  for (uint64_t i = 0; i < options.iterations; ++i) {
+    if (heddle_status_t* status = call()) return report(status);
+  }
+  const double calls = static_cast<double>(options.iterations), call_ns = (now_ns() - begin_ns) / calls;
+  if (heddle_status_t* status = read_profile(instance.get(), after)) return report(status);
+  Json rows = per_call(before, after, calls);
+  double sum_ns = 0;
+  for (const Json& row : rows) sum_ns += row["time_ns"].get<double>();
+  const Json whole{
+      {"module", options.module.path}, {"calls", options.iterations}, {"call_ns", call_ns}, {"regions_ns", sum_ns}, {"regions", rows}};
+
+  const Format format = format_from_name(options.format);
+  if (format == Format::kTable || format == Format::kMarkdown) {
+    rows.push_back({{"region", "all regions"}, {"time_ns", sum_ns}});
+    rows.push_back({{"region", "the call, as measured here"}, {"time_ns", call_ns}});
+  }
+  auto time = [](const std::string& title, const std::string& name) {
+    return Column{title, [name](const Json& row) { return row.contains(name) ? duration_text(row[name].get<double>()) : std::string(); },
+                  name};
+  };
+  auto number = [](const std::string& title, const std::string& name, double scale, const char* form) {
+    return Column{title,
+                  [=](const Json& row) {
+                    if (!row.contains(name)) return std::string();
+                    char text[40];
+                    std::snprintf(text, sizeof(text), form, row[name].get<double>() * scale);
+                    return std::string(text);
+                  },
+                  name};
+  };
+  auto text = [](const std::string& name) {
+    return Column{name, [name](const Json& row) { return row.value(name, std::string()); }, name};
+  };
+  const std::vector<Column> columns{text("region"),
+                                    text("kind"),
+                                    text("device"),
+                                    time("a call", "time_ns"),
+                                    number("share", "share", 100, "%.1f %%"),
+                                    number("times", "count", 1, "%g"),
+                                    time("least", "min_ns")};
+  print_rows(whole, rows, columns, format);
+  return kFine;
+}
+
+}  // namespace
+
+Command profile_command() {
+  return {"profile",
+          "measures what each region takes on its device",
+          run,
+          [] {
+            Options options;
+            Flags flags = make_flags();
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+}  // namespace heddle::tool
