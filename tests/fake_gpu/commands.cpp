@@ -326,6 +326,7 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
     std::unique_ptr<Submission> submission;
     if (heddle_status_t* bad = read_commands(queue, params.commands, params.command_count, &submission)) return bad;
     if (heddle_status_t* bad = read_sync(device, &params.sync, submission.get())) return bad;
+    if (queue->stream) return enqueue_on_stream(queue, std::move(submission));
     return device->engine->enqueue(std::move(submission));
   });
 }

@@ -90,6 +90,7 @@ void Engine::loop() {
     }
     std::vector<size_t> ready;
     for (size_t i = 0; i < pending_.size(); ++i) {
+      if (pending_[i]->gate && !*pending_[i]->gate) continue;
       if (std::ranges::all_of(pending_[i]->waits, [](const heddle_point_t& point) {
             return HostTimeline::from(point.timeline)->state(point.value) != HostTimeline::State::kPending;
           })) {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "cpu/image.h"
+#include "heddle/ext/native.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/host_timeline.h"
 #include "heddle/sdk/status.h"
@@ -61,10 +62,13 @@ constexpr uint64_t kBindingAlignment = 256;  // of devices, and of bindings wher
 // One step of a submission: done on the engine's thread, at any time between two barriers. The result is NULL or its failure.
 using Step = std::function<heddle_status_t*()>;
 
+class Stream;  // stream.h
+
 struct Queue {
   const heddle_driver_api_t* api;
   Device* device;
-  uint64_t unfinished = 0;  // under the engine's lock
+  uint64_t unfinished = 0;   // under the engine's lock
+  Stream* stream = nullptr;  // the application's that it is over
   static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
 };
 
@@ -73,7 +77,8 @@ struct Submission {
   std::vector<std::vector<Step>> groups{1};  // barriers between them
   std::vector<heddle_point_t> waits, signals;
   uint64_t dispatches = 0, copies = 0;
-  std::shared_ptr<std::atomic<bool>> in_flight;  // of a recording: false again before the signals
+  std::shared_ptr<std::atomic<bool>> in_flight;  // of a recording, or on a stream: false again before the signals
+  std::shared_ptr<std::atomic<bool>> gate;       // on a stream: true once the stream has come to it
 };
 
 // Runs submissions whose waits are over, in no particular order, and signals late.
@@ -173,6 +178,8 @@ struct Executable {
 
 // Checks commands and makes steps of them.
 heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out);
+// native.cpp
+heddle_status_t* enqueue_on_stream(Queue* queue, std::unique_ptr<Submission> submission);
 // Checks a sync and copies it into the submission.
 heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* out);
 
@@ -186,6 +193,7 @@ const heddle_buffer_interface_t* buffer_interface() noexcept;
 const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
+const heddle_native_interface_t* native_interface() noexcept;
 
 inline unsigned long long number(uint64_t value) noexcept {
   return value;

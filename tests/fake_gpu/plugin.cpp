@@ -248,6 +248,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
   if (wanted == HEDDLE_PARAM_IO_INTERFACE) return param_io_interface();
   if (wanted == HEDDLE_DISPATCH_INTERFACE) return dispatch_interface();
   if (wanted == HEDDLE_TIMELINE_INTERFACE) return timeline_interface();
+  if (wanted == HEDDLE_NATIVE_INTERFACE) return native_interface();
   return nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "../fake_gpu/stream.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -45,8 +46,8 @@ TEST_P(RuntimeAsync, ChainsCallsWithoutWaiting) {
   EXPECT_EQ(read_tensor(value), (std::vector<float>{50, 50, 50, 50}));
 }
 
-// Neither driver has heddle.native/1.
 TEST_P(RuntimeAsync, SaysThatItsDriverKnowsNoForeignMemoryOrStreams) {
+  if (std::string(GetParam().name) != "Cpu") GTEST_SKIP() << "it has heddle.native/1";
   ModuleBuilder module = builder();
   add_adder(module, "main", 4);
   InstanceHandle instance = open(module);
@@ -79,6 +80,73 @@ TEST_P(RuntimeAsync, SaysThatItsDriverKnowsNoForeignMemoryOrStreams) {
   uint64_t address = 0;
   HEDDLE_EXPECT_OK(heddle_tensor_address(one.get(), &address));
   EXPECT_NE(address, 0u);
+}
+
+// The application's stream lingers and fills x, the call lingers and adds x to itself, the stream takes the result and spoils both; nobody waits
+// on the host.
+TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
+  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no heddle.native/1";
+  constexpr int kTurns = 12;
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.arguments.push_back(ModuleBuilder::type("x", {ModuleBuilder::extent(4)}));
+  function_type.results.push_back(ModuleBuilder::type("y", {ModuleBuilder::extent(4)}));
+  ProgramBuilder p = program();
+  uint32_t spins = p.literal(100), four = p.literal(4), single = p.literal(1), waited = p.transient(four);
+  uint32_t first = p.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {spins}, {single, single, single});
+  p.lives(waited, first, first);
+  p.barrier();
+  p.dispatch("add", kAdd,
+             {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(0), kRead),
+              ProgramBuilder::whole(p.result(0), kWrite)},
+             {four, four}, {single, single, single});
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  alignas(256) float x[64] = {}, y[64] = {};
+  int releases = 0;
+  auto over = [&](float* place, uint32_t index, uint32_t flags) {
+    heddle_device_memory_t memory = {
+        sizeof memory, flags, reinterpret_cast<uint64_t>(place), 16, [](void* count) { ++*static_cast<int*>(count); }, &releases};
+    const int64_t dims[] = {4};
+    heddle_tensor_t* tensor = nullptr;
+    HEDDLE_EXPECT_OK(heddle_tensor_from_device(function, index, HEDDLE_TYPE_F32, dims, 1, &memory, &tensor));
+    return TensorHandle(tensor);
+  };
+  std::vector<float> taken;
+  {
+    TensorHandle input = over(x, 0, 0), output = over(y, 0, HEDDLE_DEVICE_MEMORY_RESULT);
+    uint64_t address = 0;
+    HEDDLE_EXPECT_OK(heddle_tensor_address(output.get(), &address));
+    EXPECT_EQ(address, reinterpret_cast<uint64_t>(y));
+    std::vector<CallHandle> calls;
+    fake::Stream stream;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      stream.enqueue([&x, turn] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        std::fill_n(x, 4, static_cast<float>(turn));
+      });
+      heddle_tensor_t *arguments[] = {input.get()}, *out = output.get();
+      heddle_call_params_t params = {sizeof params, HEDDLE_CALL_NATIVE_STREAM, 0, reinterpret_cast<uint64_t>(&stream)};
+      heddle_call_t* call = nullptr;
+      HEDDLE_ASSERT_OK(heddle_call_start(function, &params, arguments, 1, &out, 1, &call));
+      calls.emplace_back(call);
+      stream.enqueue([&] {
+        taken.push_back(y[3]);
+        std::fill_n(x, 4, -1000.0f);
+        std::fill_n(y, 4, -1000.0f);
+      });
+    }
+    for (CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    stream.synchronize();
+    EXPECT_EQ(releases, 0);
+    calls.clear();
+  }
+  ASSERT_EQ(taken.size(), static_cast<size_t>(kTurns));
+  for (int turn = 0; turn < kTurns; ++turn) EXPECT_EQ(taken[static_cast<size_t>(turn)], static_cast<float>(2 * turn));
+  EXPECT_EQ(releases, 2);
+  instance.reset();  // and with it the queue over the stream, which is gone
 }
 
 TEST_P(RuntimeAsync, WaitTimesOutAndLeavesTheCallRunning) {
