@@ -39,13 +39,17 @@ class SignalsBlocked {
 
 void begin_thread(const char* name) noexcept {
   pthread_setname_np(pthread_self(), name);
-  prctl(PR_SET_TIMERSLACK, 1000UL);
 }
 
 // One wait of a host thread.
 class Patience {
  public:
   explicit Patience(Device* device) noexcept : device_(device), start_(sdk::monotonic_ns()), checked_(start_) {}
+  ~Patience() {
+    if (slack_before_ns_ > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_before_ns_));  // the caller's again (HD-T-02)
+  }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
   // Lets some time pass, at most until `end`.
   void pass(uint64_t end) noexcept {
     const uint64_t now = sdk::monotonic_ns(), waited = now - start_;
@@ -57,6 +61,10 @@ class Patience {
       checked_ = now;
       device_->check();
     }
+    if (slack_before_ns_ == 0) {  // else a short sleep takes 50 us more
+      slack_before_ns_ = prctl(PR_GET_TIMERSLACK);
+      prctl(PR_SET_TIMERSLACK, 1000UL);
+    }
     uint64_t sleep = std::clamp(waited / 16, kShortestSleepNs, kLongestSleepNs);
     if (end > now && end - now < sleep) sleep = end - now;
     std::this_thread::sleep_for(std::chrono::nanoseconds(sleep));
@@ -66,6 +74,7 @@ class Patience {
  private:
   Device* device_;
   uint64_t start_, checked_;
+  int slack_before_ns_ = 0;
 };
 
 // NULL state: pending. ALL: a failure ends the wait at once. ANY: a reached point counts before a failed one.
