@@ -117,21 +117,27 @@ Result<Ref<Timeline>> Device::create_timeline(Timeline::Signalled signalled) {
 
 Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
   HEDDLE_RETURN_IF_ERROR(check());
-  std::vector<std::shared_ptr<ForeignStream>> dropped;  // goes outside the lock
-  std::lock_guard lock(mutex_);
-  auto known = std::find_if(foreign_streams_.begin(), foreign_streams_.end(), [&](const auto& one) { return one->native() == native; });
-  if (known != foreign_streams_.end()) {
+  auto find = [&]() -> std::shared_ptr<ForeignStream> {  // under the lock
+    auto known = std::ranges::find(foreign_streams_, native, [](const auto& one) { return one->native(); });
+    if (known == foreign_streams_.end()) return nullptr;
     std::rotate(known, known + 1, foreign_streams_.end());
     return foreign_streams_.back();
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (std::shared_ptr<ForeignStream> known = find()) return known;
   }
   Result<std::unique_ptr<ForeignStream>> made = ForeignStream::open(*this, native);
   if (!made.ok()) return made.take_status();
-  while (foreign_streams_.size() >= kForeignStreams) {
-    dropped.push_back(std::move(foreign_streams_.front()));
+  std::shared_ptr<ForeignStream> stream = std::move(*made), dropped;  // goes outside the lock
+  std::lock_guard lock(mutex_);
+  if (std::shared_ptr<ForeignStream> known = find()) return known;  // another thread was faster
+  if (foreign_streams_.size() >= kForeignStreams) {
+    dropped = std::move(foreign_streams_.front());
     foreign_streams_.erase(foreign_streams_.begin());
   }
-  foreign_streams_.push_back(std::move(*made));
-  return foreign_streams_.back();
+  foreign_streams_.push_back(stream);
+  return stream;
 }
 
 Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block) {

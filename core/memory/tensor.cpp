@@ -38,10 +38,10 @@ Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t ty
     if (release) release(context);
     return refused;
   }
+  Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
   heddle_buffer_t* buffer = nullptr;
   Status imported = device.noted(Status(device.api().native->buffer_import(device.get(), address, size_bytes, release, context, &buffer)));
   if (!imported.ok()) return wrap(std::move(imported), fmt::format("heddle: making a tensor on device '{}' failed", device.alias()));
-  Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
   tensor->block_ = {buffer, 0, size_bytes, 0};
   tensor->is_foreign_ = true;
   std::copy(dims.begin(), dims.end(), tensor->dims_);

@@ -19,19 +19,20 @@ constexpr int kOldestDriver = 12000;
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)           \
   X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer)                        \
   X(cuDeviceGetP2PAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxPushCurrent)            \
-  X(cuCtxPopCurrent) X(cuThreadExchangeStreamCaptureMode) X(cuCtxSynchronize) X(cuCtxGetStreamPriorityRange) X(cuCtxEnablePeerAccess) X(cuMemGetInfo) X(cuMemPoolCreate)     \
-  X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute) X(cuMemPoolSetAccess) X(cuMemPoolTrimTo)                        \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister)       \
-  X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuMemcpyAsync) X(cuMemcpyPeerAsync)                    \
-  X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemsetD2D8Async) X(cuMemsetD2D16Async)              \
-  X(cuMemsetD2D32Async)                                                                                                                 \
-  X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitValue64)                       \
-  X(cuStreamWriteValue64) X(cuStreamWaitEvent) X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                      \
-  X(cuEventSynchronize) X(cuEventElapsedTime) X(cuModuleLoadDataEx) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute)      \
-  X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuTensorMapEncodeTiled) X(cuGraphCreate) X(cuGraphDestroy)              \
-  X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphAddEmptyNode) X(cuGraphInstantiateWithFlags)         \
-  X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
-  X(cuGraphNodeSetEnabled) X(cuGraphLaunch) X(cuGraphUpload)
+  X(cuCtxPopCurrent) X(cuThreadExchangeStreamCaptureMode) X(cuCtxSynchronize) X(cuCtxGetStreamPriorityRange)                            \
+  X(cuCtxEnablePeerAccess) X(cuMemGetInfo) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolGetAttribute)     \
+  X(cuMemAlloc) X(cuMemFree)                                                                                                            \
+  X(cuMemPoolSetAccess) X(cuMemPoolTrimTo) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost)              \
+  X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuMemcpyAsync)                    \
+  X(cuMemcpyPeerAsync) X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async) X(cuMemsetD2D8Async)               \
+  X(cuMemsetD2D16Async) X(cuMemsetD2D32Async) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamSynchronize)                   \
+  X(cuStreamQuery) X(cuStreamWaitValue64) X(cuStreamWriteValue64) X(cuStreamWaitEvent) X(cuStreamGetCtx) X(cuStreamIsCapturing)         \
+  X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime)                       \
+  X(cuModuleLoadDataEx) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuLaunchKernel)          \
+  X(cuLaunchKernelEx) X(cuTensorMapEncodeTiled) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode)      \
+  X(cuGraphAddMemsetNode) X(cuGraphAddEmptyNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy)                                   \
+  X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams) X(cuGraphNodeSetEnabled)        \
+  X(cuGraphLaunch) X(cuGraphUpload)
 // clang-format on
 // NULL with an older driver. cuGraphAddDependencies: the form with kinds of edges, NULL before CUDA 13.0, where the name meant another.
 #define HEDDLE_CUDA_LATER_FUNCTIONS(X) X(cuFuncGetParamInfo) X(cuGraphAddDependencies)

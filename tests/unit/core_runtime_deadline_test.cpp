@@ -32,7 +32,7 @@ class RuntimeDeadline : public OnDriver {
   }
   heddle_status_t* try_start(heddle_function_t* function, uint64_t deadline_ns, std::vector<heddle_tensor_t*> arguments,
                              TensorHandle* result, CallHandle* call) {
-    heddle_call_params_t params{sizeof(params), 0, deadline_ns};
+    heddle_call_params_t params{sizeof(params), 0, deadline_ns, 0};
     heddle_call_t* started = nullptr;
     heddle_tensor_t* out = nullptr;
     heddle_status_t* status =
