@@ -223,11 +223,11 @@ TEST_P(RuntimeDeadline, KnowsNoTailOfItsParameters) {
   struct {
     heddle_call_params_t params;
     uint64_t tail;
-  } newer{{sizeof(newer), 0, 0}, 1};
+  } newer{{sizeof(newer), 0, 0, 0}, 1};
   heddle_tensor_t* none[2] = {};
   heddle_call_t* call = nullptr;
   HEDDLE_EXPECT_FAILS(heddle_call_start(find_function(instance), &newer.params, none, 2, none, 1, &call), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "heddle_call_params_t has a value at byte 16");
+                      "heddle_call_params_t has a value at byte 24");
 }
 
 }  // namespace
