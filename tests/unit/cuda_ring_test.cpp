@@ -85,6 +85,7 @@ struct Event {
 
 cuda::Api stand_ins() {
   cuda::Api api;
+  api.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   api.cuCtxGetCurrent = [](CUcontext* out) {
     *out = nullptr;
     return CUDA_SUCCESS;
