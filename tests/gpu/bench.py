@@ -4,7 +4,7 @@
     bench.py launches | elementwise | contractions | resnet | parameters | cold | start
 
 Each prints Markdown tables. Ratios are ours / theirs: below 1 is faster. Math modes are the same on both sides: TF32 is
-off everywhere.
+off, except in the rows that say so.
 """
 import argparse
 import concurrent.futures
@@ -117,8 +117,8 @@ def contractions(bench):
     generator = np.random.default_rng(2)
     rows = []
 
-    def compare(name, path, arrays, theirs, flops, tolerance):
-        call, results = bench.function(path).prepare_many(AT_ONCE, *arrays)
+    def compare(name, path, arrays, theirs, flops, tolerance, *options):
+        call, results = bench.function(path, *options).prepare_many(AT_ONCE, *arrays)
         call()
         got, expected = results[0].numpy().astype(np.float32), theirs().float().cpu().numpy()
         error = np.abs(got - expected).max() / np.abs(expected).max()
@@ -128,13 +128,24 @@ def contractions(bench):
         rows.append([name, f"{ours:.0f}", f"{microseconds(medians['theirs'], AT_ONCE):.0f}", f"{turns.ratio(medians, 'ours', 'theirs'):.2f}",
                      f"{flops / ours / 1e6:.1f}"])
 
-    for dtype, size in ((np.float16, 4096), (np.float16, 1024), (np.float32, 4096), (np.float32, 1024)):
-        a, b = (generator.standard_normal((size, size), dtype=np.float32).astype(dtype) for _ in range(2))
-        path = bench.model(f"matmul{size}{np.dtype(dtype).name}", [helper.make_node("MatMul", ["a", "b"], ["c"])],
-                           [value("a", a.shape, dtype), value("b", b.shape, dtype)], [value("c", a.shape, dtype)])
+    def compare_in_tf32(name, *arguments):
+        """The same, with what f32 allows under --math fast."""
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        compare(name + ", TF32", *arguments, 2e-3, "--math", "fast")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+    cube = lambda size: (size, size, size)  # noqa: E731
+    for dtype, (m, k, n) in ((np.float16, cube(4096)), (np.float16, cube(1024)), (np.float16, (998, 1010, 1014)), (np.float32, cube(4096)),
+                             (np.float32, cube(1024)), (np.float32, (997, 1009, 1013))):
+        a, b = (generator.standard_normal(shape, dtype=np.float32).astype(dtype) for shape in ((m, k), (k, n)))
+        name = f"matmul {m}x{k}x{n} {np.dtype(dtype).name}"
+        path = bench.model(name.replace(" ", "_"), [helper.make_node("MatMul", ["a", "b"], ["c"])],
+                           [value("a", a.shape, dtype), value("b", b.shape, dtype)], [value("c", (m, n), dtype)])
         ta, tb = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
-        compare(f"matmul {size}^3 {np.dtype(dtype).name}", path, (a, b), lambda ta=ta, tb=tb: ta @ tb, 2 * size**3,
-                1e-2 if dtype == np.float16 else 1e-4)
+        product = lambda ta=ta, tb=tb: ta @ tb  # noqa: E731
+        compare(name, path, (a, b), product, 2 * m * k * n, 1e-2 if dtype == np.float16 else 1e-4)
+        if dtype == np.float32:
+            compare_in_tf32(name, path, (a, b), product, 2 * m * k * n)
     for dtype in (np.float16, np.float32):
         x = generator.standard_normal((1, 64, 512, 512), dtype=np.float32).astype(dtype)
         w = (generator.standard_normal((256, 64, 3, 3), dtype=np.float32) * 0.05).astype(dtype)
@@ -143,9 +154,11 @@ def contractions(bench):
                            [numpy_helper.from_array(w, "w")])
         tx = torch.from_numpy(x).cuda().to(memory_format=torch.channels_last)
         tw = torch.from_numpy(w).cuda().to(memory_format=torch.channels_last)
-        compare(f"conv 1x64x512x512 -> 256, 3x3, {np.dtype(dtype).name}, NCHW", path, (x,),
-                lambda tx=tx, tw=tw: torch.nn.functional.conv2d(tx, tw, padding=1), 2 * 256 * 64 * 9 * 512 * 512,
-                1e-2 if dtype == np.float16 else 1e-4)
+        convolution = lambda tx=tx, tw=tw: torch.nn.functional.conv2d(tx, tw, padding=1)  # noqa: E731
+        name, flops = f"conv 1x64x512x512 -> 256, 3x3, {np.dtype(dtype).name}, NCHW", 2 * 256 * 64 * 9 * 512 * 512
+        compare(name, path, (x,), convolution, flops, 1e-2 if dtype == np.float16 else 1e-4)
+        if dtype == np.float32:
+            compare_in_tf32(name, path, (x,), convolution, flops)
     print(turns.table(["op", "ours us", "cuBLAS, cuDNN (channels last) us", "ratio", "TFLOP/s"], rows))
 
 
