@@ -33,15 +33,12 @@ struct DeviceSelector {
   uint32_t ordinal = 0;
 };
 
-enum class OnLimit { kFail, kTrim, kSpill };
-
-// [device.X.allocator]
+// [device.X.allocator], or a table `over` in it: one of a stack.
 struct AllocatorConfig {
-  std::string plugin;  // empty: the default pool
-  std::optional<uint64_t> pool_initial_bytes;
-  std::optional<uint64_t> pool_limit_bytes;
-  OnLimit on_limit = OnLimit::kTrim;
+  std::string plugin;  // empty: the default pool, which only the first may be
 };
+// "device.X.allocator", "device.X.allocator.over": the table of that number, counted from the top.
+std::string allocator_path(const std::string& alias, size_t depth);
 
 // [device.X]
 struct DeviceConfig {
@@ -49,8 +46,8 @@ struct DeviceConfig {
   std::string driver;  // plugin id
   DeviceSelector select;
   bool has_select = false;
-  bool select_is_wrong = false;  // it was there, and an error
-  AllocatorConfig allocator;
+  bool select_is_wrong = false;             // it was there, and an error
+  std::vector<AllocatorConfig> allocators;  // each stands over the next, the last over the device; empty: the default pool
   int32_t numa = -1;
   std::string cpus;   // "0-15", empty: all
   std::string place;  // file:line:column of [device.X]

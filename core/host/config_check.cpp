@@ -34,6 +34,26 @@ void check_option(const RawOption& raw, const std::string& title, const Manifest
     out_values->push_back(std::move(value));
 }
 
+void check_allocator(const std::string& path, const Manifest& manifest, ConfigRead& read, std::vector<OptionValue>* out_values) {
+  const RawOption* raw_initial = nullptr;
+  for (const RawOption& raw : read.allocator_options) {
+    if (raw.owner != path) continue;
+    check_option(raw, path, manifest, {"plugin", "over"}, read.diagnostics, out_values);
+    if (raw.node.key == "pool_initial") raw_initial = &raw;
+  }
+  auto value = [&](std::string_view name) -> const OptionValue* {
+    auto found = std::find_if(out_values->begin(), out_values->end(), [&](const OptionValue& v) { return v.name == name; });
+    return found == out_values->end() ? nullptr : &*found;
+  };
+  const OptionValue* initial = value("pool_initial");
+  const OptionValue* limit = value("pool_limit");
+  if (initial && limit && limit->int_value != 0 && initial->int_value > limit->int_value) {
+    read.diagnostics.error(raw_initial->place, "E203",
+                           fmt::format("pool_initial of [{}] is {} bytes, its pool_limit {}", path, initial->int_value, limit->int_value),
+                           {}, to_toml(raw_initial->node).size());
+  }
+}
+
 }  // namespace
 
 CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins) {
@@ -60,17 +80,21 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
     if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
     check_option(raw, fmt::format("driver.\"{}\"", raw.owner), plugin->manifest, {}, diagnostics, &checked.by_driver[raw.owner]);
   }
-  for (const RawOption& raw : read->allocator_options) {
-    std::string id = kDefaultAllocator;
-    for (const DeviceConfig& device : read->config.devices) {
-      if (device.alias == raw.owner && !device.allocator.plugin.empty()) id = device.allocator.plugin;
+  for (const DeviceConfig& device : read->config.devices) {
+    for (size_t depth = 0; depth < device.allocators.size(); ++depth) {
+      const std::string& named = device.allocators[depth].plugin;
+      if (named.empty() && depth != 0) continue;  // reported
+      const std::string path = allocator_path(device.alias, depth);
+      const FoundPlugin* plugin = find_plugin(plugins, named.empty() ? kDefaultAllocator : named);
+      if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
+      if ((plugin->manifest.kind & HEDDLE_PLUGIN_ALLOCATOR) == 0) {
+        for (const auto& [known, place] : read->allocator_tables) {
+          if (known == path) diagnostics.error(place, "E105", fmt::format("plugin '{}' is no allocator", named), {}, named.size() + 2);
+        }
+        continue;
+      }
+      check_allocator(path, plugin->manifest, *read, &checked.by_allocator[path]);
     }
-    const FoundPlugin* plugin = find_plugin(plugins, id);
-    if (plugin && plugin->verdict.state == PluginState::kIncompatible) continue;
-    // Without the allocator's manifest only the keys that every device knows are right.
-    static const Manifest kNoManifest;
-    check_option(raw, fmt::format("device.{}.allocator", raw.owner), plugin ? plugin->manifest : kNoManifest,
-                 {"plugin", "pool_initial", "pool_limit", "on_limit"}, diagnostics, &checked.by_device[raw.owner]);
   }
   return checked;
 }

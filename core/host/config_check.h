@@ -15,8 +15,8 @@ namespace heddle::host {
 
 // Values that the configuration sets, typed.
 struct CheckedOptions {
-  std::map<std::string, std::vector<OptionValue>> by_driver;  // plugin id
-  std::map<std::string, std::vector<OptionValue>> by_device;  // alias, for its allocator
+  std::map<std::string, std::vector<OptionValue>> by_driver;     // plugin id
+  std::map<std::string, std::vector<OptionValue>> by_allocator;  // path of its table
 };
 
 constexpr char kDefaultAllocator[] = "heddle.pool";

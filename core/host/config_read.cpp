@@ -25,6 +25,7 @@ namespace {
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxFiles = 64;
 constexpr size_t kMaxDevices = 1024;
+constexpr size_t kMaxAllocators = 8;  // of one stack
 
 }  // namespace
 
@@ -207,7 +208,7 @@ void ConfigReader::device(TableReader table, const std::string& alias) {
   }
   if (const TomlNode* node = table.table("select")) select(TableReader(*node, table.file(), table.path_of("select"), diagnostics_), device);
   if (const TomlNode* node = table.table("allocator"))
-    allocator(TableReader(*node, table.file(), table.path_of("allocator"), diagnostics_), device);
+    allocator(TableReader(*node, table.file(), table.path_of("allocator"), diagnostics_), device, 0);
   if (const TomlNode* node = table.table("affinity"))
     affinity(TableReader(*node, table.file(), table.path_of("affinity"), diagnostics_), device);
   table.finish();
@@ -247,50 +248,34 @@ void ConfigReader::select(TableReader table, DeviceConfig& device) {
   }
 }
 
-void ConfigReader::allocator(TableReader table, DeviceConfig& device) {
-  AllocatorConfig& allocator = device.allocator;
-  if (table.string("plugin", &allocator.plugin)) {
-    const Place place = table.place(*table.find("plugin"));
-    if (is_plugin_id(allocator.plugin)) {
-      read_.plugin_ids.emplace_back(allocator.plugin, place);
+void ConfigReader::allocator(TableReader table, DeviceConfig& device, size_t depth) {
+  if (device.allocators.size() <= depth) device.allocators.resize(depth + 1);
+  const std::string path = allocator_path(device.alias, depth);
+  std::string& plugin = device.allocators[depth].plugin;
+  Place place = table.own_place();
+  if (table.string("plugin", &plugin)) {
+    place = table.place(*table.find("plugin"));
+    if (is_plugin_id(plugin)) {
+      read_.plugin_ids.emplace_back(plugin, place);
     } else {
-      diagnostics_.error(place, "E105", "'plugin' is no plugin id", {}, allocator.plugin.size() + 2);
+      diagnostics_.error(place, "E105", "'plugin' is no plugin id", {}, plugin.size() + 2);
     }
     effective(table, "plugin");
   }
-  uint64_t bytes = 0;
-  if (table.bytes("pool_initial", &bytes)) {
-    allocator.pool_initial_bytes = bytes;
-    effective(table, "pool_initial");
-  }
-  if (table.bytes("pool_limit", &bytes)) {
-    allocator.pool_limit_bytes = bytes;
-    effective(table, "pool_limit");
-  }
-  size_t on_limit = 0;
-  if (table.choice("on_limit", {"fail", "trim", "spill"}, &on_limit)) {
-    const TomlNode& node = *table.find("on_limit");
-    if (on_limit == 2) {
-      not_yet(table.place(node), "on_limit = \"spill\"", "write \"trim\" or \"fail\"", to_toml(node).size());
+  std::erase_if(read_.allocator_tables, [&](const auto& known) { return known.first == path && table.find("plugin"); });
+  read_.allocator_tables.emplace_back(path, place);
+  if (const TomlNode* over = table.table("over")) {
+    if (depth + 1 < kMaxAllocators) {
+      allocator(TableReader(*over, table.file(), table.path_of("over"), diagnostics_), device, depth + 1);
     } else {
-      allocator.on_limit = on_limit == 0 ? OnLimit::kFail : OnLimit::kTrim;
-      effective(table, "on_limit");
+      diagnostics_.error(table.key_place(*over), "E206", fmt::format("more than {} allocators are stacked", kMaxAllocators), {},
+                         over->key.size());
     }
-  }
-  if (allocator.pool_initial_bytes && allocator.pool_limit_bytes && *allocator.pool_initial_bytes > *allocator.pool_limit_bytes) {
-    const TomlNode* node = table.find("pool_initial") ? table.find("pool_initial") : table.find("pool_limit");
-    diagnostics_.error(table.place(*node), "E203",
-                       fmt::format("pool_initial of device '{}' is {} bytes, its pool_limit {}", device.alias,
-                                   *allocator.pool_initial_bytes, *allocator.pool_limit_bytes),
-                       {}, to_toml(*node).size());
   }
   // Other keys are options of the allocator's manifest, checked when that is known.
   for (const TomlNode* entry : table.rest()) {
-    auto& options = read_.allocator_options;
-    options.erase(std::remove_if(options.begin(), options.end(),
-                                 [&](const RawOption& o) { return o.owner == device.alias && o.node.key == entry->key; }),
-                  options.end());
-    options.push_back({device.alias, *entry, table.place(*entry), table.key_place(*entry)});
+    std::erase_if(read_.allocator_options, [&](const RawOption& o) { return o.owner == path && o.node.key == entry->key; });
+    read_.allocator_options.push_back({path, *entry, table.place(*entry), table.key_place(*entry)});
     effective(table, entry->key);
   }
 }
@@ -363,6 +348,12 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
 
 }  // namespace
 
+std::string allocator_path(const std::string& alias, size_t depth) {
+  std::string path = "device." + alias + ".allocator";
+  for (size_t i = 0; i < depth; ++i) path += ".over";
+  return path;
+}
+
 bool is_cpu_list(std::string_view text) {
   // ranges separated by commas: 0-3,8
   while (!text.empty()) {
@@ -404,6 +395,13 @@ void finish_config(ConfigRead* read) {
   // What a line that could not be read was to say, nobody knows.
   if (read->is_partial) return;
   for (const DeviceConfig& device : read->config.devices) {
+    for (size_t depth = 1; depth < device.allocators.size(); ++depth) {
+      if (!device.allocators[depth].plugin.empty()) continue;
+      const std::string path = allocator_path(device.alias, depth);
+      for (const auto& [known, at] : read->allocator_tables) {
+        if (known == path) diagnostics.error(at, "E104", fmt::format("[{}] lacks the key 'plugin'", path));
+      }
+    }
     const bool lacks_driver = device.driver.empty();
     if (!lacks_driver && (device.has_select || device.select_is_wrong)) continue;
     // Places are kept as text in the plain data: find the table's again by its name.

@@ -15,7 +15,7 @@ namespace heddle::host {
 
 // A key whose meaning only a plugin's manifest knows.
 struct RawOption {
-  std::string owner;  // plugin id of [driver."id"], or alias of [device.alias.allocator]
+  std::string owner;  // plugin id of [driver."id"], or path of the allocator's table
   TomlNode node;
   Place place;      // of the value
   Place key_place;  // of the key
@@ -27,10 +27,11 @@ struct ConfigRead {
   bool is_partial = false;  // syntax errors hide some of it
   std::vector<RawOption> driver_options;
   std::vector<RawOption> allocator_options;
-  std::vector<std::pair<std::string, Place>> driver_tables;  // ids of [driver."id"] and where
-  std::vector<std::pair<std::string, Place>> device_tables;  // aliases of [device.*] and where
-  std::vector<std::pair<std::string, Place>> plugin_ids;     // ids that [plugins] and [device.*] name, and where
-  std::vector<std::pair<std::string, Place>> aliases_used;   // device aliases that routes and links name, and where
+  std::vector<std::pair<std::string, Place>> driver_tables;     // ids of [driver."id"] and where
+  std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*] and where
+  std::vector<std::pair<std::string, Place>> plugin_ids;        // ids that [plugins] and [device.*] name, and where
+  std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, and where their `plugin` is, or the table
+  std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases that routes and links name, and where
 };
 
 struct ConfigSources {

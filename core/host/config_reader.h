@@ -31,7 +31,7 @@ class ConfigReader {
   void driver(TableReader table, const std::string& id);
   void device(TableReader table, const std::string& alias);
   void select(TableReader table, DeviceConfig& device);
-  void allocator(TableReader table, DeviceConfig& device);
+  void allocator(TableReader table, DeviceConfig& device, size_t depth);
   void affinity(TableReader table, DeviceConfig& device);
   void param_io(TableReader table);
   void links(TableReader& table);

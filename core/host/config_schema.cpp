@@ -3,12 +3,13 @@
 
 #include <fmt/format.h>
 
+#include "core/host/config_check.h"
 #include "core/host/json_text.h"
 
 namespace heddle::host {
 namespace {
 
-// Everything but the tables of drivers, which stand at the mark.
+// Everything but the options of plugins, which stand at the marks.
 constexpr std::string_view kSchema = R"({
 "$schema": "https://json-schema.org/draft/2020-12/schema",
 "title": "heddle.toml",
@@ -22,7 +23,10 @@ constexpr std::string_view kSchema = R"({
   "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
   "digests": {"anyOf": [{"$ref": "#/$defs/digest"}, {"type": "array", "items": {"$ref": "#/$defs/digest"}}]},
   "level": {"enum": ["trace", "debug", "info", "warn", "error", "off"]},
-  "mode": {"enum": ["normal", "strict"]}
+  "mode": {"enum": ["normal", "strict"]},
+  "allocator": {"type": "object", "properties": {
+    "plugin": {"$ref": "#/$defs/id"},
+    "over": {"$ref": "#/$defs/allocator", "required": ["plugin"]}}, "allOf": [@allocators@]}
 },
 "properties": {
   "version": {"const": 1, "description": "of this format"},
@@ -51,11 +55,7 @@ constexpr std::string_view kSchema = R"({
       "affinity": {"type": "object", "additionalProperties": false, "properties": {
         "numa": {"type": "integer", "minimum": 0, "maximum": 4095},
         "cpus": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}}},
-      "allocator": {"type": "object", "properties": {
-        "plugin": {"$ref": "#/$defs/id"},
-        "pool_initial": {"$ref": "#/$defs/bytes"},
-        "pool_limit": {"$ref": "#/$defs/bytes"},
-        "on_limit": {"enum": ["fail", "trim"]}}}}}}},
+      "allocator": {"$ref": "#/$defs/allocator"}}}}},
   "param_io": {"type": "object", "additionalProperties": false, "properties": {
     "method": {"type": "array", "items": {"enum": ["direct", "buffered"]}},
     "chunk": {"$ref": "#/$defs/bytes"},
@@ -99,30 +99,42 @@ std::string option_schema(const OptionSpec& option) {
   return "true";
 }
 
-std::string driver_schema(const Manifest& manifest) {
-  std::string properties;
+// first: properties that are no options.
+std::string table_schema(const Manifest& manifest, std::string first = {}) {
+  std::string properties = std::move(first);
   for (const OptionSpec& option : manifest.options) {
     properties += fmt::format("{}{}: {}", properties.empty() ? "" : ", ", quoted(option.name), option_schema(option));
   }
   return fmt::format("{{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {{{}}}}}", properties);
 }
 
+// The options of an allocator where the table names it, or names none and it is the default.
+std::string allocator_schema(const Manifest& manifest) {
+  return fmt::format("\n    {{\"if\": {{\"properties\": {{\"plugin\": {{\"const\": {}}}}}{}}}, \"then\": {}}}", quoted(manifest.id),
+                     manifest.id == kDefaultAllocator ? "" : ", \"required\": [\"plugin\"]",
+                     table_schema(manifest, "\"plugin\": true, \"over\": true"));
+}
+
 }  // namespace
 
 std::string config_schema(const std::vector<const Manifest*>& manifests) {
-  std::string drivers;
+  std::string drivers, allocators;
   for (const Manifest* manifest : manifests) {
+    if ((manifest->kind & HEDDLE_PLUGIN_ALLOCATOR) != 0) allocators += (allocators.empty() ? "" : ",") + allocator_schema(*manifest);
     if ((manifest->kind & HEDDLE_PLUGIN_DRIVER) == 0) continue;
-    drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", quoted(manifest->id), driver_schema(*manifest));
+    drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", quoted(manifest->id), table_schema(*manifest));
   }
   // A driver that is not installed here may be on the machine that the file is for.
   const std::string table = fmt::format(
       "{{\"type\": \"object\", \"additionalProperties\": {{\"type\": \"object\"}}, \"propertyNames\": {{\"$ref\": \"#/$defs/id\"}}, "
       "\"properties\": {{{}}}}}",
       drivers);
+  if (allocators.empty()) allocators = "true";
   std::string schema(kSchema);
-  constexpr std::string_view mark = "@drivers@";
-  return schema.replace(schema.find(mark), mark.size(), table);
+  auto fill = [&](std::string_view mark, const std::string& text) { schema.replace(schema.find(mark), mark.size(), text); };
+  fill("@drivers@", table);
+  fill("@allocators@", allocators);
+  return schema;
 }
 
 }  // namespace heddle::host

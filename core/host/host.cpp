@@ -539,35 +539,28 @@ std::vector<std::string> Host::skipped() {
   return state_->skipped;
 }
 
-Result<std::vector<OptionValue>> Host::allocator_options(std::string_view plugin_id, const DeviceInfo& device) {
-  std::lock_guard lock(state_->mutex);
-  Plugin* plugin = state_->find(plugin_id);
-  if (!plugin) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "host: reading options of allocator {} failed: no such allocator is installed; found {}",
-                 plugin_id, state_->known_ids(HEDDLE_PLUGIN_ALLOCATOR));
+Result<std::vector<AllocatorLayer>> Host::allocators(const DeviceInfo& device) {
+  std::vector<AllocatorLayer> stack;
+  const bool configured = device.config && !device.config->allocators.empty();
+  for (size_t depth = 0; depth < (configured ? device.config->allocators.size() : 1); ++depth) {
+    std::string id = configured ? device.config->allocators[depth].plugin : "";
+    if (id.empty()) id = kDefaultAllocator;
+    Result<LoadedAllocator*> loaded = allocator(id);
+    if (!loaded.ok() && !configured) {
+      log(HEDDLE_LOG_DEBUG, "memory", fmt::format("device '{}' has no pool: {}", device.alias, loaded.status().message()));
+      return stack;
+    }
+    if (!loaded.ok()) return loaded.take_status();
+    std::lock_guard lock(state_->mutex);
+    std::vector<OptionValue> values;
+    if (configured) {
+      if (auto set = state_->checked.by_allocator.find(allocator_path(device.alias, depth)); set != state_->checked.by_allocator.end()) {
+        values = set->second;
+      }
+    }
+    stack.push_back({*loaded, with_defaults(state_->find(id)->manifest, values)});
   }
-  std::vector<OptionValue> values;
-  if (device.config) {
-    if (auto set = state_->checked.by_device.find(device.config->alias); set != state_->checked.by_device.end()) values = set->second;
-    const AllocatorConfig& allocator = device.config->allocator;
-    auto add_bytes = [&](const char* name, const std::optional<uint64_t>& bytes) {
-      if (!bytes) return;
-      const int64_t value = static_cast<int64_t>(std::min<uint64_t>(*bytes, INT64_MAX));
-      values.push_back({name, HEDDLE_OPTION_INT, value, 0, {}, device.config->place});
-    };
-    add_bytes("pool_initial", allocator.pool_initial_bytes);
-    add_bytes("pool_limit", allocator.pool_limit_bytes);
-    values.push_back(
-        {"on_limit", HEDDLE_OPTION_STRING, 0, 0, allocator.on_limit == OnLimit::kFail ? "fail" : "trim", device.config->place});
-  }
-  std::vector<OptionValue> merged = with_defaults(plugin->manifest, values);
-  if (device.config && device.config->allocator.pool_limit_bytes && !plugin->manifest.option("pool_limit")) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                 "host: preparing a pool for device {} failed: the configuration sets pool_limit ({}), but allocator {} has no such "
-                 "option; use heddle.pool",
-                 device.alias, device.config->place, plugin_id);
-  }
-  return merged;
+  return stack;
 }
 
 Status Host::execute(void (*function)(void* context), void* context) {

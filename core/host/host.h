@@ -56,6 +56,12 @@ struct DeviceInfo {
   const DeviceConfig* config = nullptr;  // NULL when the configuration does not name it
 };
 
+// One allocator of a stack, to be made with these options: the manifest's defaults, then the configuration.
+struct AllocatorLayer {
+  LoadedAllocator* allocator = nullptr;
+  std::vector<OptionValue> options;
+};
+
 struct HostOptions {
   bool no_config = false;                 // read no heddle.toml and no environment
   std::string config_path;                // empty: $HEDDLE_CONFIG, then the user's and the system's heddle.toml
@@ -98,8 +104,8 @@ class Host {
   // Why devices that the configuration names or that a driver should have offered are absent: "gpu0: heddle.cuda is no-device: ...".
   std::vector<std::string> skipped();
 
-  // Options for an allocator of that plugin on that device: manifest defaults, then the configuration. NOT_FOUND as above.
-  Result<std::vector<OptionValue>> allocator_options(std::string_view plugin_id, const DeviceInfo& device);
+  // The device's allocators as configured, loaded; else the default pool, else none. NOT_FOUND and UNAVAILABLE as above.
+  Result<std::vector<AllocatorLayer>> allocators(const DeviceInfo& device);
 
   // The path to open a module by, if the configuration lets it be opened. PERMISSION_DENIED says why not.
   Result<std::string> module_path(const std::string& path) const;

@@ -123,6 +123,7 @@ void fill_holes(heddle_allocator_interface_t& table) {
   fill_hole<"heddle.allocator/1 free">(table.free);
   fill_hole<"heddle.allocator/1 statistics">(table.statistics);
   fill_hole<"heddle.allocator/1 trim">(table.trim);
+  fill_hole<"heddle.allocator/1 holders">(table.holders);
 }
 
 void fill_holes(heddle_native_interface_t& table) {

@@ -13,7 +13,6 @@ namespace heddle::memory {
 
 namespace {
 
-constexpr std::string_view kDefaultAllocator = "heddle.pool";
 constexpr size_t kKeptStaging = 8;
 constexpr size_t kForeignStreams = 16;  // kept; more only while calls use them
 
@@ -60,25 +59,9 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
   heddle_queue_params_t queue{sizeof(queue), 0};
   HEDDLE_RETURN_IF_ERROR(Status(api.device->queue_create(device->device_, &queue, &device->queue_)));
 
-  // The configuration names an allocator, or the default pool is taken if it is there.
-  std::string allocator_id = info.config ? info.config->allocator.plugin : std::string();
-  bool asked_for = !allocator_id.empty();
-  if (!asked_for) allocator_id = kDefaultAllocator;
-  host::LoadedAllocator* allocator = nullptr;
-  std::vector<host::OptionValue> options;
-  Result<host::LoadedAllocator*> loaded = device->host_->allocator(allocator_id);
-  if (loaded.ok()) {
-    allocator = *loaded;
-    Result<std::vector<host::OptionValue>> values = device->host_->allocator_options(allocator_id, info);
-    if (!values.ok()) return values.take_status();
-    options = std::move(*values);
-  } else if (asked_for) {
-    return wrap(loaded.take_status(), "opening device '" + info.alias + "'");
-  } else {
-    device->host_->log(HEDDLE_LOG_DEBUG, "memory", fmt::format("device '{}' has no pool: {}", info.alias, loaded.status().message()));
-  }
-  Result<std::unique_ptr<Pool>> pool =
-      Pool::create(device->device_, &api, info.alias, info.description.min_alignment_bytes, allocator, options);
+  Result<std::vector<host::AllocatorLayer>> stack = device->host_->allocators(info);
+  if (!stack.ok()) return wrap(stack.take_status(), "opening device '" + info.alias + "'");
+  Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, api, info.alias, info.description.min_alignment_bytes, *stack);
   if (!pool.ok()) return wrap(pool.take_status(), "making the pool of device '" + info.alias + "'");
   device->pool_ = std::move(*pool);
   return device;
@@ -90,6 +73,13 @@ Device::~Device() {
   for (heddle_timeline_t* timeline : idle_timelines_) api_->timeline->destroy(timeline);
   for (Staging staging : idle_staging_) free_staging(staging);
   if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
+  // Blocks still live mean that somebody outlived the device, which holds a reference for each: our own bug. The pool is left to whoever it is.
+  if (pool_) {
+    if (Status ended = pool_->end(); !ended.ok()) {
+      host_->log(HEDDLE_LOG_ERROR, "memory", ended.message());
+      static_cast<void>(pool_.release());
+    }
+  }
   pool_.reset();
   Status closed(api_->device->close(device_));
   if (!closed.ok()) host_->log(HEDDLE_LOG_ERROR, "memory", closed.message());
@@ -140,9 +130,9 @@ Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
   return stream;
 }
 
-Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block) {
+Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block) {
   HEDDLE_RETURN_IF_ERROR(check());
-  return noted(pool_->allocate(size_bytes, alignment_bytes, out_block));
+  return noted(pool_->allocate(size_bytes, alignment_bytes, owner, out_block));
 }
 
 Status Device::upload(const void* source, const heddle_binding_t& target) {

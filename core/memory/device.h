@@ -57,7 +57,7 @@ struct TransferCounts {
 
 class Device final : public Counted {
  public:
-  // Opens the device and its pool: the configuration's allocator, else heddle.pool if available, else the driver's buffers.
+  // Opens the device and its pool: the configuration's allocators, else heddle.pool if available, else the driver's buffers.
   static Result<Ref<Device>> open(std::shared_ptr<host::Host> host, const host::DeviceInfo& info);
   ~Device() override;
 
@@ -86,7 +86,7 @@ class Device final : public Counted {
   // The application's stream of that native word; made on first use and kept for a while. [may-block]
   Result<std::shared_ptr<ForeignStream>> foreign_stream(uint64_t native);
   // Pool::allocate, of a device that is not lost.
-  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out_block);
+  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block);
   // Host bytes to device memory; done when it returns. [may-block]
   Status upload(const void* source, const heddle_binding_t& target);
   // Device memory to host bytes; earlier work on it is over. [may-block]

@@ -50,7 +50,7 @@ Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t ty
 }
 
 Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
-  HEDDLE_RETURN_IF_ERROR(device_->allocate(size_bytes, 64, &block_));
+  HEDDLE_RETURN_IF_ERROR(device_->allocate(size_bytes, 64, kTensors, &block_));
   std::copy(dims.begin(), dims.end(), dims_);
   size_bytes_ = size_bytes;
   return Status();

@@ -126,7 +126,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
       continue;
     }
     heddle_block_t block{};
-    Status allocated = device.allocate(extent.length, 64, &block);
+    Status allocated = device.allocate(extent.length, 64, kWeights, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated),
                   fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   frame->arena_devices_.reserve(earlier_arenas.size() + source.arenas.size());
   for (const ArenaNeed& need : source.arenas) {
     heddle_block_t block{};
-    Status allocated = devices[need.device]->allocate(need.size_bytes, need.alignment_bytes, &block);
+    Status allocated = devices[need.device]->allocate(need.size_bytes, need.alignment_bytes, memory::kIntermediates, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated), fmt::format("allocating {} bytes for intermediate values on device '{}'", need.size_bytes,
                                                     devices[need.device]->alias()));

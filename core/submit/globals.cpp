@@ -65,7 +65,7 @@ Status Instance::load_globals(const InstanceRequest& request) {
     if (global->kind() == mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
-    Status allocated = device.allocate(global->size_bytes(), 64, &block);
+    Status allocated = device.allocate(global->size_bytes(), 64, memory::kState, &block);
     if (!allocated.ok()) {
       return wrap(std::move(allocated), fmt::format("heddle: allocating {} bytes for '{}' on device '{}' failed", global->size_bytes(),
                                                     global->name()->string_view(), device.alias()));

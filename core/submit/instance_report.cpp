@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The reports of an instance, as JSON: where it runs and why, and what it did and holds.
 // Part of Instance; the field names are part of the runtime's promise.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/submit/function.h"
@@ -16,6 +17,33 @@ uint64_t value(const std::atomic<uint64_t>& counter) {
   return counter.load(std::memory_order_relaxed);
 }
 
+// Fragmentation: which part of what is free is not in its largest piece.
+Json pool_json(const memory::Pool::Layer& layer) {
+  const heddle_allocator_statistics_t& pool = layer.statistics;
+  const uint64_t free = pool.bytes_reserved.current - std::min(pool.active.current, pool.bytes_reserved.current);
+  Json out{{"allocator", layer.id},
+           {"requested", pool.requested.current},
+           {"allocated", pool.allocated.current},
+           {"active", pool.active.current},
+           {"bytes_reserved", pool.bytes_reserved.current},
+           {"inactive_split", pool.inactive_split.current},
+           {"largest_free", pool.largest_free},
+           {"fragmentation", free == 0 ? 0.0 : 1.0 - static_cast<double>(std::min(pool.largest_free, free)) / static_cast<double>(free)}};
+  const std::pair<const char*, const heddle_memory_count_t*> counts[] = {{"requested", &pool.requested},
+                                                                         {"allocated", &pool.allocated},
+                                                                         {"active", &pool.active},
+                                                                         {"reserved", &pool.bytes_reserved},
+                                                                         {"inactive_split", &pool.inactive_split}};
+  for (const auto& [name, count] : counts) out[std::string("peak_") + name] = count->peak;
+  for (const auto& [name, count] : counts) out[std::string("total_") + name] = count->total;
+  out["allocations"] = pool.allocations;
+  out["frees"] = pool.frees;
+  out["provider_allocations"] = pool.provider_allocations;
+  out["retries"] = pool.retries;
+  out["exhaustions"] = pool.exhaustions;
+  return out;
+}
+
 Json device_json(memory::Device& device) {
   Json out{{"device", device.alias()}, {"driver", device.driver_id()}};
   heddle_device_statistics_t driver{};
@@ -27,18 +55,21 @@ Json device_json(memory::Device& device) {
                             {"bytes_allocated", driver.bytes_allocated},
                             {"bytes_reserved", driver.bytes_reserved}};
   }
-  heddle_allocator_statistics_t pool = device.pool().statistics();
-  out["pool"] = {{"allocator", device.pool().allocator_id()},
-                 {"requested", pool.requested},
-                 {"allocated", pool.allocated},
-                 {"bytes_reserved", pool.bytes_reserved},
-                 {"inactive_split", pool.inactive_split},
-                 {"peak_allocated", pool.peak_allocated},
-                 {"peak_reserved", pool.peak_reserved},
-                 {"allocations", pool.allocations},
-                 {"frees", pool.frees},
-                 {"retries", pool.retries},
-                 {"exhaustions", pool.exhaustions}};
+  const std::vector<memory::Pool::Layer> layers = device.pool().layers();
+  out["pool"] = pool_json(layers.front());
+  if (layers.size() > 1) {
+    out["pool"]["over"] = Json::array();
+    for (size_t i = 1; i < layers.size(); ++i) out["pool"]["over"].push_back(pool_json(layers[i]));
+  }
+  out["pool"]["holders"] = Json::array();
+  for (const memory::Pool::Holder& holder : device.pool().holders()) {
+    Json line{{"owner", holder.owner}, {"blocks", holder.blocks}, {"requested", holder.requested.current}};
+    if (holder.requested.peak != 0) {  // only some allocators keep them
+      line["peak_requested"] = holder.requested.peak;
+      line["total_requested"] = holder.requested.total;
+    }
+    out["pool"]["holders"].push_back(std::move(line));
+  }
   memory::TransferCounts transfers = device.transfer_counts();
   out["host_transfers"] = {{"uploads", transfers.uploads},
                            {"downloads", transfers.downloads},

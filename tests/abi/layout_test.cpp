@@ -31,7 +31,8 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_extent_t), 32u);
   EXPECT_EQ(sizeof(heddle_argument_t), 24u);
   EXPECT_EQ(sizeof(heddle_block_t), 32u);
-  EXPECT_EQ(sizeof(heddle_provider_t), 32u);
+  EXPECT_EQ(sizeof(heddle_memory_count_t), 24u);
+  EXPECT_EQ(sizeof(heddle_holder_t), 48u);
   EXPECT_EQ(sizeof(heddle_sync_t), 32u);
   EXPECT_EQ(sizeof(heddle_tensor_map_t), 168u);
   EXPECT_EQ(sizeof(heddle_x86_64_dispatch_t), 40u);

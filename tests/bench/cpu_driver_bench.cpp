@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the CPU driver itself costs: a submission, a dispatch in a list, a fork-join, allocation from a pool.
+// What the CPU driver itself costs: a submission, a dispatch in a list, a fork-join.
 #include <benchmark/benchmark.h>
 
 #include "kernels.h"
@@ -112,37 +112,6 @@ void upload_small(benchmark::State& state) {
   f.driver.buffer_api->free(buffer);
 }
 BENCHMARK(upload_small);
-
-// A block taken from a pool and given back, uncontended; the argument is its size.
-void pool_allocate_and_free(benchmark::State& state) {
-  PluginHost host;
-  OpenDriver driver(HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", &host);
-  LoadedPlugin plugin(HEDDLE_TEST_PLUGINS "/libheddle_pool.so");
-  heddle_plugin_instance_t* instance = nullptr;
-  PluginHost::free_status(plugin->create(host.table(), &instance));
-  const auto* api =
-      static_cast<const heddle_allocator_interface_t*>(plugin->get_interface(instance, string_of(HEDDLE_ALLOCATOR_INTERFACE)));
-  heddle_provider_t provider = {&driver,
-                                [](void* self, uint64_t size, uint64_t, heddle_buffer_t** out) -> heddle_status_t* {
-                                  *out = static_cast<OpenDriver*>(self)->make_buffer(size);
-                                  return nullptr;
-                                },
-                                [](void* self, heddle_buffer_t* buffer) { static_cast<OpenDriver*>(self)->buffer_api->free(buffer); },
-                                [](void*, heddle_point_t) -> uint32_t { return 1; }};
-  heddle_allocator_params_t params = {sizeof params, 0, &provider, nullptr, 0, string_of("bench")};
-  heddle_allocator_t* allocator = nullptr;
-  PluginHost::free_status(api->create(instance, &params, &allocator));
-  heddle_block_params_t block_params = {sizeof block_params, 0, static_cast<uint64_t>(state.range(0)), 0, {}};
-  heddle_block_t block;
-  uint32_t waits = 0;
-  for (auto _ : state) {
-    api->allocate(allocator, &block_params, &block, nullptr, &waits);
-    api->free(allocator, &block, nullptr, 0);
-  }
-  PluginHost::free_status(api->destroy(allocator));
-  PluginHost::free_status(plugin->shutdown(instance));
-}
-BENCHMARK(pool_allocate_and_free)->Arg(1000)->Arg(10 << 20);
 
 }  // namespace
 }  // namespace heddle::test

@@ -24,8 +24,15 @@ class Configuration(HeddleTestCase):
         result = self.succeed("config", "check", file, "--format", "json")
         self.assertEqual(json.loads(result.stdout)["diagnostics"], [], str(result))
 
+    def test_the_allocators_have_no_error(self):
+        file = self.folder / "heddle.toml"
+        devices = "".join(f'[device.gpu{i}]\ndriver = "heddle.cpu"\nselect = {{ ordinal = 0 }}\n' for i in range(3))
+        file.write_text(toml_blocks()[1] + devices)
+        result = self.succeed("config", "check", file, "--format", "json")
+        self.assertEqual(json.loads(result.stdout)["diagnostics"], [], str(result))
+
     def test_the_manifest_has_no_error(self):
-        (self.folder / "acme.weaver.toml").write_text(toml_blocks()[1])
+        (self.folder / "acme.weaver.toml").write_text(toml_blocks()[-1])
         plugins = json.loads(self.succeed("plugins", "--plugin-path", self.folder, "--format", "json").stdout)["plugins"]
         found = next(plugin for plugin in plugins if plugin["id"] == "acme.weaver")
         self.assertEqual(found["version"], "1.4.2")

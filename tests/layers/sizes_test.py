@@ -12,7 +12,11 @@ RUNTIME = (
     "lib/libheddle.so",
     "lib/heddle/plugins.d/libheddle_cpu.so",
     "lib/heddle/plugins.d/libheddle_pool.so",
+    "lib/heddle/plugins.d/libheddle_arena.so",
     "lib/heddle/plugins.d/libheddle_system.so",
+    "lib/heddle/plugins.d/libheddle_limit.so",
+    "lib/heddle/plugins.d/libheddle_track.so",
+    "lib/heddle/plugins.d/libheddle_log.so",
     "bin/heddle",
     "bin/heddle-probe",
 )

@@ -139,6 +139,10 @@ class PluginHost {
     texts_.push_back(std::make_unique<std::string>(value));
     options_[name] = {sizeof(heddle_option_t), HEDDLE_OPTION_STRING, {}, 0, 0, string_of(*texts_.back())};
   }
+  std::vector<std::string> logged() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return logged_;
+  }
   // The n-th next allocation fails; -1: none.
   void fail_allocation(int n) { fail_allocation_ = n; }
 

@@ -68,6 +68,7 @@ affinity = { numa = 1, cpus = "0-3" }
 plugin = "heddle.pool"
 pool_limit = "60GiB"
 on_limit = "fail"
+over = { plugin = "heddle.limit", limit = "70GiB" }
 [[route]]
 slot = "@a"
 to = ["gpu0"]
@@ -88,8 +89,12 @@ queue_depth = 32
   EXPECT_EQ(device.select.text, "0000:41:00.0");
   EXPECT_EQ(device.numa, 1);
   EXPECT_EQ(device.cpus, "0-3");
-  EXPECT_EQ(device.allocator.pool_limit_bytes, 60ull << 30);
-  EXPECT_EQ(device.allocator.on_limit, OnLimit::kFail);
+  ASSERT_EQ(device.allocators.size(), 2u);
+  EXPECT_EQ(device.allocators[0].plugin, "heddle.pool");
+  EXPECT_EQ(device.allocators[1].plugin, "heddle.limit");
+  ASSERT_EQ(read.allocator_options.size(), 3u);
+  EXPECT_EQ(read.allocator_options[0].owner, "device.gpu0.allocator.over");
+  EXPECT_EQ(read.allocator_options[0].node.string, "70GiB");
   ASSERT_EQ(config.routes.size(), 1u);
   EXPECT_EQ(config.routes[0].slot, "@a");
   EXPECT_THAT(config.routes[0].to, ElementsAre("gpu0"));
@@ -124,6 +129,21 @@ TEST_F(Configuration, LaterSourcesWinAndKeepTheirOrigin) {
   read_config(sources, &read);
   EXPECT_EQ(read.config.log.level, HEDDLE_LOG_INFO);
   EXPECT_EQ(origin(read.config, "log.level"), "\"info\" @ <text>:2:1");
+}
+
+TEST_F(Configuration, StacksOfAllocatorsAreLaidOverEachOtherKeyByKey) {
+  write("base.toml", "[device.a.allocator]\nover = { plugin = \"heddle.limit\", limit = 1 }\n");
+  ConfigSources sources;
+  sources.path = write("heddle.toml",
+                       "imports = [\"base.toml\"]\n[device.a]\ndriver = \"heddle.cpu\"\nselect = { ordinal = 0 }\n"
+                       "[device.a.allocator]\npool_limit = 5\nover = { limit = 2 }\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  ASSERT_EQ(read.config.devices[0].allocators.size(), 2u);
+  EXPECT_EQ(read.config.devices[0].allocators[1].plugin, "heddle.limit");
+  ASSERT_EQ(read.allocator_options.size(), 2u);
+  EXPECT_EQ(origin(read.config, "device.a.allocator.over.limit"), "2 @ " + sources.path + ":7:10");
 }
 
 TEST_F(Configuration, RoutesOfLaterFilesComeFirst) {

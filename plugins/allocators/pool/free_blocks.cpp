@@ -2,6 +2,7 @@
 // Size classes of free parts.
 #include "free_blocks.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace heddle::pool {
@@ -11,16 +12,17 @@ constexpr uint32_t kLooks = 32;  // parts of one class that are compared, so tha
 
 }  // namespace
 
-uint32_t FreeBlocks::class_of(uint64_t size) noexcept {
-  // Four classes between powers of two; sizes below 2^63.
-  const auto log = static_cast<uint32_t>(std::bit_width(size | 1)) - 1;
-  const auto quarter = static_cast<uint32_t>(log >= 2 ? (size >> (log - 2)) & 3 : 0);
-  return log * 4 + quarter;
+bool holds(const Part& part, uint64_t size, uint64_t alignment) noexcept {
+  if (part.size < size || part.chunk->alignment < alignment) return false;
+  const uint64_t skipped = (0 - part.offset) & (alignment - 1);
+  return part.size - size >= skipped;
 }
 
-bool FreeBlocks::fits(const Part* part, uint64_t size, uint64_t alignment) noexcept {
-  const uint64_t skipped = (part->offset + alignment - 1) / alignment * alignment - part->offset;
-  return part->size >= size && part->size - size >= skipped;
+uint32_t FreeBlocks::class_of(uint64_t size) noexcept {
+  // Eight classes between powers of two; sizes below 2^63.
+  const auto log = static_cast<uint32_t>(std::bit_width(size | 1)) - 1;
+  const auto eighth = static_cast<uint32_t>(log >= 3 ? (size >> (log - 3)) & 7 : 0);
+  return log * 8 + eighth;
 }
 
 uint32_t FreeBlocks::next_class(uint32_t from) const noexcept {
@@ -58,13 +60,22 @@ Part* FreeBlocks::find(uint64_t size, uint64_t alignment) const noexcept {
     Part* best = nullptr;
     uint32_t looks = 0;
     for (Part* part = first_[at]; part && looks < kLooks; part = part->next_free, ++looks) {
-      if (!fits(part, size, alignment)) continue;
+      if (!holds(*part, size, alignment)) continue;
       if (!best || part->size < best->size) best = part;
       if (part->size == size) break;
     }
     if (best) return best;
   }
   return nullptr;
+}
+
+uint64_t FreeBlocks::largest_bytes() const noexcept {
+  uint32_t last = kClasses;
+  for (uint32_t at = next_class(0); at < kClasses; at = next_class(at + 1)) last = at;
+  uint64_t bytes = 0;
+  if (last == kClasses) return bytes;
+  for (const Part* part = first_[last]; part; part = part->next_free) bytes = std::max(bytes, part->size);
+  return bytes;
 }
 
 }  // namespace heddle::pool

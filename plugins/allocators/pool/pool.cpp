@@ -3,59 +3,81 @@
 #include "pool.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <new>
+#include <bit>
 
-#include "heddle/sdk/status.h"
+HEDDLE_ALLOCATOR_PLUGIN(heddle::pool::Pool)
 
 namespace heddle::pool {
 namespace {
 
+using sdk::number;
 using sdk::status;
 
-constexpr uint64_t kSmall = 256 << 10, kSmallChunk = 2 << 20;
-constexpr uint64_t kMiddle = 8 << 20, kMiddleChunk = 32 << 20;
-constexpr uint64_t kRound = 2 << 20;
+// Chosen with the traces of tests/support/memory_trace.h: what is reserved at its peak against calls of the provider.
+constexpr uint64_t kLeastLarge = 512 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
+constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is an 8th of all shared ones, within these
+constexpr uint64_t kLargeClasses = 16;                              // between two powers of two
+constexpr uint64_t kWaste = 4;                                      // a large block leaves at most a 4th of its size unused
+constexpr uint64_t kSlack = 10;                                     // a 10th more than was needed at most may be reserved
+constexpr uint64_t kCutChunk = 24;                                  // a chunk of at most a 24th of what was needed at most is cut
+constexpr uint64_t kCutBlock = 4;                                   // by a block of at least a 4th of it
+
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr uint64_t kChunkAlignment = 4096;
 constexpr size_t kSettleOnAllocate = 4;
+constexpr heddle_string_t kOwner = {"chunks of heddle.pool", 21};
 
+// to: a power of two, as every alignment is.
 uint64_t round_up(uint64_t value, uint64_t to) {
-  return (value + to - 1) / to * to;
-}
-unsigned long long number(uint64_t value) {
-  return value;
-}
-
-// True if a part that starts at `offset` holds `size` bytes after rounding its start up.
-bool holds(const Part* part, uint64_t size, uint64_t alignment) {
-  const uint64_t skipped = round_up(part->offset, alignment) - part->offset;
-  return part->size >= size && part->size - size >= skipped;
+  return (value + to - 1) & ~(to - 1);
 }
 
 }  // namespace
 
-Pool::Pool(Instance* instance, const heddle_provider_t& provider, std::string name, uint64_t limit_bytes)
-    : instance_(instance), provider_(provider), name_(std::move(name)), limit_(limit_bytes) {
-  instance_->pools.fetch_add(1);
-}
+Pool::Pool(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
 
 Pool::~Pool() {
   for (Chunk* chunk : chunks_) {
+    std::vector<heddle_point_t> points;
     for (Part* part = chunk->first; part;) {
       Part* after = part->after;
+      if (part->pending) points.insert(points.end(), part->pending->points.begin(), part->pending->points.end());
       delete part->pending;
       delete part;
       part = after;
     }
-    provider_.free(provider_.self, chunk->buffer);
+    provider_.free(provider_.self, &chunk->block, points.data(), static_cast<uint32_t>(points.size()));
     delete chunk;
   }
   while (Part* part = spare_parts_) {
     spare_parts_ = part->next_free;
     delete part;
   }
-  instance_->pools.fetch_sub(1);
+}
+
+heddle_status_t* Pool::open(const sdk::AllocatorSetup& setup) {
+  uint64_t initial = 0, limit = 0;
+  std::string on_limit;
+  if (heddle_status_t* bad = setup.bytes("pool_initial", &initial)) return bad;
+  if (heddle_status_t* bad = setup.bytes("pool_limit", &limit)) return bad;
+  if (heddle_status_t* bad = setup.text("on_limit", &on_limit)) return bad;
+  if (limit && initial > limit) {
+    return status(host_, HEDDLE_STATUS_INVALID_ARGUMENT, "pool: creating a pool failed: pool_initial %llu is more than pool_limit %llu",
+                  number(initial), number(limit));
+  }
+  if (limit) limit_ = limit;
+  trims_ = on_limit != "fail";
+  if (!initial) return nullptr;
+  if (initial > kMaxSize) {
+    return status(host_, HEDDLE_STATUS_INVALID_ARGUMENT, "pool: reserving %llu bytes failed: more than 2^62", number(initial));
+  }
+  Lock lock(mutex_);
+  Part* part = nullptr;
+  const uint64_t size = initial / kGranule * kGranule;
+  if (heddle_status_t* failed = grow(&lock, std::max(size, kGranule), {size, kChunkAlignment, false}, &part)) return failed;
+  part->chunk->initial = true;
+  make_free(part);
+  return nullptr;
 }
 
 Part* Pool::new_part() {
@@ -72,16 +94,40 @@ void Pool::drop_part(Part* part) noexcept {
   spare_parts_ = part;
 }
 
-Part* Pool::carve(Part* part, uint64_t size, uint64_t alignment) {
-  const uint64_t start = round_up(part->offset, alignment);
+Pool::Wanted Pool::rounded(const heddle_block_params_t& params) const noexcept {
+  const uint64_t alignment = std::max(params.alignment_bytes, kGranule);
+  const uint64_t size = std::max(round_up(params.size_bytes, kGranule), kGranule);
+  if (size < std::clamp(std::bit_floor(reserved_.current / 64), kLeastLarge, kMostLarge) && alignment <= kChunkAlignment)
+    return {size, alignment, false};
+  return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), std::max(alignment, kChunkAlignment), true};
+}
+
+Part* Pool::find_free(const Wanted& wanted) const noexcept {
+  if (wanted.large) {
+    Part* part = free_[Chunk::kWhole].find(wanted.size, wanted.alignment);
+    if (part && part->size - wanted.size <= wanted.size / kWaste) return part;
+    if ((part = free_[Chunk::kCut].find(wanted.size, wanted.alignment))) return part;
+  }
+  return free_[Chunk::kShared].find(wanted.size, wanted.alignment);
+}
+
+Part* Pool::find_to_cut(const Wanted& wanted, uint64_t needed) const noexcept {
+  Part* part = wanted.large ? free_[Chunk::kWhole].find(wanted.size, wanted.alignment) : nullptr;
+  return part && part->size <= needed / kCutChunk && wanted.size >= part->size / kCutBlock ? part : nullptr;
+}
+
+Part* Pool::take(Part* part, const Wanted& wanted) {
+  const uint64_t start = round_up(part->offset, wanted.alignment);
   // Made first, so that running out of memory leaves everything as it was.
-  Part* head = start != part->offset ? new_part() : nullptr;
+  Part* head = nullptr;
   Part* tail = nullptr;
-  if (part->offset + part->size != start + size) {
+  if (part->chunk->kind != Chunk::kWhole) {
     try {
-      tail = new_part();
+      if (start != part->offset) head = new_part();
+      if (part->offset + part->size != start + wanted.size) tail = new_part();
     } catch (...) {
       if (head) drop_part(head);
+      make_free(part);
       throw;
     }
   }
@@ -98,38 +144,55 @@ Part* Pool::carve(Part* part, uint64_t size, uint64_t alignment) {
   }
   if (tail) {
     tail->chunk = part->chunk;
-    tail->offset = start + size;
-    tail->size = part->size - size;
+    tail->offset = start + wanted.size;
+    tail->size = part->size - wanted.size;
     tail->before = part;
     tail->after = part->after;
     if (part->after) part->after->before = tail;
     part->after = tail;
-    part->size = size;
+    part->size = wanted.size;
   }
   part->state = Part::State::kUsed;  // so that the rest does not join it again
   if (head) make_free(head);
   if (tail) make_free(tail);
+  activate(part->chunk, part->size);
   return part;
 }
 
 void Pool::make_free(Part* part) noexcept {
+  FreeBlocks& list = free_[part->chunk->kind];
   part->state = Part::State::kFree;
   if (Part* after = part->after; after && after->state == Part::State::kFree) {
-    free_.remove(after);
+    list.remove(after);
     part->size += after->size;
     part->after = after->after;
     if (after->after) after->after->before = part;
     drop_part(after);
   }
   if (Part* before = part->before; before && before->state == Part::State::kFree) {
-    free_.remove(before);
+    list.remove(before);
     before->size += part->size;
     before->after = part->after;
     if (part->after) part->after->before = before;
     drop_part(part);
     part = before;
   }
-  free_.insert(part);
+  if (part->chunk->kind == Chunk::kCut && part->size == part->chunk->size) part->chunk->kind = Chunk::kWhole;
+  free_[part->chunk->kind].insert(part);
+}
+
+void Pool::activate(Chunk* chunk, uint64_t bytes) noexcept {
+  if (chunk->active_parts++ == 0) empty_bytes_ -= chunk->size;
+  chunk->active_bytes += bytes;
+  active_.add(bytes);
+  inactive_split_.become(reserved_.current - active_.current - empty_bytes_);
+}
+
+void Pool::deactivate(Chunk* chunk, uint64_t bytes) noexcept {
+  if (--chunk->active_parts == 0) empty_bytes_ += chunk->size;
+  chunk->active_bytes -= bytes;
+  active_.subtract(bytes);
+  inactive_split_.become(reserved_.current - active_.current - empty_bytes_);
 }
 
 void Pool::make_pending(Part* part, const heddle_point_t* points, uint32_t count) {
@@ -150,6 +213,7 @@ void Pool::unlink_pending(Part* part) noexcept {
   pending_bytes_ -= part->size;
   delete part->pending;
   part->pending = nullptr;
+  deactivate(part->chunk, part->size);
 }
 
 void Pool::settle(size_t most) {
@@ -159,18 +223,17 @@ void Pool::settle(size_t most) {
     std::erase_if(points, [&](const heddle_point_t& point) { return provider_.reached(provider_.self, point) != 0; });
     if (points.empty()) {
       unlink_pending(part);
-      --part->chunk->used_parts;
-      part->chunk->used_bytes -= part->size;
       make_free(part);
     }
     part = next;
   }
 }
 
-Part* Pool::find_in_stream_order(uint64_t size, uint64_t alignment, heddle_point_t after) {
+Part* Pool::find_in_stream_order(const Wanted& wanted, heddle_point_t after) {
   Part* best = nullptr;
   for (Part* part = first_pending_; part; part = part->next_free) {
-    if (!holds(part, size, alignment) || (best && part->size >= best->size)) continue;
+    if ((part->offset & (wanted.alignment - 1)) != 0 || !holds(*part, wanted.size, wanted.alignment) || (best && part->size >= best->size))
+      continue;
     const auto& points = part->pending->points;
     const bool behind = std::all_of(points.begin(), points.end(), [&](const heddle_point_t& point) {
       return (point.timeline == after.timeline && point.value <= after.value) || provider_.reached(provider_.self, point) != 0;
@@ -180,250 +243,258 @@ Part* Pool::find_in_stream_order(uint64_t size, uint64_t alignment, heddle_point
   return best;
 }
 
-Part* Pool::find_with_waits(uint64_t size, uint64_t alignment, uint32_t capacity) {
+Part* Pool::find_with_waits(const Wanted& wanted, uint32_t capacity) {
   Part* best = nullptr;
   for (Part* part = first_pending_; part; part = part->next_free) {
-    if (!holds(part, size, alignment) || part->pending->points.size() > capacity) continue;
-    if (!best || part->size < best->size) best = part;
+    if ((part->offset & (wanted.alignment - 1)) != 0 || !holds(*part, wanted.size, wanted.alignment)) continue;
+    if (part->pending->points.size() <= capacity && (!best || part->size < best->size)) best = part;
   }
   return best;
 }
 
-uint64_t Pool::chunk_bytes(uint64_t size) const noexcept {
-  if (size <= kSmall) return kSmallChunk;
-  if (size <= kMiddle) return kMiddleChunk;
-  return round_up(size, kRound);
+uint64_t Pool::shared_chunk_bytes(uint64_t size) const noexcept {
+  return std::max(round_up(size, kChunkAlignment), std::clamp(std::bit_floor(shared_bytes_ / 8), kLeastChunk, kMostChunk));
 }
 
-heddle_status_t* Pool::grow(Lock* lock, uint64_t bytes, uint64_t alignment) {
-  uint64_t wanted = bytes;
-  if (limit_ && (statistics_.bytes_reserved >= limit_ || wanted > limit_ - statistics_.bytes_reserved)) {
-    const uint64_t left = limit_ - std::min(limit_, statistics_.bytes_reserved);
-    return status(host(), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of %llu bytes leaves %llu", number(limit_), number(left));
+heddle_status_t* Pool::grow(Lock* lock, uint64_t bytes, const Wanted& wanted, Part** out_part) {
+  const uint64_t held = reserved_.current + asked_bytes_;
+  if (held > limit_ || bytes > limit_ - held) {
+    return status(host_, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of %llu bytes leaves %llu", number(limit_),
+                  number(limit_ - std::min(limit_, held)));
   }
+  heddle_block_params_t params = {};
+  params.struct_size = sizeof params;
+  params.size_bytes = bytes;
+  params.alignment_bytes = std::max(wanted.alignment, kChunkAlignment);
+  params.owner = &kOwner;
   auto* chunk = new Chunk;
-  statistics_.bytes_reserved += wanted;  // taken before the lock is let go, so that the limit holds
+  chunk->size = bytes;
+  chunk->alignment = params.alignment_bytes;
+  chunk->kind = wanted.large ? Chunk::kWhole : Chunk::kShared;
+  asked_bytes_ += bytes;  // so that the limit holds without the lock
   lock->unlock();
-  heddle_status_t* failed = provider_.allocate(provider_.self, wanted, std::max(alignment, kChunkAlignment), &chunk->buffer);
+  uint32_t wait_count = 0;
+  heddle_status_t* failed = provider_.allocate(provider_.self, &params, &chunk->block, nullptr, &wait_count);
   lock->lock();
+  asked_bytes_ -= bytes;
   if (failed) {
-    statistics_.bytes_reserved -= wanted;
     delete chunk;
     return failed;
   }
-  chunk->size = wanted;
   Part* whole = nullptr;
   try {
     whole = new_part();
     chunk->index = chunks_.size();
     chunks_.push_back(chunk);
   } catch (...) {
-    statistics_.bytes_reserved -= wanted;
     if (whole) drop_part(whole);
     lock->unlock();
-    provider_.free(provider_.self, chunk->buffer);
+    provider_.free(provider_.self, &chunk->block, nullptr, 0);
     delete chunk;
     lock->lock();
     throw;
   }
   whole->chunk = chunk;
-  whole->size = wanted;
+  whole->size = bytes;
   chunk->first = whole;
-  free_.insert(whole);
-  statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.bytes_reserved);
+  ++provider_allocations_;
+  reserved_.add(bytes);
+  empty_bytes_ += bytes;
+  if (chunk->kind == Chunk::kShared) shared_bytes_ += bytes;
+  *out_part = whole;
   return nullptr;
 }
 
-heddle_status_t* Pool::reserve(uint64_t bytes) {
-  Lock lock(mutex_);
-  if (bytes > kMaxSize) {
-    return status(host(), HEDDLE_STATUS_INVALID_ARGUMENT, "pool: reserving %llu bytes failed: more than 2^62", number(bytes));
-  }
-  return bytes ? grow(&lock, round_up(bytes, kGranule), kChunkAlignment) : nullptr;
-}
-
 void Pool::hand_out(Part* part, const heddle_block_params_t& params, heddle_block_t* out) noexcept {
-  part->state = Part::State::kUsed;
   part->requested = params.size_bytes;
-  ++part->chunk->used_parts;
-  part->chunk->used_bytes += part->size;
-  ++statistics_.allocations;
-  statistics_.requested += params.size_bytes;
-  statistics_.allocated += part->size;
-  statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
-  *out = {part->chunk->buffer, part->offset, params.size_bytes, reinterpret_cast<uint64_t>(part)};
+  part->owner = params.owner;
+  ++allocations_;
+  requested_.add(params.size_bytes);
+  allocated_.add(part->size);
+  needed_peak_ = std::max(needed_peak_, requested_.current + pending_bytes_);
+  *out = {part->chunk->block.buffer, part->chunk->block.offset + part->offset, params.size_bytes, reinterpret_cast<uint64_t>(part)};
 }
 
 heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_block_t* out, heddle_point_t* out_waits,
                                 uint32_t* out_wait_count) {
-  *out_wait_count = 0;
-  if (params.alignment_bytes & (params.alignment_bytes - 1)) {
-    return status(host(), HEDDLE_STATUS_INVALID_ARGUMENT, "pool: allocating %llu bytes from '%s' failed: alignment %llu is no power of two",
-                  number(params.size_bytes), name_.c_str(), number(params.alignment_bytes));
-  }
-  const uint64_t alignment = std::max(params.alignment_bytes, kGranule);
-  if (params.size_bytes > kMaxSize || alignment > kMaxSize) return exhausted(params.size_bytes, nullptr);
-  const uint64_t size = std::max(round_up(params.size_bytes, kGranule), kGranule);
-
   Lock lock(mutex_);
-  if (first_pending_) settle(kSettleOnAllocate);
-  // From a list into a used part; what carve throws leaves the part in its list.
-  auto take_free = [&](Part* part) {
-    free_.remove(part);
-    try {
-      return carve(part, size, alignment);
-    } catch (...) {
-      free_.insert(part);
-      throw;
-    }
+  if (params.size_bytes > kMaxSize || params.alignment_bytes > kMaxSize) return exhausted(&lock, params.size_bytes, "more than 2^62 bytes");
+  const Wanted wanted = rounded(params);
+  auto take_free = [&]() -> bool {
+    Part* part = find_free(wanted);
+    if (!part) return false;
+    free_[part->chunk->kind].remove(part);
+    hand_out(take(part, wanted), params, out);
+    return true;
   };
+  // Split, the rest of a pending part would be reused without its points: it is handed out whole.
   auto take_pending = [&](Part* part) {
-    // Split off as a free part, the rest would be reused without its points: hand the whole part out.
     unlink_pending(part);
-    --part->chunk->used_parts;
-    part->chunk->used_bytes -= part->size;
-    return part;
+    part->state = Part::State::kUsed;
+    activate(part->chunk, part->size);
+    hand_out(part, params, out);
   };
-  heddle_status_t* cause = nullptr;
-  for (int attempt = 0;; ++attempt) {
-    if (Part* part = free_.find(size, alignment)) {
-      hand_out(take_free(part), params, out);
-      break;
-    }
-    if (first_pending_) {
-      settle(SIZE_MAX);
-      if (Part* part = free_.find(size, alignment)) {
-        hand_out(take_free(part), params, out);
-        break;
-      }
-      // A much larger part would be wasted on this block, since it is not split.
-      if (params.after.timeline) {
-        Part* part = find_in_stream_order(size, alignment, params.after);
-        if (part && part->offset % alignment == 0 && (part->size <= size + size / 2 || attempt > 0)) {
-          hand_out(take_pending(part), params, out);
-          break;
-        }
+
+  if (first_pending_) settle(kSettleOnAllocate);
+  if (take_free()) return nullptr;
+  if (first_pending_) {
+    settle(SIZE_MAX);
+    if (take_free()) return nullptr;
+    if (Part* part = params.after.timeline ? find_in_stream_order(wanted, params.after) : nullptr) {
+      if (part->size <= wanted.size + wanted.size / 2) {  // a much larger one would be wasted
+        take_pending(part);
+        return nullptr;
       }
     }
-    if (attempt == 2) {
-      // All that is left: memory that others still use, handed over with what to wait for.
-      Part* part = params.after.timeline ? find_with_waits(size, alignment, params.wait_capacity) : nullptr;
-      if (part && part->offset % alignment == 0) {
-        *out_wait_count = static_cast<uint32_t>(part->pending->points.size());
-        std::copy(part->pending->points.begin(), part->pending->points.end(), out_waits);
-        hand_out(take_pending(part), params, out);
-        break;
-      }
-      lock.unlock();
-      return exhausted(params.size_bytes, cause);
-    }
-    if (cause) {
-      host()->status_free(host()->self, cause);
-      cause = nullptr;
-    }
-    // Chunks are aligned to the request, so that a fresh one always fits it. The second time as small as can be.
-    const uint64_t bytes = attempt == 0 ? chunk_bytes(size) : size;
-    if (attempt == 1) {
-      ++statistics_.retries;
-      give_back(&lock, 0);
-    }
-    cause = grow(&lock, bytes, alignment);
-    if (!cause) {
-      attempt = -1;  // somebody else may take it before us; then again
-      continue;
-    }
-    if (host()->status_code(host()->self, cause) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return cause;
   }
-  if (cause) host()->status_free(host()->self, cause);
-  return nullptr;
+  std::string cause;
+  for (bool retry : {false, true}) {
+    uint64_t bytes = wanted.large ? wanted.size : shared_chunk_bytes(wanted.size);
+    if (retry) {
+      ++retries_;
+      bytes = wanted.large ? wanted.size : round_up(wanted.size, kChunkAlignment);
+      settle(SIZE_MAX);
+      give_back(&lock, 0, true);
+      if (take_free()) return nullptr;
+    } else {
+      // What is empty goes, or is cut, before more is reserved than what is in use can explain.
+      const uint64_t needed = std::max(needed_peak_, requested_.current + pending_bytes_ + params.size_bytes);
+      const uint64_t most = needed + needed / kSlack;
+      if (reserved_.current + asked_bytes_ + bytes > most) {
+        if (Part* part = find_to_cut(wanted, needed)) {
+          free_[Chunk::kWhole].remove(part);
+          part->chunk->kind = Chunk::kCut;
+          hand_out(take(part, wanted), params, out);
+          return nullptr;
+        }
+        give_back(&lock, most - std::min(most, bytes), false);
+      }
+    }
+    Part* part = nullptr;
+    heddle_status_t* failed = grow(&lock, bytes, wanted, &part);
+    if (!failed) {
+      hand_out(take(part, wanted), params, out);
+      return nullptr;
+    }
+    if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
+    cause = sdk::take_text(host_, failed);
+    if (!trims_) break;
+  }
+  // All that is left is memory that work still uses: the caller's own, which it does not wait for, or others', with what to wait for.
+  if (params.after.timeline) {
+    Part* part = find_in_stream_order(wanted, params.after);
+    if (!part && (part = find_with_waits(wanted, params.wait_capacity))) {
+      *out_wait_count = static_cast<uint32_t>(part->pending->points.size());
+      std::copy(part->pending->points.begin(), part->pending->points.end(), out_waits);
+    }
+    if (part) {
+      take_pending(part);
+      return nullptr;
+    }
+  }
+  return exhausted(&lock, params.size_bytes, std::move(cause));
 }
 
-heddle_status_t* Pool::exhausted(uint64_t size, heddle_status_t* cause) {
-  uint64_t pending_bytes = 0;
-  {
-    Lock lock(mutex_);
-    ++statistics_.exhaustions;
-    pending_bytes = pending_bytes_;
-  }
-  const heddle_allocator_statistics_t now = statistics();
-  char reason[320] = "";
-  if (cause) {
-    const heddle_string_t text = host()->status_message(host()->self, cause);
-    std::snprintf(reason, sizeof reason, " (%.*s)", static_cast<int>(std::min<uint64_t>(text.size, 300)), text.data);
-    host()->status_free(host()->self, cause);
-  }
-  return status(host(), HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                "pool: allocating %llu bytes from '%s' failed: %llu reserved, of which %llu in %llu live blocks, %llu freed but still in "
-                "use by the device, %llu free in parts of used chunks%s; raise pool_limit or use less [HD-M-03]",
-                number(size), name_.c_str(), number(now.bytes_reserved), number(now.allocated), number(now.allocations - now.frees),
-                number(pending_bytes), number(now.inactive_split), reason);
+heddle_status_t* Pool::exhausted(Lock* lock, uint64_t size, std::string cause) {
+  ++exhaustions_;
+  char state[256];
+  std::snprintf(state, sizeof state,
+                " (%llu reserved, of which %llu in %llu live blocks, %llu freed but still in use by the device, %llu free in parts of used "
+                "chunks)",
+                number(reserved_.current), number(allocated_.current), number(allocations_ - frees_), number(pending_bytes_),
+                number(inactive_split_.current));
+  lock->unlock();
+  cause = cause.substr(0, cause.find('\n')) + state;
+  return sdk::exhaustion_status(host_, "pool", name_, size, cause, limit_ == UINT64_MAX ? "use less" : "raise pool_limit or use less",
+                                sdk::Holders::of(host_, [&](auto visit, void* context) { return holders(visit, context); }));
 }
 
 void Pool::free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
   auto* part = reinterpret_cast<Part*>(block.token);
   Lock lock(mutex_);
-  ++statistics_.frees;
-  statistics_.requested -= part->requested;
-  statistics_.allocated -= part->size;
-  bool wait = false;
-  for (uint32_t i = 0; i < count && !wait; ++i) wait = provider_.reached(provider_.self, points[i]) == 0;
-  if (wait) {
+  ++frees_;
+  requested_.subtract(part->requested);
+  allocated_.subtract(part->size);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (provider_.reached(provider_.self, points[i])) continue;
     make_pending(part, points, count);
     return;
   }
-  --part->chunk->used_parts;
-  part->chunk->used_bytes -= part->size;
+  deactivate(part->chunk, part->size);
   make_free(part);
 }
 
-std::vector<heddle_buffer_t*> Pool::take_empty_chunks(uint64_t keep_bytes) {
+void Pool::give_back(Lock* lock, uint64_t keep_bytes, bool also_initial) {
+  if (reserved_.current <= keep_bytes || !empty_bytes_) return;
   std::vector<Chunk*> empty;
   for (Chunk* chunk : chunks_) {
-    if (chunk->used_parts == 0) empty.push_back(chunk);
+    if (chunk->active_parts == 0 && (also_initial || !chunk->initial)) empty.push_back(chunk);
   }
   std::sort(empty.begin(), empty.end(), [](const Chunk* a, const Chunk* b) { return a->size > b->size; });
-  std::vector<heddle_buffer_t*> buffers;
-  buffers.reserve(empty.size());
+  size_t count = 0;
   for (Chunk* chunk : empty) {
-    if (statistics_.bytes_reserved <= keep_bytes) break;
-    free_.remove(chunk->first);  // without used parts, one free part is all there is
+    if (reserved_.current <= keep_bytes) break;
+    free_[chunk->kind].remove(chunk->first);  // without active parts, one free part is all there is
     drop_part(chunk->first);
     chunks_.back()->index = chunk->index;
     std::swap(chunks_[chunk->index], chunks_.back());
     chunks_.pop_back();
-    statistics_.bytes_reserved -= chunk->size;
-    buffers.push_back(chunk->buffer);
-    delete chunk;
+    reserved_.subtract(chunk->size);
+    empty_bytes_ -= chunk->size;
+    if (chunk->kind == Chunk::kShared) shared_bytes_ -= chunk->size;
+    ++count;
   }
-  return buffers;
-}
-
-void Pool::give_back(Lock* lock, uint64_t keep_bytes) {
-  const std::vector<heddle_buffer_t*> buffers = take_empty_chunks(keep_bytes);
-  if (buffers.empty()) return;
   lock->unlock();
-  for (heddle_buffer_t* buffer : buffers) provider_.free(provider_.self, buffer);
+  for (size_t i = 0; i < count; ++i) {
+    provider_.free(provider_.self, &empty[i]->block, nullptr, 0);
+    delete empty[i];
+  }
   lock->lock();
 }
 
-void Pool::trim(uint64_t keep_bytes) {
+heddle_status_t* Pool::trim(uint64_t keep_bytes) {
   Lock lock(mutex_);
   settle(SIZE_MAX);
-  give_back(&lock, keep_bytes);
+  give_back(&lock, keep_bytes, true);
+  lock.unlock();
+  return provider_.trim(provider_.self, keep_bytes);
 }
 
-heddle_allocator_statistics_t Pool::statistics() {
+heddle_status_t* Pool::statistics(heddle_allocator_statistics_t* out) {
   Lock lock(mutex_);
-  heddle_allocator_statistics_t now = statistics_;
-  for (const Chunk* chunk : chunks_) {
-    if (chunk->used_parts) now.inactive_split += chunk->size - chunk->used_bytes;
+  *out = {out->struct_size,
+          0,
+          requested_,
+          allocated_,
+          active_,
+          reserved_,
+          inactive_split_,
+          std::max({free_[Chunk::kShared].largest_bytes(), free_[Chunk::kWhole].largest_bytes(), free_[Chunk::kCut].largest_bytes()}),
+          allocations_,
+          frees_,
+          provider_allocations_,
+          retries_,
+          exhaustions_};
+  return nullptr;
+}
+
+heddle_status_t* Pool::holders(heddle_holder_visitor_t visit, void* context) {
+  sdk::Holders holders;
+  {
+    Lock lock(mutex_);
+    for (const Chunk* chunk : chunks_) {
+      for (const Part* part = chunk->first; part; part = part->after) {
+        if (part->state == Part::State::kUsed) holders.add(part->owner, part->requested);
+      }
+    }
   }
-  return now;
+  holders.visit(visit, context);
+  return nullptr;
 }
 
 uint64_t Pool::live_blocks() {
   Lock lock(mutex_);
-  return statistics_.allocations - statistics_.frees;
+  return allocations_ - frees_;
 }
 
 }  // namespace heddle::pool

@@ -3,9 +3,11 @@
  * plugins/allocators/<name>, called by core/memory. Bookkeeping on the host only: no queue and no thread of its own.
  *
  * Glossary
- *   provider  where an allocator gets memory: the driver's heddle.buffer/1, or another allocator below it
+ *   provider  where an allocator gets memory: the device, or another allocator below it; so allocators stack
+ *   adaptor   an allocator that passes blocks of its provider on unchanged, and counts, bounds or records them
  *   block     what allocate hands out: a range of a driver's buffer
- *   points    moments in stream order: a freed block may be reused once its points are reached */
+ *   points    moments in stream order: a freed block may be reused once its points are reached
+ *   owner     what a block is for, e.g. "weights": the words in which tables of who holds what are written */
 #ifndef HEDDLE_ALLOCATOR_H_
 #define HEDDLE_ALLOCATOR_H_
 
@@ -19,20 +21,69 @@ extern "C" {
 
 typedef struct heddle_allocator heddle_allocator_t;
 
-/* A range of a driver's buffer. `token` is the allocator's own; hand it back unchanged. Frozen. */
+/* A range of a driver's buffer. `token` is the allocator's own; hand the block back unchanged. Frozen. */
 typedef struct heddle_block {
   heddle_buffer_t* buffer;
   uint64_t offset;
-  uint64_t length;
+  uint64_t length; /* as asked for */
   uint64_t token;
 } heddle_block_t;
 
-/* Where memory comes from. Frozen. */
+typedef struct heddle_block_params {
+  uint32_t struct_size;
+  uint32_t wait_capacity; /* room in out_waits */
+  uint64_t size_bytes;
+  uint64_t alignment_bytes; /* of the block's address, not only of its offset; power of two; 0: 64 */
+  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees blocks
+   * when their last work is over: stream order is there for later ones. */
+  heddle_point_t after;
+  const heddle_string_t* owner; /* outlives the allocator; NULL: not told. Compared by text */
+} heddle_block_params_t;
+
+/* One quantity in bytes over time: what it is, the most it was, and the sum of all that was ever added to it. Frozen. */
+typedef struct heddle_memory_count {
+  uint64_t current;
+  uint64_t peak;
+  uint64_t total;
+} heddle_memory_count_t;
+
+/* Exact whenever no call is in flight. */
+typedef struct heddle_allocator_statistics {
+  uint32_t struct_size;
+  uint32_t reserved;
+  heddle_memory_count_t requested;      /* live, as asked for */
+  heddle_memory_count_t allocated;      /* live, as handed out */
+  heddle_memory_count_t active;         /* allocated, or freed and waiting for points */
+  heddle_memory_count_t bytes_reserved; /* held from the provider */
+  heddle_memory_count_t inactive_split; /* free parts of what is held and partly active */
+  uint64_t largest_free;                /* bytes of the largest free part; fragmentation is 1 - largest_free / (bytes_reserved - active) */
+  uint64_t allocations;                 /* calls that succeeded since the start, as are the rest */
+  uint64_t frees;
+  uint64_t provider_allocations;
+  uint64_t retries;     /* the provider or the limit refused, and it was tried once more after a trim */
+  uint64_t exhaustions; /* RESOURCE_EXHAUSTED was answered */
+} heddle_allocator_statistics_t;
+
+/* What one owner holds. Frozen. */
+typedef struct heddle_holder {
+  heddle_string_t owner; /* empty: of blocks without one */
+  uint64_t blocks;
+  heddle_memory_count_t requested; /* peak and total are 0 where only the present is known */
+} heddle_holder_t;
+typedef void (*heddle_holder_visitor_t)(void* context, const heddle_holder_t* holder);
+
+/* Where memory comes from. allocate, free, statistics, trim and holders promise what those of heddle_allocator_interface_t do. A device as
+ * provider gives whole buffers of its driver, each at offset 0. An allocator looks at no more than its own struct_size. */
 typedef struct heddle_provider {
+  uint32_t struct_size;
+  uint32_t reserved;
   void* self;
-  /* A whole buffer of at least size bytes. [any] [may-block] */
-  heddle_status_t* (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes, heddle_buffer_t** out_buffer);
-  void (*free)(void* self, heddle_buffer_t* buffer);
+  heddle_status_t* (*allocate)(void* self, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
+                               uint32_t* out_wait_count);
+  void (*free)(void* self, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
+  heddle_status_t* (*statistics)(void* self, heddle_allocator_statistics_t* out_statistics);
+  heddle_status_t* (*trim)(void* self, uint64_t keep_bytes);
+  heddle_status_t* (*holders)(void* self, heddle_holder_visitor_t visit, void* context);
   /* 1 if the point is reached, or failed. [any] [no-block] */
   uint32_t (*reached)(void* self, heddle_point_t point);
 } heddle_provider_t;
@@ -41,36 +92,10 @@ typedef struct heddle_allocator_params {
   uint32_t struct_size;
   uint32_t option_count;
   const heddle_provider_t* provider; /* outlives the allocator */
-  const heddle_option_t* options;    /* array: pool_initial, pool_limit, ... */
+  const heddle_option_t* options;    /* array: those of the allocator's manifest */
   uint64_t option_stride;
   heddle_string_t name; /* of the pool, for error texts */
 } heddle_allocator_params_t;
-
-typedef struct heddle_block_params {
-  uint32_t struct_size;
-  uint32_t wait_capacity; /* room in out_waits */
-  uint64_t size_bytes;
-  uint64_t alignment_bytes; /* power of two; 0: 64 */
-  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees blocks
-   * when their last work is over: stream order is there for later ones. */
-  heddle_point_t after;
-} heddle_block_params_t;
-
-/* Exact whenever no call is in flight. Bytes. */
-typedef struct heddle_allocator_statistics {
-  uint32_t struct_size;
-  uint32_t reserved;
-  uint64_t requested;      /* live, as asked for */
-  uint64_t allocated;      /* live, as handed out */
-  uint64_t bytes_reserved; /* held from the provider */
-  uint64_t inactive_split; /* free parts of partly used buffers */
-  uint64_t peak_allocated;
-  uint64_t peak_reserved;
-  uint64_t allocations; /* calls since the start, as are the rest */
-  uint64_t frees;
-  uint64_t retries;
-  uint64_t exhaustions;
-} heddle_allocator_statistics_t;
 
 typedef struct heddle_allocator_interface {
   uint32_t struct_size;
@@ -78,11 +103,11 @@ typedef struct heddle_allocator_interface {
   /* owned by the caller. params' options and strings are read before it returns. [any] [may-block] */
   heddle_status_t* (*create)(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* params,
                              heddle_allocator_t** out_allocator);
-  /* FAILED_PRECONDITION while blocks live. [serial:allocator] [may-block] */
+  /* FAILED_PRECONDITION while blocks live; it lists who holds them. [serial:allocator] [may-block] */
   heddle_status_t* (*destroy)(heddle_allocator_t* allocator);
   /* out_waits receives the points the caller must wait for before it touches the block, wait_capacity of them at most; with `after.timeline` NULL
    * the block is usable at once and there are none. out_waits may be NULL with a wait_capacity of 0; out_wait_count is never NULL.
-   * RESOURCE_EXHAUSTED lists who holds what. [any] [may-block only when the provider is asked] */
+   * RESOURCE_EXHAUSTED lists who holds what (HD-M-03). [any] [may-block only when the device is asked] */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
   /* The block may be reused once all points are reached or failed; none (points may be NULL then): at once. The points' timelines outlive the allocator, or the
@@ -90,8 +115,11 @@ typedef struct heddle_allocator_interface {
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
   /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
-  /* Gives back to the provider what is free, down to keep_bytes. [any] [may-block] */
+  /* Gives back to the provider what is free, down to keep_bytes, and has it trim what is more than that too. [any] [may-block] */
   heddle_status_t* (*trim)(heddle_allocator_t* allocator, uint64_t keep_bytes);
+  /* Calls visit once for each owner of a live block, before it returns; visit must not call the allocator. An adaptor that does not know asks
+   * its provider. [any] [no-block] */
+  heddle_status_t* (*holders)(heddle_allocator_t* allocator, heddle_holder_visitor_t visit, void* context);
 } heddle_allocator_interface_t;
 
 #ifdef __cplusplus

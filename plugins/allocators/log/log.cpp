@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.log: an adaptor that writes down every call: to the log at level trace, and, with the option `file`, to a file that benchmarks of
+// allocators replay. Its lines, in the order in which a replay may do the same:
+//   heddle-memory-trace 1
+//   a NUMBER SIZE ALIGNMENT OWNER    block NUMBER, counted from 0, was handed out
+//   f NUMBER POINTS                  it came back, to be reused behind that many points
+//   x SIZE ALIGNMENT OWNER           RESOURCE_EXHAUSTED
+// For looking, not for production: a file is written under a lock.
+#include <cstdarg>
+#include <map>
+#include <mutex>
+
+#include "heddle/sdk/allocator.h"
+
+namespace heddle::log {
+namespace {
+
+using sdk::number;
+
+class Log {
+ public:
+  static constexpr const char* kId = "heddle.log";
+  static constexpr const char* kVersion = "0.1.0";
+
+  explicit Log(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
+  ~Log() {
+    if (file_ && std::fclose(file_) != 0) failed();
+  }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  heddle_status_t* open(const sdk::AllocatorSetup& setup) {
+    if (heddle_status_t* bad = setup.text("file", &path_)) return bad;
+    if (path_.empty()) return nullptr;
+    file_ = std::fopen(path_.c_str(), "we");
+    if (!file_) return sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s failed", path_.c_str());
+    line("heddle-memory-trace 1");
+    return nullptr;
+  }
+
+  heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count) {
+    heddle_status_t* failed = provider_.allocate(provider_.self, &params, out, out_waits, out_wait_count);
+    const std::string owner(params.owner ? sdk::view_of(*params.owner) : std::string_view());
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failed) {
+      line("x %llu %llu %s", number(params.size_bytes), number(params.alignment_bytes), owner.c_str());
+      return failed;
+    }
+    try {
+      numbers_.insert_or_assign({out->buffer, out->offset}, next_);
+    } catch (...) {
+      provider_.free(provider_.self, out, nullptr, 0);
+      *out = {};
+      *out_wait_count = 0;
+      throw;
+    }
+    line("a %llu %llu %llu %s", number(next_++), number(params.size_bytes), number(params.alignment_bytes), owner.c_str());
+    return nullptr;
+  }
+
+  void free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
+    {
+      // Before it is given back: afterwards another thread may get it, and write that down first.
+      std::lock_guard<std::mutex> lock(mutex_);
+      auto found = numbers_.find({block.buffer, block.offset});
+      if (found != numbers_.end()) {
+        line("f %llu %u", number(found->second), count);
+        numbers_.erase(found);
+      }
+    }
+    provider_.free(provider_.self, &block, points, count);
+  }
+
+  heddle_status_t* statistics(heddle_allocator_statistics_t* out) noexcept { return provider_.statistics(provider_.self, out); }
+  heddle_status_t* trim(uint64_t keep_bytes) noexcept { return provider_.trim(provider_.self, keep_bytes); }
+  heddle_status_t* holders(heddle_holder_visitor_t visit, void* context) noexcept {
+    return provider_.holders(provider_.self, visit, context);
+  }
+  uint64_t live_blocks() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return numbers_.size();
+  }
+
+ private:
+  [[gnu::format(printf, 2, 3)]] void line(const char* format, ...) {
+    const bool logs = host_->log_level(host_->self) <= HEDDLE_LOG_TRACE;
+    if (!file_ && !logs) return;
+    char text[320];
+    va_list arguments;
+    va_start(arguments, format);
+    const int written = std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const size_t size = written < 0 ? 0 : std::min<size_t>(static_cast<size_t>(written), sizeof text - 2);
+    if (logs) host_->log(host_->self, HEDDLE_LOG_TRACE, sdk::string_of("log.cpp"), 0, {text, size});
+    if (!file_) return;
+    std::replace_if(text, text + size, [](unsigned char c) { return c < 0x20; }, ' ');  // of an owner; a line stays one
+    text[size] = '\n';
+    if (std::fwrite(text, 1, size + 1, file_) == size + 1) return;
+    std::fclose(file_);
+    file_ = nullptr;
+    failed();
+  }
+  void failed() {
+    const std::string text = "log: writing " + path_ + " of '" + name_ + "' failed; the trace ends early";
+    host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("log.cpp"), 0, sdk::string_of(text));
+  }
+
+  const heddle_host_t* const host_;
+  const heddle_provider_t& provider_;
+  const std::string name_;
+  std::string path_;
+  std::mutex mutex_;
+  std::FILE* file_ = nullptr;
+  std::map<std::pair<heddle_buffer_t*, uint64_t>, uint64_t> numbers_;  // of live blocks
+  uint64_t next_ = 0;
+};
+
+}  // namespace
+}  // namespace heddle::log
+
+HEDDLE_ALLOCATOR_PLUGIN(heddle::log::Log)

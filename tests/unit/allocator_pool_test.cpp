@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.pool: fitting, joining, stream order, its limit, what it keeps, and the order of what it tries when memory ends.
+#include <random>
+
+#include "allocator_case.h"
+
+namespace heddle::test {
+namespace {
+
+class PoolTest : public AllocatorCase {
+ protected:
+  void open_pool(const Options& options = {}) { open("pool", {{"pool", options}}); }
+};
+
+TEST_F(PoolTest, ReusesWhatWasFreed) {
+  open_pool();
+  for (uint64_t size : {uint64_t{1000}, uint64_t{20} << 20}) {
+    const heddle_block_t first = allocate(size);
+    const uint64_t asked = memory.asked;
+    free(first);
+    const heddle_block_t second = allocate(size - 10);
+    EXPECT_EQ(second.buffer, first.buffer);
+    EXPECT_EQ(second.offset, first.offset);
+    EXPECT_EQ(memory.asked.load(), asked);
+    free(second);
+  }
+}
+
+TEST_F(PoolTest, JoinsNeighboursWhateverTheOrder) {
+  open_pool({bytes("pool_initial", 2 << 20)});
+  for (const auto& order : {std::vector<size_t>{1, 3, 5, 7, 0, 2, 4, 6}, {0, 1, 2, 3, 4, 5, 6, 7}, {7, 6, 5, 4, 3, 2, 1, 0}}) {
+    std::vector<heddle_block_t> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(allocate(256 << 10));
+    EXPECT_EQ(statistics().largest_free, 0u);
+    for (size_t i : order) free(blocks[i]);
+    EXPECT_EQ(statistics().largest_free, 2u << 20);
+  }
+  EXPECT_EQ(memory.asked.load(), 1u);
+}
+
+TEST_F(PoolTest, TakesTheBestFit) {
+  open_pool({bytes("pool_initial", 2 << 20)});
+  const heddle_block_t small = allocate(40 << 10), wall = allocate(256), large = allocate(44 << 10), end = allocate(256);
+  free(large);
+  free(small);
+  const heddle_block_t got = allocate(43 << 10), other = allocate(40 << 10);
+  EXPECT_EQ(got.offset, large.offset);
+  EXPECT_EQ(other.offset, small.offset);
+  for (const heddle_block_t& block : {wall, end, got, other}) free(block);
+}
+
+TEST_F(PoolTest, KeepsLargeAlignmentsAmongSmallOnes) {
+  open_pool({bytes("pool_initial", 8 << 20)});
+  std::vector<heddle_block_t> blocks;
+  for (uint64_t alignment : {64u, 256u, 4096u, 65536u, 2097152u}) {
+    blocks.push_back(allocate(300, {}, 64));
+    blocks.push_back(allocate(300, {}, alignment));
+    EXPECT_EQ(blocks.back().offset % alignment, 0u);
+    EXPECT_GE(memory.buffer(blocks.back().buffer).alignment, alignment);
+  }
+  for (const heddle_block_t& block : blocks) free(block);
+}
+
+TEST_F(PoolTest, ReusesInStreamOrderWithoutWaiting) {
+  open_pool();
+  const heddle_block_t first = allocate(10 << 20);
+  free(first, {{timeline(1), 5}});
+  const heddle_block_t early = allocate(10 << 20, {timeline(1), 4});  // before the last use
+  EXPECT_NE(early.buffer, first.buffer);
+  const heddle_block_t other = allocate(10 << 20, {timeline(2), 9});
+  EXPECT_NE(other.buffer, first.buffer);
+  const heddle_block_t behind = allocate(10 << 20, {timeline(1), 5});
+  EXPECT_EQ(behind.buffer, first.buffer);
+  EXPECT_EQ(wait_count, 0u);
+  for (const heddle_block_t& block : {early, other, behind}) free(block);
+}
+
+TEST_F(PoolTest, ReusesOnceAllPointsAreReached) {
+  open_pool();
+  const heddle_block_t first = allocate(10 << 20);
+  free(first, {{timeline(1), 5}, {timeline(2), 1}});
+  memory.reach(timeline(1), 7);
+  const heddle_block_t second = allocate(10 << 20);
+  EXPECT_NE(second.buffer, first.buffer);
+  memory.reach(timeline(2), 1);
+  const heddle_block_t third = allocate(10 << 20);
+  EXPECT_EQ(third.buffer, first.buffer);
+  free(second);
+  free(third);
+}
+
+TEST_F(PoolTest, JoinsWhatWaitedWithItsNeighbours) {
+  open_pool({bytes("pool_initial", 1 << 20)});
+  const heddle_block_t left = allocate(256 << 10), middle = allocate(256 << 10), right = allocate(512 << 10);
+  free(left);
+  free(right);
+  free(middle, {{timeline(1), 1}});
+  EXPECT_EQ(statistics().largest_free, 512u << 10);
+  memory.reach(timeline(1), 1);
+  const heddle_block_t whole = allocate(1 << 20);
+  EXPECT_EQ(memory.asked.load(), 1u);
+  free(whole);
+}
+
+TEST_F(PoolTest, HandsOverMemoryInUseOnlyWithItsPoints) {
+  open_pool();
+  memory.capacity = 10 << 20;
+  const heddle_block_t first = allocate(10 << 20);
+  free(first, {{timeline(1), 5}, {timeline(3), 2}});
+  heddle_block_t block = {};
+  // The host cannot wait; a queue can, if it has room for the points.
+  EXPECT_FAILS(try_allocate(10 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "10485760 freed but still in use");
+  heddle_block_params_t params = {sizeof params, 1, 10 << 20, 0, {timeline(2), 1}, nullptr};
+  EXPECT_FAILS(top().api()->allocate(top().get(), &params, &block, waits, &wait_count), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "still in use");
+  block = allocate(10 << 20, {timeline(2), 1});
+  EXPECT_EQ(block.buffer, first.buffer);
+  ASSERT_EQ(wait_count, 2u);
+  EXPECT_EQ(waits[0].timeline, timeline(1));
+  EXPECT_EQ(waits[0].value, 5u);
+  EXPECT_EQ(waits[1].timeline, timeline(3));
+  free(block);
+}
+
+TEST_F(PoolTest, HoldsItsLimitAndNamesItAndTheHolders) {
+  open_pool({bytes("pool_limit", 20 << 20)});
+  const heddle_block_t first = allocate(16 << 20, {}, 0, &kWeights);
+  heddle_block_t block = {};
+  EXPECT_FAILS(
+      try_allocate(5 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+      "pool: allocating 5242880 bytes from 'test' failed: pool_limit of 20971520 bytes leaves 4194304 (16777216 reserved, of which "
+      "16777216 in 1 live blocks, 0 freed but still in use by the device, 0 free in parts of used chunks); raise pool_limit or use "
+      "less [HD-M-03]\n         16777216 bytes in       1 block : weights");
+  const heddle_block_t second = allocate(4 << 20);
+  EXPECT_EQ(memory.live_bytes(), 20u << 20);
+  EXPECT_EQ(memory.peak_bytes(), 20u << 20);
+  free(first);
+  free(second);
+}
+
+TEST_F(PoolTest, HoldsItsLimitWhenChunksAreLargerThanWhatIsLeft) {
+  open_pool({bytes("pool_limit", 40 << 10)});
+  const heddle_block_t first = allocate(20 << 10), second = allocate(20 << 10);
+  EXPECT_LE(memory.peak_bytes(), 40u << 10);
+  free(first);
+  free(second);
+}
+
+TEST_F(PoolTest, FailsAtOnceAtItsLimitWhenToldSo) {
+  open_pool({bytes("pool_limit", 20 << 20), text("on_limit", "fail")});
+  free(allocate(16 << 20));
+  heddle_block_t block = {};
+  // The empty chunk is not given back for it, since no more is reserved than needed.
+  free(allocate(4 << 20));
+  EXPECT_FAILS(try_allocate(21 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit");
+  EXPECT_EQ(statistics().retries, 0u);
+  EXPECT_EQ(statistics().exhaustions, 1u);
+}
+
+TEST_F(PoolTest, TakesItsInitialSizeAtOnceAndKeepsIt) {
+  open_pool({bytes("pool_initial", 64 << 20)});
+  EXPECT_EQ(statistics().bytes_reserved.current, 64u << 20);
+  const heddle_block_t block = allocate(60 << 20);
+  EXPECT_EQ(memory.asked.load(), 1u);
+  free(block);
+  free(allocate(100 << 20));  // larger than it, while it is empty
+  EXPECT_GE(memory.live_bytes(), 64u << 20);
+  EXPECT_OK(trim(0));
+  EXPECT_EQ(memory.live(), 0u);
+  heddle_allocator_t* other = nullptr;
+  EXPECT_FAILS(top().create({bytes("pool_initial", 2), bytes("pool_limit", 1)}, &other), HEDDLE_STATUS_INVALID_ARGUMENT,
+               "pool_initial 2 is more than pool_limit 1");
+  EXPECT_FAILS(top().create({bytes("pool_initial", -1)}, &other), HEDDLE_STATUS_INVALID_ARGUMENT, "a number of bytes");
+  EXPECT_FAILS(top().create({text("pool_limit", "much")}, &other), HEDDLE_STATUS_INVALID_ARGUMENT, "pool_limit");
+  memory.fail_at = 0;
+  EXPECT_FAILS(top().create({bytes("pool_initial", 1 << 20)}, &other), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "told to fail");
+  EXPECT_EQ(other, nullptr);
+}
+
+// What HD-M-03 says, step by step.
+TEST_F(PoolTest, TriesEverythingInOrderBeforeItGivesUp) {
+  open_pool();
+  // What others finished comes first, without a call of the provider.
+  const heddle_block_t waiting = allocate(40 << 20), live = allocate(40 << 20, {}, 0, &kWeights);
+  free(waiting, {{timeline(1), 1}});
+  memory.reach(timeline(1), 1);
+  memory.capacity = 80 << 20;
+  uint64_t asked = memory.asked;
+  const heddle_block_t again = allocate(40 << 20);
+  EXPECT_EQ(again.buffer, waiting.buffer);
+  EXPECT_EQ(memory.asked.load(), asked);
+  free(again);
+  // Then a trim and one more try: 40 MiB are live, 40 empty, and as much as 80 was needed before.
+  memory.capacity = 85 << 20;
+  asked = memory.asked;
+  const heddle_block_t larger = allocate(44 << 20);
+  EXPECT_LE(memory.asked.load(), asked + 2);
+  EXPECT_EQ(memory.live_bytes(), 84u << 20);
+  // Then it is over, after exactly one more try.
+  asked = memory.asked;
+  const uint64_t retries = statistics().retries;
+  heddle_block_t block = {};
+  EXPECT_FAILS(try_allocate(2 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "41943040 bytes in       1 block : weights");
+  EXPECT_EQ(memory.asked.load(), asked + 2);
+  EXPECT_EQ(statistics().retries, retries + 1);
+  EXPECT_EQ(statistics().exhaustions, 1u);
+  free(larger);
+  free(live);
+}
+
+TEST_F(PoolTest, RetriesAfterATrim) {
+  open_pool();
+  const heddle_block_t both[] = {allocate(60 << 20), allocate(60 << 20)};
+  for (const heddle_block_t& block : both) free(block);
+  EXPECT_OK(trim(0));
+  memory.capacity = 100 << 20;  // another process took some
+  free(allocate(60 << 20));
+  const heddle_block_t block = allocate(62 << 20);
+  EXPECT_EQ(memory.live_bytes(), 62u << 20);
+  EXPECT_EQ(statistics().retries, 1u);
+  EXPECT_EQ(statistics().exhaustions, 0u);
+  free(block);
+}
+
+TEST_F(PoolTest, TrimKeepsWhatItIsTold) {
+  open_pool();
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(allocate(10 << 20));
+  for (const heddle_block_t& block : blocks) free(block);
+  EXPECT_EQ(statistics().bytes_reserved.current, 40u << 20);
+  EXPECT_OK(trim(20 << 20));
+  EXPECT_EQ(statistics().bytes_reserved.current, 20u << 20);
+  EXPECT_EQ(memory.live_bytes(), 20u << 20);
+  EXPECT_OK(trim(0));
+  EXPECT_EQ(memory.live(), 0u);
+}
+
+// A large chunk serves smaller large blocks, and is whole again afterwards.
+TEST_F(PoolTest, CutsEmptyChunksRatherThanGrow) {
+  open_pool();
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 40; ++i) blocks.push_back(allocate(16 << 20));
+  for (const heddle_block_t& block : blocks) free(block);
+  const uint64_t asked = memory.asked;
+  blocks.clear();
+  for (int i = 0; i < 80; ++i) blocks.push_back(allocate(8 << 20));
+  EXPECT_LE(memory.peak_bytes(), 40u * (16 << 20) / 10 * 11);
+  EXPECT_LE(memory.asked.load(), asked + 20);
+  for (const heddle_block_t& block : blocks) free(block);
+  blocks.clear();
+  const uint64_t again = memory.asked;
+  for (int i = 0; i < 30; ++i) blocks.push_back(allocate(16 << 20));
+  EXPECT_EQ(memory.asked.load(), again);
+  for (const heddle_block_t& block : blocks) free(block);
+}
+
+TEST_F(PoolTest, ReservedBytesStayFlatOverManySteps) {
+  open_pool();
+  uint64_t value = 0, asked = 0;
+  std::mt19937_64 random(3);
+  std::vector<uint64_t> sizes(30);
+  for (uint64_t& size : sizes) size = 1 + random() % (3 << 20);
+  for (int step = 0; step < 1000; ++step) {
+    std::vector<heddle_block_t> blocks;
+    for (uint64_t size : sizes) blocks.push_back(allocate(size, {timeline(1), value}));
+    ++value;
+    for (const heddle_block_t& block : blocks) free(block, {{timeline(1), value}});
+    if (value > 2) memory.reach(timeline(1), value - 2);
+    if (step == 20) asked = memory.asked;
+    if (step > 20) {
+      ASSERT_EQ(memory.asked.load(), asked) << step;
+    }
+  }
+  memory.reach(timeline(1), value);
+}
+
+TEST_F(PoolTest, CountsEveryKindOfBytes) {
+  open_pool({bytes("pool_initial", 1 << 20)});
+  const heddle_block_t block = allocate(1000), other = allocate(2000);
+  heddle_allocator_statistics_t now = statistics();
+  EXPECT_EQ(now.requested.current, 3000u);
+  EXPECT_EQ(now.allocated.current, 1024u + 2048);
+  EXPECT_EQ(now.active.current, 1024u + 2048);
+  EXPECT_EQ(now.bytes_reserved.current, 1u << 20);
+  EXPECT_EQ(now.inactive_split.current, (1u << 20) - 1024 - 2048);
+  EXPECT_EQ(now.largest_free, (1u << 20) - 1024 - 2048);
+  free(other, {{timeline(1), 1}});
+  now = statistics();
+  EXPECT_EQ(now.requested.current, 1000u);
+  EXPECT_EQ(now.allocated.current, 1024u);
+  EXPECT_EQ(now.active.current, 1024u + 2048) << "work still uses it";
+  memory.reach(timeline(1), 1);
+  free(block);
+  free(allocate(100));
+  now = statistics();
+  EXPECT_EQ(now.active.current, 0u);
+  EXPECT_EQ(now.inactive_split.current, 0u);
+  EXPECT_EQ(now.requested.peak, 3000u);
+  EXPECT_EQ(now.requested.total, 3100u);
+  EXPECT_EQ(now.allocated.peak, 1024u + 2048);
+  EXPECT_EQ(now.inactive_split.peak, (1u << 20) - 256);
+  EXPECT_EQ(now.bytes_reserved.total, 1u << 20);
+  EXPECT_EQ(now.allocations, 3u);
+  EXPECT_EQ(now.frees, 3u);
+  EXPECT_EQ(now.provider_allocations, 1u);
+}
+
+TEST_F(PoolTest, ListsHoldersByText) {
+  open_pool();
+  const heddle_string_t same = {"weights", 7};
+  const heddle_block_t blocks[] = {allocate(100, {}, 0, &kWeights), allocate(50, {}, 0, &same), allocate(7, {}, 0, &kTensors), allocate(1)};
+  EXPECT_EQ(holders().size(), 3u);
+  EXPECT_EQ(holders()["weights"].blocks, 2u);
+  EXPECT_EQ(holders()["weights"].requested.current, 150u);
+  EXPECT_EQ(holders()["tensors"].requested.current, 7u);
+  EXPECT_EQ(holders()[""].blocks, 1u);
+  for (const heddle_block_t& block : blocks) free(block);
+  EXPECT_TRUE(holders().empty());
+}
+
+}  // namespace
+}  // namespace heddle::test
