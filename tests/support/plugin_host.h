@@ -139,7 +139,7 @@ class PluginHost {
     texts_.push_back(std::make_unique<std::string>(value));
     options_[name] = {sizeof(heddle_option_t), HEDDLE_OPTION_STRING, {}, 0, 0, string_of(*texts_.back())};
   }
-  std::vector<std::string> logged() {
+  std::vector<std::string> logged_lines() {
     std::lock_guard<std::mutex> lock(mutex_);
     return logged_;
   }

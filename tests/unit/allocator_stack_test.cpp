@@ -71,7 +71,7 @@ TEST_F(StackTest, TrackRefusesBlocksThatDoNotLive) {
   free(changed);
   free(block);
   free(block);
-  const std::vector<std::string> logged = host.logged();
+  const std::vector<std::string> logged = host.logged_lines();
   ASSERT_EQ(logged.size(), 3u);
   EXPECT_NE(logged[0].find("freeing 999 bytes"), std::string::npos) << logged[0];
   EXPECT_NE(logged[2].find("no such block lives"), std::string::npos) << logged[2];
@@ -85,7 +85,7 @@ TEST_F(StackTest, TrackNamesTheOldestLeaks) {
   for (uint64_t i = 1; i <= 20; ++i) blocks.push_back(allocate(100 * i, {}, 0, &kWeights));
   free(blocks.front());
   EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "19 blocks live");
-  const std::vector<std::string> logged = host.logged();
+  const std::vector<std::string> logged = host.logged_lines();
   ASSERT_EQ(logged.size(), 16u);
   EXPECT_EQ(logged[0], "track: 'test' still has allocation 2: 200 bytes for weights");
   EXPECT_EQ(logged[15], "track: 'test' still has allocation 17: 1700 bytes for weights");
