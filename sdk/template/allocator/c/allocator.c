@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* An allocator in C, with the headers alone: each block is a buffer of the provider's, given back when its points are reached. It shows every
+ * duty of an allocator with the least policy; the C++ form beside it cuts blocks out of larger buffers. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "heddle/allocator.h"
+
+static const char kId[] = "org.example.system";
+
+struct heddle_plugin_instance {
+  const heddle_host_t* host;
+  pthread_mutex_t mutex; /* guards allocators */
+  uint64_t allocators;
+};
+
+typedef struct block {
+  struct block* next; /* of those that wait for points */
+  heddle_buffer_t* buffer;
+  uint64_t size;
+  uint32_t point_count;
+  heddle_point_t points[]; /* not reached when the block was freed */
+} block_t;
+
+struct heddle_allocator {
+  heddle_plugin_instance_t* instance;
+  heddle_provider_t provider;
+  pthread_mutex_t mutex; /* guards all that follows */
+  block_t* waiting;
+  uint64_t live;
+  heddle_allocator_statistics_t statistics;
+};
+
+static heddle_status_t* failure(const heddle_host_t* host, heddle_status_code_t code, const char* format, ...) {
+  char text[400];
+  heddle_string_t none = {NULL, 0}, message = {text, 0};
+  va_list arguments;
+  va_start(arguments, format);
+  const int written = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  message.size = written < 0 ? 0 : (size_t)written < sizeof text ? (size_t)written : sizeof text - 1;
+  return host->status_create(host->self, code, none, 0, message);
+}
+
+static heddle_status_t* forked(const heddle_host_t* host) {
+  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: a call in a forked child failed; make the pool again there [HD-T-01]");
+}
+
+/* Copies a caller's struct: what a smaller one lacks is zero, the tail of a larger one must be (HD-E-04). */
+static heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const void* in, void* out, uint32_t size) {
+  uint32_t given;
+  memcpy(&given, in, sizeof given);
+  memset(out, 0, size);
+  memcpy(out, in, given < size ? given : size);
+  for (uint32_t i = size; i < given; ++i) {
+    if (((const unsigned char*)in)[i]) {
+      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                     "system: reading %s failed: byte %u is set, which this version does not know [HD-E-04]", what, i);
+    }
+  }
+  return NULL;
+}
+
+static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* in,
+                                         heddle_allocator_t** out) {
+  const heddle_host_t* host = instance->host;
+  heddle_allocator_params_t params;
+  *out = NULL;
+  if (host->is_forked_child(host->self)) return forked(host);
+  heddle_status_t* bad = read_struct(host, "heddle_allocator_params_t", in, &params, sizeof params);
+  if (bad) return bad;
+  if (!params.provider) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: creating an allocator failed: no provider");
+  heddle_allocator_t* made = host->memory_allocate(host->self, sizeof *made, 16);
+  if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an allocator failed: host memory is exhausted");
+  memset(made, 0, sizeof *made);
+  made->instance = instance;
+  made->provider = *params.provider;
+  pthread_mutex_init(&made->mutex, NULL);
+  pthread_mutex_lock(&instance->mutex);
+  ++instance->allocators;
+  pthread_mutex_unlock(&instance->mutex);
+  *out = made;
+  return NULL;
+}
+
+static void give_back(heddle_allocator_t* allocator, block_t* block) {
+  const heddle_host_t* host = allocator->instance->host;
+  allocator->provider.free(allocator->provider.self, block->buffer);
+  pthread_mutex_lock(&allocator->mutex);
+  allocator->statistics.bytes_reserved -= block->size;
+  pthread_mutex_unlock(&allocator->mutex);
+  host->memory_free(host->self, block);
+}
+
+static int is_reached(heddle_allocator_t* allocator, const block_t* block) {
+  for (uint32_t i = 0; i < block->point_count; ++i) {
+    if (!allocator->provider.reached(allocator->provider.self, block->points[i])) return 0;
+  }
+  return 1;
+}
+
+/* Gives back what waited and waits no more. */
+static void collect(heddle_allocator_t* allocator) {
+  block_t* done = NULL;
+  pthread_mutex_lock(&allocator->mutex);
+  for (block_t** link = &allocator->waiting; *link;) {
+    block_t* block = *link;
+    if (!is_reached(allocator, block)) {
+      link = &block->next;
+      continue;
+    }
+    *link = block->next;
+    block->next = done;
+    done = block;
+  }
+  pthread_mutex_unlock(&allocator->mutex);
+  while (done) {
+    block_t* next = done->next;
+    give_back(allocator, done);
+    done = next;
+  }
+}
+
+static heddle_status_t* allocator_destroy(heddle_allocator_t* allocator) {
+  if (!allocator) return NULL;
+  heddle_plugin_instance_t* instance = allocator->instance;
+  const heddle_host_t* host = instance->host;
+  if (host->is_forked_child(host->self)) return forked(host);
+  if (allocator->live) {
+    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: destroying a pool failed: %llu blocks live; free them first [HD-L-01]",
+                   (unsigned long long)allocator->live);
+  }
+  while (allocator->waiting) { /* freed long ago; nobody uses it now */
+    block_t* block = allocator->waiting;
+    allocator->waiting = block->next;
+    give_back(allocator, block);
+  }
+  pthread_mutex_destroy(&allocator->mutex);
+  host->memory_free(host->self, allocator);
+  pthread_mutex_lock(&instance->mutex);
+  --instance->allocators;
+  pthread_mutex_unlock(&instance->mutex);
+  return NULL;
+}
+
+static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const heddle_block_params_t* in, heddle_block_t* out,
+                                           heddle_point_t* out_waits, uint32_t* out_wait_count) {
+  const heddle_host_t* host = allocator->instance->host;
+  heddle_block_params_t params;
+  (void)out_waits; /* blocks are always usable at once */
+  memset(out, 0, sizeof *out);
+  *out_wait_count = 0;
+  if (host->is_forked_child(host->self)) return forked(host);
+  heddle_status_t* bad = read_struct(host, "heddle_block_params_t", in, &params, sizeof params);
+  if (bad) return bad;
+  const uint64_t alignment = params.alignment_bytes ? params.alignment_bytes : 64;
+  if (alignment & (alignment - 1)) {
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: allocating %llu bytes failed: alignment %llu is no power of two",
+                   (unsigned long long)params.size_bytes, (unsigned long long)alignment);
+  }
+  collect(allocator);
+  block_t* block = host->memory_allocate(host->self, sizeof *block, 16);
+  if (!block) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: allocating a block failed: host memory is exhausted");
+  memset(block, 0, sizeof *block);
+  block->size = params.size_bytes;
+  bad = allocator->provider.allocate(allocator->provider.self, block->size, alignment, &block->buffer);
+  pthread_mutex_lock(&allocator->mutex);
+  heddle_allocator_statistics_t* statistics = &allocator->statistics;
+  if (bad) {
+    statistics->exhaustions += host->status_code(host->self, bad) == HEDDLE_STATUS_RESOURCE_EXHAUSTED;
+  } else {
+    ++allocator->live;
+    ++statistics->allocations;
+    statistics->requested += block->size;
+    statistics->allocated += block->size;
+    statistics->bytes_reserved += block->size;
+    if (statistics->peak_allocated < statistics->allocated) statistics->peak_allocated = statistics->allocated;
+    if (statistics->peak_reserved < statistics->bytes_reserved) statistics->peak_reserved = statistics->bytes_reserved;
+  }
+  pthread_mutex_unlock(&allocator->mutex);
+  if (bad) {
+    host->memory_free(host->self, block);
+    return bad;
+  }
+  out->buffer = block->buffer;
+  out->length = block->size;
+  out->token = (uint64_t)(uintptr_t)block;
+  return NULL;
+}
+
+static void allocator_free(heddle_allocator_t* allocator, const heddle_block_t* handed, const heddle_point_t* points, uint32_t count) {
+  if (!handed || !handed->token) return;
+  const heddle_host_t* host = allocator->instance->host;
+  if (host->is_forked_child(host->self)) return;
+  block_t* block = (block_t*)(uintptr_t)handed->token;
+  uint32_t pending = 0;
+  for (uint32_t i = 0; i < count; ++i) pending += !allocator->provider.reached(allocator->provider.self, points[i]);
+  pthread_mutex_lock(&allocator->mutex);
+  --allocator->live;
+  ++allocator->statistics.frees;
+  allocator->statistics.requested -= block->size;
+  allocator->statistics.allocated -= block->size;
+  pthread_mutex_unlock(&allocator->mutex);
+  if (pending == 0) {
+    give_back(allocator, block);
+    return;
+  }
+  block_t* larger = host->memory_allocate(host->self, sizeof *larger + count * sizeof *points, 16);
+  if (!larger) { /* the buffer is lost to this pool until its points could be kept: say so, and keep the memory safe */
+    static const char message[] = "system: host memory is exhausted, so a block is never given back";
+    heddle_string_t file = {"allocator.c", 11}, text = {message, sizeof message - 1};
+    host->log(host->self, HEDDLE_LOG_ERROR, file, __LINE__, text);
+    return;
+  }
+  *larger = *block;
+  larger->point_count = count;
+  memcpy(larger->points, points, count * sizeof *points);
+  host->memory_free(host->self, block);
+  pthread_mutex_lock(&allocator->mutex);
+  larger->next = allocator->waiting;
+  allocator->waiting = larger;
+  pthread_mutex_unlock(&allocator->mutex);
+}
+
+static heddle_status_t* allocator_statistics(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out) {
+  const uint32_t size = out->struct_size;
+  pthread_mutex_lock(&allocator->mutex);
+  heddle_allocator_statistics_t values = allocator->statistics;
+  pthread_mutex_unlock(&allocator->mutex);
+  values.struct_size = size;
+  memcpy(out, &values, size < sizeof values ? size : sizeof values);
+  return NULL;
+}
+
+static heddle_status_t* allocator_trim(heddle_allocator_t* allocator, uint64_t keep_bytes) {
+  const heddle_host_t* host = allocator->instance->host;
+  (void)keep_bytes; /* nothing is kept for later */
+  if (host->is_forked_child(host->self)) return forked(host);
+  collect(allocator);
+  return NULL;
+}
+
+static heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance_t** out) {
+  *out = host->memory_allocate(host->self, sizeof **out, 16);
+  if (!*out) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an instance failed: host memory is exhausted");
+  memset(*out, 0, sizeof **out);
+  (*out)->host = host;
+  pthread_mutex_init(&(*out)->mutex, NULL);
+  return NULL;
+}
+
+static heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* instance) {
+  const heddle_host_t* host = instance->host;
+  if (host->is_forked_child(host->self)) return forked(host);
+  if (instance->allocators) {
+    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: shutting down failed: %llu pools live; destroy them first [HD-L-01]",
+                   (unsigned long long)instance->allocators);
+  }
+  pthread_mutex_destroy(&instance->mutex);
+  host->memory_free(host->self, instance);
+  return NULL;
+}
+
+static const void* plugin_get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) {
+  static const heddle_allocator_interface_t table = {
+      sizeof table, 0, allocator_create, allocator_destroy, allocator_allocate, allocator_free, allocator_statistics, allocator_trim};
+  (void)instance;
+  return id.size == sizeof HEDDLE_ALLOCATOR_INTERFACE - 1 && memcmp(id.data, HEDDLE_ALLOCATOR_INTERFACE, id.size) == 0 ? &table : NULL;
+}
+
+HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* record) {
+  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_ALLOCATOR, {kId, sizeof kId - 1}, {"0.1.0", 5},
+                                         NULL,          plugin_create,           plugin_shutdown,       plugin_get_interface};
+  const int agreed = record->host_min_minor <= HEDDLE_ABI_MINOR && record->host_max_minor >= HEDDLE_ABI_MINOR;
+  heddle_negotiation_t answer;
+  memset(&answer, 0, sizeof answer);
+  answer.struct_size = record->struct_size;
+  answer.host_min_minor = record->host_min_minor;
+  answer.host_max_minor = record->host_max_minor;
+  answer.plugin_min_minor = answer.plugin_max_minor = HEDDLE_ABI_MINOR;
+  answer.chosen_minor = agreed ? HEDDLE_ABI_MINOR : 0;
+  if (!agreed) {
+    static const char reason[] = "org.example.system speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
+    memcpy(answer.reason, reason, sizeof reason - 1);
+    answer.reason_size = sizeof reason - 1;
+  }
+  memcpy(record, &answer, answer.struct_size < sizeof answer ? answer.struct_size : sizeof answer);
+  return agreed ? &plugin : NULL;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Devices, memory, queues and executables of the sample driver. Every range and limit is checked before these functions are called.
+#include "device.h"
+
+#include <fenv.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "heddle/sdk/host_timeline.h"
+
+namespace sample {
+
+using sdk::number;
+using sdk::status;
+
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
+
+// Memory of the host, mapped so that large buffers cost nothing until they are written, or somebody else's.
+class SampleBuffer : public sdk::Buffer {
+ public:
+  SampleBuffer(sdk::Device* device, uint64_t size_bytes, uint64_t alignment_bytes, char* data, void* mapped, uint64_t mapped_bytes)
+      : Buffer(device, size_bytes, kAllKinds, alignment_bytes), data_(data), mapped_(mapped), mapped_bytes_(mapped_bytes) {}
+  ~SampleBuffer() override {
+    if (mapped_) munmap(mapped_, mapped_bytes_);
+  }
+  char* host_address() const noexcept override { return data_; }
+
+ private:
+  char* data_;
+  void* mapped_;
+  uint64_t mapped_bytes_;
+};
+
+class SampleExecutable : public sdk::Executable {
+ public:
+  explicit SampleExecutable(sdk::Device* device) : Executable(device) {}
+  const void* find(std::string_view name) override {
+    for (const Kernel& kernel : kernels) {
+      if (kernel.name == name) return &kernel;
+    }
+    return nullptr;
+  }
+  std::vector<Kernel> kernels;
+};
+
+class SampleQueue : public sdk::Queue {
+ public:
+  explicit SampleQueue(SampleDevice* its_device) : Queue(its_device), worker_(&its_device->worker) {}
+  ~SampleQueue() override { worker_->drain(&unfinished_); }
+  heddle_status_t* enqueue(std::unique_ptr<sdk::Submission> submission) override {
+    worker_->enqueue(std::move(submission), &unfinished_);
+    return nullptr;
+  }
+
+ private:
+  Worker* worker_;
+  uint64_t unfinished_ = 0;
+};
+
+}  // namespace
+
+heddle_status_t* SampleDriver::describe(uint32_t ordinal, heddle_device_description_t* out) {
+  static const heddle_string_t formats[] = {sdk::string_of(kFormat)};
+  out->name = sdk::string_of("sample device");
+  out->family = sdk::string_of("sample");
+  std::fill(std::begin(out->uuid), std::end(out->uuid), static_cast<uint8_t>(ordinal + 1));
+  out->numa_node = -1;
+  out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
+  out->memory_kinds = kAllKinds;
+  out->compute_units = 1;
+  out->memory_bytes = out->max_allocation_bytes = options_.memory_bytes;
+  out->min_alignment_bytes = kAlignment;
+  out->max_workgroup_size = 1;
+  out->subgroup_size = 1;
+  for (uint32_t& most : out->max_workgroup_count) most = 1 << 20;
+  out->max_bindings = 64;
+  out->max_constants_bytes = 4096;
+  out->code_format_count = 1;
+  out->code_formats = formats;
+  return nullptr;
+}
+
+heddle_status_t* SampleDriver::open(uint32_t ordinal, const heddle_device_open_params_t& params, sdk::Device** out) {
+  *out = sdk::make<SampleDevice>(host(), this, ordinal, params.api);
+  return nullptr;
+}
+
+heddle_device_link_t SampleDriver::link(uint32_t, uint32_t) {
+  heddle_device_link_t link = {};
+  link.kind = HEDDLE_LINK_SAME_MEMORY;
+  link.peer_access = 1;
+  return link;
+}
+
+SampleDevice::SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_driver_api_t* api)
+    : Device(driver, ordinal, api), worker(this, driver->options().latency_us) {}
+
+heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) {
+  const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is over 2^62
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return sdk::errno_status(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, errno, "sample: allocating %llu bytes failed",
+                             number(params.size_bytes));
+  }
+  const uint64_t start = reinterpret_cast<uint64_t>(mapped);
+  auto* data = reinterpret_cast<char*>((start + params.alignment_bytes - 1) / params.alignment_bytes * params.alignment_bytes);
+  try {
+    *out = sdk::make<SampleBuffer>(host, this, params.size_bytes, params.alignment_bytes, data, mapped, bytes);
+  } catch (...) {
+    munmap(mapped, bytes);
+    throw;
+  }
+  return nullptr;
+}
+
+heddle_status_t* SampleDevice::import_host(void* memory, uint64_t size_bytes, sdk::Buffer** out) {
+  const uint64_t address = reinterpret_cast<uint64_t>(memory);
+  const uint64_t alignment = address ? address & (~address + 1) : kAlignment;
+  *out = sdk::make<SampleBuffer>(host, this, size_bytes, alignment, static_cast<char*>(memory), nullptr, 0);
+  return nullptr;
+}
+
+heddle_status_t* SampleDevice::make_queue(const heddle_queue_params_t&, sdk::Queue** out) {
+  *out = sdk::make<SampleQueue>(host, this);
+  return nullptr;
+}
+
+uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
+  return format == kFormat && target == kTarget ? 10 : 0;
+}
+
+heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out) {
+  std::vector<Kernel> kernels;
+  std::string error;
+  if (!read_program({code.bytes, code.size}, &kernels, &error)) {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample: loading executable '%.*s' failed: %s [HD-C-01]",
+                  static_cast<int>(std::min<size_t>(code.name.size(), 100)), code.name.data(), error.c_str());
+  }
+  for (const heddle_entry_params_t& entry : code.entries) {
+    for (const Kernel& kernel : kernels) {
+      if (kernel.name != sdk::view_of(entry.name)) continue;
+      if (kernel.bindings == entry.binding_count && kernel.constants_bytes == entry.constants_bytes && !entry.argument_count) continue;
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "sample: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in one order [HD-C-01]",
+                    kernel.name.c_str(), kernel.bindings, kernel.constants_bytes);
+    }
+  }
+  auto* executable = sdk::make<SampleExecutable>(host, this);
+  executable->kernels = std::move(kernels);
+  *out = executable;
+  return nullptr;
+}
+
+heddle_transfer_properties_t SampleDevice::transfer_properties() {
+  heddle_transfer_properties_t properties = {};
+  properties.flags = HEDDLE_TRANSFER_PEER;
+  return properties;
+}
+
+Worker::Worker(sdk::Device* device, uint64_t latency_us) : device_(device), latency_us_(latency_us) {
+  // A thread of a plugin takes no signals that the application waits for (HD-T-02).
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Worker::~Worker() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Worker::enqueue(std::unique_ptr<sdk::Submission> submission, uint64_t* unfinished) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  items_.push_back({std::move(submission), unfinished});
+  ++*unfinished;
+  changed_.notify_all();
+}
+
+void Worker::drain(const uint64_t* unfinished) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return *unfinished == 0; });
+}
+
+void Worker::loop() {
+  fesetenv(FE_DFL_ENV);  // not that of the thread that opened the device
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !items_.empty(); });
+    if (items_.empty()) return;
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    lock.unlock();
+    heddle_status_t* failure = run(*item.submission);
+    if (latency_us_) std::this_thread::sleep_for(std::chrono::microseconds(latency_us_));
+    sdk::retire(device_, std::move(item.submission), failure);
+    lock.lock();
+    --*item.unfinished;
+    changed_.notify_all();
+  }
+}
+
+// What it waits for was enqueued before it (HD-Q-01), and this thread works in order, so the waits never block for long.
+heddle_status_t* Worker::run(const sdk::Submission& submission) {
+  if (heddle_status_t* failure = sdk::await_waits(device_, submission)) return failure;
+  for (const sdk::Operation& operation : submission.operations) {
+    heddle_status_t* failure =
+        operation.kind == sdk::Operation::Kind::kDispatch ? run_dispatch(operation) : sdk::run_on_host(device_, operation);
+    if (failure) return failure;
+  }
+  return nullptr;
+}
+
+heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
+  const heddle_host_t* host = device_->host;
+  return sdk::guarded(host, "sample: running a kernel", [&]() -> heddle_status_t* {
+    const auto& kernel = *static_cast<const Kernel*>(dispatch.entry->kernel);
+    std::vector<Memory> bindings;
+    for (const sdk::Range& range : dispatch.ranges) {
+      bindings.push_back({range.buffer ? range.buffer->host_address() + range.offset : nullptr, range.length});
+    }
+    uint64_t value = 0;
+    const Outcome outcome = run_kernel(kernel, bindings, dispatch.bytes, dispatch.workgroups, &value);
+    if (outcome == Outcome::kDone) return nullptr;
+    const bool lost = outcome == Outcome::kLost;
+    heddle_status_t* failure = status(host, lost ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL,
+                                      "sample: running kernel '%s' (region %u) failed: %s %llu%s", kernel.name.c_str(), dispatch.region,
+                                      lost                          ? "the device is gone; open it again. workgroups:"
+                                      : outcome == Outcome::kFailed ? "it failed with number"
+                                                                    : "it reached outside of a binding, at index",
+                                      number(lost ? dispatch.workgroups : value), lost ? " [HD-S-02]" : "");
+    sdk::set_region(host, failure, dispatch.region);
+    if (lost) device_->lose(host->status_clone(host->self, failure));
+    return failure;
+  });
+}
+
+}  // namespace sample

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The sample driver's device: host memory, and one thread that does all work in the order it came. A vendor's driver has the same four
+// classes, with the vendor's API where this one has memory of the heap and a thread.
+#ifndef SAMPLE_DEVICE_H_
+#define SAMPLE_DEVICE_H_
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "code.h"
+#include "heddle/sdk/driver.h"
+
+namespace sample {
+
+namespace sdk = heddle::sdk;
+
+// What the manifest's [options] say.
+struct Options {
+  uint32_t device_count = 1;
+  uint64_t memory_bytes = uint64_t{8} << 30;
+  uint64_t latency_us = 0;  // between the end of work and its signals
+};
+
+class SampleDriver : public sdk::Driver {
+ public:
+  SampleDriver(const heddle_host_t* host, const Options& options) : Driver(host, "sample"), options_(options) {}
+  uint32_t device_count() override { return options_.device_count; }
+  heddle_status_t* describe(uint32_t ordinal, heddle_device_description_t* out) override;
+  heddle_status_t* open(uint32_t ordinal, const heddle_device_open_params_t& params, sdk::Device** out) override;
+  heddle_device_link_t link(uint32_t a, uint32_t b) override;
+  const Options& options() const { return options_; }
+
+ private:
+  Options options_;
+};
+
+// Does the work of all queues of a device, late by the option's latency.
+class Worker {
+ public:
+  Worker(sdk::Device* device, uint64_t latency_us);
+  // What is enqueued is done first.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  void enqueue(std::unique_ptr<sdk::Submission> submission, uint64_t* unfinished);
+  // Returns when *unfinished is 0.
+  void drain(const uint64_t* unfinished);
+
+ private:
+  struct Item {
+    std::unique_ptr<sdk::Submission> submission;
+    uint64_t* unfinished;  // the queue's counter
+  };
+  void loop();
+  heddle_status_t* run(const sdk::Submission& submission);
+  heddle_status_t* run_dispatch(const sdk::Operation& dispatch);
+
+  sdk::Device* device_;
+  uint64_t latency_us_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> items_;  // under mutex_, as are all counters
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class SampleDevice : public sdk::Device {
+ public:
+  SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_driver_api_t* api);
+  heddle_status_t* allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) override;
+  heddle_status_t* import_host(void* memory, uint64_t size_bytes, sdk::Buffer** out) override;
+  heddle_status_t* make_queue(const heddle_queue_params_t& params, sdk::Queue** out) override;
+  uint32_t rank(std::string_view format, std::string_view target) override;
+  heddle_status_t* load(const sdk::Code& code, sdk::Executable** out) override;
+  heddle_transfer_properties_t transfer_properties() override;
+
+  Worker worker;
+};
+
+}  // namespace sample
+#endif  // SAMPLE_DEVICE_H_
