@@ -130,6 +130,8 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
     heddle_queue_params_t params;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
+    if (params.priority > 1)
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: creating a queue failed: priority %u", params.priority);
     if (heddle_status_t* lost = device->loss()) return lost;
     *out = reinterpret_cast<heddle_queue_t*>(sdk::make<Queue>(device->host, Queue{device->api, device}));
     device->live.queues += 1;

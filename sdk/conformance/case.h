@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a case of the kit is and how it says what it found. A case runs alone in a child process: a requirement that does not hold ends that
+// process, so that no case unwinds through a plugin in a state that nobody knows. Knows nothing of plugins.
+#ifndef HEDDLE_CONFORMANCE_CASE_H_
+#define HEDDLE_CONFORMANCE_CASE_H_
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace heddle::conformance {
+
+enum class Kind { kAny, kDriver, kAllocator };
+
+struct Case {
+  const char* name;       // area.behaviour
+  const char* behaviour;  // one sentence: what must hold
+  void (*run)();
+  Kind kind;
+};
+
+// One function per file of cases.
+using Cases = std::vector<Case>;
+void add_plugin_cases(Cases* out);
+void add_device_cases(Cases* out);
+void add_buffer_cases(Cases* out);
+void add_transfer_cases(Cases* out);
+void add_param_io_cases(Cases* out);
+void add_dispatch_cases(Cases* out);
+void add_recording_cases(Cases* out);
+void add_timeline_cases(Cases* out);
+void add_failure_cases(Cases* out);
+void add_lifetime_cases(Cases* out);
+void add_concurrency_cases(Cases* out);
+void add_allocator_cases(Cases* out);
+
+// ---- used inside a case, from any thread
+
+// Notes a failure and goes on.
+[[gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
+// Notes a failure, and the case ends here.
+[[noreturn, gnu::format(printf, 1, 2)]] void stop(const char* format, ...);
+// The plugin does not offer what this case is about, and may: the case ends here and is counted as neither passed nor failed.
+[[noreturn, gnu::format(printf, 1, 2)]] void absent(const char* format, ...);
+bool failed();
+
+#define CHECK(condition, ...)                                   \
+  do {                                                          \
+    if (!(condition)) ::heddle::conformance::fail(__VA_ARGS__); \
+  } while (false)
+#define REQUIRE(condition, ...)                                 \
+  do {                                                          \
+    if (!(condition)) ::heddle::conformance::stop(__VA_ARGS__); \
+  } while (false)
+
+// Seeded by --seed and the case's name; for the case's first thread.
+std::mt19937_64& random_numbers();
+inline uint64_t random_below(uint64_t end) {
+  return random_numbers()() % end;
+}
+std::vector<char> random_bytes(uint64_t size);
+
+inline unsigned long long number(uint64_t value) {
+  return value;
+}
+
+// ---- used by the runner of cases
+
+// Where findings go, and what the numbers start from.
+void begin_case(int findings_descriptor, uint64_t seed, const std::string& name);
+void end_case();
+
+}  // namespace heddle::conformance
+#endif  // HEDDLE_CONFORMANCE_CASE_H_

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cases: heddle.allocator/1, over a provider of the kit's own. Its buffers are records, not memory: an allocator keeps books and touches nothing.
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <set>
+
+#include "session.h"
+
+struct heddle_buffer {
+  uint64_t size;
+};
+
+namespace heddle::conformance {
+namespace {
+
+struct Timeline {
+  std::atomic<uint64_t> value{0};
+  heddle_timeline_t* handle() { return reinterpret_cast<heddle_timeline_t*>(this); }
+};
+
+class Provider {
+ public:
+  explicit Provider(uint64_t limit_bytes) : limit(limit_bytes) {
+    table.self = this;
+    table.allocate = [](void* self, uint64_t size, uint64_t alignment, heddle_buffer_t** out) {
+      return static_cast<Provider*>(self)->allocate(size, alignment, out);
+    };
+    table.free = [](void* self, heddle_buffer_t* buffer) { static_cast<Provider*>(self)->free(buffer); };
+    table.reached = [](void*, heddle_point_t point) -> uint32_t {
+      return reinterpret_cast<Timeline*>(point.timeline)->value.load() >= point.value;
+    };
+  }
+  ~Provider() { CHECK(buffers.empty(), "%zu of the provider's buffers were not given back", buffers.size()); }
+
+  heddle_status_t* allocate(uint64_t size, uint64_t alignment, heddle_buffer_t** out) {
+    *out = nullptr;
+    std::lock_guard<std::mutex> lock(mutex);
+    ++calls;
+    if (alignment & (alignment - 1)) fail("the provider was asked for alignment %llu", number(alignment));
+    largest_alignment = std::max(largest_alignment, alignment);
+    if (size > limit || used > limit - size) {
+      ++refusals;
+      return make_status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the kit's provider has no " + std::to_string(size) + " bytes");
+    }
+    *out = new heddle_buffer{size};
+    buffers.insert(*out);
+    used += size;
+    peak = std::max(peak, used);
+    return nullptr;
+  }
+  void free(heddle_buffer_t* buffer) {
+    std::lock_guard<std::mutex> lock(mutex);
+    REQUIRE(buffers.erase(buffer) == 1, "a buffer was given back to the provider that it does not have");
+    used -= buffer->size;
+    delete buffer;
+  }
+
+  heddle_provider_t table = {};
+  std::mutex mutex;
+  uint64_t limit, used = 0, peak = 0, calls = 0, refusals = 0, largest_alignment = 0;
+  std::set<heddle_buffer_t*> buffers;
+};
+
+OptionValue integer(const char* name, int64_t value) {
+  OptionValue option;
+  option.name = name;
+  option.kind = HEDDLE_OPTION_INT;
+  option.int_value = value;
+  return option;
+}
+
+class Allocator {
+ public:
+  explicit Allocator(uint64_t limit = uint64_t{1} << 40, std::vector<OptionValue> more = {}) : provider(limit) {
+    handle = create(more, nullptr);
+    REQUIRE(handle, "create gave neither a status nor an allocator");
+  }
+  ~Allocator() {
+    if (handle) EXPECT_OK(api().destroy(handle));
+  }
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  heddle_allocator_t* create(const std::vector<OptionValue>& more, Result* out_failure) {
+    std::vector<heddle_option_t> options;
+    for (const std::vector<OptionValue>* list : {&settings().options, &more}) {
+      for (const OptionValue& option : *list) {
+        if (list == &settings().options &&
+            std::any_of(more.begin(), more.end(), [&](const OptionValue& other) { return other.name == option.name; })) {
+          continue;
+        }
+        options.push_back({sizeof(heddle_option_t), option.kind, string_of(option.name), option.int_value, option.float_value,
+                           string_of(option.string_value)});
+      }
+    }
+    heddle_allocator_params_t params = {
+        sizeof params, static_cast<uint32_t>(options.size()), &provider.table, options.data(), sizeof(heddle_option_t), string_of("kit")};
+    heddle_allocator_t* made = nullptr;
+    Result status(api().create(instance.handle, &params, &made));
+    if (!out_failure) REQUIRE(status.ok(), "creating an allocator gave %s", status.text().c_str());
+    if (out_failure) new (out_failure) Result(status.release());
+    return made;
+  }
+  const heddle_allocator_interface_t& api() const { return instance.tables.allocator; }
+
+  Result try_allocate(uint64_t size, uint64_t alignment, heddle_block_t* out, heddle_point_t after = {nullptr, 0},
+                      std::vector<heddle_point_t>* out_waits = nullptr) {
+    heddle_point_t waits[8] = {};
+    heddle_block_params_t params = {sizeof params, out_waits ? 4u : 0u, size, alignment, after};
+    uint32_t count = 99;
+    *out = {};
+    Result status(api().allocate(handle, &params, out, out_waits ? waits : nullptr, &count));
+    if (!status.ok()) return status;
+    CHECK(count <= params.wait_capacity, "allocate gave %u points to wait for, with room for %u", count, params.wait_capacity);
+    CHECK(after.timeline || count == 0, "a block that must be usable at once came with %u points to wait for", count);
+    if (out_waits) out_waits->assign(waits, waits + std::min(count, 4u));
+    std::lock_guard<std::mutex> lock(provider.mutex);
+    REQUIRE(out->buffer && provider.buffers.count(out->buffer), "a block lies in no buffer of the provider");
+    const uint64_t needed = alignment ? alignment : 64;
+    CHECK(out->length >= size && out->offset <= out->buffer->size && size <= out->buffer->size - out->offset,
+          "a block of %llu bytes is %llu at %llu of a buffer of %llu", number(size), number(out->length), number(out->offset),
+          number(out->buffer->size));
+    CHECK(out->offset % needed == 0, "a block aligned to %llu starts at %llu", number(needed), number(out->offset));
+    return status;
+  }
+  heddle_block_t allocate(uint64_t size, uint64_t alignment = 0) {
+    heddle_block_t block;
+    Result status = try_allocate(size, alignment, &block);
+    REQUIRE(status.ok(), "%llu bytes gave %s", number(size), status.text().c_str());
+    return block;
+  }
+  void free(const heddle_block_t& block, const std::vector<heddle_point_t>& points = {}) {
+    api().free(handle, &block, points.empty() ? nullptr : points.data(), static_cast<uint32_t>(points.size()));
+  }
+  heddle_allocator_statistics_t statistics() {
+    heddle_allocator_statistics_t values = {};
+    values.struct_size = sizeof values;
+    Result status(api().statistics(handle, &values));
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it keeps no statistics, and may");
+    REQUIRE(status.ok(), "statistics gave %s", status.text().c_str());
+    return values;
+  }
+  void trim(uint64_t keep) {
+    Result status(api().trim(handle, keep));
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not trim, and may");
+    REQUIRE(status.ok(), "trim gave %s", status.text().c_str());
+  }
+
+  Instance instance;
+  Provider provider;
+  heddle_allocator_t* handle = nullptr;
+};
+
+bool overlap(const heddle_block_t& a, uint64_t a_size, const heddle_block_t& b, uint64_t b_size) {
+  return a.buffer == b.buffer && a.offset < b.offset + b_size && b.offset < a.offset + a_size;
+}
+
+struct Live {
+  heddle_block_t block;
+  uint64_t size;
+};
+
+void blocks_are_disjoint() {
+  Allocator allocator;
+  std::vector<Live> live;
+  for (int i = 0; i < 3000; ++i) {
+    if (!live.empty() && random_below(100) < 45) {
+      const size_t which = random_below(live.size());
+      allocator.free(live[which].block);
+      live[which] = live.back();
+      live.pop_back();
+      continue;
+    }
+    const uint64_t size = random_below(4) ? random_below(5000) + 1 : random_below(3 << 20) + 1;
+    const uint64_t alignment = random_below(3) ? 0 : uint64_t{1} << random_below(13);
+    const heddle_block_t block = allocator.allocate(size, alignment);
+    for (const Live& other : live) {
+      REQUIRE(!overlap(block, size, other.block, other.size), "two live blocks overlap: %llu at %llu and %llu at %llu of one buffer",
+              number(size), number(block.offset), number(other.size), number(other.block.offset));
+    }
+    live.push_back({block, size});
+  }
+  for (const Live& each : live) allocator.free(each.block);
+}
+
+void odd_sizes() {
+  Allocator allocator;
+  std::vector<heddle_block_t> blocks;
+  for (uint64_t size : {uint64_t{0}, uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{64}, uint64_t{65}, (uint64_t{1} << 32) + 1}) {
+    blocks.push_back(allocator.allocate(size));
+  }
+  for (uint64_t alignment = 1; alignment <= 1 << 16; alignment *= 2) blocks.push_back(allocator.allocate(100, alignment));
+  for (const heddle_block_t& block : blocks) allocator.free(block);
+  heddle_block_t block;
+  EXPECT_CODE(allocator.try_allocate(64, 3, &block).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_CODE(allocator.try_allocate(64, 96, &block).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  for (uint64_t size : {UINT64_MAX, UINT64_MAX - 100, UINT64_MAX / 2}) {
+    Result status = allocator.try_allocate(size, 0, &block);
+    CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%llu bytes gave %s; RESOURCE_EXHAUSTED was expected", number(size),
+          status.text().c_str());
+  }
+}
+
+void provider_gets_all_back() {
+  Allocator allocator;
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(allocator.allocate(1 + random_below(100000)));
+  for (const heddle_block_t& block : blocks) allocator.free(block);
+  EXPECT_OK(allocator.api().destroy(allocator.handle));
+  allocator.handle = nullptr;
+  CHECK(allocator.provider.buffers.empty(), "destroy left %zu of the provider's buffers", allocator.provider.buffers.size());
+}
+
+void destroy_with_blocks() {
+  Allocator allocator;
+  const heddle_block_t block = allocator.allocate(12345);
+  Result status(allocator.api().destroy(allocator.handle));
+  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "destroy with a live block gave %s [HD-L-01]", status.text().c_str());
+  CHECK(status.message().find('1') != std::string::npos, "the refusal does not say what lives: %s", status.message().c_str());
+  allocator.free(block);
+}
+
+void shutdown_with_an_allocator() {
+  Allocator allocator;
+  Result status(plugin().table.shutdown(allocator.instance.handle));
+  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with a live allocator gave %s [HD-L-01]", status.text().c_str());
+  allocator.free(allocator.allocate(10));
+}
+
+void no_provider() {
+  Instance instance;
+  heddle_allocator_params_t params = {sizeof params, 0, nullptr, nullptr, sizeof(heddle_option_t), string_of("kit")};
+  heddle_allocator_t* made = nullptr;
+  EXPECT_CODE(instance.tables.allocator.create(instance.handle, &params, &made), HEDDLE_STATUS_INVALID_ARGUMENT);
+}
+
+void waits_for_points() {
+  Allocator allocator(uint64_t{8} << 20);
+  Timeline one, two;
+  const heddle_point_t points[] = {{one.handle(), 5}, {two.handle(), 7}};
+  // All memory there is, in one block: freed with two points that are not reached.
+  const uint64_t size = uint64_t{5} << 20;
+  heddle_block_t first = allocator.allocate(size);
+  allocator.free(first, {points[0], points[1]});
+  heddle_block_t second;
+  auto try_all = [&](const char* when, bool expected) {
+    Result status = allocator.try_allocate(size, 0, &second);
+    CHECK(status.ok() == expected, "%s: a block that must be usable at once gave %s [HD-M-01]", when, status.text().c_str());
+    if (!status.ok()) CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s: the block gave %s", when, status.text().c_str());
+    if (status.ok() && !expected) allocator.free(second);
+  };
+  try_all("freed with two points, neither reached", false);
+  one.value = 5;
+  try_all("freed with two points, one reached", false);
+  two.value = 6;
+  try_all("freed with two points, one reached", false);
+  two.value = 7;
+  try_all("freed with two points, both reached", true);
+  if (second.buffer) allocator.free(second);
+}
+
+void stream_order() {
+  Allocator allocator(uint64_t{8} << 20);
+  Timeline stream, other;
+  const uint64_t size = uint64_t{5} << 20;
+  heddle_block_t block = allocator.allocate(size);
+  allocator.free(block, {{stream.handle(), 3}});
+  // Whoever comes later on the same stream may have it, with the point to wait for or without (it is ordered behind it).
+  std::vector<heddle_point_t> waits;
+  Result same = allocator.try_allocate(size, 0, &block, {stream.handle(), 4}, &waits);
+  CHECK(same.ok() || same.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s", same.text().c_str());
+  if (same.ok()) {
+    CHECK(waits.size() <= 1 && (waits.empty() || (waits[0].timeline == stream.handle() && waits[0].value <= 4)),
+          "a block freed at point 3 of a stream came to point 4 of it with %zu waits of another kind", waits.size());
+    allocator.free(block, {{stream.handle(), 5}});
+  }
+  // From another stream it is either given with the point to wait for, or not given.
+  Result foreign = allocator.try_allocate(size, 0, &block, {other.handle(), 1}, &waits);
+  if (foreign.ok()) {
+    const bool waited = std::any_of(waits.begin(), waits.end(), [&](heddle_point_t point) {
+      return point.timeline == stream.handle() && point.value >= (same.ok() ? 5u : 3u);
+    });
+    CHECK(waited, "a block that another stream still uses was given without the point to wait for [HD-M-01]");
+    allocator.free(block);
+  } else {
+    CHECK(foreign.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s", foreign.text().c_str());
+  }
+  stream.value = 10;
+  other.value = 10;
+  allocator.free(allocator.allocate(size));
+}
+
+void earlier_in_the_stream() {
+  // A caller whose position is before the free may not have the block without waiting.
+  Allocator allocator(uint64_t{8} << 20);
+  Timeline stream;
+  const uint64_t size = uint64_t{5} << 20;
+  heddle_block_t block = allocator.allocate(size);
+  allocator.free(block, {{stream.handle(), 9}});
+  std::vector<heddle_point_t> waits;
+  Result early = allocator.try_allocate(size, 0, &block, {stream.handle(), 4}, &waits);
+  if (early.ok()) {
+    CHECK(!waits.empty() && waits[0].value >= 9, "a block freed at point 9 came to point 4 of its stream without a wait [HD-M-01]");
+    allocator.free(block);
+  }
+  stream.value = 9;
+}
+
+void statistics_add_up() {
+  Allocator allocator;
+  const heddle_allocator_statistics_t start = allocator.statistics();
+  std::vector<Live> live;
+  uint64_t requested = 0;
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t size = random_below(100000) + 1;
+    live.push_back({allocator.allocate(size), size});
+    requested += size;
+  }
+  heddle_allocator_statistics_t now = allocator.statistics();
+  CHECK(now.requested - start.requested == requested, "requested is %llu after %llu bytes were asked for", number(now.requested),
+        number(requested));
+  CHECK(now.allocated >= now.requested, "allocated %llu is less than requested %llu", number(now.allocated), number(now.requested));
+  CHECK(now.bytes_reserved == allocator.provider.used, "bytes_reserved is %llu, and the provider gave %llu", number(now.bytes_reserved),
+        number(allocator.provider.used));
+  CHECK(now.bytes_reserved >= now.allocated, "bytes_reserved %llu is less than allocated %llu", number(now.bytes_reserved),
+        number(now.allocated));
+  CHECK(now.allocations - start.allocations == 200, "allocations is %llu after 200", number(now.allocations - start.allocations));
+  CHECK(now.peak_allocated >= now.allocated && now.peak_reserved >= now.bytes_reserved, "a peak is below what there is");
+  const uint64_t peak = now.allocated;
+  for (const Live& each : live) allocator.free(each.block);
+  now = allocator.statistics();
+  CHECK(now.requested == start.requested && now.allocated == start.allocated, "with all blocks freed requested is %llu and allocated %llu",
+        number(now.requested), number(now.allocated));
+  CHECK(now.frees - start.frees == 200, "frees is %llu after 200", number(now.frees - start.frees));
+  CHECK(now.peak_allocated == peak, "peak_allocated is %llu, and the most was %llu", number(now.peak_allocated), number(peak));
+  CHECK(now.inactive_split == 0, "with all blocks freed inactive_split is %llu", number(now.inactive_split));
+}
+
+void trims() {
+  Allocator allocator;
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 50; ++i) blocks.push_back(allocator.allocate(uint64_t{3} << 20));
+  const heddle_block_t kept = allocator.allocate(1000);
+  allocator.trim(0);
+  for (const heddle_block_t& block : blocks) allocator.free(block);
+  allocator.trim(0);
+  CHECK(allocator.provider.used <= uint64_t{66} << 20, "after a trim to 0 with 1000 live bytes %llu bytes are held",
+        number(allocator.provider.used));
+  allocator.free(kept);
+  allocator.trim(0);
+  CHECK(allocator.provider.used == 0, "after a trim to 0 with nothing live %llu bytes are held", number(allocator.provider.used));
+  allocator.free(allocator.allocate(1000));
+}
+
+void exhausted() {
+  Allocator allocator(uint64_t{64} << 20);
+  std::vector<heddle_block_t> blocks;
+  heddle_block_t block;
+  for (int i = 0; i < 1000; ++i) {
+    Result status = allocator.try_allocate(uint64_t{1} << 20, 0, &block);
+    if (status.ok()) {
+      blocks.push_back(block);
+      continue;
+    }
+    REQUIRE(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "when the provider has no more a block gave %s", status.text().c_str());
+    CHECK(status.message().find("1048576") != std::string::npos, "the refusal does not name the size: %s", status.message().c_str());
+    break;
+  }
+  REQUIRE(blocks.size() >= 32 && blocks.size() <= 64, "of 64 MiB %zu blocks of 1 MiB were had", blocks.size());
+  CHECK(allocator.statistics().exhaustions >= 1, "exhaustions is 0 after one");
+  for (const heddle_block_t& each : blocks) allocator.free(each);
+  // Many small free blocks become one large one: what is free is given back, and asked for again.
+  Result status = allocator.try_allocate(uint64_t{40} << 20, 0, &block);
+  CHECK(status.ok(), "with all of 64 MiB free 40 MiB gave %s; it trims and tries again [HD-M-03]", status.text().c_str());
+  if (status.ok()) allocator.free(block);
+}
+
+void limit_is_kept() {
+  const std::vector<OptionValue>& options = settings().options;
+  if (std::none_of(options.begin(), options.end(), [](const OptionValue& option) { return option.name == "pool_limit"; })) {
+    absent("its manifest has no option pool_limit");
+  }
+  Allocator allocator(uint64_t{1} << 40, {integer("pool_limit", 16 << 20), integer("pool_initial", 0)});
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 1000; ++i) {
+    heddle_block_t block;
+    Result status = allocator.try_allocate(100000, 0, &block);
+    if (!status.ok()) {
+      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "beyond its limit a block gave %s", status.text().c_str());
+      break;
+    }
+    blocks.push_back(block);
+  }
+  CHECK(allocator.provider.peak <= 16 << 20, "with a limit of 16 MiB %llu bytes were taken", number(allocator.provider.peak));
+  CHECK(blocks.size() >= 80, "with a limit of 16 MiB only %zu blocks of 100000 bytes were had", blocks.size());
+  for (const heddle_block_t& block : blocks) allocator.free(block);
+}
+
+// Memory as a training step uses it: activations last in, first out; gradients; workspaces that come and go.
+void fragmentation() {
+  Allocator allocator;
+  std::vector<uint64_t> layers;
+  for (int i = 0; i < 60; ++i) layers.push_back((random_below(63) + 1) << (10 + random_below(8)));
+  uint64_t live = 0, peak = 0;
+  auto get = [&](std::vector<Live>* blocks, uint64_t size) {
+    blocks->push_back({allocator.allocate(size), size});
+    live += size;
+    peak = std::max(peak, live);
+  };
+  auto drop = [&](std::vector<Live>* blocks) {
+    live -= blocks->back().size;
+    allocator.free(blocks->back().block);
+    blocks->pop_back();
+  };
+  std::vector<Live> weights, activations, gradients, workspace;
+  for (uint64_t size : layers) get(&weights, size * 2);
+  for (int step = 0; step < 10; ++step) {
+    for (uint64_t size : layers) {
+      get(&workspace, size / 2 + 512);
+      get(&activations, size);
+      drop(&workspace);
+    }
+    while (!activations.empty()) {
+      get(&gradients, activations.back().size * 2);
+      get(&workspace, activations.back().size + 1000);
+      drop(&workspace);
+      drop(&activations);
+    }
+    while (!gradients.empty()) drop(&gradients);
+  }
+  while (!weights.empty()) drop(&weights);
+  CHECK(allocator.provider.peak <= peak * 3 / 2 + (64 << 20), "a training run with %llu live bytes at most took %llu from the provider",
+        number(peak), number(allocator.provider.peak));
+}
+
+void provider_fails() {
+  Allocator allocator;
+  allocator.provider.limit = 0;
+  heddle_block_t block;
+  EXPECT_CODE(allocator.try_allocate(uint64_t{200} << 20, 0, &block).release(), HEDDLE_STATUS_RESOURCE_EXHAUSTED);
+  allocator.provider.limit = uint64_t{1} << 40;
+  allocator.free(allocator.allocate(uint64_t{200} << 20));
+}
+
+void structs() {
+  Allocator allocator;
+  struct {
+    heddle_block_params_t params;
+    uint64_t tail[2];
+  } larger = {{sizeof larger, 0, 1000, 0, {nullptr, 0}}, {0, 0}};
+  heddle_block_t block = {};
+  uint32_t waits = 0;
+  EXPECT_OK(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits));
+  allocator.free(block);
+  larger.tail[1] = 7;
+  EXPECT_CODE(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits), HEDDLE_STATUS_INVALID_ARGUMENT);
+  heddle_block_params_t smaller = {offsetof(heddle_block_params_t, alignment_bytes), 0, 1000, 3, {nullptr, 0}};
+  Result small(allocator.api().allocate(allocator.handle, &smaller, &block, nullptr, &waits));
+  CHECK(small.ok(), "block params without an alignment gave %s [HD-E-04]", small.text().c_str());
+  if (small.ok()) allocator.free(block);
+  struct {
+    heddle_allocator_statistics_t known;
+    char behind[32];
+  } memory;
+  std::memset(&memory, 0x77, sizeof memory);
+  memory.known.struct_size = 24;
+  Result status(allocator.api().statistics(allocator.handle, &memory.known));
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) return;
+  for (size_t i = 24; i < sizeof memory; ++i) {
+    REQUIRE(reinterpret_cast<char*>(&memory)[i] == 0x77, "with statistics of 24 bytes byte %zu was written [HD-E-04]", i);
+  }
+}
+
+void host_memory_ends() {
+  Allocator allocator;
+  bool injected = true;
+  for (int64_t at = 0; at < 200 && injected && !failed(); ++at) {
+    allocator.instance.host.fail_allocation(at);
+    heddle_block_t block;
+    Result status = allocator.try_allocate(uint64_t{70} << 20, 0, &block);
+    injected = allocator.instance.host.has_failed_allocation();
+    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block without host memory gave %s", status.text().c_str());
+    if (status.ok()) allocator.free(block);
+    allocator.instance.host.fail_allocation(-1);
+    allocator.trim(0);
+    CHECK(allocator.provider.used == 0, "a block that could not be had for want of host memory left %llu bytes of the provider's",
+          number(allocator.provider.used));
+  }
+}
+
+void in_threads() {
+  Allocator allocator;
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::vector<Live> live;
+  for (int t = 0; t < 8; ++t) {
+    const uint64_t seed = random_numbers()();
+    threads.emplace_back([&, seed] {
+      std::mt19937_64 numbers(seed);
+      std::vector<Live> own;
+      for (int i = 0; i < 500; ++i) {
+        if (own.size() > 20 || (!own.empty() && numbers() % 2)) {
+          const Live last = own.back();
+          own.pop_back();
+          {
+            std::lock_guard<std::mutex> lock(mutex);
+            std::erase_if(live, [&](const Live& each) {
+              return each.block.buffer == last.block.buffer && each.block.offset == last.block.offset && each.size == last.size;
+            });
+          }
+          allocator.free(last.block);
+          continue;
+        }
+        const uint64_t size = numbers() % 200000 + 1;
+        const Live made = {allocator.allocate(size), size};
+        own.push_back(made);
+        std::lock_guard<std::mutex> lock(mutex);
+        for (const Live& other : live) {
+          REQUIRE(!overlap(made.block, size, other.block, other.size), "two threads were given overlapping blocks");
+        }
+        live.push_back(made);
+      }
+      for (const Live& each : own) {
+        std::lock_guard<std::mutex> lock(mutex);
+        std::erase_if(
+            live, [&](const Live& other) { return other.block.buffer == each.block.buffer && other.block.offset == each.block.offset; });
+        allocator.free(each.block);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(allocator.statistics().requested == 0, "with all blocks freed by 8 threads requested is %llu",
+        number(allocator.statistics().requested));
+}
+
+void alignment_beyond_the_buffer() {
+  Allocator allocator;
+  heddle_block_t first = allocator.allocate(100, 4096), second = allocator.allocate(100, 4096);
+  CHECK(allocator.provider.largest_alignment >= 4096 ||
+            (first.offset % 4096 == 0 && second.offset % 4096 == 0 && allocator.provider.largest_alignment > 0),
+        "blocks aligned to 4096 lie in buffers whose alignment nobody asked for");
+  CHECK(allocator.provider.largest_alignment >= 4096, "a block aligned to 4096 lies in a buffer that was asked for with alignment %llu",
+        number(allocator.provider.largest_alignment));
+  allocator.free(first);
+  allocator.free(second);
+}
+
+}  // namespace
+
+void add_allocator_cases(Cases* out) {
+  out->insert(
+      out->end(),
+      {{"allocator.disjoint", "live blocks do not overlap, are aligned and lie inside the provider's buffers", blocks_are_disjoint,
+        Kind::kAllocator},
+       {"allocator.sizes", "sizes from 0 to beyond 4 GiB work; what cannot be is refused", odd_sizes, Kind::kAllocator},
+       {"allocator.alignment", "a buffer is asked for with the alignment of its blocks", alignment_beyond_the_buffer, Kind::kAllocator},
+       {"allocator.gives_back", "destroy gives all buffers back", provider_gets_all_back, Kind::kAllocator},
+       {"allocator.destroy_with_blocks", "destroy with live blocks is refused and changes nothing", destroy_with_blocks, Kind::kAllocator},
+       {"allocator.shutdown_with_one", "shutdown with a live allocator is refused", shutdown_with_an_allocator, Kind::kAllocator},
+       {"allocator.no_provider", "an allocator without a provider is INVALID_ARGUMENT", no_provider, Kind::kAllocator},
+       {"allocator.waits", "a freed block is used again once all its points are reached", waits_for_points, Kind::kAllocator},
+       {"allocator.stream_order", "in stream order a block comes with what is to be waited for", stream_order, Kind::kAllocator},
+       {"allocator.earlier", "a block is not given to an earlier place of its stream", earlier_in_the_stream, Kind::kAllocator},
+       {"allocator.statistics", "statistics add up", statistics_add_up, Kind::kAllocator},
+       {"allocator.trim", "trim gives back what is free", trims, Kind::kAllocator},
+       {"allocator.exhaustion", "what is free is given back and asked for again before memory ends", exhausted, Kind::kAllocator},
+       {"allocator.limit", "the limit of the option pool_limit is kept", limit_is_kept, Kind::kAllocator},
+       {"allocator.fragmentation", "a training run takes little more than its live bytes", fragmentation, Kind::kAllocator},
+       {"allocator.provider_fails", "a provider's failure is passed on and harms nothing", provider_fails, Kind::kAllocator},
+       {"allocator.structs", "sized structs, smaller and larger", structs, Kind::kAllocator},
+       {"allocator.host_memory", "host memory that ends leaves no buffer behind", host_memory_ends, Kind::kAllocator},
+       {"allocator.threads", "8 threads allocate and free", in_threads, Kind::kAllocator}});
+}
+
+}  // namespace heddle::conformance

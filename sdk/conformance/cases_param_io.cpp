@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cases: heddle.param_io/1.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "session.h"
+
+namespace heddle::conformance {
+namespace {
+
+using Bytes = std::vector<char>;
+
+// A file opened on the session's device.
+class Opened {
+ public:
+  Opened(Session* session, int descriptor, uint32_t access) : session_(session) {
+    REQUIRE_OK(session->tables().param_io.file_open(session->device, descriptor, access, string_of("weights.bin"), &file));
+    REQUIRE(file, "file_open gave neither a status nor a file");
+  }
+  ~Opened() { session_->tables().param_io.file_close(file); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  Result enqueue(const std::vector<heddle_extent_t>& extents, heddle_point_t done, const heddle_param_io_params_t* params = nullptr,
+                 bool writes = false) {
+    const std::vector<heddle_point_t> signals = {done};
+    const heddle_sync_t sync = session_->sync({}, signals);
+    const heddle_param_io_interface_t& api = session_->tables().param_io;
+    return (writes ? api.write : api.read)(session_->queue, &sync, file, extents.data(), extents.size(), params);
+  }
+  // Enqueues and waits; the failure of either.
+  Result move(const std::vector<heddle_extent_t>& extents, const heddle_param_io_params_t* params = nullptr, bool writes = false) {
+    const heddle_point_t done = session_->point();
+    Result failure = enqueue(extents, done, params, writes);
+    if (!failure.ok()) return failure;
+    return session_->wait(done);
+  }
+  heddle_file_t* file = nullptr;
+
+ private:
+  Session* session_;
+};
+
+heddle_param_io_params_t params_of(uint64_t chunk_bytes, uint32_t queue_depth = 0) {
+  heddle_param_io_params_t params = {};
+  params.struct_size = sizeof params;
+  params.chunk_bytes = chunk_bytes;
+  params.queue_depth = queue_depth;
+  return params;
+}
+
+void whole_file() {
+  Session session;
+  const uint64_t size = session.fitting(9 << 20) | 1;
+  const Bytes bytes = random_bytes(size);
+  TemporaryFile file(bytes);
+  heddle_buffer_t* buffer = session.buffer(size);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  for (uint64_t chunk : {uint64_t{0}, uint64_t{64 << 10}, uint64_t{1000003}}) {
+    List clear;
+    session.run(clear.fill(buffer, 0, size, 0, 1));
+    const heddle_param_io_params_t params = params_of(chunk, chunk ? 3 : 0);
+    REQUIRE_OK(opened.move({{0, size, buffer, 0}}, chunk ? &params : nullptr).release());
+    CHECK(session.download(buffer, 0, size) == bytes, "a file of %llu bytes read in chunks of %llu is not what it holds", number(size),
+          number(chunk));
+  }
+}
+
+void scattered() {
+  Session session;
+  const uint64_t size = session.fitting(1 << 20);
+  const Bytes bytes = random_bytes(size);
+  TemporaryFile file(bytes);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  std::vector<heddle_buffer_t*> buffers = {session.buffer(size), session.buffer(size)};
+  std::vector<Bytes> expected(2, Bytes(size, 0));
+  List clear;
+  session.run(clear.fill(buffers[0], 0, size, 0, 1).fill(buffers[1], 0, size, 0, 1));
+  std::vector<heddle_extent_t> extents;
+  const uint64_t cell = size / 32;
+  for (uint64_t i = 0; i < 32; ++i) {  // disjoint targets, in any order
+    const uint64_t length = random_below(cell), from = random_below(size - length), to = i * cell + random_below(cell - length + 1);
+    const uint64_t which = random_below(2);
+    extents.push_back({from, length, buffers[which], to});
+    std::memcpy(expected[which].data() + to, bytes.data() + from, length);
+  }
+  std::shuffle(extents.begin(), extents.end(), random_numbers());
+  REQUIRE_OK(opened.move(extents).release());
+  for (size_t i = 0; i < 2; ++i)
+    CHECK(session.download(buffers[i], 0, size) == expected[i], "scattered ranges of a file are not where they belong");
+}
+
+void unaligned_tails() {
+  Session session;
+  const Bytes bytes = random_bytes(70001);
+  TemporaryFile file(bytes);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  heddle_buffer_t* buffer = session.buffer(70001);
+  for (auto [from, length] :
+       {std::pair<uint64_t, uint64_t>{0, 70001}, {1, 70000}, {511, 513}, {4095, 2}, {70000, 1}, {65535, 4466}, {513, 0}}) {
+    REQUIRE_OK(opened.move({{from, length, buffer, 3 % (70001 - length + 1)}}).release());
+    const Bytes found = session.download(buffer, 3 % (70001 - length + 1), length);
+    CHECK(std::memcmp(found.data(), bytes.data() + from, length) == 0, "%llu bytes from byte %llu of a file came changed", number(length),
+          number(from));
+  }
+}
+
+void short_reads() {
+  Session session;
+  TemporaryFile file(random_bytes(10000));
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  heddle_buffer_t* buffer = session.buffer(20000);
+  for (auto [from, length] : {std::pair<uint64_t, uint64_t>{0, 10001}, {9999, 2}, {10000, 1}, {1 << 20, 100}}) {
+    Result result = opened.move({{from, length, buffer, 0}});
+    CHECK(result.code() == HEDDLE_STATUS_DATA_LOSS, "%llu bytes from byte %llu of a file of 10000 gave %s; DATA_LOSS was expected",
+          number(length), number(from), result.text().c_str());
+    CHECK(result.message().find("weights.bin") != std::string::npos, "the failure of a short read does not name the file: %s",
+          result.message().c_str());
+  }
+  // It failed its own signals and nothing else.
+  EXPECT_OK(opened.move({{0, 10000, buffer, 0}}).release());
+}
+
+void replaced_file() {
+  Session session;
+  const Bytes bytes = random_bytes(50000);
+  TemporaryFile file(bytes);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  const std::string other = file.path + ".new";
+  {
+    const int replacement = open(other.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    REQUIRE(replacement >= 0 && write(replacement, "other", 5) == 5, "making %s failed", other.c_str());
+    close(replacement);
+  }
+  REQUIRE(rename(other.c_str(), file.path.c_str()) == 0, "renaming %s failed", other.c_str());
+  heddle_buffer_t* buffer = session.buffer(50000);
+  REQUIRE_OK(opened.move({{0, 50000, buffer, 0}}).release());
+  CHECK(session.download(buffer, 0, 50000) == bytes, "a file that was opened and then replaced is read from its successor");
+}
+
+void truncated_file() {
+  Session session;
+  TemporaryFile file(random_bytes(200000));
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  heddle_buffer_t* buffer = session.buffer(session.fitting(200000));
+  REQUIRE(ftruncate(file.descriptor, 1000) == 0, "truncating a file failed");
+  // A driver that maps files dies here.
+  EXPECT_CODE(opened.move({{0, 2000, buffer, 0}}).release(), HEDDLE_STATUS_DATA_LOSS);
+}
+
+void write_back() {
+  Session session;
+  TemporaryFile file(Bytes(300, 'x'));
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ | HEDDLE_FILE_WRITE);
+  const uint64_t size = session.fitting(3000000) | 1;
+  const Bytes bytes = random_bytes(size);
+  heddle_buffer_t* buffer = session.buffer(size);
+  session.upload(buffer, 0, bytes.data(), size);
+  const heddle_param_io_params_t params = params_of(65536);
+  Result status = opened.move({{100, size - 7, buffer, 7}}, &params, true);
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it writes no files, and may");
+  REQUIRE(status.ok(), "writing a file gave %s", status.text().c_str());
+  Bytes found(size + 93);
+  REQUIRE(pread(file.descriptor, found.data(), found.size(), 0) == static_cast<ssize_t>(found.size()), "the file written is too short");
+  CHECK(std::all_of(found.begin(), found.begin() + 100, [](char byte) { return byte == 'x'; }), "bytes before the extent were overwritten");
+  CHECK(std::memcmp(found.data() + 100, bytes.data() + 7, size - 7) == 0, "the file does not hold what the buffer does");
+}
+
+void access_is_kept() {
+  Session session;
+  heddle_buffer_t* buffer = session.buffer(64);
+  TemporaryFile file(random_bytes(64));
+  {
+    Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+    Result status = opened.move({{0, 64, buffer, 0}}, nullptr, true);
+    CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT || status.code() == HEDDLE_STATUS_UNIMPLEMENTED,
+          "writing a file that was opened for reading gave %s", status.text().c_str());
+  }
+  heddle_file_t* opened = nullptr;
+  EXPECT_CODE(session.tables().param_io.file_open(session.device, file.descriptor, 0, string_of("f"), &opened),
+              HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_CODE(session.tables().param_io.file_open(session.device, -1, HEDDLE_FILE_READ, string_of("f"), &opened),
+              HEDDLE_STATUS_INVALID_ARGUMENT);
+}
+
+void descriptor_is_duplicated() {
+  Session session;
+  const Bytes bytes = random_bytes(5000);
+  heddle_buffer_t* buffer = session.buffer(5000);
+  TemporaryFile file(bytes);
+  const int descriptor = dup(file.descriptor);
+  lseek(descriptor, 77, SEEK_SET);
+  Opened opened(&session, descriptor, HEDDLE_FILE_READ);
+  close(descriptor);
+  REQUIRE_OK(opened.move({{0, 5000, buffer, 0}}).release());
+  CHECK(session.download(buffer, 0, 5000) == bytes, "a file whose descriptor the caller closed is not read right");
+  CHECK(lseek(file.descriptor, 0, SEEK_CUR) == 77, "reading moved the caller's offset in the file");
+}
+
+struct Progress {
+  std::vector<uint64_t> done;
+  uint64_t total = 0;
+  std::mutex mutex;
+  static void note(void* context, uint64_t done, uint64_t total) {
+    auto* self = static_cast<Progress*>(context);
+    std::lock_guard<std::mutex> lock(self->mutex);
+    self->done.push_back(done);
+    self->total = total;
+  }
+};
+
+void progress_grows() {
+  Session session;
+  const uint64_t size = session.fitting(4 << 20);
+  TemporaryFile file(random_bytes(size));
+  heddle_buffer_t* buffer = session.buffer(size);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  Progress progress;
+  heddle_param_io_params_t params = params_of(65536);
+  params.progress = Progress::note;
+  params.context = &progress;
+  REQUIRE_OK(opened.move({{0, size, buffer, 0}}, &params).release());
+  REQUIRE(!progress.done.empty(), "progress was never told");
+  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress went back");
+  CHECK(progress.done.back() == size && progress.total == size, "progress ended at %llu of %llu; %llu bytes were read",
+        number(progress.done.back()), number(progress.total), number(size));
+  CHECK(progress.done.size() <= size / 65536 + 1, "progress was told %zu times for %llu bytes in chunks of 65536", progress.done.size(),
+        number(size));
+  const size_t told = progress.done.size();
+  usleep(20000);
+  CHECK(progress.done.size() == told, "progress was told after the signal was reached [HD-Q-06]");
+}
+
+void cancelled_before() {
+  Session session;
+  TemporaryFile file(random_bytes(100000));
+  heddle_buffer_t* buffer = session.buffer(100000);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  const volatile uint32_t cancel = 1;
+  heddle_param_io_params_t params = params_of(4096);
+  params.cancel = &cancel;
+  Result result = opened.move({{0, 100000, buffer, 0}}, &params);
+  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read that was cancelled before it began gave %s", result.text().c_str());
+}
+
+struct Cancel {
+  std::atomic<uint32_t> flag{0};
+  std::atomic<uint64_t> last{0};
+  static void note(void* context, uint64_t done, uint64_t) {
+    auto* self = static_cast<Cancel*>(context);
+    self->last = done;
+    self->flag = 1;
+  }
+};
+
+void cancelled_meanwhile() {
+  Session session;
+  const uint64_t size = session.fitting(32 << 20);
+  TemporaryFile file{Bytes(size)};
+  heddle_buffer_t* buffer = session.buffer(size);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  Cancel cancel;
+  heddle_param_io_params_t params = params_of(4096, 1);
+  params.progress = Cancel::note;
+  params.context = &cancel;
+  params.cancel = reinterpret_cast<const volatile uint32_t*>(&cancel.flag);
+  Result result = opened.move({{0, size, buffer, 0}}, &params);
+  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read of %llu bytes that was cancelled at its first chunk gave %s", number(size),
+        result.text().c_str());
+  CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at the first chunk %llu of %llu bytes were read",
+        number(cancel.last.load()), number(size));
+}
+
+void far_offsets() {
+  Session session;
+  TemporaryFile file(random_bytes(10));
+  const uint64_t far = (uint64_t{5} << 30) + 17;
+  const Bytes bytes = random_bytes(3000);
+  if (pwrite(file.descriptor, bytes.data(), bytes.size(), static_cast<off_t>(far)) != 3000)
+    absent("the file system has no sparse files of 5 GiB");
+  heddle_buffer_t* buffer = session.buffer(3000);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  REQUIRE_OK(opened.move({{far, 3000, buffer, 0}}).release());
+  CHECK(session.download(buffer, 0, 3000) == bytes, "bytes at file offset %llu came changed", number(far));
+}
+
+void bounds() {
+  Session session;
+  TemporaryFile file(random_bytes(4096));
+  heddle_buffer_t* buffer = session.buffer(4096);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  EXPECT_CODE(opened.move({{0, 4096, buffer, 1}}).release(), HEDDLE_STATUS_OUT_OF_RANGE);
+  EXPECT_CODE(opened.move({{0, 1, buffer, UINT64_MAX}}).release(), HEDDLE_STATUS_OUT_OF_RANGE);
+  EXPECT_CODE(opened.move({{UINT64_MAX - 3, 8, buffer, 0}}).release(), HEDDLE_STATUS_OUT_OF_RANGE);
+  EXPECT_CODE(opened.move({{0, 1, nullptr, 0}}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_OK(opened.move({}).release());
+}
+
+void staging_is_bounded() {
+  Session session;
+  const uint64_t size = session.fitting(96 << 20);
+  if (size < 64 << 20) absent("the device is too small to see how much memory a read takes");
+  TemporaryFile file(Bytes(size, 'p'));
+  heddle_buffer_t* buffer = session.buffer(size);
+  List touch;
+  session.run(touch.fill(buffer, 0, size, 0, 1));  // the buffer's own memory counts from here on
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  heddle_param_io_params_t params = params_of(1 << 20);
+  params.pinned_bytes = 8 << 20;
+  REQUIRE_OK(opened.move({{0, 8 << 20, buffer, 0}}, &params).release());
+  reset_peak_memory();
+  const uint64_t before = resident_bytes();
+  REQUIRE_OK(opened.move({{0, size, buffer, 0}}, &params).release());
+  const uint64_t grew = peak_resident_bytes() - std::min(peak_resident_bytes(), before);
+  CHECK(grew < 40 << 20, "reading %llu bytes with pinned_bytes of 8 MiB took %llu bytes of memory meanwhile", number(size), number(grew));
+}
+
+}  // namespace
+
+void add_param_io_cases(Cases* out) {
+  out->insert(
+      out->end(),
+      {{"param_io.whole_file", "a file is read whole, in chunks of any size", whole_file, Kind::kDriver},
+       {"param_io.scattered", "scattered ranges go where they belong, and nowhere else", scattered, Kind::kDriver},
+       {"param_io.unaligned", "offsets and lengths need no alignment", unaligned_tails, Kind::kDriver},
+       {"param_io.short_read", "a short read is DATA_LOSS and names the file", short_reads, Kind::kDriver},
+       {"param_io.replaced", "a file that is replaced meanwhile is read as it was opened", replaced_file, Kind::kDriver},
+       {"param_io.truncated", "a file that is truncated meanwhile is DATA_LOSS, not a crash", truncated_file, Kind::kDriver},
+       {"param_io.write", "a buffer is written back, and nothing beside it", write_back, Kind::kDriver},
+       {"param_io.access", "a file is used as it was opened", access_is_kept, Kind::kDriver},
+       {"param_io.descriptor", "the descriptor is duplicated and its offset left alone", descriptor_is_duplicated, Kind::kDriver},
+       {"param_io.progress", "progress grows to the whole, not more often than chunks, never after the signal", progress_grows,
+        Kind::kDriver},
+       {"param_io.cancelled_before", "a read that is cancelled before it begins fails with CANCELLED", cancelled_before, Kind::kDriver},
+       {"param_io.cancelled_meanwhile", "a read that is cancelled meanwhile stops soon, with CANCELLED", cancelled_meanwhile,
+        Kind::kDriver},
+       {"param_io.far_offset", "file offsets have 64 bits", far_offsets, Kind::kDriver},
+       {"param_io.bounds", "extents stay inside buffers and below 2^63", bounds, Kind::kDriver},
+       {"param_io.bounded_staging", "memory while reading is bounded, not the file's size", staging_is_bounded, Kind::kDriver}});
+}
+
+}  // namespace heddle::conformance

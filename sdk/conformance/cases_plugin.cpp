@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cases: the library, its entry and its instances.
+#include <algorithm>
+#include <cstring>
+
+#include "session.h"
+
+namespace heddle::conformance {
+namespace {
+
+heddle_negotiation_t offer(uint32_t min, uint32_t max) {
+  heddle_negotiation_t record = {};
+  record.struct_size = sizeof record;
+  record.host_min_minor = min;
+  record.host_max_minor = max;
+  return record;
+}
+
+void exports_only_the_entry() {
+  plugin();
+  for (const std::string& symbol : read_elf(settings().library).exported) {
+    CHECK(symbol == HEDDLE_PLUGIN_ENTRY_NAME, "it exports '%s'; use a version script that shows the entry alone [HD-B-01]", symbol.c_str());
+  }
+}
+
+void needs_no_vendor_library() {
+  plugin();
+  for (const std::string& soname : read_elf(settings().library).needed) {
+    for (const char* vendor : {"libcuda.", "libamdhip64.", "libhsa-runtime64.", "libze_loader.", "libOpenCL.", "libvulkan."}) {
+      CHECK(soname.rfind(vendor, 0) != 0, "it is linked with %s; open it in probe [HD-B-02]", soname.c_str());
+    }
+  }
+}
+
+void entry_is_pure() {
+  plugin();
+  const uint64_t threads = count_threads(), descriptors = count_descriptors(), mappings = count_mappings();
+  for (int i = 0; i < 100; ++i) {
+    heddle_negotiation_t record = offer(HEDDLE_ABI_MINOR, HEDDLE_ABI_MINOR);
+    CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
+  }
+  CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");
+  CHECK(count_descriptors() == descriptors, "the entry opens descriptors [HD-E-02]");
+  CHECK(count_mappings() <= mappings + 1, "the entry maps memory [HD-E-02]");
+}
+
+void entry_chooses_a_minor() {
+  plugin();
+  heddle_negotiation_t record = offer(0, UINT32_MAX);
+  REQUIRE(plugin().entry(&record), "it refuses a host of every minor");
+  CHECK(record.plugin_min_minor <= record.plugin_max_minor, "its range is %u to %u", record.plugin_min_minor, record.plugin_max_minor);
+  CHECK(record.chosen_minor == record.plugin_max_minor, "it chose %u of its %u to %u; the highest that both have was expected [HD-E-02]",
+        record.chosen_minor, record.plugin_min_minor, record.plugin_max_minor);
+  CHECK(record.reason_size == 0, "it accepts and gives a reason for refusing");
+}
+
+void entry_refuses_other_minors() {
+  plugin();
+  heddle_negotiation_t record = offer(1000000, 1000001);
+  record.reason_size = 12345;
+  CHECK(!plugin().entry(&record), "it works with a host of minors 1000000 and 1000001 alone [HD-E-02]");
+  CHECK(record.reason_size > 0 && record.reason_size <= sizeof record.reason,
+        "its reason for refusing has %u bytes; 1 to 256 were expected", record.reason_size);
+  CHECK(record.plugin_max_minor < 1000000, "it says that it speaks up to minor %u", record.plugin_max_minor);
+}
+
+void entry_writes_no_more_than_it_may() {
+  plugin();
+  struct {
+    heddle_negotiation_t record;
+    char behind[64];
+  } memory;
+  std::memset(&memory, 0x77, sizeof memory);
+  memory.record = offer(1000000, 1000001);
+  const uint32_t size = offsetof(heddle_negotiation_t, reason_size);
+  memory.record.struct_size = size;
+  std::memset(reinterpret_cast<char*>(&memory) + size, 0x77, sizeof memory - size);
+  plugin().entry(&memory.record);
+  for (size_t i = size; i < sizeof memory; ++i) {
+    REQUIRE(reinterpret_cast<char*>(&memory)[i] == 0x77, "with a negotiation record of %u bytes it wrote byte %zu [HD-E-04]", size, i);
+  }
+}
+
+void table_is_whole() {
+  const heddle_plugin_t& table = *plugin().source;
+  CHECK(table.kind && !(table.kind & ~(HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR)), "its kind is %u", table.kind);
+  for (const heddle_string_t& text : {table.id, table.version}) {
+    CHECK(text.size && text.size <= 256 && lies_in_library(text.data, text.size),
+          "its id or version is not 1 to 256 bytes of static data [HD-E-03]");
+  }
+  const std::string version = text_of(table.version);
+  CHECK(std::count(version.begin(), version.end(), '.') >= 2, "its version '%s' is no semantic version", version.c_str());
+  CHECK(settings().id.empty() || settings().id == text_of(table.id), "its id is '%s', and its manifest says '%s' [HD-E-03]",
+        text_of(table.id).c_str(), settings().id.c_str());
+}
+
+void probe_tells_what_is_there() {
+  Instance instance;
+  heddle_probe_result_t result = {};
+  result.struct_size = sizeof result;
+  result.verdict = 99;
+  Result status(plugin().table.probe(instance.host.table(), &result));
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, and may");
+  REQUIRE(status.ok(), "probe gave %s", status.text().c_str());
+  CHECK(result.verdict == HEDDLE_PROBE_AVAILABLE, "probe's verdict is %u, although the plugin works here", result.verdict);
+  CHECK(result.reason_size <= sizeof result.reason && result.vendor_version_size <= sizeof result.vendor_version,
+        "probe's texts are longer than their room");
+  if (!plugin().is_driver()) return;
+  uint32_t count = 0;
+  REQUIRE_OK(instance.tables.device.count(instance.handle, &count));
+  CHECK(count == result.device_count, "probe found %u devices, the instance has %u", result.device_count, count);
+  struct {
+    heddle_probe_result_t result;
+    char behind[64];
+  } memory;
+  std::memset(&memory, 0x77, sizeof memory);
+  memory.result.struct_size = 8;
+  EXPECT_OK(plugin().table.probe(instance.host.table(), &memory.result));
+  for (size_t i = 8; i < sizeof memory; ++i) {
+    REQUIRE(reinterpret_cast<char*>(&memory)[i] == 0x77, "with a result of 8 bytes probe wrote byte %zu [HD-E-04]", i);
+  }
+}
+
+void probe_leaves_nothing() {
+  Host host(settings().options);
+  auto probe = [&] {
+    heddle_probe_result_t result = {};
+    result.struct_size = sizeof result;
+    Result status(plugin().table.probe(host.table(), &result));
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, and may");
+  };
+  probe();
+  const uint64_t descriptors = count_descriptors(), threads = count_threads(), mappings = count_mappings();
+  for (int i = 0; i < 20; ++i) probe();
+  CHECK(host.live_memory() == 0, "20 probes left %lld pieces of host memory", static_cast<long long>(host.live_memory()));
+  CHECK(count_descriptors() <= descriptors, "20 probes left descriptors open");
+  CHECK(count_threads() <= threads, "20 probes left threads");
+  CHECK(count_mappings() <= mappings + 10, "20 probes left mappings");
+}
+
+void unknown_interfaces_are_null() {
+  Instance instance;
+  for (const char* id : {"heddle.nothing/1", "heddle.device/999", "heddle.device", "", "heddle.buffer/1 "}) {
+    CHECK(!plugin().table.get_interface(instance.handle, string_of(id)), "get_interface('%s') gave a table [HD-E-05]", id);
+  }
+}
+
+void two_hosts_share_nothing() {
+  Host second_host(settings().options);
+  heddle_plugin_instance_t* second = nullptr;
+  {
+    Instance first;
+    const uint64_t before = first.host.allocations();
+    REQUIRE_OK(plugin().table.create(second_host.table(), &second));
+    REQUIRE(second && second != first.handle, "two hosts got the same instance [HD-E-06]");
+    CHECK(first.host.allocations() == before, "an instance takes memory from another instance's host [HD-E-06]");
+    if (plugin().is_driver()) {
+      uint32_t count = 0;
+      EXPECT_OK(first.tables.device.count(second, &count));
+    }
+  }
+  EXPECT_OK(plugin().table.shutdown(second));
+  CHECK(second_host.live_memory() == 0, "shutdown left %lld pieces of host memory", static_cast<long long>(second_host.live_memory()));
+}
+
+void required_functions_are_there() {
+  Instance instance;
+  // driver.h: what every host uses.
+  std::vector<std::string> required;
+  if (plugin().is_driver()) {
+    required = {"heddle.device/1 count",
+                "heddle.device/1 describe",
+                "heddle.device/1 open",
+                "heddle.device/1 close",
+                "heddle.device/1 queue_create",
+                "heddle.device/1 queue_destroy",
+                "heddle.buffer/1 allocate",
+                "heddle.buffer/1 free",
+                "heddle.transfer/1 upload",
+                "heddle.transfer/1 download",
+                "heddle.param_io/1 file_open",
+                "heddle.param_io/1 file_close",
+                "heddle.param_io/1 read",
+                "heddle.dispatch/1 variant_rank",
+                "heddle.dispatch/1 executable_load",
+                "heddle.dispatch/1 executable_unload",
+                "heddle.dispatch/1 entry",
+                "heddle.dispatch/1 submit",
+                "heddle.timeline/1 create",
+                "heddle.timeline/1 destroy",
+                "heddle.timeline/1 query",
+                "heddle.timeline/1 signal",
+                "heddle.timeline/1 fail",
+                "heddle.timeline/1 wait"};
+  }
+  if (plugin().is_allocator()) {
+    for (const char* name : {"create", "destroy", "allocate", "free"})
+      required.push_back(std::string(HEDDLE_ALLOCATOR_INTERFACE " ") + name);
+  }
+  for (const std::string& name : required) {
+    const std::vector<std::string>& holes = empty_slots();
+    CHECK(std::find(holes.begin(), holes.end(), name) == holes.end(), "it has no %s, which every host uses [HD-E-03]", name.c_str());
+  }
+}
+
+}  // namespace
+
+void add_plugin_cases(Cases* out) {
+  out->insert(out->end(),
+              {{"build.only_the_entry", "the library exports its entry and nothing else", exports_only_the_entry, Kind::kAny},
+               {"build.no_vendor_library", "the library is not linked with a vendor's driver library", needs_no_vendor_library, Kind::kAny},
+               {"entry.pure", "the entry allocates nothing, starts nothing and gives one static table", entry_is_pure, Kind::kAny},
+               {"entry.chosen_minor", "the entry chooses the highest minor that both sides have", entry_chooses_a_minor, Kind::kAny},
+               {"entry.refusal", "the entry refuses ranges that do not overlap, with a reason", entry_refuses_other_minors, Kind::kAny},
+               {"entry.sizes", "the entry writes no more than the record's struct_size", entry_writes_no_more_than_it_may, Kind::kAny},
+               {"plugin.table", "the plugin table is whole and static, and its id is the manifest's", table_is_whole, Kind::kAny},
+               {"plugin.probe", "probe says available and counts the devices that an instance has", probe_tells_what_is_there, Kind::kAny},
+               {"plugin.probe_leaves_nothing", "probe leaves no memory, descriptor, thread or mapping", probe_leaves_nothing, Kind::kAny},
+               {"plugin.unknown_interface", "an unknown interface id is NULL", unknown_interfaces_are_null, Kind::kAny},
+               {"plugin.two_hosts", "two hosts in a process get instances that share nothing", two_hosts_share_nothing, Kind::kAny},
+               {"plugin.required_functions", "the functions that every host calls are there", required_functions_are_there, Kind::kAny}});
+}
+
+}  // namespace heddle::conformance

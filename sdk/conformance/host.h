@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The kit's own host: the table that a plugin gets, statuses, options; counts what a plugin leaves behind and runs out of memory on
+// demand. Written against sdk/include alone, so that a plugin is not tested with the host's own mistakes.
+#ifndef HEDDLE_CONFORMANCE_HOST_H_
+#define HEDDLE_CONFORMANCE_HOST_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "heddle/allocator.h"
+#include "heddle/driver.h"
+
+namespace heddle::conformance {
+
+inline heddle_string_t string_of(std::string_view text) {
+  return {text.data(), text.size()};
+}
+inline std::string text_of(heddle_string_t text) {
+  return std::string(text.data ? text.data : "", text.data ? text.size : 0);
+}
+std::string code_name(heddle_status_code_t code);
+
+// An option's value, as the manifest or the command line says.
+struct OptionValue {
+  std::string name;
+  uint32_t kind = HEDDLE_OPTION_STRING;
+  int64_t int_value = 0;
+  double float_value = 0;
+  std::string string_value;
+};
+
+class Host {
+ public:
+  explicit Host(std::vector<OptionValue> options);
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  const heddle_host_t* table() const { return &table_; }
+  // The next allocations succeed, that after them fails, and so do `more` after it.
+  void fail_allocation(int64_t after, int64_t more = 0);
+  // True if one has failed since fail_allocation.
+  bool has_failed_allocation() const { return allocations_failed_.load() != 0; }
+  int64_t live_memory() const { return live_memory_.load(); }
+  uint64_t allocations() const { return allocations_.load(); }
+
+  // Of all hosts.
+  static int64_t live_statuses();
+
+ private:
+  static Host* from(void* self) { return static_cast<Host*>(self); }
+  void* allocate(uint64_t size, uint64_t alignment);
+
+  heddle_host_t table_ = {};
+  std::vector<OptionValue> options_;
+  pid_t process_ = getpid();
+  std::atomic<int64_t> live_memory_{0};
+  std::atomic<uint64_t> allocations_{0}, allocations_failed_{0};
+  std::atomic<int64_t> fail_after_{-1}, fail_more_{0};
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;  // of execute; under mutex_
+};
+
+// Owns a status.
+class Result {
+ public:
+  Result(heddle_status_t* status) : status_(status) {}  // NOLINT: converts on purpose
+  Result(Result&& other) noexcept : status_(other.status_) { other.status_ = nullptr; }
+  Result(const Result&) = delete;
+  Result& operator=(const Result&) = delete;
+  ~Result();
+  bool ok() const { return !status_; }
+  heddle_status_code_t code() const;
+  std::string message() const;
+  std::string payload(const std::string& key) const;
+  // "RESOURCE_EXHAUSTED: ..."
+  std::string text() const;
+  // For a function that takes the status.
+  heddle_status_t* release() {
+    heddle_status_t* status = status_;
+    status_ = nullptr;
+    return status;
+  }
+
+ private:
+  heddle_status_t* status_;
+};
+
+heddle_status_t* make_status(heddle_status_code_t code, std::string_view message);
+
+// What the process holds, to be compared.
+uint64_t count_descriptors();
+uint64_t count_threads();
+uint64_t count_mappings();
+// Bytes; the highest since reset_peak_memory.
+uint64_t peak_resident_bytes();
+uint64_t resident_bytes();
+void reset_peak_memory();
+uint64_t now_ns();
+
+}  // namespace heddle::conformance
+#endif  // HEDDLE_CONFORMANCE_HOST_H_

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See plugin.h.
+#include "plugin.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <type_traits>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "case.h"
+
+namespace heddle::conformance {
+namespace {
+
+// What a call may not change in the thread that makes it.
+class ThreadState {
+ public:
+  explicit ThreadState(const char* slot) : slot_(slot), errno_(errno) {
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+    floating_point_ = floating_point();
+    context_ = vendor_context();
+    errno = kErrno;
+  }
+  ~ThreadState() {
+    const int changed = errno;
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    if (changed != kErrno) fail("%s changed errno to %d [HD-T-02]", slot_, changed);
+    if (std::memcmp(&mask, &mask_, kMaskBytes) != 0) fail("%s changed the caller's signal mask [HD-T-02]", slot_);
+    if (floating_point() != floating_point_) {
+      fail("%s changed the caller's floating-point environment from %llx to %llx [HD-T-02]", slot_, number(floating_point_),
+           number(floating_point()));
+    }
+    if (vendor_context() != context_) fail("%s changed the caller's current CUDA context [HD-T-02]", slot_);
+    errno = errno_;
+  }
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+
+ private:
+  static constexpr int kErrno = 3407;                   // no error has it
+  static constexpr size_t kMaskBytes = (NSIG - 1) / 8;  // what the kernel fills of a sigset_t
+
+  static uint64_t floating_point() {
+#if defined(__x86_64__)
+    uint16_t control;
+    __asm__ volatile("fnstcw %0" : "=m"(control));
+    return uint64_t{control} << 32 | _mm_getcsr();
+#else
+    return 0;
+#endif
+  }
+  // NULL where no CUDA driver is loaded.
+  static void* vendor_context() {
+    static auto* current = [] {
+      void* cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+      return reinterpret_cast<int (*)(void**)>(cuda ? dlsym(cuda, "cuCtxGetCurrent") : nullptr);
+    }();
+    void* context = nullptr;
+    if (current) current(&context);
+    return context;
+  }
+
+  const char* slot_;
+  int errno_;
+  sigset_t mask_;
+  uint64_t floating_point_;
+  void* context_;
+};
+
+std::mutex calls_mutex;
+std::map<std::string, uint64_t> longest_calls;
+std::vector<std::string> holes;
+
+void note_call(const char* slot, uint64_t took_ns) {
+  std::lock_guard<std::mutex> lock(calls_mutex);
+  uint64_t& longest = longest_calls[slot];
+  longest = std::max(longest, took_ns);
+}
+
+template <class T>
+constexpr bool is_handle_output =
+    std::is_pointer_v<T> && std::is_pointer_v<std::remove_pointer_t<T>> && !std::is_const_v<std::remove_pointer_t<T>>;
+
+template <class T>
+void check_no_handle(const char* slot, T argument) {
+  if constexpr (is_handle_output<T>) {
+    if (argument && *argument) fail("%s failed and left a handle in its output", slot);
+  }
+}
+template <class T>
+void clear_handle(T argument) {
+  if constexpr (is_handle_output<T>) {
+    if (argument) *argument = nullptr;
+  }
+}
+
+// A slot of the kit's copy: `Member` of a table, over the plugin's own function.
+template <auto Member>
+struct Slot;
+template <class Table, class R, class... A, R (*Table::*Member)(A...)>
+struct Slot<Member> {
+  static inline R (*original)(A...) = nullptr;
+  static inline const char* name = nullptr;
+
+  static R call(A... arguments) {
+    if (!original) return absent_call(arguments...);
+    const uint64_t start = now_ns();
+    try {
+      if constexpr (std::is_same_v<R, heddle_status_t*>) {
+        heddle_status_t* status;
+        {
+          ThreadState state(name);
+          status = original(arguments...);
+        }
+        note_call(name, now_ns() - start);
+        if (status) (check_no_handle(name, arguments), ...);
+        return status;
+      } else {
+        ThreadState state(name);
+        return original(arguments...);
+      }
+    } catch (...) {
+      stop("%s threw an exception across the ABI [HD-B-01]", name);
+    }
+  }
+
+  static R absent_call(A... arguments) {
+    (clear_handle(arguments), ...);
+    if constexpr (std::is_same_v<R, heddle_status_t*>) {
+      return make_status(HEDDLE_STATUS_UNIMPLEMENTED, std::string(name) + ": the plugin does not have it [HD-E-04]");
+    } else {
+      return R();
+    }
+  }
+};
+
+class TableCopy {
+ public:
+  TableCopy(const void* source, const char* id) : source_(static_cast<const char*>(source)), id_(id) {
+    REQUIRE(source, "it has no %s, which its kind requires [HD-E-03]", id);
+    REQUIRE(reinterpret_cast<uintptr_t>(source) % alignof(void*) == 0 && lies_in_library(source, 8),
+            "its %s table at %p is not aligned static data of a loaded library [HD-E-03]", id, source);
+    std::memcpy(&size_, source, sizeof size_);
+    REQUIRE(size_ >= 8 && lies_in_library(source, size_), "its %s table has struct_size %u, which is not its size [HD-E-04]", id, size_);
+  }
+
+  template <auto Member, class Table>
+  void slot(Table* table, const char* name) {
+    static std::vector<std::unique_ptr<std::string>> names;
+    using S = Slot<Member>;
+    auto& place = table->*Member;
+    const size_t offset = static_cast<size_t>(reinterpret_cast<char*>(&place) - reinterpret_cast<char*>(table));
+    names.push_back(std::make_unique<std::string>(std::string(id_) + " " + name));
+    S::name = names.back()->c_str();
+    S::original = nullptr;
+    if (offset + sizeof(void*) <= size_) std::memcpy(&S::original, source_ + offset, sizeof(void*));
+    if (!S::original) holes.push_back(S::name);
+    place = S::call;
+  }
+
+ private:
+  const char* source_;
+  const char* id_;
+  uint32_t size_ = 0;
+};
+
+template <class Table>
+void begin_table(Table* table) {
+  std::memset(table, 0, sizeof *table);
+  table->struct_size = sizeof *table;
+}
+
+#define SLOT(table, member) copy.slot<&std::remove_reference_t<decltype(out->table)>::member>(&out->table, #member)
+
+void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
+  auto get = [&](const char* id) { return plugin().table.get_interface(instance, string_of(id)); };
+  {
+    TableCopy copy(get(HEDDLE_DEVICE_INTERFACE), HEDDLE_DEVICE_INTERFACE);
+    begin_table(&out->device);
+    SLOT(device, count), SLOT(device, describe), SLOT(device, link), SLOT(device, open), SLOT(device, close);
+    SLOT(device, queue_create), SLOT(device, queue_destroy), SLOT(device, statistics);
+  }
+  {
+    TableCopy copy(get(HEDDLE_BUFFER_INTERFACE), HEDDLE_BUFFER_INTERFACE);
+    begin_table(&out->buffer);
+    SLOT(buffer, allocate), SLOT(buffer, free), SLOT(buffer, map), SLOT(buffer, unmap), SLOT(buffer, flush), SLOT(buffer, invalidate);
+    SLOT(buffer, import_host), SLOT(buffer, properties);
+  }
+  {
+    TableCopy copy(get(HEDDLE_TRANSFER_INTERFACE), HEDDLE_TRANSFER_INTERFACE);
+    begin_table(&out->transfer);
+    SLOT(transfer, properties), SLOT(transfer, upload), SLOT(transfer, download), SLOT(transfer, peer_copy);
+  }
+  {
+    TableCopy copy(get(HEDDLE_PARAM_IO_INTERFACE), HEDDLE_PARAM_IO_INTERFACE);
+    begin_table(&out->param_io);
+    SLOT(param_io, file_open), SLOT(param_io, file_close), SLOT(param_io, read), SLOT(param_io, write);
+  }
+  {
+    TableCopy copy(get(HEDDLE_DISPATCH_INTERFACE), HEDDLE_DISPATCH_INTERFACE);
+    begin_table(&out->dispatch);
+    SLOT(dispatch, variant_rank), SLOT(dispatch, executable_load), SLOT(dispatch, executable_unload), SLOT(dispatch, entry);
+    SLOT(dispatch, submit), SLOT(dispatch, record), SLOT(dispatch, replay), SLOT(dispatch, recording_free);
+  }
+  {
+    TableCopy copy(get(HEDDLE_TIMELINE_INTERFACE), HEDDLE_TIMELINE_INTERFACE);
+    begin_table(&out->timeline);
+    SLOT(timeline, create), SLOT(timeline, destroy), SLOT(timeline, query), SLOT(timeline, signal), SLOT(timeline, fail);
+    SLOT(timeline, wait), SLOT(timeline, notify), SLOT(timeline, export_handle), SLOT(timeline, import_handle);
+  }
+}
+
+void copy_allocator(heddle_plugin_instance_t* instance, Tables* out) {
+  TableCopy copy(plugin().table.get_interface(instance, string_of(HEDDLE_ALLOCATOR_INTERFACE)), HEDDLE_ALLOCATOR_INTERFACE);
+  begin_table(&out->allocator);
+  SLOT(allocator, create), SLOT(allocator, destroy), SLOT(allocator, allocate), SLOT(allocator, free), SLOT(allocator, statistics);
+  SLOT(allocator, trim);
+}
+
+heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
+  *out_library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(*out_library, "loading it failed: %s [HD-B-03]", dlerror());
+  auto entry = reinterpret_cast<heddle_plugin_entry_fn_t>(dlsym(*out_library, HEDDLE_PLUGIN_ENTRY_NAME));
+  REQUIRE(entry, "it exports no %s [HD-E-01]", HEDDLE_PLUGIN_ENTRY_NAME);
+  return entry;
+}
+
+heddle_negotiation_t offer() {
+  heddle_negotiation_t record = {};
+  record.struct_size = sizeof record;
+  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  return record;
+}
+
+}  // namespace
+
+bool lies_in_library(const void* data, uint64_t size) {
+  struct Search {
+    uintptr_t start;
+    uint64_t size;
+    bool found;
+  } search = {reinterpret_cast<uintptr_t>(data), size, false};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        auto* wanted = static_cast<Search*>(context);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+          const uintptr_t start = info->dlpi_addr + segment.p_vaddr, end = start + segment.p_memsz;
+          if (segment.p_type == PT_LOAD && wanted->start >= start && wanted->start <= end && wanted->size <= end - wanted->start)
+            wanted->found = true;
+        }
+        return 0;
+      },
+      &search);
+  return data && search.found;
+}
+
+const Plugin& plugin() {
+  static const Plugin loaded = [] {
+    Plugin made;
+    made.entry = load(settings().library, &made.library);
+    heddle_negotiation_t record = offer();
+    made.source = made.entry(&record);
+    REQUIRE(made.source, "it refuses ABI %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
+            static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
+    REQUIRE(lies_in_library(made.source, sizeof(heddle_plugin_t)) && made.source->struct_size >= sizeof(heddle_plugin_t),
+            "its plugin table is not whole, static data of a loaded library [HD-E-03]");
+    REQUIRE(made.source->create && made.source->get_interface, "its plugin table has no create or no get_interface [HD-E-03]");
+    begin_table(&made.table);
+    made.table.kind = made.source->kind;
+    made.table.id = made.source->id;
+    made.table.version = made.source->version;
+    TableCopy copy(made.source, "plugin");
+    copy.slot<&heddle_plugin_t::probe>(&made.table, "probe");
+    copy.slot<&heddle_plugin_t::create>(&made.table, "create");
+    copy.slot<&heddle_plugin_t::shutdown>(&made.table, "shutdown");
+    made.table.get_interface = made.source->get_interface;
+    return made;
+  }();
+  return loaded;
+}
+
+const heddle_plugin_t* load_beside(const std::string& path) {
+  void* library = nullptr;
+  heddle_plugin_entry_fn_t entry = load(path, &library);
+  heddle_negotiation_t record = offer();
+  const heddle_plugin_t* table = entry(&record);
+  REQUIRE(table, "the other plugin, %s, refuses ABI %d.%d", path.c_str(), HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR);
+  return table;
+}
+
+void copy_tables(heddle_plugin_instance_t* instance, Tables* out) {
+  holes.clear();
+  if (plugin().is_driver()) copy_driver(instance, out);
+  if (plugin().is_allocator()) copy_allocator(instance, out);
+}
+
+const std::vector<std::string>& empty_slots() {
+  return holes;
+}
+
+uint64_t longest_call_ns(const std::string& name) {
+  std::lock_guard<std::mutex> lock(calls_mutex);
+  return longest_calls[name];
+}
+
+// The file was loaded before, so its headers are what the dynamic linker believed.
+ElfFacts read_elf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  ElfFacts facts;
+  REQUIRE(bytes.size() > sizeof(Elf64_Ehdr), "reading %s failed", path.c_str());
+  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(bytes.data() + header->e_shoff);
+  REQUIRE(header->e_shoff && header->e_shoff + uint64_t{header->e_shnum} * sizeof(Elf64_Shdr) <= bytes.size(), "%s has no sections",
+          path.c_str());
+  for (uint32_t i = 0; i < header->e_shnum; ++i) {
+    const Elf64_Shdr& section = sections[i];
+    if ((section.sh_type != SHT_DYNSYM && section.sh_type != SHT_DYNAMIC) || section.sh_link >= header->e_shnum) continue;
+    const char* names = bytes.data() + sections[section.sh_link].sh_offset;
+    const char* data = bytes.data() + section.sh_offset;
+    if (section.sh_type == SHT_DYNSYM) {
+      for (uint64_t k = 0; k < section.sh_size / sizeof(Elf64_Sym); ++k) {
+        const Elf64_Sym& symbol = reinterpret_cast<const Elf64_Sym*>(data)[k];
+        const bool visible = ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && ELF64_ST_VISIBILITY(symbol.st_other) == STV_DEFAULT;
+        if (symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS && visible) facts.exported.push_back(names + symbol.st_name);
+      }
+    } else {
+      for (uint64_t k = 0; k < section.sh_size / sizeof(Elf64_Dyn); ++k) {
+        const Elf64_Dyn& entry = reinterpret_cast<const Elf64_Dyn*>(data)[k];
+        if (entry.d_tag == DT_NEEDED) facts.needed.push_back(names + entry.d_un.d_val);
+      }
+    }
+  }
+  return facts;
+}
+
+}  // namespace heddle::conformance

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads a plugin as a host does: its one entry, negotiation, full-size copies of its tables with UNIMPLEMENTED in every hole (HD-E-04). The slots of
+// the copies check each call: what it may not change in the calling thread (HD-T-02), that it throws nothing (HD-B-01), and that a failure
+// leaves no handle.
+#ifndef HEDDLE_CONFORMANCE_PLUGIN_H_
+#define HEDDLE_CONFORMANCE_PLUGIN_H_
+
+#include "host.h"
+#include "settings.h"
+
+namespace heddle::conformance {
+
+struct Tables {
+  heddle_device_interface_t device;
+  heddle_buffer_interface_t buffer;
+  heddle_transfer_interface_t transfer;
+  heddle_param_io_interface_t param_io;
+  heddle_dispatch_interface_t dispatch;
+  heddle_timeline_interface_t timeline;
+  heddle_allocator_interface_t allocator;
+};
+
+// The plugin of the command line, loaded once in each child.
+struct Plugin {
+  void* library = nullptr;
+  heddle_plugin_entry_fn_t entry = nullptr;
+  const heddle_plugin_t* source = nullptr;  // as the plugin gave it
+  heddle_plugin_t table = {};               // checked copy
+  bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
+  bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
+};
+
+// Ends the case if the plugin cannot be loaded. The first call loads.
+const Plugin& plugin();
+// A raw table of another plugin, for pairs; ends the case if it cannot be loaded.
+const heddle_plugin_t* load_beside(const std::string& path);
+
+// Copies and checks the tables of an instance; ends the case where a table of the plugin's kind is missing or not in a loaded library (HD-E-03).
+void copy_tables(heddle_plugin_instance_t* instance, Tables* out);
+// Slots of the last copy that the plugin left empty: "heddle.buffer/1 map".
+const std::vector<std::string>& empty_slots();
+
+// True if all bytes lie in readable segments of a loaded library.
+bool lies_in_library(const void* data, uint64_t size);
+
+struct ElfFacts {
+  std::vector<std::string> exported;  // defined dynamic symbols that others can see
+  std::vector<std::string> needed;    // sonames
+};
+ElfFacts read_elf(const std::string& path);
+
+// How long the longest call of a slot took in this case, in nanoseconds; `name` as in empty_slots.
+uint64_t longest_call_ns(const std::string& name);
+
+}  // namespace heddle::conformance
+#endif  // HEDDLE_CONFORMANCE_PLUGIN_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What cases work with: an instance, a device with a queue, lists of commands. Objects made through a session end with it, in the right order, and
+// ending them must succeed; then nothing of the plugin's may be left.
+#ifndef HEDDLE_CONFORMANCE_SESSION_H_
+#define HEDDLE_CONFORMANCE_SESSION_H_
+
+#include <deque>
+#include <memory>
+
+#include "case.h"
+#include "plugin.h"
+
+namespace heddle::conformance {
+
+// Waits of a case give up after this: a hang is reported as what did not happen.
+constexpr uint64_t kPatienceNs = uint64_t{20} * 1000000000;
+
+#define EXPECT_OK(call)                                               \
+  do {                                                                \
+    ::heddle::conformance::Result result_(call);                      \
+    CHECK(result_.ok(), "%s gave %s", #call, result_.text().c_str()); \
+  } while (false)
+#define REQUIRE_OK(call)                                                \
+  do {                                                                  \
+    ::heddle::conformance::Result result_(call);                        \
+    REQUIRE(result_.ok(), "%s gave %s", #call, result_.text().c_str()); \
+  } while (false)
+#define EXPECT_CODE(call, expected)                                                                       \
+  do {                                                                                                    \
+    ::heddle::conformance::Result result_(call);                                                          \
+    CHECK(result_.code() == (expected), "%s gave %s, and %s was expected", #call, result_.text().c_str(), \
+          ::heddle::conformance::code_name(expected).c_str());                                            \
+  } while (false)
+// Refused as invalid: two codes are both right where the contract names neither.
+#define EXPECT_REFUSED(call)                                                                                \
+  do {                                                                                                      \
+    ::heddle::conformance::Result result_(call);                                                            \
+    CHECK(result_.code() == HEDDLE_STATUS_INVALID_ARGUMENT || result_.code() == HEDDLE_STATUS_OUT_OF_RANGE, \
+          "%s gave %s, and INVALID_ARGUMENT or OUT_OF_RANGE was expected", #call, result_.text().c_str());  \
+  } while (false)
+
+class Instance {
+ public:
+  Instance();
+  explicit Instance(std::vector<OptionValue> options);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  // The caller has ended the instance, or means to leave it alive.
+  void forget() { handle = nullptr; }
+
+  Host host;
+  heddle_plugin_instance_t* handle = nullptr;
+  Tables tables = {};
+  heddle_driver_api_t api = {};
+};
+
+class Kernels;
+
+// Commands and everything that they point to.
+class List {
+ public:
+  List& barrier();
+  List& copy(heddle_buffer_t* source, uint64_t source_offset, heddle_buffer_t* target, uint64_t target_offset, uint64_t length);
+  List& fill(heddle_buffer_t* target, uint64_t offset, uint64_t length, uint64_t pattern, uint32_t pattern_bytes);
+  List& update(heddle_buffer_t* target, uint64_t offset, const void* source, uint64_t length);
+  List& copy_2d(heddle_binding_t source, heddle_binding_t target, uint64_t source_stride, uint64_t target_stride, uint64_t row_bytes,
+                uint64_t rows);
+  List& dispatch(const Kernels& kernels, const std::string& entry, std::vector<heddle_binding_t> bindings, std::vector<int64_t> constants,
+                 uint32_t x, uint32_t y = 1, uint32_t z = 1);
+  // Writes rubbish over all that the commands point to, as a caller may as soon as submit has returned.
+  void scribble();
+
+  std::vector<heddle_command_t> commands;
+  std::deque<std::vector<heddle_binding_t>> bindings;
+  std::deque<std::vector<int64_t>> constants;
+};
+
+class Session {
+ public:
+  explicit Session(uint32_t ordinal = 0);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  heddle_buffer_t* buffer(uint64_t size, uint32_t memory = 0);
+  heddle_timeline_t* timeline(uint64_t initial_value = 0);
+  heddle_point_t point(uint64_t value = 1) { return {timeline(), value}; }
+  void free(heddle_buffer_t* buffer);
+  void destroy(heddle_timeline_t* timeline);
+  // A second queue; the first where the device has only one.
+  heddle_queue_t* other_queue();
+  heddle_queue_t* try_queue(Result* out_failure);
+  void destroy_queue(heddle_queue_t* queue);
+
+  void upload(heddle_buffer_t* buffer, uint64_t offset, const void* bytes, uint64_t length);
+  std::vector<char> download(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
+  Result submit(const List& list, const std::vector<heddle_point_t>& waits, const std::vector<heddle_point_t>& signals,
+                heddle_queue_t* on = nullptr);
+  // Submits and waits. The failure of either.
+  Result try_run(const List& list, heddle_queue_t* on = nullptr);
+  void run(const List& list, heddle_queue_t* on = nullptr);
+  Result wait(heddle_point_t point, uint64_t timeout_ns = kPatienceNs);
+  // Waits, and must succeed.
+  void reach(heddle_point_t point);
+  // Enqueues work of some ten milliseconds that signals the point.
+  void keep_busy(heddle_point_t signal, heddle_queue_t* on = nullptr);
+
+  // At most `wanted`, so that some fit on a small device.
+  uint64_t fitting(uint64_t wanted) const;
+  uint64_t alignment() const { return description.min_alignment_bytes; }
+  uint64_t round_up(uint64_t size) const { return (size + alignment() - 1) / alignment() * alignment(); }
+  bool has_memory(uint32_t kinds) const { return (description.memory_kinds & kinds) == kinds; }
+  // A kind that can be mapped; the case is absent without one.
+  uint32_t mappable() const;
+  const Tables& tables() const { return instance.tables; }
+  heddle_sync_t sync(const std::vector<heddle_point_t>& waits, const std::vector<heddle_point_t>& signals) const;
+
+  Instance instance;
+  heddle_device_description_t description = {};
+  heddle_device_t* device = nullptr;
+  heddle_queue_t* queue = nullptr;
+
+ private:
+  std::vector<heddle_queue_t*> queues_;
+  std::vector<heddle_buffer_t*> buffers_;
+  std::vector<heddle_timeline_t*> timelines_;
+  heddle_buffer_t* busy_ = nullptr;
+  uint32_t busy_fills_ = 0;
+};
+
+heddle_device_t* open_device(Instance* instance, uint32_t ordinal, Result* out_failure);
+heddle_device_description_t describe_device(Instance* instance, uint32_t ordinal);
+
+// The kit's kernels, in a format that the device runs; the case is absent where there is none.
+class Kernels {
+ public:
+  explicit Kernels(Session* session);
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+  // Absent without that entry.
+  heddle_entry_t* entry(const std::string& name) const;
+  const KernelSet& set() const { return *set_; }
+  // Parameters of the entries that the set has, in their order.
+  static std::vector<heddle_entry_params_t> params_of(const KernelSet& set);
+  static heddle_executable_params_t executable_of(const KernelSet& set, const std::vector<heddle_entry_params_t>& entries);
+  // The first set that the device ranks; NULL if there is none.
+  static const KernelSet* choose(Session* session);
+  uint32_t groups_of(uint64_t elements) const {
+    return static_cast<uint32_t>((elements + set_->elements_per_workgroup - 1) / set_->elements_per_workgroup);
+  }
+  // At most `wanted`: what `add` can do in one row of the device's grid.
+  uint64_t fitting(uint64_t wanted) const;
+  heddle_executable_t* executable = nullptr;
+
+ private:
+  Session* session_;
+  const KernelSet* set_;
+};
+
+// The sets that the kit carries.
+const std::vector<KernelSet>& known_kernels();
+
+// An open file without a name.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::vector<char>& contents);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  int descriptor = -1;
+  std::string path;
+};
+
+}  // namespace heddle::conformance
+#endif  // HEDDLE_CONFORMANCE_SESSION_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the command line and the files beside the plugin say: its manifest's options, conformance/skips.toml and conformance/kernels.toml.
+#ifndef HEDDLE_CONFORMANCE_SETTINGS_H_
+#define HEDDLE_CONFORMANCE_SETTINGS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host.h"
+
+namespace heddle::conformance {
+
+// Kernels in one code format; what each entry does is said in kernels.cpp.
+struct KernelSet {
+  std::string format, target;
+  std::string code;
+  uint32_t elements_per_workgroup = 1;  // of `add`
+  uint32_t workgroup_size = 1;          // threads, of `add`; the others have one
+  std::vector<std::string> entries;     // of add, count, chain, fail, lose
+  bool has(const std::string& entry) const;
+};
+
+struct Settings {
+  std::string library, manifest;
+  std::string id;  // as the manifest says, empty without one
+  std::vector<OptionValue> options;
+  std::map<std::string, std::string> skips;  // case: reason
+  std::vector<KernelSet> kernels;            // the plugin's own
+  std::string beside;                        // another plugin's library
+  std::string filter;
+  std::string run_case;
+  int findings = -1;
+  uint64_t seed = 1;
+  double time_limit_s = 60;
+  unsigned jobs = 1;
+  bool is_no_driver = false, is_no_allocator = false;  // the manifest says so
+  bool json = false, large = false, list = false, verbose = false;
+};
+
+// Of this process, once read_settings has succeeded.
+const Settings& settings();
+// Reads argv and the files. On failure *out_error says what is wrong.
+bool read_settings(int argc, char** argv, std::string* out_error);
+extern const char kUsage[];
+
+}  // namespace heddle::conformance
+#endif  // HEDDLE_CONFORMANCE_SETTINGS_H_
