@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Proof of the conformance kit: each mutant of the template driver breaks one rule and is caught by the case that is about it, and odd drivers that
+keep all rules pass. The whole table goes to test-results/conformance_mutants.txt of the build."""
+import os
+import re
+import unittest
+
+import kit
+
+DRIVER = kit.BUILD / "tests" / "odd_driver" / "test.odd_driver.toml"
+
+# mutant: (the case that must catch it, further arguments of the kit)
+MUTANTS = {
+    "entry_opens": "entry.pure",
+    "entry_chooses_0": "entry.chosen_minor",
+    "entry_gives_no_reason": "entry.refusal",
+    "entry_accepts_all": "entry.refusal",
+    "entry_overwrites": "entry.sizes",
+    "other_id": "plugin.table",
+    "probe_miscounts": "plugin.probe",
+    "probe_leaks_descriptors": "plugin.probe_leaves_nothing",
+    "answers_any_interface": "plugin.unknown_interface",
+    "one_instance": "plugin.two_hosts",
+    "leaks_host_memory": "plugin.two_hosts",
+    "no_submit": "plugin.required_functions",
+    "alignment_of_3": "device.describe",
+    "any_ordinal": "device.ordinals",
+    "no_link": "device.link",
+    "one_device": "device.open_twice",
+    "no_first_word": "device.handles",
+    "frozen_statistics": "device.statistics",
+    "any_priority": "device.priorities",
+    "ignores_tails": "structs.larger",
+    "refuses_small_structs": "structs.smaller",
+    "overwrites_outputs": "structs.outputs",
+    "refuses_empty_buffers": "buffer.zero_size",
+    "ignores_alignment": "buffer.alignment",
+    "rounds_alignment_up": "buffer.bad_params",
+    "hides_kinds": "buffer.kinds",
+    "wrong_code_over_limit": "buffer.over_limit",
+    "maps_beyond_the_end": "buffer.subrange_bounds",
+    "flushes_beyond_the_end": "buffer.subrange_bounds",
+    "maps_with_any_flags": "buffer.map_flags",
+    "hidden_memory+maps_hidden_memory": "buffer.unmappable",
+    "maps_copies": "buffer.map_visibility",
+    "first_unmap_ends_all": "buffer.map_counts",
+    "buffers_share_memory": "buffer.disjoint",
+    "never_releases_imports": "buffer.import",
+    "releases_imports_at_once": "buffer.import",
+    "keeps_failed_imports": "buffer.import_failure",
+    "imports_views_as_copies": "buffer.import_views",
+    "forgets_after_a_free": "buffer.reuse",
+    "never_has_memory_back": ("buffer.exhaustion", "--option", "memory=64MiB"),
+    "loses_the_last_byte": "transfer.sizes_and_offsets",
+    "offsets_of_32_bits": "transfer.beyond_4_gib",
+    "fills_without_tail": "transfer.fill",
+    "fills_aligned": "transfer.fill_at_any_offset",
+    "fills_any_pattern": "transfer.fill_pattern",
+    "copies_from_the_start": "transfer.copy",
+    "swallows_overlaps": "transfer.overlap",
+    "swaps_strides": "transfer.copy_2d",
+    "clamps_uploads": "transfer.bounds",
+    "clamps_fills": "transfer.bounds",
+    "uploads_nothing_from_null": "transfer.null",
+    "runs_half_a_list": "transfer.all_or_nothing",
+    "skips_unknown_commands": "transfer.unknown_command",
+    "ignores_barriers": "transfer.barrier",
+    "reads_updates_late": "transfer.update_captured",
+    "captures_no_uploads": "transfer.upload_captured",
+    "reads_pinned_memory_as_zeroes": "transfer.pinned",
+    "peer_copies_nothing": "transfer.peer",
+    "crashes": "transfer.sizes_and_offsets",
+    "hangs": ("transfer.sizes_and_offsets", "--time-limit", "3"),
+    "exits": "transfer.sizes_and_offsets",
+    "throws": "transfer.sizes_and_offsets",
+    "clobbers_errno": "transfer.sizes_and_offsets",
+    "clobbers_the_signal_mask": "device.handles",
+    "clobbers_floating_point": "dispatch.floating_point",
+    "leaks_statuses": "dispatch.foreign_code",
+    "reads_a_byte_less": "param_io.whole_file",
+    "reads_into_one_buffer": "param_io.scattered",
+    "reads_whole_sectors": "param_io.unaligned",
+    "short_reads_are_fine": "param_io.short_read",
+    "opens_by_name": "param_io.replaced",
+    "maps_files": "param_io.truncated",
+    "writes_one_further": "param_io.write",
+    "writes_what_was_opened_for_reading": "param_io.access",
+    "moves_the_callers_offset": "param_io.descriptor",
+    "progress_runs_back": "param_io.progress",
+    "cannot_be_cancelled": "param_io.cancelled_before",
+    "looks_for_cancellation_once": "param_io.cancelled_meanwhile",
+    "file_offsets_of_32_bits": "param_io.far_offset",
+    "clamps_extents": "param_io.bounds",
+    "reads_whole_files_into_memory": "param_io.bounded_staging",
+    "constants_are_zero": "dispatch.bindings_and_constants",
+    "one_workgroup_less": "dispatch.every_workgroup",
+    "refuses_no_workgroups": "dispatch.zero_workgroups",
+    "grids_of_16_bits": "dispatch.largest_grid",
+    "clamps_grids": "dispatch.grid_overflow",
+    "trusts_counts": "dispatch.counts",
+    "clamps_bindings": "dispatch.binding_bounds",
+    "reads_constants_late": "dispatch.arguments_copied",
+    "cuts_long_lists": "dispatch.many_commands",
+    "runs_waiting_work_first": "dispatch.submissions_chain",
+    "finds_any_kernel": "dispatch.unknown_kernel",
+    "ranks_everything": "dispatch.foreign_code",
+    "loads_anything": "dispatch.broken_code",
+    "ignores_strides": "dispatch.larger_entries",
+    "keeps_the_callers_code": "dispatch.code_may_go",
+    "refuses_empty_lists": "dispatch.empty_list",
+    "replays_the_first_bindings": "recording.new_bindings",
+    "records_late": "recording.captures",
+    "replays_once": "recording.dispatches",
+    "replays_unchecked": "recording.checked",
+    "records_secretly": "recording.not_offered",
+    "starts_at_0": "timeline.initial_value",
+    "queries_one_less": "timeline.host_signal",
+    "signals_anything": "timeline.only_grows",
+    "ignores_bad_points": "timeline.bad_points",
+    "any_is_all": "timeline.any_all",
+    "timeouts_poison": "timeline.timeout",
+    "gives_up_early": "timeline.wakes",
+    "signals_first": "timeline.signals_last",
+    "downloads_late": "timeline.download_over",
+    "submit_blocks": "timeline.no_block",
+    "waits_for_few": "timeline.many_points",
+    "keeps_timelines": "timeline.destroyed_at_once",
+    "notifies_twice": "timeline.notify",
+    "exports_anything": "timeline.handle_kinds",
+    "the_last_failure_wins": "failure.first_sticks",
+    "failures_take_back": "failure.reached_stays",
+    "any_sees_failures_first": "failure.any",
+    "failures_do_not_wake": ("failure.wakes", "--time-limit", "3"),
+    "failures_stay_behind": "failure.travels",
+    "transfers_do_not_fail": "failure.transfers",
+    "kernels_fail_without_a_region": "failure.kernel",
+    "lost_devices_are_unavailable": "failure.device_lost",
+    "create_trusts_memory": "failure.memory_in_create",
+    "allocate_leaks_when_it_fails": "failure.memory_in_life",
+    "load_leaks_when_it_fails": "failure.memory_in_load",
+    "shuts_down_with_devices": "lifetime.shutdown_with_a_device",
+    "closes_with_children": "lifetime.close_with_children",
+    "forgets_the_queues_work": "lifetime.work_pending",
+    "leaks_threads": "lifetime.instances",
+    "leaks_in_open": "lifetime.devices",
+    "leaks_mappings": "lifetime.devices",
+    "leaks_files": "lifetime.objects",
+    "dies_at_exit": "lifetime.exit",
+    "forked_queues": "lifetime.forked_child",
+    "no_null_releases": "lifetime.null",
+    "allocates_alone": "concurrency.creating",
+    "opens_alone": "concurrency.devices",
+    "drops_work_of_later_queues": "concurrency.many_queues",
+    "submits_alone": "concurrency.submitting",
+    "waits_alone": "concurrency.waiting",
+    "wants_to_be_alone": ("concurrency.beside_another", "--beside", str(kit.BUILD / "lib/heddle/plugins.d/libheddle_cpu.so")),
+}
+
+# The same for the template allocator.
+ALLOCATOR = DRIVER.parent / "test.odd_allocator.toml"
+ALLOCATOR_MUTANTS = {
+    "blocks_overlap": "allocator.disjoint",
+    "large_sizes_wrap": "allocator.sizes",
+    "buffers_of_any_alignment": "allocator.alignment",
+    "keeps_buffers": "allocator.gives_back",
+    "destroys_with_blocks": "allocator.destroy_with_blocks",
+    "shuts_down_with_allocators": "allocator.shutdown_with_one",
+    "needs_no_provider": "allocator.no_provider",
+    "never_waits": "allocator.waits",
+    "waits_for_the_first_point": "allocator.waits",
+    "counts_nothing": "allocator.statistics",
+    "forgets_peaks": "allocator.statistics",
+    "never_trims": "allocator.trim",
+    "never_tries_again": "allocator.exhaustion",
+    "has_no_limit": "allocator.limit",
+    "doubles_sizes": "allocator.fragmentation",
+    "crashes_when_the_provider_fails": "allocator.provider_fails",
+    "ignores_tails": "allocator.structs",
+    "gives_points_without_room": "allocator.disjoint",
+    "trusts_host_memory": "allocator.host_memory",
+    "one_thread_only": "allocator.threads",
+}
+
+# Behaviours that no mutant breaks, and why.
+NOT_MUTATED = {
+    "build.only_the_entry": "test_a_library_that_shows_and_needs_what_it_may_not",
+    "build.no_vendor_library": "test_a_library_that_shows_and_needs_what_it_may_not",
+    "transfer.over_4_gib_at_once": "12 GiB of memory",
+    "timeline.across_queues": "runs_waiting_work_first breaks it too",
+    "concurrency.instances": "opens_alone breaks it too",
+}
+
+ODDITIES = {
+    "late": ["--option", "latency_us=3000"],
+    "tiny": [],
+    "one_queue": [],
+    "hidden_memory": [],
+    "wide_alignment": [],
+    "staged_copies": [],
+    "least_functions": [],
+    "short_tables": [],
+    "tiny+one_queue+hidden_memory+staged_copies": ["--option", "latency_us=500"],
+}
+
+
+def run(changes, *arguments):
+    os.environ["ODD_DRIVER"] = changes
+    return kit.run(DRIVER, *arguments)
+
+
+class Mutants(unittest.TestCase):
+    def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
+        lines, survived = [], []
+        for mutant, expected in MUTANTS.items():
+            case, *arguments = (expected,) if isinstance(expected, str) else expected
+            _, cases = run(mutant, "--filter", case, *arguments)
+            found = cases[case]
+            lines.append(f"{mutant:36} {case:32} {found['outcome']:8} {' '.join(found['texts'])[:160]}")
+            if found["outcome"] != "failed":
+                survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
+        folder = kit.BUILD / "test-results"
+        folder.mkdir(exist_ok=True)
+        (folder / "conformance_mutants.txt").write_text("\n".join(lines) + "\n")
+        self.assertEqual(survived, [])
+
+    def test_a_library_that_shows_and_needs_what_it_may_not(self):
+        code, cases = kit.run(DRIVER.parent / "libheddle_shown_driver.so", "--filter", "build.")
+        self.assertEqual(code, 1)
+        self.assertIn("it exports", cases["build.only_the_entry"]["texts"][0])
+        self.assertIn("libOpenCL.so.1", cases["build.no_vendor_library"]["texts"][0])
+
+    def test_every_mutant_of_the_allocator_is_caught(self):
+        survived = []
+        for mutant, case in ALLOCATOR_MUTANTS.items():
+            os.environ["ODD_ALLOCATOR"] = mutant
+            _, cases = kit.run(ALLOCATOR, "--filter", case)
+            if cases[case]["outcome"] != "failed":
+                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
+        self.assertEqual(survived, [])
+        os.environ["ODD_ALLOCATOR"] = ""
+        code, cases = kit.run(ALLOCATOR)
+        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        about = {name for name in cases if name.startswith("allocator.")}
+        self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), {"allocator.stream_order", "allocator.earlier"})  # it offers no stream order
+
+    def test_every_mutation_of_the_source_is_in_the_table(self):
+        folder = kit.SOURCE / "tests/conformance"
+        text = "".join(file.read_text() for file in [*folder.glob("mutations_*.cpp"), folder / "odd_driver.cpp"])
+        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
+        used = {name for mutant in MUTANTS for name in mutant.split("+")}
+        self.assertEqual(names - used, set())
+
+    def test_every_case_of_a_driver_has_a_mutant_or_a_reason(self):
+        _, cases = run("", "--verbose")
+        covered = {expected if isinstance(expected, str) else expected[0] for expected in MUTANTS.values()}
+        self.assertEqual(set(cases) - covered - set(NOT_MUTATED), set())
+        self.assertEqual(covered & set(NOT_MUTATED), set())
+
+
+class Oddities(unittest.TestCase):
+    def test_odd_drivers_that_keep_the_rules_pass(self):
+        failed = {}
+        for oddity, arguments in ODDITIES.items():
+            _, cases = run(oddity, *arguments)
+            for name, case in cases.items():
+                if case["outcome"] == "failed":
+                    failed[f"{oddity}: {name}"] = case["texts"]
+            self.assertGreater(kit.count(cases, "passed"), 95, oddity)
+        self.assertEqual(failed, {})
+
+    def test_nothing_chosen_passes(self):
+        code, cases = run("")
+        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+
+
+if __name__ == "__main__":
+    unittest.main()
