@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""docs/plugin-guide.md shows a driver that builds outside of the tree and passes the kit; so do the templates, and what tools/dev/new-driver lays out."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import kit
+
+GUIDE = kit.SOURCE / "docs" / "plugin-guide.md"
+
+
+def build(source, folder):
+    """Configures and builds a project against the sources of the SDK, with warnings as errors."""
+    flags = "-Wall -Wextra -Werror"
+    if os.environ.get("HEDDLE_SANITIZE"):
+        flags += f" -fsanitize={os.environ['HEDDLE_SANITIZE']}"
+    for command in (["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja", f"-DHEDDLE_SOURCE={kit.SOURCE}", "-DCMAKE_BUILD_TYPE=Release",
+                     f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}"],
+                    ["cmake", "--build", str(folder), "-j", "2"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode != 0:
+            raise AssertionError(f"{' '.join(command)}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+class OutOfTree(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(prefix="heddle-guide-")
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def conforms(self, manifest, least):
+        _, cases = kit.run(manifest)
+        self.assertEqual({name: case["texts"] for name, case in cases.items() if case["outcome"] == "failed"}, {})
+        self.assertGreaterEqual(kit.count(cases, "passed"), least)
+
+    def test_the_driver_of_the_guide(self):
+        text = GUIDE.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml"})
+        # What belongs to no file is a command line, or the example of skips.toml.
+        self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 2)
+        for name, block in blocks:
+            with open(self.folder / name, "a", encoding="utf-8") as file:
+                file.write(block)
+        build(self.folder, self.folder / "build")
+        self.conforms(self.folder / "build" / "com.acme.loom.toml", 120)
+
+    def test_the_example_of_skips(self):
+        text = GUIDE.read_text(encoding="utf-8")
+        skips = re.search(r"^```toml\n(\[skips\].*?)^```$", text, re.MULTILINE | re.DOTALL).group(1)
+        (self.folder / "skips.toml").write_text(skips)
+        _, cases = kit.run(kit.BUILD / "tests/template/driver/cpp/org.example.sample.toml", "--skips", str(self.folder / "skips.toml"), "--filter",
+                           "transfer.copy")
+        self.assertEqual(cases["transfer.copy_2d"]["outcome"], "skipped")
+
+    def test_what_new_driver_lays_out(self):
+        script = kit.SOURCE / "tools" / "dev" / "new-driver"
+        for arguments in ([], ["loom"], ["heddle.loom.x", "f"], ["Com.Acme.Loom", "f"], ["com.acme.loom", str(self.folder)]):
+            refused = subprocess.run([script, *arguments], capture_output=True, text=True, check=False, cwd=self.folder)
+            self.assertEqual(refused.returncode, 2, arguments)
+        driver = self.folder / "warp"
+        subprocess.run([script, "com.acme.warp", str(driver)], check=True, capture_output=True)
+        left = [path.name for path in driver.rglob("*") if path.is_file() and "sample" in path.read_text().lower()]
+        self.assertEqual(left, [])
+        build(driver, self.folder / "build")
+        self.conforms(self.folder / "build" / "com.acme.warp.toml", 125)
+
+    def test_the_templates_in_c_and_the_allocators(self):
+        for template, manifest, least in (("driver/c", "org.example.sample_c.toml", 110), ("allocator/c", "org.example.system.toml", 25),
+                                          ("allocator/cpp", "org.example.arena.toml", 25)):
+            folder = self.folder / template.replace("/", "_")
+            build(kit.SOURCE / "sdk" / "template" / template, folder)
+            self.conforms(folder / manifest, least)
+
+
+if __name__ == "__main__":
+    unittest.main()
