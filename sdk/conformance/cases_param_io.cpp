@@ -103,8 +103,8 @@ void unaligned_tails() {
        {std::pair<uint64_t, uint64_t>{0, 70001}, {1, 70000}, {511, 513}, {4095, 2}, {70000, 1}, {65535, 4466}, {513, 0}}) {
     REQUIRE_OK(opened.move({{from, length, buffer, 3 % (70001 - length + 1)}}).release());
     const Bytes found = session.download(buffer, 3 % (70001 - length + 1), length);
-    CHECK(std::memcmp(found.data(), bytes.data() + from, length) == 0, "%llu bytes from byte %llu of a file came changed", number(length),
-          number(from));
+    CHECK(std::equal(found.begin(), found.end(), bytes.begin() + static_cast<long>(from)),
+          "%llu bytes from byte %llu of a file came changed", number(length), number(from));
   }
 }
 
