@@ -63,6 +63,7 @@ int run_child(const Case& each) {
   if ((each.kind == Kind::kDriver && !is_driver) || (each.kind == Kind::kAllocator && !is_allocator)) {
     absent("the plugin is no %s", each.kind == Kind::kDriver ? "driver" : "allocator");
   }
+  std::thread([] {}).join();  // ThreadSanitizer has a thread of its own from the first one on
   if (each.kind != Kind::kAny) warm_up();
   const uint64_t descriptors = count_descriptors(), threads = count_threads();
   each.run();

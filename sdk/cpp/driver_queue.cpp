@@ -70,11 +70,15 @@ heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcep
       case Kind::kCopy:
         if (ranges[0].length) std::memcpy(address_of(ranges[1]), address_of(ranges[0]), ranges[0].length);
         return nullptr;
-      case Kind::kFill:
-        for (uint64_t i = 0; i < ranges[0].length; ++i) {
-          address_of(ranges[0])[i] = static_cast<char>(operation.pattern >> (8 * (i % operation.pattern_bytes)));
-        }
+      case Kind::kFill: {  // the pattern once, then what is filled is doubled
+        char* target = address_of(ranges[0]);
+        const uint64_t length = ranges[0].length;
+        uint64_t filled = std::min<uint64_t>(operation.pattern_bytes, length);
+        for (uint64_t i = 0; i < filled; ++i) target[i] = static_cast<char>(operation.pattern >> (8 * i));
+        for (; filled < length; filled += std::min(filled, length - filled))
+          std::memcpy(target + filled, target, std::min(filled, length - filled));
         return nullptr;
+      }
       case Kind::kUpdate:
         if (ranges[0].length) std::memcpy(address_of(ranges[0]), operation.bytes.data(), ranges[0].length);
         return nullptr;

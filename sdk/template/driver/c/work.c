@@ -582,7 +582,13 @@ static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
       if (op->source) {
         memcpy(target, op->source + row * op->source_stride, op->row_bytes);
       } else {
-        for (uint64_t i = 0; i < op->row_bytes; ++i) target[i] = (char)(op->pattern >> (8 * (i % op->pattern_bytes)));
+        uint64_t filled = op->pattern_bytes < op->row_bytes ? op->pattern_bytes : op->row_bytes;
+        for (uint64_t i = 0; i < filled; ++i) target[i] = (char)(op->pattern >> (8 * i));
+        while (filled < op->row_bytes) { /* the pattern is there once; what is filled is doubled */
+          const uint64_t more = op->row_bytes - filled < filled ? op->row_bytes - filled : filled;
+          memcpy(target + filled, target, more);
+          filled += more;
+        }
       }
     }
     return NULL;
