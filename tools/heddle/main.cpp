@@ -24,6 +24,7 @@ const std::vector<Command>& commands() {
 
 const std::vector<ForeignCommand>& foreign_commands() {
   static const std::vector<ForeignCommand> all{{"compile", "turns a model file into a .heddle file", "heddle-compiler"},
+                                               {"conformance", "checks a plugin against the rules", "heddle-conformance"},
                                                {"import", "shows a model file as the compiler reads it", "heddle-tools"},
                                                {"opt", "runs passes of the compiler on its IR", "heddle-tools"}};
   return all;

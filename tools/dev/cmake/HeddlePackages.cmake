@@ -2,7 +2,7 @@
 # Debian packages, one for each component that the rooms install. Included after them; `cpack`, in the build folder, writes the packages
 # into its folder packages. What is in each, and what each is for: docs/installation.md.
 install(FILES docs/configuration.md docs/trust.md DESTINATION share/doc/heddle COMPONENT runtime)
-install(FILES docs/abi.md DESTINATION share/doc/heddle COMPONENT sdk)
+install(FILES docs/abi.md docs/plugin-guide.md DESTINATION share/doc/heddle COMPONENT sdk)
 # Not below a prefix, so only in packages.
 install(FILES tools/dev/deb/heddle.toml DESTINATION /etc/heddle COMPONENT etc EXCLUDE_FROM_ALL)
 install(DIRECTORY DESTINATION /etc/heddle/plugins.d COMPONENT etc EXCLUDE_FROM_ALL)
