@@ -108,6 +108,7 @@ const Change kMutations[] = {
        odd.create = [](heddle_plugin_instance_t* instance, const heddle_allocator_params_t* in,
                        heddle_allocator_t** out) noexcept -> Status {
          static heddle_provider_t none = {};
+         none.struct_size = sizeof none;
          heddle_allocator_params_t params = *in;
          if (!params.provider) params.provider = &none;
          return good.create(instance, &params, out);
@@ -125,8 +126,9 @@ const Change kMutations[] = {
          good.free(allocator, block, points, std::min(count, 1u));
        };
      }},
-    {"counts_nothing", [] { change_statistics<[](heddle_allocator_statistics_t* out) { out->requested = out->allocated = 0; }>(); }},
-    {"forgets_peaks", [] { change_statistics<[](heddle_allocator_statistics_t* out) { out->peak_allocated = out->allocated; }>(); }},
+    {"counts_nothing", [] { change_statistics<[](heddle_allocator_statistics_t* out) { out->requested = out->allocated = {}; }>(); }},
+    {"forgets_peaks",
+     [] { change_statistics<[](heddle_allocator_statistics_t* out) { out->allocated.peak = out->allocated.current; }>(); }},
     {"never_trims", [] { odd.trim = [](heddle_allocator_t*, uint64_t) noexcept -> Status { return nullptr; }; }},
     {"never_tries_again",
      [] {
@@ -137,8 +139,8 @@ const Change kMutations[] = {
          if (!params.provider) return good.create(instance, in, out);
          static heddle_provider_t real, limited;
          real = limited = *params.provider;
-         limited.free = [](void* self, heddle_buffer_t* buffer) {
-           if (made == 0) real.free(self, buffer);
+         limited.free = [](void* self, const heddle_block_t* block, const heddle_point_t* points, uint32_t count) {
+           if (made == 0) real.free(self, block, points, count);
          };
          params.provider = &limited;
          return good.create(instance, &params, out);

@@ -62,7 +62,7 @@ class Plugins(unittest.TestCase):
         self.conforms(TEMPLATES / "driver/c/org.example.sample_c.toml", absent={**NO_RECORDING, **left_out})
 
     def test_the_template_of_an_allocator(self):
-        self.conforms(TEMPLATES / "allocator/cpp/org.example.arena.toml", absent=NO_PROBE, least=25)
+        self.conforms(TEMPLATES / "allocator/cpp/org.example.arena.toml", least=25)
 
     def test_the_template_of_an_allocator_in_c(self):
         self.conforms(TEMPLATES / "allocator/c/org.example.system.toml", absent={**NO_PROBE, "allocator.limit": "no option pool_limit"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* An allocator in C, with the headers alone: each block is a buffer of the provider's, given back when its points are reached. It shows every
+/* An allocator in C, with the headers alone: each block is one of the provider's, given back when its points are reached. It shows every
  * duty of an allocator with the least policy; the C++ form beside it cuts blocks out of larger buffers. */
 #include <pthread.h>
 #include <stdarg.h>
@@ -16,22 +16,35 @@ struct heddle_plugin_instance {
   uint64_t allocators;
 };
 
+typedef struct owner {
+  struct owner* next;
+  heddle_holder_t holds;
+} owner_t;
+
 typedef struct block {
   struct block* next; /* of those that wait for points */
-  heddle_buffer_t* buffer;
-  uint64_t size;
+  heddle_block_t below;
+  owner_t* owner;
   uint32_t point_count;
   heddle_point_t points[]; /* not reached when the block was freed */
 } block_t;
 
 struct heddle_allocator {
   heddle_plugin_instance_t* instance;
-  heddle_provider_t provider;
+  const heddle_provider_t* provider;
+  heddle_string_t name;  /* a copy, behind this struct */
   pthread_mutex_t mutex; /* guards all that follows */
   block_t* waiting;
+  owner_t* owners; /* of all blocks that ever were */
   uint64_t live;
   heddle_allocator_statistics_t statistics;
 };
+
+static void add(heddle_memory_count_t* count, uint64_t bytes) {
+  count->current += bytes;
+  count->total += bytes;
+  if (count->peak < count->current) count->peak = count->current;
+}
 
 static heddle_status_t* failure(const heddle_host_t* host, heddle_status_code_t code, const char* format, ...) {
   char text[400];
@@ -54,6 +67,7 @@ static heddle_status_t* read_struct(const heddle_host_t* host, const char* what,
   memcpy(&given, in, sizeof given);
   memset(out, 0, size);
   memcpy(out, in, given < size ? given : size);
+  memcpy(out, &size, sizeof size);
   for (uint32_t i = size; i < given; ++i) {
     if (((const unsigned char*)in)[i]) {
       return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -71,12 +85,17 @@ static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, con
   if (host->is_forked_child(host->self)) return forked(host);
   heddle_status_t* bad = read_struct(host, "heddle_allocator_params_t", in, &params, sizeof params);
   if (bad) return bad;
-  if (!params.provider) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: creating an allocator failed: no provider");
-  heddle_allocator_t* made = host->memory_allocate(host->self, sizeof *made, 16);
+  if (!params.provider || params.provider->struct_size < sizeof *params.provider) {
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: creating an allocator failed: no provider, or one of an older host");
+  }
+  heddle_allocator_t* made = host->memory_allocate(host->self, sizeof *made + params.name.size, 16);
   if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an allocator failed: host memory is exhausted");
   memset(made, 0, sizeof *made);
   made->instance = instance;
-  made->provider = *params.provider;
+  made->provider = params.provider;
+  made->name.data = (char*)(made + 1);
+  made->name.size = params.name.size;
+  if (params.name.size) memcpy(made + 1, params.name.data, params.name.size);
   pthread_mutex_init(&made->mutex, NULL);
   pthread_mutex_lock(&instance->mutex);
   ++instance->allocators;
@@ -87,16 +106,18 @@ static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, con
 
 static void give_back(heddle_allocator_t* allocator, block_t* block) {
   const heddle_host_t* host = allocator->instance->host;
-  allocator->provider.free(allocator->provider.self, block->buffer);
+  const uint64_t size = block->below.length;
   pthread_mutex_lock(&allocator->mutex);
-  allocator->statistics.bytes_reserved -= block->size;
+  allocator->statistics.active.current -= size;
+  allocator->statistics.bytes_reserved.current -= size;
   pthread_mutex_unlock(&allocator->mutex);
+  allocator->provider->free(allocator->provider->self, &block->below, block->points, block->point_count);
   host->memory_free(host->self, block);
 }
 
 static int is_reached(heddle_allocator_t* allocator, const block_t* block) {
   for (uint32_t i = 0; i < block->point_count; ++i) {
-    if (!allocator->provider.reached(allocator->provider.self, block->points[i])) return 0;
+    if (!allocator->provider->reached(allocator->provider->self, block->points[i])) return 0;
   }
   return 1;
 }
@@ -123,19 +144,47 @@ static void collect(heddle_allocator_t* allocator) {
   }
 }
 
+/* A status whose text ends in a table of who holds what; the caller has the lock, or the allocator alone. */
+static heddle_status_t* held_failure(const heddle_allocator_t* allocator, heddle_status_code_t code, const char* format, ...) {
+  const heddle_host_t* host = allocator->instance->host;
+  char text[2000];
+  heddle_string_t none = {NULL, 0}, message = {text, 0};
+  va_list arguments;
+  va_start(arguments, format);
+  int written = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  for (const owner_t* owner = allocator->owners; written >= 0; owner = owner->next) {
+    message.size += (size_t)written;
+    if (message.size >= sizeof text) message.size = sizeof text - 1;
+    while (owner && owner->holds.blocks == 0) owner = owner->next;
+    if (!owner) break;
+    const heddle_string_t name = owner->holds.owner;
+    written = snprintf(text + message.size, sizeof text - message.size, "\n  %15llu bytes in %7llu block%s %.*s",
+                       (unsigned long long)owner->holds.requested.current, (unsigned long long)owner->holds.blocks,
+                       owner->holds.blocks == 1 ? " :" : "s:", name.size ? (int)name.size : 13, name.size ? name.data : "no owner told");
+  }
+  return host->status_create(host->self, code, none, 0, message);
+}
+
 static heddle_status_t* allocator_destroy(heddle_allocator_t* allocator) {
   if (!allocator) return NULL;
   heddle_plugin_instance_t* instance = allocator->instance;
   const heddle_host_t* host = instance->host;
   if (host->is_forked_child(host->self)) return forked(host);
   if (allocator->live) {
-    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: destroying a pool failed: %llu blocks live; free them first [HD-L-01]",
-                   (unsigned long long)allocator->live);
+    return held_failure(allocator, HEDDLE_STATUS_FAILED_PRECONDITION,
+                        "system: destroying '%.*s' failed: %llu block%s; free what is left first [HD-L-01]", (int)allocator->name.size,
+                        allocator->name.data, (unsigned long long)allocator->live, allocator->live == 1 ? " lives" : "s live");
   }
-  while (allocator->waiting) { /* freed long ago; nobody uses it now */
+  while (allocator->waiting) { /* the provider waits for their points */
     block_t* block = allocator->waiting;
     allocator->waiting = block->next;
     give_back(allocator, block);
+  }
+  while (allocator->owners) {
+    owner_t* owner = allocator->owners;
+    allocator->owners = owner->next;
+    host->memory_free(host->self, owner);
   }
   pthread_mutex_destroy(&allocator->mutex);
   host->memory_free(host->self, allocator);
@@ -143,6 +192,25 @@ static heddle_status_t* allocator_destroy(heddle_allocator_t* allocator) {
   --instance->allocators;
   pthread_mutex_unlock(&instance->mutex);
   return NULL;
+}
+
+/* The line that an owner's blocks are counted in; NULL when host memory is exhausted. */
+static owner_t* owner_of(heddle_allocator_t* allocator, const heddle_string_t* name) {
+  const heddle_host_t* host = allocator->instance->host;
+  const heddle_string_t none = {NULL, 0}, wanted = name ? *name : none;
+  pthread_mutex_lock(&allocator->mutex);
+  owner_t* owner = allocator->owners;
+  while (owner && (owner->holds.owner.size != wanted.size || (wanted.size && memcmp(owner->holds.owner.data, wanted.data, wanted.size)))) {
+    owner = owner->next;
+  }
+  if (!owner && (owner = host->memory_allocate(host->self, sizeof *owner, 16))) {
+    memset(owner, 0, sizeof *owner);
+    owner->holds.owner = wanted;
+    owner->next = allocator->owners;
+    allocator->owners = owner;
+  }
+  pthread_mutex_unlock(&allocator->mutex);
+  return owner;
 }
 
 static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const heddle_block_params_t* in, heddle_block_t* out,
@@ -160,32 +228,57 @@ static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const 
     return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: allocating %llu bytes failed: alignment %llu is no power of two",
                    (unsigned long long)params.size_bytes, (unsigned long long)alignment);
   }
+  params.after.timeline = NULL; /* a block comes without points to wait for, wherever the caller is */
+  params.wait_capacity = 0;
   collect(allocator);
   block_t* block = host->memory_allocate(host->self, sizeof *block, 16);
   if (!block) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: allocating a block failed: host memory is exhausted");
   memset(block, 0, sizeof *block);
-  block->size = params.size_bytes;
-  bad = allocator->provider.allocate(allocator->provider.self, block->size, alignment, &block->buffer);
+  block->owner = owner_of(allocator, params.owner);
+  if (!block->owner) {
+    host->memory_free(host->self, block);
+    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: allocating a block failed: host memory is exhausted");
+  }
+  const heddle_provider_t* provider = allocator->provider;
+  bad = provider->allocate(provider->self, &params, &block->below, NULL, out_wait_count);
+  const int again = bad && host->status_code(host->self, bad) == HEDDLE_STATUS_RESOURCE_EXHAUSTED;
+  if (again) { /* what is free below in pieces may be enough in one (HD-M-03) */
+    host->status_free(host->self, bad);
+    collect(allocator);
+    bad = provider->trim(provider->self, 0);
+    if (bad) host->status_free(host->self, bad);
+    bad = provider->allocate(provider->self, &params, &block->below, NULL, out_wait_count);
+  }
   pthread_mutex_lock(&allocator->mutex);
   heddle_allocator_statistics_t* statistics = &allocator->statistics;
-  if (bad) {
-    statistics->exhaustions += host->status_code(host->self, bad) == HEDDLE_STATUS_RESOURCE_EXHAUSTED;
-  } else {
+  statistics->retries += again;
+  if (!bad) {
+    const uint64_t size = params.size_bytes;
     ++allocator->live;
     ++statistics->allocations;
-    statistics->requested += block->size;
-    statistics->allocated += block->size;
-    statistics->bytes_reserved += block->size;
-    if (statistics->peak_allocated < statistics->allocated) statistics->peak_allocated = statistics->allocated;
-    if (statistics->peak_reserved < statistics->bytes_reserved) statistics->peak_reserved = statistics->bytes_reserved;
+    ++statistics->provider_allocations;
+    add(&statistics->requested, size);
+    add(&statistics->allocated, size);
+    add(&statistics->active, size);
+    add(&statistics->bytes_reserved, size);
+    ++block->owner->holds.blocks;
+    add(&block->owner->holds.requested, size);
+  } else if (host->status_code(host->self, bad) == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
+    heddle_status_t* cause = bad;
+    const heddle_string_t text = host->status_message(host->self, cause);
+    const char* end = text.size ? memchr(text.data, '\n', text.size) : NULL;
+    ++statistics->exhaustions;
+    bad = held_failure(allocator, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                       "system: allocating %llu bytes from '%.*s' failed: %.*s; use less [HD-M-03]", (unsigned long long)params.size_bytes,
+                       (int)allocator->name.size, allocator->name.data, (int)(end ? (size_t)(end - text.data) : text.size), text.data);
+    host->status_free(host->self, cause);
   }
   pthread_mutex_unlock(&allocator->mutex);
   if (bad) {
     host->memory_free(host->self, block);
     return bad;
   }
-  out->buffer = block->buffer;
-  out->length = block->size;
+  *out = block->below;
   out->token = (uint64_t)(uintptr_t)block;
   return NULL;
 }
@@ -196,12 +289,14 @@ static void allocator_free(heddle_allocator_t* allocator, const heddle_block_t* 
   if (host->is_forked_child(host->self)) return;
   block_t* block = (block_t*)(uintptr_t)handed->token;
   uint32_t pending = 0;
-  for (uint32_t i = 0; i < count; ++i) pending += !allocator->provider.reached(allocator->provider.self, points[i]);
+  for (uint32_t i = 0; i < count; ++i) pending += !allocator->provider->reached(allocator->provider->self, points[i]);
   pthread_mutex_lock(&allocator->mutex);
   --allocator->live;
   ++allocator->statistics.frees;
-  allocator->statistics.requested -= block->size;
-  allocator->statistics.allocated -= block->size;
+  allocator->statistics.requested.current -= block->below.length;
+  allocator->statistics.allocated.current -= block->below.length;
+  --block->owner->holds.blocks;
+  block->owner->holds.requested.current -= block->below.length;
   pthread_mutex_unlock(&allocator->mutex);
   if (pending == 0) {
     give_back(allocator, block);
@@ -236,9 +331,19 @@ static heddle_status_t* allocator_statistics(heddle_allocator_t* allocator, hedd
 
 static heddle_status_t* allocator_trim(heddle_allocator_t* allocator, uint64_t keep_bytes) {
   const heddle_host_t* host = allocator->instance->host;
-  (void)keep_bytes; /* nothing is kept for later */
   if (host->is_forked_child(host->self)) return forked(host);
-  collect(allocator);
+  collect(allocator); /* nothing else is kept for later */
+  return allocator->provider->trim(allocator->provider->self, keep_bytes);
+}
+
+static heddle_status_t* allocator_holders(heddle_allocator_t* allocator, heddle_holder_visitor_t visit, void* context) {
+  const heddle_host_t* host = allocator->instance->host;
+  if (host->is_forked_child(host->self)) return forked(host);
+  pthread_mutex_lock(&allocator->mutex);
+  for (const owner_t* owner = allocator->owners; owner; owner = owner->next) {
+    if (owner->holds.blocks) visit(context, &owner->holds);
+  }
+  pthread_mutex_unlock(&allocator->mutex);
   return NULL;
 }
 
@@ -265,7 +370,8 @@ static heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* instance) {
 
 static const void* plugin_get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) {
   static const heddle_allocator_interface_t table = {
-      sizeof table, 0, allocator_create, allocator_destroy, allocator_allocate, allocator_free, allocator_statistics, allocator_trim};
+      sizeof table,     0, allocator_create, allocator_destroy, allocator_allocate, allocator_free, allocator_statistics, allocator_trim,
+      allocator_holders};
   (void)instance;
   return id.size == sizeof HEDDLE_ALLOCATOR_INTERFACE - 1 && memcmp(id.data, HEDDLE_ALLOCATOR_INTERFACE, id.size) == 0 ? &table : NULL;
 }

@@ -1,195 +1,285 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See arena.h.
-#include "arena.h"
+// A small pool as a plugin: takes large chunks from its provider, cuts blocks out of them first fit, and joins what is freed with its
+// neighbours. A block that is freed with points waits until they are reached; this policy uses no stream order. Replace the id here and
+// in the manifest by your own, in reverse DNS.
+#include <list>
+#include <map>
+#include <mutex>
 
-#include <algorithm>
-
-#include "heddle/sdk/status.h"
+#include "heddle/sdk/allocator.h"
 
 namespace sample {
-
 namespace {
 
+namespace sdk = heddle::sdk;
+using sdk::number;
+
 constexpr uint64_t kGrain = 64;
-constexpr uint64_t kChunkBytes = uint64_t{8} << 20;  // smallest buffer that is asked for
+constexpr uint64_t kChunkBytes = uint64_t{8} << 20;      // least that is asked for
+constexpr uint64_t kChunkAlignment = uint64_t{1} << 16;  // so that most blocks fit every chunk
+constexpr uint64_t kMost = uint64_t{1} << 62;            // so that no sum of two wraps
+constexpr heddle_string_t kOwner = {"chunks of org.example.arena", 27};
 
-unsigned long long number(uint64_t value) {
-  return value;
-}
+// to: a power of two, as every alignment is.
 uint64_t round_up(uint64_t value, uint64_t to) {
-  return (value + to - 1) / to * to;
+  return (value + to - 1) & ~(to - 1);
 }
 
-}  // namespace
+struct Piece {
+  uint64_t length = 0;
+  uint64_t requested = 0;
+  const heddle_string_t* owner = nullptr;
+  bool used = false;                   // live or waiting
+  std::vector<heddle_point_t> points;  // of one that was freed and waits
+};
+using Pieces = std::map<uint64_t, Piece>;  // by offset; free ones are joined
 
-Arena::~Arena() {
-  for (Chunk& chunk : chunks_) provider_.free(provider_.self, chunk.buffer);
-}
+struct Chunk {
+  heddle_block_t block = {};
+  uint64_t size = 0, alignment = 0;
+  uint64_t used = 0;  // bytes of pieces that are not free
+  Pieces pieces;
+};
 
-heddle_status_t* Arena::allocate(uint64_t size_bytes, uint64_t alignment_bytes, heddle_block_t* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (size_bytes > UINT64_MAX / 4) return exhausted(size_bytes, "no provider");
-  const uint64_t alignment = std::max(alignment_bytes, kGrain);
-  const uint64_t size = round_up(std::max<uint64_t>(size_bytes, 1), kGrain);
-  collect();
-  if (!take(size, alignment, size_bytes, out)) {
-    heddle_status_t* failed = grow(size, alignment);
+class Arena {
+ public:
+  static constexpr const char* kId = "org.example.arena";
+  static constexpr const char* kVersion = "0.1.0";
+
+  explicit Arena(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
+  // Gives all chunks back. No block lives, but some may wait.
+  ~Arena() {
+    for (Chunk& chunk : chunks_) {
+      std::vector<heddle_point_t> points;
+      for (auto& [offset, piece] : chunk.pieces) points.insert(points.end(), piece.points.begin(), piece.points.end());
+      provider_.free(provider_.self, &chunk.block, points.data(), static_cast<uint32_t>(points.size()));
+    }
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  heddle_status_t* open(const sdk::AllocatorSetup& setup) noexcept { return setup.bytes("pool_limit", &limit_); }
+
+  heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out, heddle_point_t*, uint32_t*) {
+    Lock lock(mutex_);
+    if (std::max(params.size_bytes, params.alignment_bytes) > kMost) return exhausted(params.size_bytes, "no device has as much");
+    const uint64_t size = round_up(std::max<uint64_t>(params.size_bytes, 1), kGrain);
+    collect();
+    if (take(size, params, out)) return nullptr;
+    heddle_status_t* failed = grow(&lock, size, std::max(size, kChunkBytes), params.alignment_bytes);
     if (failed && host_->status_code(host_->self, failed) == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
       // What is free in pieces may be enough in one: give it back and ask once more (HD-M-03).
       host_->status_free(host_->self, failed);
-      trim_locked(0);
-      ++statistics_.retries;
-      failed = grow(size, alignment);
+      ++retries_;
+      give_back(&lock, 0);
+      if (take(size, params, out)) return nullptr;  // another thread has freed
+      failed = grow(&lock, size, size, params.alignment_bytes);
     }
-    if (failed) return failed;
-    if (!take(size, alignment, size_bytes, out))
-      return exhausted(size_bytes, "the new buffer");  // its provider gave less than was asked for
+    if (failed) {
+      if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
+      return exhausted(params.size_bytes, sdk::take_text(host_, failed));
+    }
+    take(size, params, out);  // the new chunk has room, and nobody had the lock since
+    return nullptr;
   }
-  ++live_;
-  ++statistics_.allocations;
-  statistics_.requested += size_bytes;
-  statistics_.allocated += size;
-  statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
-  return nullptr;
-}
 
-// First fit, over chunks whose buffers are aligned to at least `alignment` at every multiple of it.
-bool Arena::take(uint64_t size, uint64_t alignment, uint64_t requested, heddle_block_t* out) {
-  for (Chunk& chunk : chunks_) {
-    if (chunk.size - chunk.used < size) continue;
-    for (auto at = chunk.pieces.begin(); at != chunk.pieces.end(); ++at) {
-      if (at->second.used) continue;
-      const uint64_t offset = round_up(at->first, alignment), end = at->first + at->second.length;
-      if (offset > end || size > end - offset) continue;
-      if (offset > at->first) {  // the part before stays free
-        at->second.length = offset - at->first;
-        at = chunk.pieces.emplace(offset, Piece{end - offset, 0, false, {}}).first;
+  void free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
+    std::vector<heddle_point_t> pending;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!provider_.reached(provider_.self, points[i])) pending.push_back(points[i]);
+    }
+    Lock lock(mutex_);
+    Chunk& chunk = *reinterpret_cast<Chunk*>(block.token);
+    const auto at = chunk.pieces.find(block.offset - chunk.block.offset);
+    Piece& piece = at->second;
+    ++frees_;
+    requested_.subtract(piece.requested);
+    allocated_.subtract(piece.length);
+    piece.points = std::move(pending);
+    if (piece.points.empty()) {
+      release(chunk, at);
+    } else {
+      ++waiting_;
+    }
+  }
+
+  heddle_status_t* statistics(heddle_allocator_statistics_t* out) {
+    Lock lock(mutex_);
+    collect();
+    uint64_t largest = 0;
+    for (const Chunk& chunk : chunks_) {
+      for (const auto& [offset, piece] : chunk.pieces) {
+        if (!piece.used) largest = std::max(largest, piece.length);
       }
-      if (end - offset > size) chunk.pieces.emplace(offset + size, Piece{end - offset - size, 0, false, {}});
-      at->second = {size, requested, true, {}};
-      chunk.used += size;
-      *out = {chunk.buffer, offset, size, reinterpret_cast<uint64_t>(&chunk)};
-      return true;
+    }
+    *out = {out->struct_size,      0,        requested_,  allocated_, active_, reserved_, inactive_split_, largest, allocations_, frees_,
+            provider_allocations_, retries_, exhaustions_};
+    return nullptr;
+  }
+
+  heddle_status_t* trim(uint64_t keep_bytes) {
+    {
+      Lock lock(mutex_);
+      collect();
+      give_back(&lock, keep_bytes);
+    }
+    return provider_.trim(provider_.self, keep_bytes);
+  }
+
+  heddle_status_t* holders(heddle_holder_visitor_t visit, void* context) {
+    Lock lock(mutex_);
+    holders_now().visit(visit, context);
+    return nullptr;
+  }
+
+  uint64_t live_blocks() {
+    Lock lock(mutex_);
+    return allocations_ - frees_;
+  }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  bool take(uint64_t size, const heddle_block_params_t& params, heddle_block_t* out) {
+    for (Chunk& chunk : chunks_) {
+      if (chunk.size - chunk.used < size || chunk.alignment < params.alignment_bytes) continue;
+      for (auto at = chunk.pieces.begin(); at != chunk.pieces.end(); ++at) {
+        const uint64_t offset = round_up(at->first, params.alignment_bytes), end = at->first + at->second.length;
+        if (at->second.used || offset > end || size > end - offset) continue;
+        if (offset > at->first) {  // the part before stays free
+          const auto rest = chunk.pieces.emplace(offset, Piece{end - offset, 0, nullptr, false, {}}).first;
+          at->second.length = offset - at->first;
+          at = rest;
+        }
+        if (end - offset > size) chunk.pieces.emplace(offset + size, Piece{end - offset - size, 0, nullptr, false, {}});
+        at->second = {size, params.size_bytes, params.owner, true, {}};
+        chunk.used += size;
+        ++allocations_;
+        requested_.add(params.size_bytes);
+        allocated_.add(size);
+        active_.add(size);
+        count_split();
+        *out = {chunk.block.buffer, chunk.block.offset + offset, params.size_bytes, reinterpret_cast<uint64_t>(&chunk)};
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Asks the provider for a chunk of `bytes`, or of `least` where the limit leaves no more. It lets the lock go while it does.
+  heddle_status_t* grow(Lock* lock, uint64_t least, uint64_t bytes, uint64_t alignment) {
+    const uint64_t left = limit_ == 0 ? UINT64_MAX : limit_ - std::min(limit_, reserved_.current + asked_);
+    if (bytes > left) bytes = least;
+    if (bytes > left) return sdk::status(host_, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the option pool_limit is %llu", number(limit_));
+    std::list<Chunk> made(1);
+    Chunk& chunk = made.front();
+    chunk.size = bytes;
+    chunk.alignment = std::max(alignment, kChunkAlignment);
+    chunk.pieces[0].length = bytes;
+    heddle_block_params_t params = {};
+    params.struct_size = sizeof params;
+    params.size_bytes = bytes;
+    params.alignment_bytes = chunk.alignment;
+    params.owner = &kOwner;
+    uint32_t wait_count = 0;
+    asked_ += bytes;
+    lock->unlock();
+    heddle_status_t* failed = provider_.allocate(provider_.self, &params, &chunk.block, nullptr, &wait_count);
+    lock->lock();
+    asked_ -= bytes;
+    if (failed) return failed;
+    chunks_.splice(chunks_.end(), made);
+    ++provider_allocations_;
+    reserved_.add(bytes);
+    return nullptr;
+  }
+
+  // Makes a piece free and joins it with free neighbours.
+  void release(Chunk& chunk, Pieces::iterator at) {
+    chunk.used -= at->second.length;
+    active_.subtract(at->second.length);
+    at->second.used = false;
+    const auto next = std::next(at);
+    if (next != chunk.pieces.end() && !next->second.used) {
+      at->second.length += next->second.length;
+      chunk.pieces.erase(next);
+    }
+    if (at != chunk.pieces.begin() && !std::prev(at)->second.used) {
+      std::prev(at)->second.length += at->second.length;
+      chunk.pieces.erase(at);
+    }
+    count_split();
+  }
+
+  // Frees what waited for points that are reached now.
+  void collect() {
+    if (waiting_ == 0) return;
+    for (Chunk& chunk : chunks_) {
+      for (auto at = chunk.pieces.begin(); at != chunk.pieces.end();) {
+        const auto piece = at++;
+        std::vector<heddle_point_t>& points = piece->second.points;
+        if (points.empty()) continue;
+        std::erase_if(points, [&](const heddle_point_t& point) { return provider_.reached(provider_.self, point) != 0; });
+        if (!points.empty()) continue;
+        --waiting_;
+        if (at != chunk.pieces.end() && !at->second.used) ++at;  // release takes the next one away
+        release(chunk, piece);
+      }
     }
   }
-  return false;
-}
 
-heddle_status_t* Arena::grow(uint64_t size, uint64_t alignment) {
-  // A small alignment is asked for as a large one, so that most blocks fit every chunk; larger ones get their own.
-  const uint64_t wanted = std::max(alignment, uint64_t{1} << 16);
-  uint64_t bytes = std::max(size, kChunkBytes);
-  const uint64_t held = statistics_.bytes_reserved;
-  if (limit_ && bytes > limit_ - std::min(limit_, held)) bytes = size;
-  if (limit_ && bytes > limit_ - std::min(limit_, held)) return exhausted(size, "the option pool_limit");
-  chunks_.emplace_back();
-  Chunk& chunk = chunks_.back();
-  chunk.pieces.emplace(0, Piece{bytes, 0, false, {}});
-  heddle_status_t* failed = provider_.allocate(provider_.self, bytes, wanted, &chunk.buffer);
-  if (failed && bytes > size && host_->status_code(host_->self, failed) == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
-    host_->status_free(host_->self, failed);
-    bytes = size;
-    chunk.pieces.begin()->second.length = bytes;
-    failed = provider_.allocate(provider_.self, bytes, wanted, &chunk.buffer);
-  }
-  if (failed) {
-    chunks_.pop_back();
-    if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
-    host_->status_free(host_->self, failed);
-    return exhausted(size, "the provider");
-  }
-  chunk.size = bytes;
-  statistics_.bytes_reserved += bytes;
-  statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.bytes_reserved);
-  return nullptr;
-}
-
-heddle_status_t* Arena::exhausted(uint64_t size, const char* who_has_none) {
-  ++statistics_.exhaustions;
-  return heddle::sdk::status(
-      host_, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-      "arena: allocating %llu bytes from '%s' failed: %s has no more; %llu blocks hold %llu bytes, %llu wait for points, "
-      "%llu are held in all [HD-M-03]",
-      number(size), name_.c_str(), who_has_none, number(live_), number(statistics_.allocated), number(waiting_),
-      number(statistics_.bytes_reserved));
-}
-
-void Arena::free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  Chunk& chunk = *reinterpret_cast<Chunk*>(block.token);
-  const auto piece = chunk.pieces.find(block.offset);
-  if (piece == chunk.pieces.end() || !piece->second.used) return;
-  --live_;
-  ++statistics_.frees;
-  statistics_.requested -= piece->second.requested;
-  statistics_.allocated -= piece->second.length;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!provider_.reached(provider_.self, points[i])) piece->second.points.push_back(points[i]);
-  }
-  if (piece->second.points.empty()) {
-    release(chunk, piece);
-  } else {
-    ++waiting_;
-  }
-}
-
-// Makes a piece free and joins it with free neighbours.
-void Arena::release(Chunk& chunk, std::map<uint64_t, Piece>::iterator piece) {
-  chunk.used -= piece->second.length;
-  piece->second = {piece->second.length, 0, false, {}};
-  const auto next = std::next(piece);
-  if (next != chunk.pieces.end() && !next->second.used) {
-    piece->second.length += next->second.length;
-    chunk.pieces.erase(next);
-  }
-  if (piece != chunk.pieces.begin() && !std::prev(piece)->second.used) {
-    std::prev(piece)->second.length += piece->second.length;
-    chunk.pieces.erase(piece);
-  }
-}
-
-// Frees what waited for points that are reached now.
-void Arena::collect() {
-  if (waiting_ == 0) return;
-  for (Chunk& chunk : chunks_) {
-    for (auto at = chunk.pieces.begin(); at != chunk.pieces.end();) {
-      const auto piece = at++;
-      std::vector<heddle_point_t>& points = piece->second.points;
-      if (points.empty()) continue;
-      std::erase_if(points, [&](const heddle_point_t& point) { return provider_.reached(provider_.self, point) != 0; });
-      if (!points.empty()) continue;
-      --waiting_;
-      if (at != chunk.pieces.end() && !at->second.used) ++at;  // release takes the next one away
-      release(chunk, piece);
+  // Gives back chunks that are free until at most keep_bytes are reserved. It lets the lock go while it does.
+  void give_back(Lock* lock, uint64_t keep_bytes) {
+    std::list<Chunk> gone;
+    for (auto at = chunks_.begin(); at != chunks_.end() && reserved_.current > keep_bytes;) {
+      const auto chunk = at++;
+      if (chunk->used != 0) continue;
+      reserved_.subtract(chunk->size);
+      gone.splice(gone.end(), chunks_, chunk);
     }
+    lock->unlock();
+    for (const Chunk& chunk : gone) provider_.free(provider_.self, &chunk.block, nullptr, 0);
+    lock->lock();
   }
-}
 
-void Arena::trim(uint64_t keep_bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  collect();
-  trim_locked(keep_bytes);
-}
+  void count_split() {
+    uint64_t split = 0;
+    for (const Chunk& chunk : chunks_) split += chunk.used ? chunk.size - chunk.used : 0;
+    inactive_split_.become(split);
+  }
 
-void Arena::trim_locked(uint64_t keep_bytes) {
-  std::erase_if(chunks_, [&](Chunk& chunk) {
-    if (chunk.used != 0 || statistics_.bytes_reserved <= keep_bytes) return false;
-    provider_.free(provider_.self, chunk.buffer);
-    statistics_.bytes_reserved -= chunk.size;
-    return true;
-  });
-}
+  sdk::Holders holders_now() const {
+    sdk::Holders holders;
+    for (const Chunk& chunk : chunks_) {
+      for (const auto& [offset, piece] : chunk.pieces) {
+        if (piece.used && piece.points.empty()) holders.add(piece.owner, piece.requested);
+      }
+    }
+    return holders;
+  }
 
-heddle_allocator_statistics_t Arena::statistics() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  heddle_allocator_statistics_t values = statistics_;
-  for (const Chunk& chunk : chunks_) values.inactive_split += chunk.used ? chunk.size - chunk.used : 0;
-  return values;
-}
+  heddle_status_t* exhausted(uint64_t size_bytes, std::string cause) {
+    ++exhaustions_;
+    char state[120];
+    std::snprintf(state, sizeof state, " (%llu bytes reserved, %llu of them in blocks, %llu waiting for points)", number(reserved_.current),
+                  number(allocated_.current), number(active_.current - allocated_.current));
+    cause = cause.substr(0, cause.find('\n')) + state;
+    return sdk::exhaustion_status(host_, "arena", name_, size_bytes, cause, "use less", holders_now());
+  }
 
-uint64_t Arena::live_blocks() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return live_;
-}
+  const heddle_host_t* const host_;
+  const heddle_provider_t& provider_;
+  const std::string name_;
+  uint64_t limit_ = 0;  // 0: none
+  std::mutex mutex_;    // guards all that follows
+  std::list<Chunk> chunks_;
+  uint64_t waiting_ = 0;  // pieces
+  uint64_t asked_ = 0;    // bytes that other threads ask the provider for
+  sdk::MemoryCount requested_, allocated_, active_, reserved_, inactive_split_;
+  uint64_t allocations_ = 0, frees_ = 0, provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
+};
 
+}  // namespace
 }  // namespace sample
+
+HEDDLE_ALLOCATOR_PLUGIN(sample::Arena)
