@@ -86,15 +86,16 @@ void submitting_in_threads() {
   heddle_buffer_t* buffer = session.buffer(part * kThreads);
   in_threads([&](int number) {
     const Tables& tables = session.tables();
-    heddle_timeline_t* timeline = nullptr;
-    REQUIRE_OK(tables.timeline.create(session.device, 0, &timeline));
+    heddle_timeline_t *filled = nullptr, *loaded = nullptr;
+    REQUIRE_OK(tables.timeline.create(session.device, 0, &filled));
+    REQUIRE_OK(tables.timeline.create(session.device, 0, &loaded));
     std::vector<char> bytes(part);
     for (uint64_t i = 1; i <= 50; ++i) {
       const char value = static_cast<char>(i * 3 + static_cast<uint64_t>(number));
       List list;
       list.fill(buffer, static_cast<uint64_t>(number) * part, part, static_cast<uint64_t>(value), 1);
-      REQUIRE_OK(session.submit(list, {}, {{timeline, 2 * i - 1}}, queues[(static_cast<uint64_t>(number) + i) % 2]).release());
-      const heddle_point_t wait = {timeline, 2 * i - 1}, signal = {timeline, 2 * i};
+      REQUIRE_OK(session.submit(list, {}, {{filled, i}}, queues[(static_cast<uint64_t>(number) + i) % 2]).release());
+      const heddle_point_t wait = {filled, i}, signal = {loaded, i};
       const heddle_sync_t sync = {sizeof sync, 1, 1, 0, &wait, &signal};
       const heddle_binding_t source = {buffer, static_cast<uint64_t>(number) * part, part};
       REQUIRE_OK(tables.transfer.download(queues[i % 2], &sync, &source, bytes.data()));
@@ -102,7 +103,8 @@ void submitting_in_threads() {
       REQUIRE(waited.ok(), "a wait in one of %d threads gave %s", kThreads, waited.text().c_str());
       REQUIRE(std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return byte == value; }), "bytes of one thread show in another's");
     }
-    tables.timeline.destroy(timeline);
+    tables.timeline.destroy(filled);
+    tables.timeline.destroy(loaded);
   });
 }
 

@@ -219,17 +219,17 @@ void submissions_chain() {
   Kernels kernels(&session);
   heddle_buffer_t* buffer = zeroed(session, 8);
   heddle_queue_t* queues[] = {session.queue, session.other_queue()};
-  heddle_timeline_t* timeline = session.timeline();
+  std::vector<heddle_point_t> last;
   uint64_t expected = 0;
   for (uint64_t i = 1; i <= 200; ++i) {
     List list;
     list.dispatch(kernels, "chain", {{buffer, 0, 8}}, {static_cast<int64_t>(i)}, 1);
-    std::vector<heddle_point_t> waits;
-    if (i > 1) waits.push_back({timeline, i - 1});
-    REQUIRE_OK(session.submit(list, waits, {{timeline, i}}, queues[i % 2]).release());
+    const heddle_point_t done = session.point();
+    REQUIRE_OK(session.submit(list, last, {done}, queues[i % 2]).release());
+    last = {done};
     expected = expected * 3 + i;
   }
-  session.reach({timeline, 200});
+  session.reach(last[0]);
   CHECK(word_of(session, buffer) == expected, "200 submissions on two queues that wait for each other did not run in order");
 }
 

@@ -8,6 +8,8 @@
 namespace heddle::conformance {
 namespace {
 
+constexpr uint8_t kDynamic = HEDDLE_BINDING_DYNAMIC, kReadOnly = HEDDLE_BINDING_READ_ONLY;
+
 class Recording {
  public:
   Recording(Session* session, const List& list, const std::vector<uint8_t>& dynamic) : session_(session) {
@@ -45,7 +47,7 @@ void new_bindings() {
   session.upload(second, 0, other.data(), 3 * size);
   List list;
   list.copy(first, 0, through, 0, 1000).barrier().fill(through, 10, 5, 0x42, 1).barrier().copy(through, 0, first, size, 1000);
-  Recording recording(&session, list, {1, 0, 0, 0, 1});  // the first source and the last target can change
+  Recording recording(&session, list, {kDynamic, 0, 0, 0, kDynamic});  // the first source and the last target can change
   list.scribble();
   auto expect = [&](heddle_buffer_t* target, uint64_t offset, std::vector<char> expected, const char* what) {
     std::memset(expected.data() + 10, 0x42, 5);
@@ -90,7 +92,7 @@ void dispatches() {
   session.run(clear.fill(values, 0, 3 * step, 0, 1));
   List list;
   list.dispatch(kernels, "chain", {{values, 0, 8}}, {5}, 1).barrier().dispatch(kernels, "chain", {{values, step, 8}}, {9}, 1);
-  Recording recording(&session, list, {1, 0});
+  Recording recording(&session, list, {kDynamic, 0});
   list.scribble();
   REQUIRE_OK(recording.replay({{values, 0, 8}}).release());
   REQUIRE_OK(recording.replay({{values, 2 * step, 8}}).release());
@@ -105,12 +107,37 @@ void dispatches() {
   CHECK(word(step) == 117, "the static binding of replayed dispatches has %llu; 117 was expected", number(word(step)));
 }
 
+// A driver may copy what is only read, but at the start of each replay.
+void read_only() {
+  Session session;
+  const uint64_t size = session.round_up(1000);
+  heddle_buffer_t* sources = session.buffer(2 * size);
+  heddle_buffer_t* others = session.buffer(2 * size);
+  heddle_buffer_t* target = session.buffer(2 * size);
+  heddle_buffer_t* fixed = session.buffer(size);
+  List list;
+  list.copy(sources, 0, target, 0, 1000).copy(fixed, 0, target, size, 1000);
+  Recording recording(&session, list, {kDynamic | kReadOnly, kDynamic, kReadOnly, 0});
+  list.scribble();
+  for (heddle_buffer_t* from : {sources, others, sources}) {
+    for (const uint64_t offset : {uint64_t{0}, size}) {
+      const std::vector<char> bytes = random_bytes(1000), of_fixed = random_bytes(1000);
+      session.upload(from, offset, bytes.data(), 1000);
+      session.upload(fixed, 0, of_fixed.data(), 1000);
+      REQUIRE_OK(recording.replay({{from, offset, 1000}, {target, 0, 1000}}).release());
+      CHECK(session.download(target, 0, 1000) == bytes, "a replay did not read the buffer that it brought for a read-only binding");
+      CHECK(session.download(target, size, 1000) == of_fixed, "a replay did not read what a static read-only binding holds by then");
+      CHECK(session.download(from, offset, 1000) == bytes, "a replay wrote to a read-only binding");
+    }
+  }
+}
+
 void checked_like_submit() {
   Session session;
   heddle_buffer_t* buffer = session.buffer(4096);
   List list;
   list.fill(buffer, 0, 64, 7, 1);
-  Recording recording(&session, list, {1});
+  Recording recording(&session, list, {kDynamic});
   EXPECT_CODE(recording.replay({}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_CODE(recording.replay({{buffer, 0, 64}, {buffer, 64, 64}}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_REFUSED(recording.replay({{buffer, 0, 65}}).release());
@@ -130,19 +157,21 @@ void not_offered() {
   List list;
   list.fill(buffer, 0, 64, 7, 1);
   heddle_recording_t* handle = nullptr;
-  const uint8_t dynamic = 1;
+  const uint8_t dynamic = kDynamic;
   EXPECT_CODE(session.tables().dispatch.record(session.queue, list.commands.data(), 1, &dynamic, &handle), HEDDLE_STATUS_UNIMPLEMENTED);
 }
 
 }  // namespace
 
 void add_recording_cases(Cases* out) {
-  out->insert(out->end(), {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones where they are static",
-                            new_bindings, Kind::kDriver},
-                           {"recording.captures", "what is not dynamic is captured when it is recorded", captures, Kind::kDriver},
-                           {"recording.dispatches", "dispatches are replayed", dispatches, Kind::kDriver},
-                           {"recording.checked", "recording and replay check as submit does", checked_like_submit, Kind::kDriver},
-                           {"recording.not_offered", "a device that does not record says UNIMPLEMENTED", not_offered, Kind::kDriver}});
+  out->insert(out->end(),
+              {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones where they are static", new_bindings,
+                Kind::kDriver},
+               {"recording.captures", "what is not dynamic is captured when it is recorded", captures, Kind::kDriver},
+               {"recording.dispatches", "dispatches are replayed", dispatches, Kind::kDriver},
+               {"recording.read_only", "read-only bindings are read at each replay, from its buffers", read_only, Kind::kDriver},
+               {"recording.checked", "recording and replay check as submit does", checked_like_submit, Kind::kDriver},
+               {"recording.not_offered", "a device that does not record says UNIMPLEMENTED", not_offered, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

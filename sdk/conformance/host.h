@@ -16,6 +16,8 @@
 
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 
 namespace heddle::conformance {
 

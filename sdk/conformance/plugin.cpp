@@ -147,7 +147,9 @@ struct Slot<Member> {
 
 class TableCopy {
  public:
-  TableCopy(const void* source, const char* id) : source_(static_cast<const char*>(source)), id_(id) {
+  enum class Need { kRequired, kOptional };
+  TableCopy(const void* source, const char* id, Need need = Need::kRequired) : source_(static_cast<const char*>(source)), id_(id) {
+    if (!source && need == Need::kOptional) return;
     REQUIRE(source, "it has no %s, which its kind requires [HD-E-03]", id);
     REQUIRE(reinterpret_cast<uintptr_t>(source) % alignof(void*) == 0 && lies_in_library(source, 8),
             "its %s table at %p is not aligned static data of a loaded library [HD-E-03]", id, source);
@@ -219,13 +221,23 @@ void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
     SLOT(timeline, create), SLOT(timeline, destroy), SLOT(timeline, query), SLOT(timeline, signal), SLOT(timeline, fail);
     SLOT(timeline, wait), SLOT(timeline, notify), SLOT(timeline, export_handle), SLOT(timeline, import_handle);
   }
+  {
+    TableCopy copy(get(HEDDLE_NATIVE_INTERFACE), HEDDLE_NATIVE_INTERFACE, TableCopy::Need::kOptional);
+    begin_table(&out->native);
+    SLOT(native, context), SLOT(native, stream), SLOT(native, queue_import), SLOT(native, buffer_import);
+  }
+  {
+    TableCopy copy(get(HEDDLE_PROFILE_INTERFACE), HEDDLE_PROFILE_INTERFACE, TableCopy::Need::kOptional);
+    begin_table(&out->profile);
+    SLOT(profile, submit);
+  }
 }
 
 void copy_allocator(heddle_plugin_instance_t* instance, Tables* out) {
   TableCopy copy(plugin().table.get_interface(instance, string_of(HEDDLE_ALLOCATOR_INTERFACE)), HEDDLE_ALLOCATOR_INTERFACE);
   begin_table(&out->allocator);
   SLOT(allocator, create), SLOT(allocator, destroy), SLOT(allocator, allocate), SLOT(allocator, free), SLOT(allocator, statistics);
-  SLOT(allocator, trim);
+  SLOT(allocator, trim), SLOT(allocator, holders);
 }
 
 heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {

@@ -17,6 +17,8 @@ struct Tables {
   heddle_param_io_interface_t param_io;
   heddle_dispatch_interface_t dispatch;
   heddle_timeline_interface_t timeline;
+  heddle_native_interface_t native;  // holes where the driver has none, as is profile
+  heddle_profile_interface_t profile;
   heddle_allocator_interface_t allocator;
 };
 

@@ -17,8 +17,12 @@ Instance::Instance(std::vector<OptionValue> options) : host(std::move(options)) 
   REQUIRE_OK(plugin().table.create(host.table(), &handle));
   REQUIRE(handle, "create gave neither a status nor an instance [HD-E-03]");
   copy_tables(handle, &tables);
-  api = {sizeof api,      0, host.table(), handle, &tables.device, &tables.buffer, &tables.transfer, &tables.param_io, &tables.dispatch,
-         &tables.timeline};
+  api = {sizeof api,       0,
+         host.table(),     handle,
+         &tables.device,   &tables.buffer,
+         &tables.transfer, &tables.param_io,
+         &tables.dispatch, &tables.timeline,
+         &tables.native,   &tables.profile};
 }
 
 Instance::~Instance() {

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
 #include "heddle/sdk/driver.h"
 #include "heddle/sdk/host_timeline.h"
@@ -27,22 +29,32 @@ char* address_of(const Range& range) noexcept {
   return range.buffer->host_address() + range.offset;
 }
 
-// Chunk by chunk; one staging block where the host does not reach the buffer.
+// Chunk by chunk; through one staging block where the host does not reach the buffer, or where the file is read past the page cache.
 heddle_status_t* run_file(Device* device, FileJob& job) {
-  std::vector<char> staging;
+  job.choose_method();
+  std::unique_ptr<char, decltype(&std::free)> staging(nullptr, &std::free);
   for (const FileChunk& chunk : job.chunks()) {
     if (job.cancelled()) break;
     Buffer* buffer = Buffer::from(chunk.buffer);
-    if (char* memory = buffer->host_address()) {
-      if (!job.move(chunk, memory + chunk.buffer_offset)) break;
+    char* memory = buffer->host_address();
+    if (memory && !job.direct()) {
+      if (!job.move(chunk, memory + chunk.buffer_offset, FileJob::Room::kChunk)) break;
     } else {
-      staging.resize(std::max<uint64_t>(staging.size(), chunk.length));
-      if (job.writes()) {
-        if (heddle_status_t* failed = device->read(buffer, chunk.buffer_offset, staging.data(), chunk.length)) return failed;
+      if (!staging) {
+        staging.reset(static_cast<char*>(std::aligned_alloc(kFileBlock, job.chunk_bytes())));
+        if (!staging) throw std::bad_alloc();
       }
-      if (!job.move(chunk, staging.data())) break;
+      char* at = staging.get() + chunk.lead();
+      if (job.writes()) {
+        if (heddle_status_t* failed = device->read(buffer, chunk.buffer_offset, at, chunk.length)) return failed;
+      }
+      if (!job.move(chunk, at, FileJob::Room::kBlocks)) break;
       if (!job.writes()) {
-        if (heddle_status_t* failed = device->write(buffer, chunk.buffer_offset, staging.data(), chunk.length)) return failed;
+        if (memory) {
+          std::memcpy(memory + chunk.buffer_offset, at, chunk.length);
+        } else if (heddle_status_t* failed = device->write(buffer, chunk.buffer_offset, at, chunk.length)) {
+          return failed;
+        }
       }
     }
     job.arrived(chunk);

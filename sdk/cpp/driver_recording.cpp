@@ -37,7 +37,7 @@ struct Recording {
   uint32_t capture(heddle_command_t& command, const uint8_t* dynamic) {
     uint32_t index = 0;
     auto note = [&](heddle_buffer_t*& buffer, uint64_t& offset, uint64_t length) {
-      if (dynamic[index++]) slots.push_back({&buffer, &offset, length});
+      if (dynamic[index++] & HEDDLE_BINDING_DYNAMIC) slots.push_back({&buffer, &offset, length});
     };
     auto note_binding = [&](const heddle_binding_t* kept) {
       auto* binding = const_cast<heddle_binding_t*>(kept);

@@ -48,6 +48,16 @@ const std::vector<Change> kOrderMutations = {
          return nullptr;
        };
      }},
+    {"read_only_is_static",
+     [] {
+       odd.dispatch.record = [](heddle_queue_t* queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic,
+                                heddle_recording_t** out) noexcept -> Status {
+         if (count != 2 || commands[0].kind != HEDDLE_COMMAND_COPY) return good.dispatch.record(queue, commands, count, dynamic, out);
+         uint8_t changed[4];
+         for (int i = 0; i < 4; ++i) changed[i] = dynamic[i] == HEDDLE_BINDING_DYNAMIC;
+         return good.dispatch.record(queue, commands, count, changed, out);
+       };
+     }},
     {"replays_unchecked",
      [] {
        odd.dispatch.replay = [](heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t count,

@@ -166,6 +166,8 @@ const Change kMutations[] = {
          if (params->size_bytes < uint64_t{1} << 32) params->size_bytes *= 4;
        }>();
      }},
+    {"forgets_owners",
+     [] { change_params<[](const heddle_block_params_t*, heddle_block_params_t* params) { params->owner = nullptr; }>(); }},
     {"crashes_when_the_provider_fails",
      [] {
        odd.allocate = [](heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out, heddle_point_t* waits,

@@ -74,6 +74,11 @@ class Plugins(unittest.TestCase):
     def test_the_allocator_without_a_pool(self):
         self.conforms(PLUGINS / "heddle.system.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)
 
+    def test_the_arena_and_the_adaptors(self):
+        for name in ("arena", "limit", "track", "log"):
+            with self.subTest(name):
+                self.conforms(PLUGINS / f"heddle.{name}.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)
+
     def test_pairs_in_both_orders(self):
         cpu, fake = PLUGINS / "libheddle_cpu.so", kit.BUILD / "tests/plugins.d/libheddle_fake_gpu.so"
         pool = PLUGINS / "libheddle_pool.so"
@@ -82,7 +87,7 @@ class Plugins(unittest.TestCase):
             self.assertEqual((code, cases["concurrency.beside_another"]["outcome"]), (0, "passed"), cases)
 
 
-NO_RECORDING = {f"recording.{name}": "does not record" for name in ("new_bindings", "captures", "dispatches", "checked")}
+NO_RECORDING = {f"recording.{name}": "does not record" for name in ("new_bindings", "captures", "dispatches", "read_only", "checked")}
 NO_PROBE = {"plugin.probe": "no probe", "plugin.probe_leaves_nothing": "no probe"}
 
 
