@@ -69,6 +69,24 @@ void whole_file() {
   }
 }
 
+// However it is asked for: what a driver or file system cannot do is done in another way.
+void every_method() {
+  Session session;
+  const uint64_t size = session.fitting(1 << 20) | 1;
+  const Bytes bytes = random_bytes(size);
+  TemporaryFile file(bytes);
+  heddle_buffer_t* buffer = session.buffer(size);
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  for (uint32_t method : {HEDDLE_FILE_METHOD_ANY, HEDDLE_FILE_METHOD_BUFFERED, HEDDLE_FILE_METHOD_DIRECT}) {
+    List clear;
+    session.run(clear.fill(buffer, 0, size, 0, 1));
+    heddle_param_io_params_t params = params_of(65536);
+    params.method = method;
+    REQUIRE_OK(opened.move({{5000, size - 5000, buffer, 5000}, {0, 100, buffer, 0}, {100, 4900, buffer, 100}}, &params).release());
+    CHECK(session.download(buffer, 0, size) == bytes, "a file read by method %u is not what it holds", method);
+  }
+}
+
 void scattered() {
   Session session;
   const uint64_t size = session.fitting(1 << 20);
@@ -324,6 +342,7 @@ void add_param_io_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"param_io.whole_file", "a file is read whole, in chunks of any size", whole_file, Kind::kDriver},
+       {"param_io.methods", "a file is read by every method", every_method, Kind::kDriver},
        {"param_io.scattered", "scattered ranges go where they belong, and nowhere else", scattered, Kind::kDriver},
        {"param_io.unaligned", "offsets and lengths need no alignment", unaligned_tails, Kind::kDriver},
        {"param_io.short_read", "a short read is DATA_LOSS and names the file", short_reads, Kind::kDriver},

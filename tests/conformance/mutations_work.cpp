@@ -268,6 +268,15 @@ const std::vector<Change> kWorkMutations = {
          return good.param_io.read(queue, sync, file, changed.data(), count, params);
        };
      }},
+    {"direct_reads_begin_on_blocks",
+     [] {
+       odd.param_io.read = [](heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                              uint64_t count, const heddle_param_io_params_t* params) noexcept -> Status {
+         std::vector<heddle_extent_t> changed(extents, extents + count);
+         if (params && params->method == HEDDLE_FILE_METHOD_DIRECT) changed[0].file_offset &= ~uint64_t{4095};
+         return good.param_io.read(queue, sync, file, changed.data(), count, params);
+       };
+     }},
     {"reads_whole_sectors", [] { change_extents<[](heddle_extent_t* extent) { extent->file_offset &= ~uint64_t{511}; }>(); }},
     {"short_reads_are_fine",
      [] { change_extents<[](heddle_extent_t* extent) { extent->length = std::min<uint64_t>(extent->length, 8); }>(); }},
