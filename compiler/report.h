@@ -12,8 +12,7 @@
 namespace heddle::compiler {
 
 // The report; the same for the same input.
-std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes,
-                   targets::Math math);
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math);
 
 // Wall time of each stage.
 class StageTimes {

@@ -67,7 +67,7 @@ class Tensor final : public Counted {
   uint32_t rank_ = 0;
   std::atomic<bool> pending_{false};
   bool host_signalled_ = false;
-  bool made_late_ = false;  // never changes once others see it
+  bool made_late_ = false;   // never changes once others see it
   bool is_foreign_ = false;  // its buffer is not the pool's
   uint64_t value_ = 0;
   Ref<Timeline> timeline_;

@@ -171,9 +171,9 @@ TEST_F(CudaParamIo, ReadsPastThePageCacheTheSame) {
 TEST_F(CudaParamIo, SaysWhichExtentFailed) {
   heddle_file_t* file = make_file("extents.bin", noise(10000));
   heddle_buffer_t* buffer = driver().make_buffer(20000);
-  EXPECT_EQ(
-      Result(move(file, {{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 15000}})).payload("extent"),
-      "2");
+  EXPECT_EQ(Result(move(file, {{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 15000}}))
+                .payload("extent"),
+            "2");
   heddle_param_io_params_t how = params(0);
   how.method = 77;
   EXPECT_FAILS(move(file, {{0, 5000, buffer, 0}}, &how), HEDDLE_STATUS_INVALID_ARGUMENT, "method 77");

@@ -105,8 +105,9 @@ TEST_P(ParamIo, AShortFileIsDataLossWithNameAndOffset) {
 TEST_P(ParamIo, SaysWhichExtentFailed) {
   fill(10000);
   heddle_buffer_t* buffer = driver->make_buffer(20000);
-  EXPECT_EQ(Result(move({{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 15000}})).payload("extent"),
-            "2");
+  EXPECT_EQ(
+      Result(move({{0, 5000, buffer, 0}, {5000, 0, buffer, 0}, {9000, 2000, buffer, 5000}, {100, 10, buffer, 15000}})).payload("extent"),
+      "2");
   driver->buffer_api->free(buffer);
 }
 

@@ -29,7 +29,8 @@ namespace heddle::tool {
 namespace {
 
 struct Options {
-  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain, progress = "auto";
+  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
+                                                                                                 progress = "auto";
   std::vector<std::string> places, slots;
   bool annotate_affinity = false;
   uint64_t threads = 0;
