@@ -117,8 +117,8 @@ typedef struct heddle_allocator_interface {
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
   /* Gives back to the provider what is free, down to keep_bytes, and has it trim what is more than that too. [any] [may-block] */
   heddle_status_t* (*trim)(heddle_allocator_t* allocator, uint64_t keep_bytes);
-  /* Calls visit once for each owner of a live block, before it returns; visit must not call the allocator. An adaptor that does not know asks
-   * its provider. [any] [no-block] */
+  /* Calls visit once for each owner of a live block, and perhaps for others with 0 blocks, before it returns; visit must not call the allocator. An
+   * adaptor that does not know asks its provider. [any] [no-block] */
   heddle_status_t* (*holders)(heddle_allocator_t* allocator, heddle_holder_visitor_t visit, void* context);
 } heddle_allocator_interface_t;
 
