@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,20 +79,38 @@ heddle_status_t* make_status(heddle_status_code_t code, std::string_view message
   return status;
 }
 
+namespace {
+
+// The C library's allocator may look at files of the system that are not there. What a plugin asks of its host leaves its errno alone.
+class KeepErrno {
+ public:
+  ~KeepErrno() { errno = saved_; }
+
+ private:
+  const int saved_ = errno;
+};
+
+}  // namespace
+
 Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.struct_size = sizeof table_;
   table_.abi_minor = HEDDLE_ABI_MINOR;
   table_.self = this;
-  table_.memory_allocate = [](void* self, uint64_t size, uint64_t alignment) { return from(self)->allocate(size, alignment); };
+  table_.memory_allocate = [](void* self, uint64_t size, uint64_t alignment) {
+    const KeepErrno keep;
+    return from(self)->allocate(size, alignment);
+  };
   table_.memory_free = [](void* self, void* memory) {
     if (memory) --from(self)->live_memory_;
     std::free(memory);
   };
   table_.status_create = [](void*, heddle_status_code_t code, heddle_string_t, int64_t, heddle_string_t message) {
+    const KeepErrno keep;
     if (code == HEDDLE_STATUS_OK || code > HEDDLE_STATUS_DEVICE_LOST) fail("a status was made with code %u [HD-S-01]", code);
     return make_status(code, std::string_view(message.data, message.size));
   };
   table_.status_set_payload = [](void*, heddle_status_t* status, heddle_string_t key, heddle_string_t value) {
+    const KeepErrno keep;
     checked(status)->payloads[text_of(key)] = text_of(value);
   };
   table_.status_clone = [](void*, const heddle_status_t* status) {
@@ -110,11 +129,13 @@ Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.trace_end = [](void*) {};
   table_.trace_counter = [](void*, heddle_string_t, int64_t) {};
   table_.execute = [](void* self, void (*function)(void*), void* context) -> heddle_status_t* {
+    const KeepErrno keep;
     std::lock_guard<std::mutex> lock(from(self)->mutex_);
     from(self)->threads_.emplace_back(function, context);
     return nullptr;
   };
   table_.option = [](void* self, heddle_string_t name, heddle_option_t* out) -> heddle_status_t* {
+    const KeepErrno keep;
     heddle_option_t value = {};
     heddle_status_t* missing = nullptr;
     const std::vector<OptionValue>& options = from(self)->options_;

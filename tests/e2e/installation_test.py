@@ -81,7 +81,7 @@ class Components(InstallationCase):
     def test_nothing_says_where_it_is(self):
         prefix = self.install()
         for path in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc"), *prefix.rglob("*.toml")]:
-            self.assertNotRegex(path.read_text(), f"{re.escape(str(self.folder))}|{re.escape(str(REPOSITORY))}", str(path))
+            self.assertNotRegex(path.read_text(), rf"(?<![\w.}}-])({re.escape(str(self.folder))}|{re.escape(str(REPOSITORY))})(?![\w.-])", str(path))
         for path in [*prefix.glob("bin/*"), *prefix.rglob("*.so*")]:
             dynamic = self.execute("readelf", "-d", path)
             folders = [folder for found in re.findall(r"runpath: \[(.*)\]", dynamic) for folder in found.split(":")]
