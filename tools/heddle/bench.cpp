@@ -185,10 +185,8 @@ int run(const Arguments& arguments) {
   Flags flags = make_flags();
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  std::vector<TensorArgument> given(options.inputs.size());
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (Wrong wrong = parse_tensor_argument(options.inputs[i], given[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
-  }
+  std::vector<TensorArgument> given;
+  if (Wrong wrong = parse_inputs(options.inputs, given); !wrong.empty()) return flags.misuse(wrong);
   MadeUpInputs made_up;
   if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
   std::vector<double> percentiles;

@@ -17,6 +17,14 @@ bool fits(const Shape& given, const Shape& expected) {
 
 }  // namespace
 
+Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out) {
+  out.resize(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (Wrong wrong = parse_tensor_argument(texts[i], out[i]); !wrong.empty()) return "--input " + wrong;
+  }
+  return {};
+}
+
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
                                  const MakeInput& make_missing, std::vector<HostTensor>& out) {
   const size_t count = function.arguments.size();

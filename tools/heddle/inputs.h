@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From --input to the tensors of a call. Used by run and bench.
+// From --input to the tensors of a call. Used by run, bench and profile.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,9 @@ namespace heddle::tool {
 
 // Makes up the value of an argument that no --input names.
 using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
+
+// What each --input says. Empty: go on; else what is wrong with the command line.
+Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out);
 
 // One value per argument of the function. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
 // missing input is an error that names it. Empty: go on. Else the exit code, after saying what is wrong: with the command line, or with a file.

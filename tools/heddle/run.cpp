@@ -112,10 +112,8 @@ int run(const Arguments& arguments) {
   if (options.param_mode != "auto" && options.param_mode != "file") {
     return flags.misuse("--param-mode " + options.param_mode + " is not in this version; auto and file are");
   }
-  std::vector<TensorArgument> inputs(options.inputs.size()), expected(options.expected.size()), outputs(options.outputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (Wrong wrong = parse_tensor_argument(options.inputs[i], inputs[i]); !wrong.empty()) return flags.misuse("--input " + wrong);
-  }
+  std::vector<TensorArgument> inputs, expected(options.expected.size()), outputs(options.outputs.size());
+  if (Wrong wrong = parse_inputs(options.inputs, inputs); !wrong.empty()) return flags.misuse(wrong);
   for (size_t i = 0; i < expected.size(); ++i) {
     if (Wrong wrong = parse_tensor_argument(options.expected[i], expected[i]); !wrong.empty()) return flags.misuse("--expect " + wrong);
   }
