@@ -63,7 +63,7 @@ int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) 
 }  // namespace
 
 heddle_status_t* run_io(Device* device, IoJob* io) noexcept {
-  sdk::ErrnoKeeper keep;
+  sdk::EnvironmentKeeper keep;
   Workers& workers = device->workers;
   io->job.choose_method();
   if (io->job.direct()) {

@@ -312,7 +312,7 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
 }
 
 heddle_status_t* submit_timed(heddle_queue_t* handle, const heddle_submission_t* in, heddle_command_time_t* times) noexcept {
-  sdk::ErrnoKeeper keep;
+  sdk::EnvironmentKeeper keep;
   Queue* queue = Queue::from(handle);
   if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
     return submit_sized(queue, *in, times);

@@ -114,6 +114,13 @@ heddle_status_t* Device::start() {
                                                     : "unified addressing");
   }
   auto say = [&](CUresult result, const char* what) {
+    // Its primary context is one for the process, and stays lost as long as anyone holds it.
+    if (ends_context(result)) {
+      return cuda_status(host, cuda, HEDDLE_STATUS_UNAVAILABLE, result,
+                         "cuda: opening device %u ('%s') failed while %s: an earlier fault in this process ended its context; close every "
+                         "handle of the device and open it again, or start a new process",
+                         ordinal, known.name.c_str(), what);
+    }
     return cuda_status(host, cuda, code_of(result), result, "cuda: opening device %u ('%s') failed while %s", ordinal, known.name.c_str(),
                        what);
   };

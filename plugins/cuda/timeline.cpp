@@ -23,6 +23,7 @@ heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "creating a timeline", [&]() -> heddle_status_t* {
+    if (heddle_status_t* lost = device->loss()) return lost;
     if (heddle_status_t* bad = check_value(device, "creating a timeline", initial_value)) return bad;
     *out = sdk::make<Timeline>(device->host, device, initial_value)->handle();
     device->live.timelines.fetch_add(1);

@@ -18,6 +18,7 @@ struct Case {
   const char* behaviour;  // one sentence: what must hold
   void (*run)();
   Kind kind;
+  bool fresh = false;  // the plugin has done nothing but its entry in this process before; else one life is over when the case begins
 };
 
 // One function per file of cases.

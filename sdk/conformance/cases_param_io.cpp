@@ -276,8 +276,9 @@ struct Cancel {
 
 void cancelled_meanwhile() {
   Session session;
-  const uint64_t size = session.fitting(32 << 20);
-  TemporaryFile file{Bytes(size)};
+  const uint64_t size = session.fitting(512 << 20);  // more than any driver has on its way at once
+  TemporaryFile file{Bytes()};
+  REQUIRE(ftruncate(file.descriptor, static_cast<off_t>(size)) == 0, "making a file of %llu bytes failed", number(size));
   heddle_buffer_t* buffer = session.buffer(size);
   Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
   Cancel cancel;

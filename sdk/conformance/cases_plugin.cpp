@@ -206,19 +206,20 @@ void required_functions_are_there() {
 }  // namespace
 
 void add_plugin_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"build.only_the_entry", "the library exports its entry and nothing else", exports_only_the_entry, Kind::kAny},
-               {"build.no_vendor_library", "the library is not linked with a vendor's driver library", needs_no_vendor_library, Kind::kAny},
-               {"entry.pure", "the entry allocates nothing, starts nothing and gives one static table", entry_is_pure, Kind::kAny},
-               {"entry.chosen_minor", "the entry chooses the highest minor that both sides have", entry_chooses_a_minor, Kind::kAny},
-               {"entry.refusal", "the entry refuses ranges that do not overlap, with a reason", entry_refuses_other_minors, Kind::kAny},
-               {"entry.sizes", "the entry writes no more than the record's struct_size", entry_writes_no_more_than_it_may, Kind::kAny},
-               {"plugin.table", "the plugin table is whole and static, and its id is the manifest's", table_is_whole, Kind::kAny},
-               {"plugin.probe", "probe says available and counts the devices that an instance has", probe_tells_what_is_there, Kind::kAny},
-               {"plugin.probe_leaves_nothing", "probe leaves no memory, descriptor, thread or mapping", probe_leaves_nothing, Kind::kAny},
-               {"plugin.unknown_interface", "an unknown interface id is NULL", unknown_interfaces_are_null, Kind::kAny},
-               {"plugin.two_hosts", "two hosts in a process get instances that share nothing", two_hosts_share_nothing, Kind::kAny},
-               {"plugin.required_functions", "the functions that every host calls are there", required_functions_are_there, Kind::kAny}});
+  out->insert(
+      out->end(),
+      {{"build.only_the_entry", "the library exports its entry and nothing else", exports_only_the_entry, Kind::kAny, true},
+       {"build.no_vendor_library", "the library is not linked with a vendor's driver library", needs_no_vendor_library, Kind::kAny, true},
+       {"entry.pure", "the entry allocates nothing, starts nothing and gives one static table", entry_is_pure, Kind::kAny, true},
+       {"entry.chosen_minor", "the entry chooses the highest minor that both sides have", entry_chooses_a_minor, Kind::kAny, true},
+       {"entry.refusal", "the entry refuses ranges that do not overlap, with a reason", entry_refuses_other_minors, Kind::kAny, true},
+       {"entry.sizes", "the entry writes no more than the record's struct_size", entry_writes_no_more_than_it_may, Kind::kAny, true},
+       {"plugin.table", "the plugin table is whole and static, and its id is the manifest's", table_is_whole, Kind::kAny, true},
+       {"plugin.probe", "probe says available and counts the devices that an instance has", probe_tells_what_is_there, Kind::kAny},
+       {"plugin.probe_leaves_nothing", "probe leaves no memory, descriptor, thread or mapping", probe_leaves_nothing, Kind::kAny},
+       {"plugin.unknown_interface", "an unknown interface id is NULL", unknown_interfaces_are_null, Kind::kAny},
+       {"plugin.two_hosts", "two hosts in a process get instances that share nothing", two_hosts_share_nothing, Kind::kAny},
+       {"plugin.required_functions", "the functions that every host calls are there", required_functions_are_there, Kind::kAny}});
 }
 
 }  // namespace heddle::conformance

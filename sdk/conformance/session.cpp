@@ -179,19 +179,26 @@ void Session::reach(heddle_point_t point) {
 }
 
 void Session::keep_busy(heddle_point_t signal, heddle_queue_t* on) {
-  const uint64_t size = fitting(8 << 20);
+  uint64_t size = fitting(8 << 20);
   auto work = [&](uint32_t fills) {
     List list;
-    for (uint32_t i = 0; i < fills; ++i) list.fill(busy_, 0, size, i, 1).barrier();
+    for (uint32_t i = 0; i < fills; ++i) list.fill(busy_, 0, busy_bytes_, i, 1).barrier();
     return list;
   };
-  if (!busy_) {
+  while (busy_fills_ == 0) {
     busy_ = buffer(size);
+    busy_bytes_ = size;
     uint64_t shortest = UINT64_MAX;  // of one fill; the first also touches the memory
     for (int i = 0; i < 4; ++i) {
       const uint64_t start = now_ns();
       run(work(1));
       shortest = std::min(shortest, now_ns() - start);
+    }
+    // Few long commands: a list of thousands takes time of its own to submit.
+    if (shortest < 100000 && size < fitting(512 << 20)) {
+      free(busy_);
+      size = fitting(size * 4);
+      continue;
     }
     busy_fills_ = static_cast<uint32_t>(std::clamp<uint64_t>(30000000 / std::max<uint64_t>(shortest, 1), 1, 2048));
   }

@@ -126,6 +126,7 @@ class Session {
   std::vector<heddle_buffer_t*> buffers_;
   std::vector<heddle_timeline_t*> timelines_;
   heddle_buffer_t* busy_ = nullptr;
+  uint64_t busy_bytes_ = 0;
   uint32_t busy_fills_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #define HEDDLE_SDK_STATUS_H_
 
 #include <cerrno>
+#include <cfenv>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -67,22 +68,38 @@ void write_struct(const T& value, T* out) noexcept {
   std::memcpy(to + sizeof(uint32_t), from + sizeof(uint32_t), end - sizeof(uint32_t));
 }
 
-// Keeps the caller's errno (HD-T-02).
-class ErrnoKeeper {
+// Keeps the caller's errno and floating-point environment, exception flags among it, which vendors' libraries change (HD-T-02).
+class EnvironmentKeeper {
  public:
-  ErrnoKeeper() noexcept : saved_(errno) {}
-  ~ErrnoKeeper() { errno = saved_; }
-  ErrnoKeeper(const ErrnoKeeper&) = delete;
-  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+#ifdef __SSE__
+  EnvironmentKeeper() noexcept : errno_(errno), control_(__builtin_ia32_stmxcsr()) {}
+  ~EnvironmentKeeper() {
+    errno = errno_;
+    if (__builtin_ia32_stmxcsr() != control_) __builtin_ia32_ldmxcsr(control_);
+  }
+#else
+  EnvironmentKeeper() noexcept : errno_(errno) { std::fegetenv(&control_); }
+  ~EnvironmentKeeper() {
+    errno = errno_;
+    std::fesetenv(&control_);
+  }
+#endif
+  EnvironmentKeeper(const EnvironmentKeeper&) = delete;
+  EnvironmentKeeper& operator=(const EnvironmentKeeper&) = delete;
 
  private:
-  int saved_;
+  int errno_;
+#ifdef __SSE__
+  unsigned int control_;  // MXCSR
+#else
+  std::fenv_t control_;
+#endif
 };
 
-// Runs function() with errno kept, in no forked child, and no exception leaving (HD-B-01, HD-T-01, HD-T-02).
+// Runs function() with errno and the floating-point environment kept, in no forked child, and no exception leaving (HD-B-01, HD-T-01, HD-T-02).
 template <class F>
 heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& function) noexcept {
-  ErrnoKeeper keep;
+  EnvironmentKeeper keep;
   if (host->is_forked_child(host->self)) [[unlikely]]
     return forked_status(host);
   try {
@@ -99,7 +116,7 @@ heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& functi
 // The same for releases: nothing happens in a forked child.
 template <class F>
 void guarded_release(const heddle_host_t* host, F&& function) noexcept {
-  ErrnoKeeper keep;
+  EnvironmentKeeper keep;
   if (host->is_forked_child(host->self)) return;
   try {
     std::forward<F>(function)();
