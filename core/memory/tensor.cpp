@@ -43,6 +43,7 @@ Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t ty
   Status imported = device.noted(Status(device.api().native->buffer_import(device.get(), address, size_bytes, release, context, &buffer)));
   if (!imported.ok()) return wrap(std::move(imported), fmt::format("heddle: making a tensor on device '{}' failed", device.alias()));
   tensor->block_ = {buffer, 0, size_bytes, 0};
+  tensor->made_late_ = false;
   tensor->is_foreign_ = true;
   std::copy(dims.begin(), dims.end(), tensor->dims_);
   tensor->size_bytes_ = size_bytes;

@@ -122,6 +122,11 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
     EXPECT_EQ(address, reinterpret_cast<uint64_t>(y));
     std::vector<CallHandle> calls;
     fake::Stream stream;
+    std::atomic<bool> all_started{false};
+    stream.enqueue([&all_started] {
+      for (int i = 0; i < 10000 && !all_started; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(all_started) << "starting a call waited for the stream";
+    });
     for (int turn = 0; turn < kTurns; ++turn) {
       stream.enqueue([&x, turn] {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -138,6 +143,7 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
         std::fill_n(y, 4, -1000.0f);
       });
     }
+    all_started = true;
     for (CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
     stream.synchronize();
     EXPECT_EQ(releases, 0);
