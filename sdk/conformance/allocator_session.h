@@ -38,7 +38,12 @@ class Provider {
       static_cast<Provider*>(self)->statistics(out);
       return static_cast<heddle_status_t*>(nullptr);
     };
-    table.trim = [](void*, uint64_t) { return static_cast<heddle_status_t*>(nullptr); };
+    table.trim = [](void* self, uint64_t keep_bytes) {
+      auto* provider = static_cast<Provider*>(self);
+      std::lock_guard<std::mutex> lock(provider->mutex);
+      provider->trims.push_back(keep_bytes);
+      return static_cast<heddle_status_t*>(nullptr);
+    };
     table.holders = [](void* self, heddle_holder_visitor_t visit, void* context) {
       static_cast<Provider*>(self)->holders(visit, context);
       return static_cast<heddle_status_t*>(nullptr);
@@ -83,6 +88,14 @@ class Provider {
     buffers.erase(found);
     ++frees;
   }
+  // True if something came back that may be used again once the point is reached.
+  bool waits_for(heddle_point_t point) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return std::any_of(waiting.begin(), waiting.end(), [&](const Waiting& each) {
+      return std::any_of(each.points.begin(), each.points.end(),
+                         [&](heddle_point_t other) { return other.timeline == point.timeline && other.value >= point.value; });
+    });
+  }
   void statistics(heddle_allocator_statistics_t* out) {
     std::lock_guard<std::mutex> lock(mutex);
     heddle_allocator_statistics_t now = {};
@@ -117,6 +130,7 @@ class Provider {
     std::string owner;
   };
   std::map<heddle_buffer_t*, Given> buffers;
+  std::vector<uint64_t> trims;  // what each was to keep
 
  private:
   // Freed, and counted against the limit until its points are reached.

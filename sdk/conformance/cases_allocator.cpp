@@ -48,7 +48,7 @@ void odd_sizes() {
   for (uint64_t size : {uint64_t{0}, uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{64}, uint64_t{65}, (uint64_t{1} << 32) + 1}) {
     blocks.push_back(allocator.allocate(size));
   }
-  for (uint64_t alignment = 1; alignment <= 1 << 16; alignment *= 2) blocks.push_back(allocator.allocate(100, alignment));
+  for (uint64_t alignment = 1; alignment <= 1 << 21; alignment *= 2) blocks.push_back(allocator.allocate(100, alignment));
   for (const heddle_block_t& block : blocks) allocator.free(block);
   heddle_block_t block;
   EXPECT_CODE(allocator.try_allocate(64, 3, &block).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
@@ -61,13 +61,18 @@ void odd_sizes() {
 }
 
 void provider_gets_all_back() {
+  Timeline stream;  // outlives the allocator
   Allocator allocator;
   std::vector<heddle_block_t> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(allocator.allocate(1 + random_below(100000)));
   for (const heddle_block_t& block : blocks) allocator.free(block);
+  const heddle_point_t used_until = {stream.handle(), 7};
+  allocator.free(allocator.allocate(12345), {used_until});
   EXPECT_OK(allocator.api().destroy(allocator.handle));
   allocator.handle = nullptr;
   CHECK(allocator.provider.buffers.empty(), "destroy left %zu of the provider's buffers", allocator.provider.buffers.size());
+  CHECK(allocator.provider.waits_for(used_until), "destroy gave memory back without the point that it was freed behind [HD-M-05]");
+  stream.value = 7;
 }
 
 void destroy_with_blocks() {
@@ -165,7 +170,24 @@ void earlier_in_the_stream() {
   stream.value = 9;
 }
 
+// The most bytes in a row that no live block has.
+uint64_t largest_gap(Provider& provider, const std::vector<Live>& live) {
+  std::map<heddle_buffer_t*, std::map<uint64_t, uint64_t>> used;
+  for (const Live& each : live) used[each.block.buffer][each.block.offset] = each.size;
+  uint64_t largest = 0;
+  for (const auto& [buffer, given] : provider.buffers) {
+    uint64_t end = 0;
+    for (const auto& [offset, size] : used[buffer]) {
+      largest = std::max(largest, offset - end);
+      end = offset + size;
+    }
+    largest = std::max(largest, buffer->size - end);
+  }
+  return largest;
+}
+
 void statistics_add_up() {
+  Timeline stream;  // outlives the allocator
   Allocator allocator;
   const heddle_allocator_statistics_t start = allocator.statistics();
   std::vector<Live> live;
@@ -192,7 +214,16 @@ void statistics_add_up() {
     CHECK(count->peak >= count->current && count->total >= count->peak, "of a quantity there are %llu bytes, %llu at most, %llu in total",
           number(count->current), number(count->peak), number(count->total));
   }
-  for (const Live& each : live) allocator.free(each.block);
+  std::vector<Live> left;
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (i % 2) left.push_back(live[i]);
+    if (i % 2 == 0) allocator.free(live[i].block);
+  }
+  const heddle_allocator_statistics_t half = allocator.statistics();
+  const uint64_t gap = largest_gap(allocator.provider, left);
+  CHECK(half.largest_free <= gap, "largest_free is %llu, and there are no more than %llu free bytes in a row", number(half.largest_free),
+        number(gap));
+  for (const Live& each : left) allocator.free(each.block);
   const heddle_allocator_statistics_t now = allocator.statistics();
   CHECK(now.requested.current == start.requested.current && now.allocated.current == start.allocated.current &&
             now.active.current == start.active.current,
@@ -204,9 +235,19 @@ void statistics_add_up() {
         number(now.allocated.peak), number(full.requested.current), number(full.allocated.current));
   CHECK(now.requested.total == full.requested.total, "frees changed what was requested in total");
   CHECK(now.inactive_split.current == 0, "with all blocks freed inactive_split is %llu", number(now.inactive_split.current));
+  const heddle_block_t waits = allocator.allocate(70000);
+  allocator.free(waits, {{stream.handle(), 1}});
+  const heddle_allocator_statistics_t waiting = allocator.statistics();
+  CHECK(waiting.requested.current == start.requested.current && waiting.allocated.current == start.allocated.current,
+        "with all blocks freed, one behind a point, requested is %llu and allocated %llu; both count what is live",
+        number(waiting.requested.current), number(waiting.allocated.current));
+  CHECK(!allocator.provider.buffers.count(waits.buffer) || waiting.active.current >= start.active.current + 70000,
+        "70000 bytes wait for a point, and active is %llu", number(waiting.active.current));
+  stream.value = 1;
 }
 
 void holders_add_up() {
+  Timeline stream;                     // outlives the allocator
   const std::string copy = "weights";  // owners are compared by text
   const heddle_string_t weights = string_of("weights"), gradients = string_of("gradients \u00e4 \"0\""), same = string_of(copy);
   Allocator allocator;
@@ -255,7 +296,9 @@ void holders_add_up() {
     live.pop_back();
     if (live.size() == 90) compare("with 90 blocks left");
   }
-  CHECK(allocator.holders().empty(), "with all blocks freed there are holders");
+  allocator.free(allocator.allocate(70000, 0, &weights), {{stream.handle(), 1}});
+  CHECK(allocator.holders().empty(), "with all blocks freed, one behind a point, there are holders");
+  stream.value = 1;
 }
 
 void trims() {
@@ -269,6 +312,10 @@ void trims() {
   CHECK(allocator.provider.used <= uint64_t{66} << 20, "after a trim to 0 with 1000 live bytes %llu bytes are held",
         number(allocator.provider.used));
   allocator.free(kept);
+  allocator.trim(0);
+  allocator.trim(uint64_t{5} << 20);
+  CHECK(!allocator.provider.trims.empty() && allocator.provider.trims.back() == uint64_t{5} << 20,
+        "a trim down to %llu bytes was not passed on to the provider as such [HD-M-05]", number(uint64_t{5} << 20));
   allocator.trim(0);
   CHECK(allocator.provider.used == 0, "after a trim to 0 with nothing live %llu bytes are held", number(allocator.provider.used));
   allocator.free(allocator.allocate(1000));

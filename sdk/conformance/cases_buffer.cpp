@@ -158,6 +158,15 @@ void map_visibility() {
   CHECK(std::all_of(memory, memory + size - 5, [](char byte) { return byte == static_cast<char>(0xc3); }),
         "what the device wrote is not what the host reads through a map");
   EXPECT_OK(session.tables().buffer.unmap(buffer));
+  // What need not be visible any more is what is mapped, and nothing beside it: a pool has other blocks there.
+  const uint64_t from = size / 4, length = size / 4;
+  std::vector<char> expected = session.download(buffer, 0, size);
+  memory = map(session, buffer, from, length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
+  std::memset(memory, 0x3c, length);
+  EXPECT_OK(session.tables().buffer.flush(buffer, from, length));
+  EXPECT_OK(session.tables().buffer.unmap(buffer));
+  std::fill_n(expected.begin() + static_cast<long>(from), length, 0x3c);
+  CHECK(session.download(buffer, 0, size) == expected, "a map that discards %llu bytes at %llu lost others", number(length), number(from));
 }
 
 void maps_are_counted() {
@@ -308,7 +317,8 @@ void add_buffer_cases(Cases* out) {
         Kind::kDriver},
        {"buffer.map_flags", "a map reads, writes or both; unknown flags are INVALID_ARGUMENT", map_flags, Kind::kDriver},
        {"buffer.unmappable", "memory that the host cannot see is not mapped: FAILED_PRECONDITION", unmappable_memory, Kind::kDriver},
-       {"buffer.map_visibility", "host writes reach the device after a flush, device writes the host after an invalidate", map_visibility,
+       {"buffer.map_visibility",
+        "host writes reach the device after a flush, device writes the host after an invalidate, and nothing else is lost", map_visibility,
         Kind::kDriver},
        {"buffer.map_counts", "a map is good until there were as many unmaps as maps", maps_are_counted, Kind::kDriver},
        {"buffer.disjoint", "no two buffers share bytes", buffers_are_disjoint, Kind::kDriver},

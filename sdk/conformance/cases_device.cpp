@@ -108,14 +108,14 @@ void statistics_add_up() {
   const heddle_device_statistics_t before = now();
   heddle_buffer_t* buffer = session.buffer(4096);
   List list;
-  list.fill(buffer, 0, 2048, 7, 1).barrier().copy(buffer, 0, buffer, 2048, 2048);
+  list.fill(buffer, 0, 2048, 7, 1).barrier().copy(buffer, 0, buffer, 2048, 2048).barrier().update(buffer, 100, "heddle", 6);
   session.run(list);
   const heddle_device_statistics_t after = now();
   CHECK(after.bytes_allocated - before.bytes_allocated >= 4096, "after a buffer of 4096 bytes bytes_allocated grew by %llu",
         number(after.bytes_allocated - before.bytes_allocated));
   CHECK(after.submissions - before.submissions == 1, "after one submission submissions grew by %llu",
         number(after.submissions - before.submissions));
-  CHECK(after.copies - before.copies == 2, "after a fill and a copy copies grew by %llu", number(after.copies - before.copies));
+  CHECK(after.copies - before.copies == 3, "after a fill, a copy and an update copies grew by %llu", number(after.copies - before.copies));
   session.free(buffer);
   CHECK(now().bytes_allocated == before.bytes_allocated, "after the buffer was freed bytes_allocated is %llu more than before",
         number(now().bytes_allocated - before.bytes_allocated));

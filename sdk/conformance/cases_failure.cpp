@@ -26,6 +26,12 @@ void the_first_sticks() {
     CHECK(result.message().find("the first failure") != std::string::npos,
           "a waiter sees '%s', and the first failure was another [HD-S-02]", result.message().c_str());
   }
+  // A failure of a lower value poisons from there on; what waiters see is still the first.
+  api.fail(timeline, 4, kit_failure("the fourth failure"));
+  Result lower = session.wait({timeline, 4}, 1000000000);
+  CHECK(lower.code() == HEDDLE_STATUS_ABORTED && lower.message().find("the first failure") != std::string::npos,
+        "a wait for 4 of a timeline that failed from 5 on, then from 4 on, gave %s [HD-S-02]", lower.text().c_str());
+  EXPECT_CODE(session.wait({timeline, 3}, 0).release(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
   uint64_t reached = 0;
   Result queried(api.query(timeline, &reached));
   CHECK(queried.code() == HEDDLE_STATUS_ABORTED && reached == 2,
@@ -66,17 +72,19 @@ void a_failure_wakes() {
 
 void failures_travel() {
   Session session;
-  const heddle_point_t poisoned = session.point(), first = session.point(), second = session.point();
+  const heddle_point_t poisoned = session.point(), first = session.point(), beside = session.point(3), second = session.point();
   session.tables().timeline.fail(poisoned.timeline, 1, kit_failure("the kit's own words"));
   heddle_buffer_t* buffer = session.buffer(64);
   List list, behind;
-  REQUIRE_OK(session.submit(list.fill(buffer, 0, 64, 1, 1), {poisoned}, {first}).release());
+  REQUIRE_OK(session.submit(list.fill(buffer, 0, 64, 1, 1), {poisoned}, {first, beside}).release());
   REQUIRE_OK(session.submit(behind.fill(buffer, 0, 64, 2, 1), {first}, {second}, session.other_queue()).release());
   Result result = session.wait(second);
   CHECK(result.code() == HEDDLE_STATUS_ABORTED, "work behind a failed wait gave %s; its failure was expected [HD-S-02]",
         result.text().c_str());
   CHECK(result.message().find("the kit's own words") != std::string::npos, "a failure that travelled lost its text: %s",
         result.message().c_str());
+  Result also = session.wait(beside);
+  CHECK(also.code() == HEDDLE_STATUS_ABORTED, "the second signal of work that failed gave %s [HD-S-02]", also.text().c_str());
   // And harms nobody else.
   session.run(List());
 }
@@ -96,6 +104,43 @@ void failed_transfers() {
   EXPECT_CODE(session.wait(down[0]).release(), HEDDLE_STATUS_ABORTED);
 }
 
+// Adds fills of the whole buffer that take some 150 ms, each behind a barrier.
+void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, List* list) {
+  uint64_t shortest = UINT64_MAX;  // of one; the first also touches the memory
+  for (int i = 0; i < 3; ++i) {
+    List once;
+    const uint64_t start = now_ns();
+    session.run(once.fill(buffer, 0, size, 0, 1));
+    shortest = std::min(shortest, now_ns() - start);
+  }
+  const uint64_t count = std::clamp<uint64_t>(150000000 / std::max<uint64_t>(shortest, 1), 4, 1024);
+  for (uint64_t i = 1; i <= count; ++i) list->barrier().fill(buffer, 0, size, i, 1);
+}
+
+// What stands behind a failing kernel in its list may run or not, but not after the signal has told of the failure.
+void nothing_runs_on(Session& session, const Kernels& kernels) {
+  if (!session.has_memory(HEDDLE_MEMORY_HOST_VISIBLE)) return;
+  const uint64_t size = session.fitting(8 << 20);
+  heddle_buffer_t* buffer = session.buffer(size, HEDDLE_MEMORY_HOST_VISIBLE);
+  List list;
+  list.dispatch(kernels, "fail", {{buffer, 0, 64}}, {}, 1);
+  add_long_work(session, buffer, size, &list);
+  const heddle_point_t done = session.point();
+  REQUIRE_OK(session.submit(list, {}, {done}).release());
+  Result told = session.wait(done);
+  CHECK(!told.ok(), "a list whose first kernel failed gave success");
+  const heddle_buffer_interface_t& api = session.tables().buffer;
+  void* memory = nullptr;
+  REQUIRE_OK(api.map(buffer, 0, size, HEDDLE_MAP_READ, &memory));
+  const volatile char* bytes = static_cast<char*>(memory);
+  EXPECT_OK(api.invalidate(buffer, 0, size));
+  const char first = bytes[0], last = bytes[size - 1];
+  usleep(30000);
+  EXPECT_OK(api.invalidate(buffer, 0, size));
+  CHECK(bytes[0] == first && bytes[size - 1] == last, "a list went on writing after its signal had failed [HD-Q-06]");
+  EXPECT_OK(api.unmap(buffer));
+}
+
 void kernels_fail() {
   Session session;
   Kernels kernels(&session);
@@ -113,6 +158,7 @@ void kernels_fail() {
         result.payload("region").c_str());
   REQUIRE_OK(session.submit(List(), {done}, {behind}).release());
   EXPECT_CODE(session.wait(behind).release(), result.code());
+  nothing_runs_on(session, kernels);
   session.run(List());
 }
 
@@ -121,9 +167,25 @@ void lost_devices() {
   auto kernels = std::make_unique<Kernels>(&session);
   heddle_buffer_t* buffer = session.buffer(64);
   const heddle_point_t before = session.point();
-  List list;
+  heddle_buffer_t* mapped = session.has_memory(HEDDLE_MEMORY_HOST_VISIBLE) ? session.buffer(64, HEDDLE_MEMORY_HOST_VISIBLE) : nullptr;
+  List list, behind;
   list.dispatch(*kernels, "lose", {{buffer, 0, 64}}, {}, 1);
-  Result result = session.try_run(list);
+  const uint64_t size = session.fitting(8 << 20);
+  heddle_buffer_t* large = session.buffer(size);
+  add_long_work(session, large, size, &behind);
+  const heddle_point_t lost = session.point(), after = session.point();
+  REQUIRE_OK(session.submit(list, {}, {lost}).release());
+  Result enqueued = session.submit(behind, {}, {after});
+  Result result = session.wait(lost);
+  uint64_t over = 0;
+  Result(session.tables().timeline.query(after.timeline, &over));
+  if (enqueued.ok()) {
+    // What was over before the loss was told may be so; nothing is reached after it.
+    Result rest = session.wait(after);
+    if (result.code() == HEDDLE_STATUS_DEVICE_LOST && over < after.value)
+      CHECK(rest.code() == HEDDLE_STATUS_DEVICE_LOST, "work that was enqueued before a loss, and was not over, gave %s [HD-S-02]",
+            rest.text().c_str());
+  }
   if (result.code() != HEDDLE_STATUS_DEVICE_LOST) absent("none of the kit's kernels loses this device: %s", result.text().c_str());
   const Tables& tables = session.tables();
   heddle_buffer_params_t params = {sizeof params, 0, 64, 0};
@@ -140,6 +202,20 @@ void lost_devices() {
   EXPECT_CODE(tables.dispatch.executable_load(session.device, &code, &executable), HEDDLE_STATUS_DEVICE_LOST);
   heddle_timeline_t* timeline = nullptr;
   EXPECT_CODE(tables.timeline.create(session.device, 0, &timeline), HEDDLE_STATUS_DEVICE_LOST);
+  const heddle_binding_t binding = {buffer, 0, 64};
+  const std::vector<heddle_point_t> signals = {before};
+  const heddle_sync_t sync = session.sync({}, signals);
+  char bytes[64] = {};
+  EXPECT_CODE(tables.transfer.upload(session.queue, &sync, bytes, &binding), HEDDLE_STATUS_DEVICE_LOST);
+  EXPECT_CODE(tables.transfer.download(session.queue, &sync, &binding, bytes), HEDDLE_STATUS_DEVICE_LOST);
+  TemporaryFile file(random_bytes(64));
+  heddle_file_t* opened = nullptr;
+  EXPECT_CODE(tables.param_io.file_open(session.device, file.descriptor, HEDDLE_FILE_READ, string_of("f"), &opened),
+              HEDDLE_STATUS_DEVICE_LOST);
+  if (mapped) {
+    void* memory = nullptr;
+    EXPECT_CODE(tables.buffer.map(mapped, 0, 64, HEDDLE_MAP_READ, &memory), HEDDLE_STATUS_DEVICE_LOST);
+  }
   // Releases succeed; they are what the session's end does. A new device works, or says what has to happen first.
   Result failure(nullptr);
   heddle_device_t* again = open_device(&session.instance, 0, &failure);
@@ -255,7 +331,8 @@ void add_failure_cases(Cases* out) {
        {"failure.wakes", "a failure wakes a thread that waits", a_failure_wakes, Kind::kDriver},
        {"failure.travels", "a failure travels through waits, with its code and text", failures_travel, Kind::kDriver},
        {"failure.transfers", "transfers behind a failure fail with it", failed_transfers, Kind::kDriver},
-       {"failure.kernel", "a kernel that fails fails its signals, with its name and region", kernels_fail, Kind::kDriver},
+       {"failure.kernel", "a kernel that fails fails its signals, with its name and region, when its list is over", kernels_fail,
+        Kind::kDriver},
        {"failure.device_lost", "a lost device says so in every handle, and its handles can be released", lost_devices, Kind::kDriver},
        {"failure.memory_in_create", "create survives every allocation that fails", out_of_memory_in_create, Kind::kAny},
        {"failure.memory_in_life", "open, allocate and submit survive every allocation that fails", out_of_memory_in_a_life, Kind::kDriver},

@@ -193,12 +193,15 @@ void forked_children_do_nothing() {
     refused(session.tables().device.open(session.instance.handle, 0, &open, &device));
     refused(session.submit(List(), {}, {{timeline, 1}}).release());
     refused(session.tables().timeline.signal(timeline, 1));
+    uint64_t reached = 0;
+    refused(session.tables().timeline.query(timeline, &reached));
+    refused(session.wait({timeline, 1}, 200000000).release());
     session.tables().buffer.free(buffer);
     session.tables().timeline.destroy(timeline);
     _exit(wrong);
   });
   CHECK(!WIFSIGNALED(status), "a call in a forked child ended in %s [HD-T-01]", strsignal(WTERMSIG(status)));
-  CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "%d of 5 calls in a forked child were not FAILED_PRECONDITION [HD-T-01]",
+  CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "%d of 7 calls in a forked child were not FAILED_PRECONDITION [HD-T-01]",
         WEXITSTATUS(status));
   CHECK(session.download(buffer, 0, 4096) == bytes, "a release in a forked child took the buffer from its parent [HD-T-01]");
 }

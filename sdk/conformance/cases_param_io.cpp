@@ -138,6 +138,10 @@ void short_reads() {
     CHECK(result.message().find("weights.bin") != std::string::npos, "the failure of a short read does not name the file: %s",
           result.message().c_str());
   }
+  Result third = opened.move({{0, 100, buffer, 0}, {50, 0, buffer, 0}, {5000, 6000, buffer, 1000}});
+  CHECK(third.code() == HEDDLE_STATUS_DATA_LOSS && third.payload("extent") == "2",
+        "a short read of the third extent gave %s with the payload 'extent' '%s'; DATA_LOSS and 2 were expected", third.text().c_str(),
+        third.payload("extent").c_str());
   // It failed its own signals and nothing else.
   EXPECT_OK(opened.move({{0, 10000, buffer, 0}}).release());
 }
@@ -202,6 +206,16 @@ void access_is_kept() {
               HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_CODE(session.tables().param_io.file_open(session.device, -1, HEDDLE_FILE_READ, string_of("f"), &opened),
               HEDDLE_STATUS_INVALID_ARGUMENT);
+  // Refused now, or when it is read; a descriptor is left in neither case.
+  const int write_only = open(file.path.c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(write_only >= 0, "opening %s for writing failed", file.path.c_str());
+  const uint64_t descriptors = count_descriptors();
+  for (auto [descriptor, access] : {std::pair<int, uint32_t>{write_only, HEDDLE_FILE_READ}, {file.descriptor, 1u << 20}, {-1, 3u}}) {
+    Result status(session.tables().param_io.file_open(session.device, descriptor, access, string_of("f"), &opened));
+    if (status.ok()) session.tables().param_io.file_close(opened);
+  }
+  CHECK(count_descriptors() == descriptors, "files that were refused left descriptors open");
+  close(write_only);
 }
 
 void descriptor_is_duplicated() {
@@ -250,6 +264,14 @@ void progress_grows() {
   const size_t told = progress.done.size();
   usleep(20000);
   CHECK(progress.done.size() == told, "progress was told after the signal was reached [HD-Q-06]");
+  progress.done.clear();
+  const uint64_t third = size / 3;
+  REQUIRE_OK(opened.move({{0, third, buffer, 0}, {third, third, buffer, third}, {0, 0, buffer, 0}, {5, 100, buffer, size - 100}}, &params)
+                 .release());
+  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress of several extents went back");
+  CHECK(!progress.done.empty() && progress.done.back() == 2 * third + 100 && progress.total == 2 * third + 100,
+        "progress of several extents ended at %llu of %llu; %llu bytes were read", number(progress.done.empty() ? 0 : progress.done.back()),
+        number(progress.total), number(2 * third + 100));
 }
 
 void cancelled_before() {

@@ -154,10 +154,20 @@ void two_hosts_share_nothing() {
     REQUIRE_OK(plugin().table.create(second_host.table(), &second));
     REQUIRE(second && second != first.handle, "two hosts got the same instance [HD-E-06]");
     CHECK(first.host.allocations() == before, "an instance takes memory from another instance's host [HD-E-06]");
-    if (plugin().is_driver()) {
-      uint32_t count = 0;
-      EXPECT_OK(first.tables.device.count(second, &count));
-    }
+    // A call that both instances refuse: each makes the status with its own host.
+    auto refused = [&](heddle_plugin_instance_t* instance) {
+      heddle_device_description_t description = {};
+      description.struct_size = sizeof description;
+      if (plugin().is_driver()) EXPECT_CODE(first.tables.device.describe(instance, UINT32_MAX, &description), HEDDLE_STATUS_OUT_OF_RANGE);
+      heddle_allocator_params_t params = {sizeof params, 0, nullptr, nullptr, sizeof(heddle_option_t), string_of("kit")};
+      heddle_allocator_t* made = nullptr;
+      if (plugin().is_allocator()) EXPECT_REFUSED(first.tables.allocator.create(instance, &params, &made));
+    };
+    refused(first.handle);
+    const uint64_t of_first = first.host.statuses_made(), of_second = second_host.statuses_made();
+    refused(second);
+    CHECK(first.host.statuses_made() == of_first && second_host.statuses_made() > of_second,
+          "an instance makes statuses with another instance's host [HD-E-06]");
   }
   EXPECT_OK(plugin().table.shutdown(second));
   CHECK(second_host.live_memory() == 0, "shutdown left %lld pieces of host memory", static_cast<long long>(second_host.live_memory()));

@@ -96,6 +96,17 @@ void timeouts() {
   // Nothing was changed: work may still signal it, and a later wait succeeds.
   REQUIRE_OK(session.submit(List(), {}, {done}).release());
   session.reach(done);
+  // Timeouts have 64 bits of nanoseconds, and their sum with the time has no more.
+  for (uint64_t timeout_ns : {(uint64_t{1} << 32) + 1000, uint64_t{1} << 42, UINT64_MAX - 1, HEDDLE_TIMEOUT_INFINITE}) {
+    const heddle_point_t later = session.point();
+    std::thread signaller([&] {
+      usleep(20000);
+      EXPECT_OK(session.tables().timeline.signal(later.timeline, later.value));
+    });
+    Result result = session.wait(later, timeout_ns);
+    signaller.join();
+    CHECK(result.ok(), "a wait of %llu ns for what was signalled after 20 ms gave %s", number(timeout_ns), result.text().c_str());
+  }
 }
 
 void wakes_a_thread() {
@@ -225,13 +236,14 @@ struct Notified {
   std::atomic<int> calls{0};
   std::atomic<uint32_t> code{0};
   Session* session = nullptr;
-  heddle_point_t then{};
+  heddle_point_t then{}, next{};
   static void note(void* context, const heddle_status_t* failure) {
     auto* self = static_cast<Notified*>(context);
     const heddle_host_t* host = self->session->instance.host.table();
     self->code = host->status_code(host->self, failure);
     // A callback may submit and signal.
     if (self->then.timeline) EXPECT_OK(self->session->submit(List(), {}, {self->then}).release());
+    if (self->next.timeline) EXPECT_OK(self->session->tables().timeline.signal(self->next.timeline, self->next.value));
     ++self->calls;
   }
   void expect(int times, const char* what) {
@@ -267,6 +279,19 @@ void notifications() {
   failed.expect(1, "a notification for a point that fails");
   CHECK(failed.code == HEDDLE_STATUS_ABORTED, "a notification of a failed point has %s; ABORTED was expected",
         code_name(failed.code).c_str());
+  Notified late, chained, behind;
+  notify(session, poisoned, &late);
+  late.expect(1, "a notification for a point that failed before");
+  CHECK(late.code == HEDDLE_STATUS_ABORTED, "a notification for a point that failed before has %s; ABORTED was expected",
+        code_name(late.code).c_str());
+  const heddle_point_t own = session.point();
+  chained.next = {own.timeline, 2};
+  notify(session, own, &chained);
+  notify(session, chained.next, &behind);
+  EXPECT_OK(session.tables().timeline.signal(own.timeline, 1));
+  chained.expect(1, "a notification whose function signals its own timeline");
+  session.reach(chained.next);
+  behind.expect(1, "a notification for what another one signalled");
   work.then = session.point();
   notify(session, submitted, &work);
   REQUIRE_OK(session.submit(List(), {}, {submitted}).release());

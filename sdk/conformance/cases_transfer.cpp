@@ -191,6 +191,8 @@ void copies_2d() {
         {64, 1, 0, 0, 100, 200},
         {1, 100, 3, 2, 1, 1},
         {0, 5, 10, 10, 0, 0},
+        {16, 10, 64, 64, 0, 8},     // what lies between rows stays, also where they look like one block
+        {16, 256, 64, 64, 48, 48},  // the last row ends with its buffer
         {256, 30, 256, 300, 0, 64}}) {
     const heddle_binding_t in = {source.buffer, from, 0}, out = {target.buffer, to, 0};
     List list;

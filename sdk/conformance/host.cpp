@@ -104,8 +104,9 @@ Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
     if (memory) --from(self)->live_memory_;
     std::free(memory);
   };
-  table_.status_create = [](void*, heddle_status_code_t code, heddle_string_t, int64_t, heddle_string_t message) {
+  table_.status_create = [](void* self, heddle_status_code_t code, heddle_string_t, int64_t, heddle_string_t message) {
     const KeepErrno keep;
+    ++from(self)->statuses_made_;
     if (code == HEDDLE_STATUS_OK || code > HEDDLE_STATUS_DEVICE_LOST) fail("a status was made with code %u [HD-S-01]", code);
     return make_status(code, std::string_view(message.data, message.size));
   };

@@ -52,6 +52,7 @@ class Host {
   bool has_failed_allocation() const { return allocations_failed_.load() != 0; }
   int64_t live_memory() const { return live_memory_.load(); }
   uint64_t allocations() const { return allocations_.load(); }
+  uint64_t statuses_made() const { return statuses_made_.load(); }
 
   // Of all hosts.
   static int64_t live_statuses();
@@ -64,7 +65,7 @@ class Host {
   std::vector<OptionValue> options_;
   pid_t process_ = getpid();
   std::atomic<int64_t> live_memory_{0};
-  std::atomic<uint64_t> allocations_{0}, allocations_failed_{0};
+  std::atomic<uint64_t> allocations_{0}, allocations_failed_{0}, statuses_made_{0};
   std::atomic<int64_t> fail_after_{-1}, fail_more_{0};
   std::mutex mutex_;
   std::vector<std::thread> threads_;  // of execute; under mutex_

@@ -26,6 +26,10 @@ namespace {
 class ThreadState {
  public:
   explicit ThreadState(const char* slot) : slot_(slot), errno_(errno) {
+    sigset_t more;  // a mask that is nobody's default, as errno is, so that one that is put back to the default shows
+    sigemptyset(&more);
+    sigaddset(&more, SIGRTMAX - 3);
+    pthread_sigmask(SIG_BLOCK, &more, &before_);
     pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
     floating_point_ = floating_point();
     context_ = vendor_context();
@@ -34,7 +38,7 @@ class ThreadState {
   ~ThreadState() {
     const int changed = errno;
     sigset_t mask;
-    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    pthread_sigmask(SIG_SETMASK, &before_, &mask);
     if (changed != kErrno) fail("%s changed errno to %d [HD-T-02]", slot_, changed);
     if (std::memcmp(&mask, &mask_, kMaskBytes) != 0) fail("%s changed the caller's signal mask [HD-T-02]", slot_);
     if (floating_point() != floating_point_) {
@@ -73,7 +77,7 @@ class ThreadState {
 
   const char* slot_;
   int errno_;
-  sigset_t mask_;
+  sigset_t before_, mask_;
   uint64_t floating_point_;
   void* context_;
 };

@@ -541,6 +541,13 @@ static heddle_status_t* file_read(heddle_queue_t* queue, const heddle_sync_t* in
 const heddle_param_io_interface_t param_io_table = {
     .struct_size = sizeof param_io_table, .file_open = file_open, .file_close = file_close, .read = file_read};
 
+/* Files a number, in decimal, with a status. */
+static void set_number(const heddle_host_t* host, heddle_status_t* status, const char* key, uint64_t number) {
+  char digits[24];
+  const heddle_string_t name = {key, strlen(key)}, value = {digits, (uint64_t)snprintf(digits, sizeof digits, "%llu", (number_t)number)};
+  host->status_set_payload(host->self, status, name, value);
+}
+
 static heddle_status_t* run_io(const heddle_host_t* host, const struct io* io) {
   const uint64_t chunk = io->params.chunk_bytes ? io->params.chunk_bytes : 1 << 20;
   uint64_t done = 0, total = 0;
@@ -555,8 +562,10 @@ static heddle_status_t* run_io(const heddle_host_t* host, const struct io* io) {
         const ssize_t got = pread(io->file->descriptor, extent->buffer->data + extent->buffer_offset + at + moved, wanted - moved,
                                   (off_t)(extent->file_offset + at + moved));
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
-          return failure(host, HEDDLE_STATUS_DATA_LOSS, "sample_c: reading '%s' at byte %llu failed: %s", io->file->name,
-                         (number_t)(extent->file_offset + at + moved), got ? strerror(errno) : "the file ends there");
+          heddle_status_t* status = failure(host, HEDDLE_STATUS_DATA_LOSS, "sample_c: reading '%s' at byte %llu failed: %s", io->file->name,
+                                            (number_t)(extent->file_offset + at + moved), got ? strerror(errno) : "the file ends there");
+          set_number(host, status, "extent", i);
+          return status;
         }
         moved += got > 0 ? (uint64_t)got : 0;
       }
@@ -597,9 +606,7 @@ static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
   if (!outcome) return NULL;
   heddle_status_t* status = failure(host, outcome == 2 ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL,
                                     "sample_c: running kernel '%s' (region %u) failed: %s", op->function->name, op->region, why[outcome]);
-  char region[16];
-  const heddle_string_t key = {"region", 6}, value = {region, (uint64_t)snprintf(region, sizeof region, "%u", op->region)};
-  host->status_set_payload(host->self, status, key, value);
+  set_number(host, status, "region", op->region);
   if (outcome == 2) {
     pthread_mutex_lock(&device->mutex);
     if (!device->lost) device->lost = host->status_clone(host->self, status);
