@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Proof of the conformance kit by mutants that its author did not write: each patch in `foreign` gives a template one bug, written from the headers and
+the numbered rules alone. It is applied to a copy of the template and of sdk/cpp, built out of the tree, and caught by the case that is about
+what it breaks. A patch's first lines say what the bug is, which rule it breaks and what a host sees. The table goes to
+test-results/conformance_foreign_mutants.txt of the build."""
+import concurrent.futures
+import filecmp
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import kit
+
+PATCHES = pathlib.Path(__file__).parent / "foreign"
+
+# template: (its folder below sdk, its sources, its library, its manifest)
+TEMPLATES = {
+    "allocator_c": ("template/allocator/c", ["allocator.c"], "libsample_allocator_c.so", "org.example.system.toml"),
+    "allocator_cpp": ("template/allocator/cpp", ["arena.cpp"], "libsample_allocator.so", "org.example.arena.toml"),
+    "driver_c": ("template/driver/c", ["driver.c", "work.c"], "libsample_driver_c.so", "org.example.sample_c.toml"),
+    "driver_cpp": ("template/driver/cpp", ["plugin.cpp", "device.cpp", "code.cpp"], "libsample_driver.so", "org.example.sample.toml"),
+}
+
+# mutant: the case that must catch it
+MUTANTS = {
+    "allocator_c/own_token_goes_down": "allocator.gives_back",
+    "allocator_c/owners_by_address": "allocator.holders",
+    "allocator_c/peak_lags": "allocator.statistics",
+    "allocator_cpp/aligns_the_offset_only": "allocator.sizes",
+    "allocator_cpp/destroy_drops_points": "allocator.gives_back",
+    "allocator_cpp/largest_free_is_the_sum": "allocator.statistics",
+    "allocator_cpp/length_is_rounded": "allocator.sizes",
+    "allocator_cpp/one_point_is_enough": "allocator.waits",
+    "allocator_cpp/size_wraps": "allocator.sizes",
+    "allocator_cpp/trim_keeps_nothing_below": "allocator.trim",
+    "allocator_cpp/waiting_blocks_have_owners": "allocator.holders",
+    "allocator_cpp/waiting_counts_as_allocated": "allocator.statistics",
+    "driver_c/alignment_above_a_page": "buffer.alignment",
+    "driver_c/barrier_write_after_read": "transfer.barrier",
+    "driver_c/cancel_read_once": "param_io.cancelled_meanwhile",
+    "driver_c/close_forgets_files": "lifetime.close_with_children",
+    "driver_c/copy_2d_gap": "transfer.copy_2d",
+    "driver_c/copy_2d_last_row": "transfer.copy_2d",
+    "driver_c/describe_writes_the_tail": "structs.outputs",
+    "driver_c/discard_clears_the_buffer": "buffer.map_visibility",
+    "driver_c/empty_buffer_is_null": "buffer.zero_size",
+    "driver_c/empty_read_never_signals": "param_io.bounds",
+    "driver_c/empty_submission_ignores_waits": "failure.kernel",
+    "driver_c/entry_stride_ignored": "dispatch.larger_entries",
+    "driver_c/errno_of_a_refused_file": "param_io.access",
+    "driver_c/fail_first_signal_only": "failure.travels",
+    "driver_c/fails_before_the_end": "failure.kernel",
+    "driver_c/file_offset_32_bits": "param_io.far_offset",
+    "driver_c/fill_phase": "transfer.fill_at_any_offset",
+    "driver_c/fill_tail": "transfer.fill",
+    "driver_c/largest_value_refused": "timeline.initial_value",
+    "driver_c/load_resets_rounding": "dispatch.floating_point",
+    "driver_c/lost_device_still_maps": "failure.device_lost",
+    "driver_c/lower_failure_is_dropped": "failure.first_sticks",
+    "driver_c/mapped_once": "buffer.map_counts",
+    "driver_c/negotiates_below_the_host": "entry.refusal",
+    "driver_c/open_unblocks_signals": "device.handles",
+    "driver_c/poisons_one_value": "failure.first_sticks",
+    "driver_c/progress_of_the_extent": "param_io.progress",
+    "driver_c/query_tells_failed_value": "failure.first_sticks",
+    "driver_c/queue_destroyed_early": "lifetime.work_pending",
+    "driver_c/refused_file_keeps_descriptor": "param_io.access",
+    "driver_c/region_in_hexadecimal": "failure.kernel",
+    "driver_c/second_failure_leaks": "failure.first_sticks",
+    "driver_c/short_read_is_success": "param_io.short_read",
+    "driver_c/statuses_of_the_first_host": "plugin.two_hosts",
+    "driver_c/transfer_swallows_failed_wait": "failure.transfers",
+    "driver_c/update_is_borrowed": "transfer.update_captured",
+    "driver_c/wait_in_a_forked_child": "lifetime.forked_child",
+    "driver_c/wait_timeout_32_bits": "timeline.timeout",
+    "driver_c/wait_timeout_microseconds": "timeline.timeout",
+    "driver_c/waits_are_borrowed": "timeline.across_queues",
+    "driver_c/work_goes_on_after_loss": "failure.device_lost",
+    "driver_c/zero_grid_refused": "dispatch.zero_workgroups",
+    "driver_cpp/claims_captured_uploads": "transfer.upload_captured",
+    "driver_cpp/extent_counted_without_empty_ones": "param_io.short_read",
+    "driver_cpp/failed_import_is_not_released": "buffer.import_failure",
+    "driver_cpp/late_notification_hears_no_failure": "timeline.notify",
+    "driver_cpp/notified_under_the_lock": "timeline.notify",
+    "driver_cpp/read_only_counts_as_dynamic": "recording.read_only",
+    "driver_cpp/recording_borrows_update": "recording.captures",
+    "driver_cpp/replay_keeps_offset": "recording.new_bindings",
+    "driver_cpp/updates_are_not_counted": "device.statistics",
+}
+
+FLAGS = ["-fPIC", "-fvisibility=hidden"] + ([f"-fsanitize={os.environ['HEDDLE_SANITIZE']}"] if kit.SANITIZED else [])
+COMPILERS = {".c": [os.environ.get("CC", "cc"), "-std=c11", "-O1"], ".cpp": [os.environ.get("CXX", "c++"), "-std=c++20", "-O0"]}
+
+
+def run(*command, cwd=None):
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def build(mutant, folder):
+    """Builds the mutant in the folder; its manifest."""
+    template, sources, library, manifest = TEMPLATES[mutant.split("/")[0]]
+    for part in ("cpp", template):
+        shutil.copytree(kit.SOURCE / "sdk" / part, folder / "sdk" / part)
+    run("patch", "--strip=1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch", f"--input={PATCHES / mutant}.patch", cwd=folder)
+    sdk, original = folder / "sdk", kit.SOURCE / "sdk"
+    # What the patch changes of sdk/cpp comes before the archive, which gives the rest.
+    changed = [file for file in sorted((sdk / "cpp").glob("*.cpp")) if not filecmp.cmp(file, original / "cpp" / file.name, shallow=False)]
+    objects = []
+    for source in [sdk / template / name for name in sources] + changed:
+        objects.append(folder / f"{source.name}.o")
+        run(*COMPILERS[source.suffix], *FLAGS, f"-I{sdk / 'cpp'}", f"-I{original / 'include'}", "-c", source, "-o", objects[-1])
+    archive = [kit.BUILD / "lib/libheddle_sdk_cpp.a"] if template.endswith("cpp") else []
+    run(COMPILERS[".cpp"][0], "-shared", *FLAGS, *objects, *archive, f"-Wl,--version-script={sdk / template / 'plugin.map'}", "-pthread", "-o",
+        folder / library)
+    shutil.copy(sdk / template / manifest, folder)
+    if (sdk / template / "conformance").is_dir():
+        shutil.copytree(sdk / template / "conformance", folder / "conformance")
+    return folder / manifest
+
+
+def rule_of(mutant):
+    for line in (PATCHES / f"{mutant}.patch").read_text().splitlines():
+        if line.startswith("Rule: "):
+            return line[len("Rule: "):]
+    raise AssertionError(f"{mutant}.patch does not say which rule it breaks")
+
+
+def try_mutant(mutant):
+    """(the line of the table, what is wrong or None)"""
+    case = MUTANTS[mutant]
+    with tempfile.TemporaryDirectory(prefix="heddle-foreign-") as folder:
+        _, cases = kit.run(build(mutant, pathlib.Path(folder)), "--filter", case, "--time-limit", "5")
+    found = cases[case]
+    caught = found["outcome"] == "failed"
+    line = f"{mutant:46} {rule_of(mutant):78.78} {case if caught else 'NOT CAUGHT':30} {' '.join(found['texts'])[:120]}"
+    return line, None if caught else f"{mutant}: {case} {found['outcome']} {found['texts']}"
+
+
+class ForeignMutants(unittest.TestCase):
+    def test_each_patch_is_in_the_table(self):
+        patches = {f"{path.parent.name}/{path.stem}" for path in PATCHES.glob("*/*.patch")}
+        self.assertEqual(patches, set(MUTANTS))
+
+    def test_each_is_caught_by_the_case_that_is_about_it(self):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(try_mutant, MUTANTS))
+        table = "\n".join(line for line, _ in results)
+        folder = kit.BUILD / "test-results"
+        folder.mkdir(exist_ok=True)
+        (folder / "conformance_foreign_mutants.txt").write_text(table + "\n")
+        print(table)
+        self.assertEqual([wrong for _, wrong in results if wrong], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
