@@ -155,6 +155,7 @@ void buffer_free(heddle_buffer_t* handle) noexcept {
 }
 
 heddle_status_t* check_range(Buffer* buffer, const char* what, uint64_t offset, uint64_t length) {
+  if (heddle_status_t* lost = buffer->device->loss()) return lost;
   if (!buffer->holds(offset, length)) {
     return status(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
                   number(length), number(offset), number(buffer->size));
@@ -190,11 +191,13 @@ heddle_status_t* buffer_unmap(heddle_buffer_t*) noexcept {
 
 // Pinned memory is coherent.
 heddle_status_t* buffer_flush(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
-  return check_range(Buffer::from(handle), "flushing", offset, length);
+  Buffer* buffer = Buffer::from(handle);
+  return guarded(buffer->device->host, "flushing a buffer", [&] { return check_range(buffer, "flushing", offset, length); });
 }
 
 heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uint64_t length) noexcept {
-  return check_range(Buffer::from(handle), "invalidating", offset, length);
+  Buffer* buffer = Buffer::from(handle);
+  return guarded(buffer->device->host, "invalidating a buffer", [&] { return check_range(buffer, "invalidating", offset, length); });
 }
 
 heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, heddle_buffer_t** out) {

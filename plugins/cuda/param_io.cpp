@@ -32,6 +32,7 @@ heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
+    if (heddle_status_t* lost = device->loss()) return lost;
     sdk::File own;
     if (heddle_status_t* bad = sdk::open_file(device->host, "cuda", descriptor, access, name, &own)) return bad;
     try {
