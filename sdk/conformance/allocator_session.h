@@ -64,7 +64,10 @@ class Provider {
     for (const Waiting& each : waiting) taken += each.size;
     if (size > limit || taken > limit - size) {
       ++refusals;
-      return make_status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the kit's provider has no " + std::to_string(size) + " bytes");
+      std::string text = "the kit's provider has no " + std::to_string(size) + " bytes";
+      for (const auto& [owner, sum] : sums())  // as every allocator's refusal does (HD-M-03)
+        text += "\n  " + std::to_string(sum.requested.current) + " bytes in " + std::to_string(sum.blocks) + " blocks: " + owner;
+      return make_status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, text);
     }
     auto* buffer = new heddle_buffer{size, alignment};
     *out = {buffer, 0, size, ++calls};
@@ -107,16 +110,12 @@ class Provider {
     std::memcpy(out, &now, std::min<size_t>(out->struct_size, sizeof now));
   }
   void holders(heddle_holder_visitor_t visit, void* context) {
-    std::map<std::string, heddle_holder_t> sums;
+    std::map<std::string, heddle_holder_t> now;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      for (const auto& [buffer, given] : buffers) {
-        heddle_holder_t& sum = sums[given.owner];
-        ++sum.blocks;
-        sum.requested.current += buffer->size;
-      }
+      now = sums();
     }
-    for (auto& [owner, sum] : sums) {
+    for (auto& [owner, sum] : now) {
       sum.owner = string_of(owner);
       visit(context, &sum);
     }
@@ -138,6 +137,16 @@ class Provider {
     uint64_t size;
     std::vector<heddle_point_t> points;
   };
+  // By owner; with the lock held.
+  std::map<std::string, heddle_holder_t> sums() const {
+    std::map<std::string, heddle_holder_t> made;
+    for (const auto& [buffer, given] : buffers) {
+      heddle_holder_t& sum = made[given.owner];
+      ++sum.blocks;
+      sum.requested.current += buffer->size;
+    }
+    return made;
+  }
   static bool reached(heddle_point_t point) { return reinterpret_cast<Timeline*>(point.timeline)->value.load() >= point.value; }
   std::vector<Waiting> waiting;
 };

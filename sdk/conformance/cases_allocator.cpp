@@ -234,6 +234,11 @@ void statistics_add_up() {
         "the peaks of requested and allocated are %llu and %llu, and the most was %llu and %llu", number(now.requested.peak),
         number(now.allocated.peak), number(full.requested.current), number(full.allocated.current));
   CHECK(now.requested.total == full.requested.total, "frees changed what was requested in total");
+  CHECK(now.allocated.total == full.allocated.total && now.active.total == full.active.total &&
+            now.bytes_reserved.total >= full.bytes_reserved.total,
+        "frees changed what was allocated, active or reserved in total");
+  CHECK(now.provider_allocations == allocator.provider.calls, "provider_allocations is %llu, and the provider gave %llu times",
+        number(now.provider_allocations), number(allocator.provider.calls));
   CHECK(now.inactive_split.current == 0, "with all blocks freed inactive_split is %llu", number(now.inactive_split.current));
   const heddle_block_t waits = allocator.allocate(70000);
   allocator.free(waits, {{stream.handle(), 1}});
@@ -323,24 +328,30 @@ void trims() {
 
 void exhausted() {
   Allocator allocator(uint64_t{64} << 20);
+  const heddle_string_t weights = string_of("the kit's weights");
   std::vector<heddle_block_t> blocks;
   heddle_block_t block;
   for (int i = 0; i < 1000; ++i) {
-    Result status = allocator.try_allocate(uint64_t{1} << 20, 0, &block);
+    Result status = allocator.try_allocate(uint64_t{1} << 20, 0, &block, {nullptr, 0}, nullptr, &weights);
     if (status.ok()) {
       blocks.push_back(block);
       continue;
     }
     REQUIRE(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "when the provider has no more a block gave %s", status.text().c_str());
     CHECK(status.message().find("1048576") != std::string::npos, "the refusal does not name the size: %s", status.message().c_str());
+    CHECK(status.message().find("the kit's weights") != std::string::npos, "the refusal does not say who holds the memory: %s [HD-M-03]",
+          status.message().c_str());
     break;
   }
   REQUIRE(blocks.size() >= 32 && blocks.size() <= 64, "of 64 MiB %zu blocks of 1 MiB were had", blocks.size());
   CHECK(allocator.statistics().exhaustions >= 1, "exhaustions is 0 after one");
   for (const heddle_block_t& each : blocks) allocator.free(each);
   // Many small free blocks become one large one: what is free is given back, and asked for again.
+  const uint64_t refusals = allocator.provider.refusals, frees = allocator.provider.frees, retries = allocator.statistics().retries;
   Result status = allocator.try_allocate(uint64_t{40} << 20, 0, &block);
   CHECK(status.ok(), "with all of 64 MiB free 40 MiB gave %s; it trims and tries again [HD-M-03]", status.text().c_str());
+  if (status.ok() && allocator.provider.refusals > refusals && allocator.provider.frees > frees)
+    CHECK(allocator.statistics().retries > retries, "what was refused, and had after a trim, does not count among the retries");
   if (status.ok()) allocator.free(block);
 }
 

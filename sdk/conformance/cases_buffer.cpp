@@ -277,6 +277,16 @@ void import_views_overlap() {
 
 void freed_memory_is_good() {
   Session session;
+  // What is freed can be had again, with all that its alignment cost: as often as would use a small device up.
+  const uint64_t alignment = uint64_t{2} << 20;
+  const uint64_t times = std::min<uint64_t>(session.description.memory_bytes / alignment, 4096) + 2;
+  for (uint64_t i = 0; i < times && session.fitting(alignment) == alignment; ++i) {
+    heddle_buffer_t* aligned = nullptr;
+    Result status(allocate(session, 100, alignment, 0, &aligned));
+    REQUIRE(status.ok(), "100 bytes aligned to %llu gave %s after %llu like them were made and freed", number(alignment),
+            status.text().c_str(), number(i));
+    session.tables().buffer.free(aligned);
+  }
   heddle_buffer_t* buffer = session.buffer(100);
   session.free(buffer);
   heddle_buffer_t* again = session.buffer(100);

@@ -255,7 +255,8 @@ void unknown_kernels() {
   EXPECT_CODE(load(session, set, entries, &executable), HEDDLE_STATUS_NOT_FOUND);
   Kernels kernels(&session);
   heddle_entry_t* entry = nullptr;
-  EXPECT_CODE(session.tables().dispatch.entry(kernels.executable, 1000, &entry), HEDDLE_STATUS_NOT_FOUND);
+  for (uint32_t index : {static_cast<uint32_t>(entries.size()), 1000u, UINT32_MAX})
+    EXPECT_CODE(session.tables().dispatch.entry(kernels.executable, index, &entry), HEDDLE_STATUS_NOT_FOUND);
 }
 
 void foreign_code() {
@@ -269,6 +270,9 @@ void foreign_code() {
   CHECK(rank("nobody-elf/1", set.target) == 0, "an unknown code format has a rank");
   CHECK(rank(set.format.c_str(), "no-such-target") == 0, "an unknown target has a rank");
   CHECK(rank("", "") == 0, "no format and no target have a rank");
+  for (const std::string& other : {set.format + "2", set.format + "/1", set.format.substr(0, set.format.size() - 1)})
+    CHECK(rank(other.c_str(), set.target) == 0, "code format '%s' has a rank, and is not '%s' [HD-C-01]", other.c_str(),
+          set.format.c_str());
   heddle_executable_t* executable = nullptr;
   set.target = "no-such-target";
   Result target(load(session, set, Kernels::params_of(set), &executable));

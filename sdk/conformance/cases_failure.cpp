@@ -173,9 +173,10 @@ void lost_devices() {
   const uint64_t size = session.fitting(8 << 20);
   heddle_buffer_t* large = session.buffer(size);
   add_long_work(session, large, size, &behind);
-  const heddle_point_t lost = session.point(), after = session.point();
-  REQUIRE_OK(session.submit(list, {}, {lost}).release());
-  Result enqueued = session.submit(behind, {}, {after});
+  const heddle_point_t busy = session.point(), lost = session.point(), after = session.point();
+  session.keep_busy(busy);  // so that both are enqueued before the loss
+  REQUIRE_OK(session.submit(list, {busy}, {lost}).release());
+  Result enqueued = session.submit(behind, {busy}, {after});
   Result result = session.wait(lost);
   uint64_t over = 0;
   Result(session.tables().timeline.query(after.timeline, &over));

@@ -59,6 +59,39 @@ void close_with_children() {
   EXPECT_OK(tables.device.close(device));
 }
 
+// What needs a queue or kernels to be made.
+void close_with_work() {
+  Session session;
+  const Tables& tables = session.tables();
+  auto refused = [&](const char* child) {
+    Result status(tables.device.close(session.device));
+    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "closing a device with a %s gave %s [HD-L-01]", child,
+            status.text().c_str());
+    CHECK(status.message().find(child) != std::string::npos, "the refusal does not name the %s that lives: %s [HD-L-01]", child,
+          status.message().c_str());
+  };
+  if (session.description.features & HEDDLE_DEVICE_RECORDING) {
+    List list;
+    list.fill(session.buffer(64), 0, 64, 1, 1);
+    const uint8_t dynamic = 0;
+    heddle_recording_t* recording = nullptr;
+    Result status(tables.dispatch.record(session.queue, list.commands.data(), 1, &dynamic, &recording));
+    if (recording) {
+      refused("recording");
+      tables.dispatch.recording_free(recording);
+    }
+  }
+  if (!Kernels::choose(&session)) return;
+  Kernels kernels(&session);
+  session.destroy_queue(session.queue);
+  refused("executable");
+}
+
+void close_with_children_of_all_kinds() {
+  close_with_children();
+  close_with_work();
+}
+
 void work_pending_at_the_end() {
   Session session;
   Result failure(nullptr);
@@ -71,9 +104,13 @@ void work_pending_at_the_end() {
   const heddle_point_t done = session.point();
   List list;
   REQUIRE_OK(session.submit(list.fill(buffer, 0, size, 0x21, 1), {busy}, {done}, queue).release());
-  session.destroy_queue(queue);  // waits for what is enqueued
-  Result now = session.wait(done, 0);
-  CHECK(now.ok(), "after queue_destroy the signal of what was enqueued gave %s", now.text().c_str());
+  const heddle_point_t last = session.point();
+  session.keep_busy(last, queue);  // long, so that a queue that waits for its beginning alone shows
+  session.destroy_queue(queue);    // waits for what is enqueued
+  for (const heddle_point_t& point : {last, done}) {
+    Result now = session.wait(point, 0);
+    CHECK(now.ok(), "after queue_destroy the signal of what was enqueued gave %s", now.text().c_str());
+  }
   if (queue == session.queue) session.queue = session.try_queue(&failure);
   CHECK(session.download(buffer, size - 1, 1)[0] == 0x21, "work that was enqueued when its queue was destroyed was not done");
 }
@@ -105,6 +142,17 @@ void instances_leave_nothing() {
 }
 
 void devices_leave_nothing() {
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t threads = count_threads();
+    {
+      Instance instance;
+      EXPECT_OK(instance.tables.device.close(open_device(&instance, 0, nullptr)));
+    }
+    for (int k = 0; k < 50 && count_threads() > threads; ++k) usleep(2000);  // one that was joined leaves the list a moment later
+    CHECK(count_threads() <= threads,
+          "%llu threads before a device was opened, %llu after it was closed and its instance shut down [HD-T-01]", number(threads),
+          number(count_threads()));
+  }
   Instance instance;
   expect_no_growth("open and close", 300, uint64_t{15} * 1000000000, [&] {
     heddle_device_t* device = open_device(&instance, 0, nullptr);
@@ -220,8 +268,8 @@ void add_lifetime_cases(Cases* out) {
   out->insert(out->end(),
               {{"lifetime.shutdown_with_a_device", "shutdown with an open device is refused and changes nothing", shutdown_with_a_device,
                 Kind::kDriver},
-               {"lifetime.close_with_children", "closing a device with live children is refused, and they are named", close_with_children,
-                Kind::kDriver},
+               {"lifetime.close_with_children", "closing a device with live children is refused, and they are named",
+                close_with_children_of_all_kinds, Kind::kDriver},
                {"lifetime.work_pending", "destroying a queue waits for its work", work_pending_at_the_end, Kind::kDriver},
                {"lifetime.instances", "1000 times create and shutdown leave nothing", instances_leave_nothing, Kind::kAny},
                {"lifetime.devices", "opening and closing devices leaves nothing", devices_leave_nothing, Kind::kDriver},

@@ -31,6 +31,7 @@ class ThreadState {
     sigaddset(&more, SIGRTMAX - 3);
     pthread_sigmask(SIG_BLOCK, &more, &before_);
     pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+    set_flags();
     floating_point_ = floating_point();
     context_ = vendor_context();
     errno = kErrno;
@@ -46,6 +47,7 @@ class ThreadState {
            number(floating_point()));
     }
     if (vendor_context() != context_) fail("%s changed the caller's current CUDA context [HD-T-02]", slot_);
+    take_flags_back();
     errno = errno_;
   }
   ThreadState(const ThreadState&) = delete;
@@ -64,6 +66,18 @@ class ThreadState {
     return 0;
 #endif
   }
+  // A flag that a plugin which puts the default back takes away, and none that one which computes raises.
+  void set_flags() {
+#if defined(__x86_64__)
+    flags_ = _mm_getcsr() & _MM_EXCEPT_MASK;
+    _mm_setcsr((_mm_getcsr() & ~unsigned{_MM_EXCEPT_MASK}) | _MM_EXCEPT_UNDERFLOW);
+#endif
+  }
+  void take_flags_back() const {
+#if defined(__x86_64__)
+    _mm_setcsr((_mm_getcsr() & ~unsigned{_MM_EXCEPT_MASK}) | flags_);
+#endif
+  }
   // NULL where no CUDA driver is loaded.
   static void* vendor_context() {
     static auto* current = [] {
@@ -79,6 +93,7 @@ class ThreadState {
   int errno_;
   sigset_t before_, mask_;
   uint64_t floating_point_;
+  unsigned flags_ = 0;
   void* context_;
 };
 
