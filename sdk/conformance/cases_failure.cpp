@@ -104,8 +104,8 @@ void failed_transfers() {
   EXPECT_CODE(session.wait(down[0]).release(), HEDDLE_STATUS_ABORTED);
 }
 
-// Adds fills of the whole buffer that take some 150 ms, each behind a barrier.
-void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, List* list) {
+// Adds fills of the whole buffer that take about as long, each behind a barrier.
+void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, uint64_t duration_ns, List* list) {
   uint64_t shortest = UINT64_MAX;  // of one; the first also touches the memory
   for (int i = 0; i < 3; ++i) {
     List once;
@@ -113,7 +113,7 @@ void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, Lis
     session.run(once.fill(buffer, 0, size, 0, 1));
     shortest = std::min(shortest, now_ns() - start);
   }
-  const uint64_t count = std::clamp<uint64_t>(150000000 / std::max<uint64_t>(shortest, 1), 4, 1024);
+  const uint64_t count = std::clamp<uint64_t>(duration_ns / std::max<uint64_t>(shortest, 1), 4, 1024);
   for (uint64_t i = 1; i <= count; ++i) list->barrier().fill(buffer, 0, size, i, 1);
 }
 
@@ -124,7 +124,7 @@ void nothing_runs_on(Session& session, const Kernels& kernels) {
   heddle_buffer_t* buffer = session.buffer(size, HEDDLE_MEMORY_HOST_VISIBLE);
   List list;
   list.dispatch(kernels, "fail", {{buffer, 0, 64}}, {}, 1);
-  add_long_work(session, buffer, size, &list);
+  add_long_work(session, buffer, size, 150000000, &list);
   const heddle_point_t done = session.point();
   REQUIRE_OK(session.submit(list, {}, {done}).release());
   Result told = session.wait(done);
@@ -172,7 +172,7 @@ void lost_devices() {
   list.dispatch(*kernels, "lose", {{buffer, 0, 64}}, {}, 1);
   const uint64_t size = session.fitting(8 << 20);
   heddle_buffer_t* large = session.buffer(size);
-  add_long_work(session, large, size, &behind);
+  add_long_work(session, large, size, 400000000, &behind);
   const heddle_point_t busy = session.point(), lost = session.point(), after = session.point();
   session.keep_busy(busy);  // so that both are enqueued before the loss
   REQUIRE_OK(session.submit(list, {busy}, {lost}).release());
