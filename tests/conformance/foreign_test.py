@@ -5,6 +5,7 @@ what it breaks. A patch's first lines say what the bug is, which rule it breaks 
 test-results/conformance_foreign_mutants.txt of the build."""
 import concurrent.futures
 import filecmp
+import functools
 import os
 import pathlib
 import shutil
@@ -15,6 +16,8 @@ import unittest
 import kit
 
 PATCHES = pathlib.Path(__file__).parent / "foreign"
+ORIGINAL = kit.SOURCE / "sdk"
+OBJECTS = tempfile.TemporaryDirectory(prefix="heddle-foreign-")
 
 # template: (its folder below sdk, its sources, its library, its manifest)
 TEMPLATES = {
@@ -113,19 +116,39 @@ def run(*command, cwd=None):
         raise AssertionError(f"{' '.join(map(str, command))}:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
+def compile_one(source, sdk, target):
+    run(*COMPILERS[source.suffix], *FLAGS, f"-I{sdk / 'cpp'}", f"-I{ORIGINAL / 'include'}", "-c", source, "-o", target)
+    return target
+
+
+@functools.lru_cache(maxsize=None)
+def unchanged_objects():
+    """The templates' sources as they are, each compiled once: {source: object}."""
+    sources = [ORIGINAL / template / name for template, names, _, _ in TEMPLATES.values() for name in names]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        targets = [pathlib.Path(OBJECTS.name) / f"{i}.o" for i in range(len(sources))]
+        return dict(zip(sources, pool.map(compile_one, sources, [ORIGINAL] * len(sources), targets)))
+
+
 def build(mutant, folder):
     """Builds the mutant in the folder; its manifest."""
     template, sources, library, manifest = TEMPLATES[mutant.split("/")[0]]
     for part in ("cpp", template):
-        shutil.copytree(kit.SOURCE / "sdk" / part, folder / "sdk" / part)
+        shutil.copytree(ORIGINAL / part, folder / "sdk" / part)
     run("patch", "--strip=1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch", f"--input={PATCHES / mutant}.patch", cwd=folder)
-    sdk, original = folder / "sdk", kit.SOURCE / "sdk"
-    # What the patch changes of sdk/cpp comes before the archive, which gives the rest.
-    changed = [file for file in sorted((sdk / "cpp").glob("*.cpp")) if not filecmp.cmp(file, original / "cpp" / file.name, shallow=False)]
+    sdk = folder / "sdk"
+    files = {file.relative_to(sdk) for file in sdk.rglob("*") if file.is_file()}
+    changed = {file for file in files if not filecmp.cmp(sdk / file, ORIGINAL / file, shallow=False)}
+    has_headers = any(file.suffix == ".h" for file in changed)
     objects = []
-    for source in [sdk / template / name for name in sources] + changed:
-        objects.append(folder / f"{source.name}.o")
-        run(*COMPILERS[source.suffix], *FLAGS, f"-I{sdk / 'cpp'}", f"-I{original / 'include'}", "-c", source, "-o", objects[-1])
+    for source in [pathlib.Path(template) / name for name in sources]:
+        if has_headers or source in changed:
+            objects.append(compile_one(sdk / source, sdk, folder / f"{source.name}.o"))
+        else:
+            objects.append(unchanged_objects()[ORIGINAL / source])
+    # What the patch changes of sdk/cpp comes before the archive, which gives the rest.
+    for source in sorted(file for file in changed if file.parts[0] == "cpp" and file.suffix == ".cpp"):
+        objects.append(compile_one(sdk / source, sdk, folder / f"{source.name}.o"))
     archive = [kit.BUILD / "lib/libheddle_sdk_cpp.a"] if template.endswith("cpp") else []
     run(COMPILERS[".cpp"][0], "-shared", *FLAGS, *objects, *archive, f"-Wl,--version-script={sdk / template / 'plugin.map'}", "-pthread", "-o",
         folder / library)
@@ -159,6 +182,7 @@ class ForeignMutants(unittest.TestCase):
         self.assertEqual(patches, set(MUTANTS))
 
     def test_each_is_caught_by_the_case_that_is_about_it(self):
+        unchanged_objects()
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             results = list(pool.map(try_mutant, MUTANTS))
         table = "\n".join(line for line, _ in results)
