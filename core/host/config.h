@@ -21,8 +21,10 @@ struct OptionValue {
   int64_t int_value = 0;                 // also 0 or 1 for BOOL
   double float_value = 0;
   std::string string_value;
-  std::string origin;  // "heddle.toml:12:1", "HEDDLE_...", "api" or "default"
+  std::string origin;  // "heddle.toml:12:1", "HEDDLE_SET:1:1", "<text>:1:1" or kManifestDefault
 };
+inline constexpr char kManifestDefault[] = "default";
+std::string to_toml(const OptionValue& option);
 // The C view; borrowed while the values live unchanged.
 std::vector<heddle_option_t> to_c(const std::vector<OptionValue>& options);
 

@@ -23,11 +23,7 @@ void check_option(const RawOption& raw, const std::string& title, const Manifest
   if (!spec) {
     std::vector<std::string> candidates = known;
     for (const OptionSpec& option : manifest.options) candidates.push_back(option.name);
-    std::string key = raw.node.key.substr(0, 80);
-    std::replace_if(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-    diagnostics.error(raw.key_place, "E102", fmt::format("unknown key '{}' in [{}]", key, title), did_you_mean(raw.node.key, candidates),
-                      raw.node.key.size());
-    return;
+    return unknown_key(diagnostics, raw.key_place, raw.node.key, fmt::format("[{}]", title), candidates);
   }
   OptionValue value;
   if (read_option_value(*spec, raw.node, raw.place, diagnostics.name_of(raw.key_place), diagnostics, &value))
@@ -49,8 +45,9 @@ void check_allocator(const std::string& path, const Manifest& manifest, ConfigRe
   const OptionValue* limit = value("pool_limit");
   if (initial && limit && limit->int_value != 0 && initial->int_value > limit->int_value) {
     read.diagnostics.error(raw_initial->place, "E203",
-                           fmt::format("pool_initial of [{}] is {} bytes, its pool_limit {}", path, initial->int_value, limit->int_value),
-                           {}, to_toml(raw_initial->node).size());
+                           fmt::format("pool_initial of [{}] is {} bytes, its pool_limit {}; at most the limit was expected", path,
+                                       initial->int_value, limit->int_value),
+                           "raise pool_limit, or lower pool_initial", to_toml(raw_initial->node).size());
   }
 }
 
@@ -89,7 +86,8 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
       if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
       if ((plugin->manifest.kind & HEDDLE_PLUGIN_ALLOCATOR) == 0) {
         for (const auto& [known, place] : read->allocator_tables) {
-          if (known == path) diagnostics.error(place, "E105", fmt::format("plugin '{}' is no allocator", named), {}, named.size() + 2);
+          if (known == path)
+            diagnostics.error(place, "E105", fmt::format("plugin '{}' is no allocator; one was expected", named), {}, named.size() + 2);
         }
         continue;
       }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/host/config_reader.h"
 #include "core/host/digest.h"
@@ -18,7 +17,7 @@ void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::str
   for (size_t i = 0; i < names.size(); ++i) {
     const Place place = table.place(array->children[i]);
     if (!is_plugin_id(names[i])) {
-      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is no plugin id", key, names[i].substr(0, 64)), {},
+      diagnostics_.error(place, "E105", fmt::format("'{}' holds \"{}\", which is {}", key, names[i].substr(0, 64), kNoPluginId), {},
                          names[i].size() + 2);
     } else {
       read_.plugin_ids.emplace_back(names[i], place);
@@ -29,11 +28,13 @@ void ConfigReader::ids(TableReader& table, const char* key, std::vector<std::str
 
 void ConfigReader::plugins(TableReader table) {
   std::vector<std::string> paths;
+  table.renamed("path", "paths");
   if (table.strings("paths", &paths)) {
     for (const std::string& path : paths) {
       if (path.front() != '/') {
-        diagnostics_.error(table.place(*table.find("paths")), "E105",
-                           fmt::format("'paths' holds \"{}\", which is not absolute", path.substr(0, 128)));
+        diagnostics_.error(
+            table.place(*table.find("paths")), "E105",
+            fmt::format("'paths' holds \"{}\", which is not absolute; a folder that begins with '/' was expected", path.substr(0, 128)));
       }
     }
     config_.plugin_paths = std::move(paths);
@@ -85,8 +86,7 @@ bool ConfigReader::digests(TableReader& table, const std::string& key, std::vect
     }
     diagnostics_.error(
         table.place(node), "E105",
-        fmt::format("'{}' holds {}, which is no digest; 64 lower-case hexadecimal digits were expected, as sha256sum prints them",
-                    key.substr(0, 64), to_toml(node).substr(0, 80)),
+        fmt::format("'{}' holds {}, which is no digest; {} were expected", key.substr(0, 64), to_toml(node).substr(0, 80), kDigestDigits),
         {}, to_toml(node).size());
   };
   if (found->kind == TomlNode::kString) one(*found);
@@ -108,9 +108,6 @@ void ConfigReader::plugin_security(TableReader table) {
       read_.plugin_ids.emplace_back(entry->key, by_id.key_place(*entry));
       effective(by_id, entry->key);
     }
-  }
-  if (const TomlNode* found = table.value("keys", {TomlNode::kTable, TomlNode::kArray})) {
-    not_yet(table.key_place(*found), "[plugins.security] keys", "name digests", std::strlen("keys"));
   }
   table.finish();
 }

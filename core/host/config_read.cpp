@@ -65,9 +65,9 @@ void ConfigReader::file(const std::string& path, const Place* importer, const ch
   if (std::find(open_files_.begin(), open_files_.end(), real) != open_files_.end()) {
     std::string chain;
     for (const std::string& name : open_files_) chain += name + " -> ";
-    return fail(fmt::format("imports go in a circle: {}{}", chain, real));
+    return fail(fmt::format("imports go in a circle: {}{}; a file that is not open yet was expected", chain, real));
   }
-  if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {} files are imported", kMaxFiles));
+  if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {0} files are imported; at most {0} were expected", kMaxFiles));
   std::string content;
   if (std::string wrong = read_text_file(real, kMaxFileBytes, &content); !wrong.empty()) {
     return fail(fmt::format("reading {} failed: {}", shown, wrong));
@@ -93,7 +93,8 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
   imports(table);  // first: what follows wins over it
   int64_t version = 1;
   if (table.integer("version", INT64_MIN, INT64_MAX, &version) && version != 1) {
-    diagnostics_.error(table.place(*node.find("version")), "E105", fmt::format("version {} is not known; 1 was expected", version));
+    diagnostics_.error(table.place(*node.find("version")), "E105", fmt::format("version {} is not known; 1 was expected", version),
+                       version > 1 ? "install a newer libheddle" : "");
   }
   if (const TomlNode* child = table.table("plugins")) plugins(TableReader(*child, file, "plugins", diagnostics_));
   if (const TomlNode* child = table.table("modules")) {
@@ -105,7 +106,9 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
     TableReader drivers(*child, file, "driver", diagnostics_);
     for (const TomlNode* entry : drivers.rest()) {
       if (!is_plugin_id(entry->key)) {
-        diagnostics_.error(drivers.key_place(*entry), "E105", "[driver.*] is not named by a plugin id", {}, entry->key.size());
+        diagnostics_.error(drivers.key_place(*entry), "E105",
+                           fmt::format("[driver.*] names \"{}\", which is {}", entry->key.substr(0, 64), kNoPluginId), {},
+                           entry->key.size());
       } else {
         // [driver.heddle.cpu] without quotes is the table `cpu` of the table `heddle`.
         const bool unquoted =
@@ -129,10 +132,12 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
           entry->key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == std::string::npos;
       if (!bare) {
         diagnostics_.error(devices.key_place(*entry), "E105",
-                           "a device's alias holds something else than letters, digits, '_' and '-', or is over 64 bytes long", {},
-                           entry->key.size());
+                           fmt::format("the alias \"{}\" is no name for a device; 1 to 64 letters, digits, '_' and '-' were expected",
+                                       entry->key.substr(0, 64)),
+                           {}, entry->key.size());
       } else if (config_.devices.size() >= kMaxDevices) {
-        diagnostics_.error(devices.key_place(*entry), "E206", fmt::format("more than {} devices are named", kMaxDevices));
+        diagnostics_.error(devices.key_place(*entry), "E206",
+                           fmt::format("more than {0} devices are named; at most {0} were expected", kMaxDevices));
         break;
       } else {
         device(TableReader(*entry, file, devices.path_of(entry->key), diagnostics_), entry->key);
@@ -158,7 +163,9 @@ void ConfigReader::imports(TableReader& table) {
   for (size_t i = 0; i < patterns.size(); ++i) {
     const Place place = table.place(array->children[i]);
     if (open_files_.empty() && patterns[i].front() != '/') {
-      diagnostics_.error(place, "E106", "a configuration given as text has no folder; its imports have to be absolute");
+      diagnostics_.error(place, "E106",
+                         fmt::format("importing {} failed: a configuration given as text has no folder; an absolute path was expected",
+                                     patterns[i].substr(0, 128)));
       continue;
     }
     const std::string pattern = (std::filesystem::path(folder_) / patterns[i]).string();
@@ -167,7 +174,8 @@ void ConfigReader::imports(TableReader& table) {
     if (failed == 0) {
       for (size_t j = 0; j < found.gl_pathc; ++j) file(found.gl_pathv[j], &place);
     } else if (failed != GLOB_NOMATCH) {
-      diagnostics_.error(place, "E106", fmt::format("importing {} failed: the folder cannot be read", pattern), {}, patterns[i].size() + 2);
+      diagnostics_.error(place, "E106", fmt::format("importing {} failed: the folder cannot be read", pattern),
+                         "correct the path, or the rights of the folder", patterns[i].size() + 2);
     } else if (patterns[i].find_first_of("*?[") == std::string::npos) {  // a pattern may match nothing, a name may not
       diagnostics_.error(place, "E106", fmt::format("importing {} failed: No such file or directory", pattern), {}, patterns[i].size() + 2);
     }
@@ -202,7 +210,8 @@ void ConfigReader::device(TableReader table, const std::string& alias) {
     if (is_plugin_id(device.driver)) {
       read_.plugin_ids.emplace_back(device.driver, place);
     } else {
-      diagnostics_.error(place, "E105", "'driver' is no plugin id", {}, device.driver.size() + 2);
+      diagnostics_.error(place, "E105", fmt::format("'driver' is \"{}\", which is {}", device.driver.substr(0, 64), kNoPluginId), {},
+                         device.driver.size() + 2);
     }
     effective(table, "driver");
   }
@@ -258,7 +267,8 @@ void ConfigReader::allocator(TableReader table, DeviceConfig& device, size_t dep
     if (is_plugin_id(plugin)) {
       read_.plugin_ids.emplace_back(plugin, place);
     } else {
-      diagnostics_.error(place, "E105", "'plugin' is no plugin id", {}, plugin.size() + 2);
+      diagnostics_.error(place, "E105", fmt::format("'plugin' is \"{}\", which is {}", plugin.substr(0, 64), kNoPluginId), {},
+                         plugin.size() + 2);
     }
     effective(table, "plugin");
   }
@@ -268,7 +278,8 @@ void ConfigReader::allocator(TableReader table, DeviceConfig& device, size_t dep
     if (depth + 1 < kMaxAllocators) {
       allocator(TableReader(*over, table.file(), table.path_of("over"), diagnostics_), device, depth + 1);
     } else {
-      diagnostics_.error(table.key_place(*over), "E206", fmt::format("more than {} allocators are stacked", kMaxAllocators), {},
+      diagnostics_.error(table.key_place(*over), "E206",
+                         fmt::format("more than {0} allocators are stacked; at most {0} were expected", kMaxAllocators), {},
                          over->key.size());
     }
   }
@@ -293,8 +304,10 @@ void ConfigReader::affinity(TableReader table, DeviceConfig& device) {
       effective(table, "cpus");
     } else {
       const TomlNode& node = *table.find("cpus");
-      diagnostics_.error(table.place(node), "E105", "'cpus' is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", {},
-                         to_toml(node).size());
+      diagnostics_.error(
+          table.place(node), "E105",
+          fmt::format("'cpus' is \"{}\", which is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", cpus.substr(0, 64)), {},
+          to_toml(node).size());
     }
   }
   table.finish();
@@ -392,6 +405,16 @@ void finish_config(ConfigRead* read) {
                         did_you_mean(alias, aliases), alias.size() + 2);
     }
   }
+  for (const std::string& id : read->config.plugin_require) {
+    const auto& disabled = read->config.plugin_disable;
+    if (std::find(disabled.begin(), disabled.end(), id) == disabled.end()) continue;
+    Place place{};
+    for (const auto& [named, at] : read->plugin_ids) {
+      if (named == id) place = at;
+    }
+    diagnostics.error(place, "E203", fmt::format("'{}' is in both 'require' and 'disable' of [plugins]; one of them was expected", id), {},
+                      id.size() + 2);
+  }
   // What a line that could not be read was to say, nobody knows.
   if (read->is_partial) return;
   for (const DeviceConfig& device : read->config.devices) {
@@ -399,7 +422,8 @@ void finish_config(ConfigRead* read) {
       if (!device.allocators[depth].plugin.empty()) continue;
       const std::string path = allocator_path(device.alias, depth);
       for (const auto& [known, at] : read->allocator_tables) {
-        if (known == path) diagnostics.error(at, "E104", fmt::format("[{}] lacks the key 'plugin'", path));
+        if (known == path)
+          diagnostics.error(at, "E104", fmt::format("[{}] lacks the key 'plugin'", path), "add it, e.g. plugin = \"heddle.pool\"");
       }
     }
     const bool lacks_driver = device.driver.empty();
@@ -410,7 +434,7 @@ void finish_config(ConfigRead* read) {
       if (alias == device.alias) place = at;
     }
     diagnostics.error(place, "E104", fmt::format("[device.{}] lacks the key '{}'", device.alias, lacks_driver ? "driver" : "select"),
-                      lacks_driver ? "" : "e.g. select = { ordinal = 0 }");
+                      lacks_driver ? "add it, e.g. driver = \"heddle.cpu\"" : "add it, e.g. select = { ordinal = 0 }");
   }
   for (size_t i = 0; i < read->config.routes.size(); ++i) {
     const RouteConfig& route = read->config.routes[i];
@@ -421,7 +445,29 @@ void finish_config(ConfigRead* read) {
   }
 }
 
-void read_config(const ConfigSources& sources, ConfigRead* out_read) {
+namespace {
+
+constexpr char kSettings[] = "HEDDLE_SET";
+
+// HEDDLE_SET: lines of TOML, or the same with semicolons between.
+std::string settings_as_lines(std::string text) {
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quote != 0) {
+      if (text[i] == '\\' && quote == '"')
+        ++i;
+      else if (text[i] == quote)
+        quote = 0;
+    } else if (text[i] == '"' || text[i] == '\'') {
+      quote = text[i];
+    } else if (text[i] == ';') {
+      text[i] = '\n';
+    }
+  }
+  return text;
+}
+
+void read_sources(const ConfigSources& sources, const std::string& settings, ConfigRead* out_read) {
   ConfigReader reader(*out_read);
   if (sources.use_files) {
     std::string path = sources.path;
@@ -430,8 +476,26 @@ void read_config(const ConfigSources& sources, ConfigRead* out_read) {
     if (path.empty() && sources.use_environment) path = default_path();
     if (!path.empty()) reader.file(path, nullptr, named ? "HEDDLE_CONFIG" : nullptr);
   }
+  if (!settings.empty()) reader.text(kSettings, settings);
   if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
   if (!sources.text.empty()) reader.text("<text>", sources.text);
+}
+
+}  // namespace
+
+void read_config(const ConfigSources& sources, ConfigRead* out_read) {
+  read_sources(sources, {}, out_read);
+  const std::string settings = sources.use_environment ? settings_as_lines(environment("HEDDLE_SET")) : "";
+  if (!settings.empty()) {
+    if (out_read->config.strict || out_read->config.strict_modules) {
+      Diagnostics& diagnostics = out_read->diagnostics;
+      diagnostics.warning({diagnostics.add_file(kSettings, settings), {}}, "E204",
+                          "the variable is not believed: the configuration asks for strict mode, in which the environment sets nothing");
+    } else {
+      *out_read = {};
+      read_sources(sources, settings, out_read);
+    }
+  }
   finish_config(out_read);
 }
 

@@ -36,12 +36,12 @@ struct ConfigRead {
 
 struct ConfigSources {
   bool use_files = true;        // false: only the text
-  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_LOG
+  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG
   std::string path;             // empty: $HEDDLE_CONFIG, then $XDG_CONFIG_HOME/heddle/heddle.toml, then /etc/heddle/heddle.toml
   std::string text;             // wins over files and environment
 };
 
-// Never fails otherwise than through diagnostics.
+// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last that says something wins. Never fails otherwise than through diagnostics.
 void read_config(const ConfigSources& sources, ConfigRead* out_read);
 
 // Reads one text as if it were a file of that name, on top of what is there. Imports are relative to the name's folder.

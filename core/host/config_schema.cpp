@@ -31,8 +31,9 @@ constexpr std::string_view kSchema = R"({
 "properties": {
   "version": {"const": 1, "description": "of this format"},
   "imports": {"$ref": "#/$defs/texts", "description": "files that are read first, relative to this one"},
-  "plugins": {"type": "object", "additionalProperties": false, "properties": {
+  "plugins": {"type": "object", "additionalProperties": false, "not": {"required": ["path", "paths"]}, "properties": {
     "paths": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "description": "folders that are searched for manifests"},
+    "path": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "deprecated": true, "description": "older name of paths"},
     "require": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "nothing starts unless these are available"},
     "disable": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "these are not used"},
     "pin": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^=."}, "description": "an exact version, by id"},

@@ -43,11 +43,12 @@ void ConfigReader::links(TableReader& root) {
     LinkConfig link;
     link.place = diagnostics_.name_of(table.own_place());
     std::vector<std::string> between;
-    table.require("between");
+    table.require("between", "between = [\"gpu0\", \"gpu1\"]");
     if (table.strings("between", &between)) {
       const TomlNode& array = *table.find("between");
       if (between.size() != 2 || between[0] == between[1]) {
-        diagnostics_.error(table.place(array), "E105", "'between' names two different devices");
+        diagnostics_.error(table.place(array), "E105",
+                           fmt::format("'between' is [\"{}\"]; two different devices were expected", fmt::join(between, "\", \"")));
       } else {
         for (size_t i = 0; i < 2; ++i) read_.aliases_used.emplace_back(between[i], table.place(array.children[i]));
         link.a = between[0];
@@ -81,18 +82,19 @@ void ConfigReader::routes(TableReader& root) {
     TableReader table(*node, root.file(), "route", diagnostics_);
     RouteConfig route;
     route.place = diagnostics_.name_of(table.own_place());
-    table.require("slot");
-    table.require("to");
+    table.require("slot", "slot = \"default\"");
+    table.require("to", "to = [\"cpu:0\"]");
     if (table.string("slot", &route.slot) && !route.slot.empty() && route.slot != "default" && route.slot.front() != '@') {
       const TomlNode& slot = *table.find("slot");
       diagnostics_.error(table.place(slot), "E105",
-                         fmt::format("slot \"{}\" starts with no '@'; \"default\" is the slot without a name", route.slot.substr(0, 64)),
+                         fmt::format("slot \"{}\" starts with no '@'; \"@name\", or \"default\" for the slot without a name, was expected",
+                                     route.slot.substr(0, 64)),
                          fmt::format("did you mean '@{}'?", route.slot.substr(0, 64)), to_toml(slot).size());
     }
     if (table.strings("to", &route.to)) {
       const TomlNode& array = *table.find("to");
       for (size_t i = 0; i < route.to.size(); ++i) read_.aliases_used.emplace_back(route.to[i], table.place(array.children[i]));
-      if (route.to.empty()) diagnostics_.error(table.place(array), "E105", "'to' names no device");
+      if (route.to.empty()) diagnostics_.error(table.place(array), "E105", "'to' names no device; one or more were expected");
     }
     size_t fallback = 0;
     if (table.choice("fallback", {"error", "next"}, &fallback)) route.fallback_next = fallback == 1;
@@ -108,7 +110,7 @@ void ConfigReader::prefers(TableReader& root) {
     TableReader table(*node, root.file(), "prefer", diagnostics_);
     PreferConfig prefer;
     prefer.place = diagnostics_.name_of(table.own_place());
-    table.require("op");
+    table.require("op", "op = \"attention*\"");
     table.string("op", &prefer.op);
     table.strings("dtype", &prefer.dtype);
     table.strings("use", &prefer.use);

@@ -53,12 +53,14 @@ uint32_t Diagnostics::add_file(std::string name, std::string text) {
   return static_cast<uint32_t>(files_.size() - 1);
 }
 
-void Diagnostics::error(Place place, const char* code, std::string message, std::string hint, size_t width) {
-  entries_.push_back({place, code, printable(std::move(message)), printable(std::move(hint)), width, true});
+void Diagnostics::error(Place place, Code code, std::string message, std::string hint, size_t width) {
+  warning(place, code, std::move(message), std::move(hint), width);
+  entries_.back().is_error = true;
   ++error_count_;
 }
 
-void Diagnostics::warning(Place place, const char* code, std::string message, std::string hint, size_t width) {
+void Diagnostics::warning(Place place, Code code, std::string message, std::string hint, size_t width) {
+  if (hint.empty()) hint = code.row->next_step;
   entries_.push_back({place, code, printable(std::move(message)), printable(std::move(hint)), width, false});
 }
 
@@ -80,7 +82,7 @@ std::vector<const Diagnostics::Entry*> Diagnostics::sorted() const {
 
 std::string Diagnostics::excerpt(const Entry& entry) const {
   const TomlPlace at = entry.place.at;
-  if (at.line == 0) return entry.hint.empty() ? "" : fmt::format("  = {}\n", entry.hint);
+  if (at.line == 0) return fmt::format("  = {}\n", entry.hint);
   std::vector<std::string> characters = characters_of(line_of(files_[entry.place.file].text, at.line));
   const size_t column = at.column == 0 ? 0 : std::min<size_t>(at.column - 1, characters.size());
   // A long line is shown around its caret.
@@ -95,26 +97,33 @@ std::string Diagnostics::excerpt(const Entry& entry) const {
   if (last < characters.size()) shown += "...";
   const size_t width = std::max<size_t>(1, std::min(entry.width, last > column ? last - column : 1));
   std::string number = fmt::format("{:>4}", at.line);
-  return fmt::format("{} | {}\n{} | {}^{}{}{}\n", number, shown, std::string(number.size(), ' '), std::string(caret, ' '),
-                     std::string(width - 1, '~'), entry.hint.empty() ? "" : " ", entry.hint);
+  return fmt::format("{} | {}\n{} | {}^{} {}\n", number, shown, std::string(number.size(), ' '), std::string(caret, ' '),
+                     std::string(width - 1, '~'), entry.hint);
+}
+
+std::string Diagnostics::line(const Entry& entry) const {
+  return fmt::format("{}: {}[{}]: {}", name_of(entry.place), entry.is_error ? "error" : "warning", entry.code.row->code, entry.message);
 }
 
 std::string Diagnostics::render() const {
   std::string text;
-  for (const Entry* entry : sorted()) {
-    text += fmt::format("{}: {}[{}]: {}\n", name_of(entry->place), entry->is_error ? "error" : "warning", entry->code, entry->message);
-    text += excerpt(*entry);
-  }
+  for (const Entry* entry : sorted()) text += line(*entry) + "\n" + excerpt(*entry);
   return text;
 }
 
 std::string Diagnostics::first_line() const {
   for (const Entry* entry : sorted()) {
-    if (!entry->is_error) continue;
-    return fmt::format("{}: {}[{}]: {}{}{}", name_of(entry->place), "error", entry->code, entry->message, entry->hint.empty() ? "" : "; ",
-                       entry->hint);
+    if (entry->is_error) return line(*entry) + "; " + entry->hint;
   }
   return {};
+}
+
+std::vector<std::string> Diagnostics::warnings(Code code) const {
+  std::vector<std::string> lines;
+  for (const Entry* entry : sorted()) {
+    if (!entry->is_error && entry->code.row == code.row) lines.push_back(line(*entry) + "; " + entry->hint);
+  }
+  return lines;
 }
 
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {

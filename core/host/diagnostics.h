@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collects every error of the files that make up a configuration or a manifest and prints them with place, excerpt and hint.
 // Used by manifest.cpp and config_*.cpp; it knows places and texts, no schema.
-//
-// Codes: E1xx the text itself (E101 syntax, E102 unknown key, E103 wrong type, E104 missing key, E105 value not allowed, E106 import,
-// E107 named twice), E2xx what it refers to (E201 unknown plugin, E202 unknown device, E203 contradiction, E205 version, E206 limit),
-// E301 what this version cannot do yet.
 #ifndef HEDDLE_CORE_HOST_DIAGNOSTICS_H_
 #define HEDDLE_CORE_HOST_DIAGNOSTICS_H_
 
@@ -17,6 +13,46 @@
 
 namespace heddle::host {
 
+// Every code that a configuration or a manifest may be answered with. Each has a row in docs/configuration.md and at least one transcript in
+// tests/unit/transcripts; a test compares. E1xx: the text itself; E2xx: what it refers to; E3xx: what this version cannot do.
+struct CodeRow {
+  std::string_view code;
+  std::string_view about;
+  std::string_view next_step;  // printed where a diagnostic has no better hint
+};
+inline constexpr CodeRow kCodes[] = {
+    {"E101", "syntax", "correct the line, which is no TOML"},
+    {"E102", "unknown key", "take it out"},
+    {"E103", "wrong type", "write a value of that type"},
+    {"E104", "missing key", "add it"},
+    {"E105", "value not allowed", "write what was expected, or take the key out"},
+    {"E106", "a file or an import", "correct the path, or what is there"},
+    {"E107", "named twice", "keep one of them"},
+    {"E108", "key with a newer name", "rename it"},
+    {"E201", "unknown plugin", "install it, or correct the id"},
+    {"E202", "unknown device", "name one of them, or add a table for it"},
+    {"E203", "contradiction", "keep one of them"},
+    {"E204", "the environment in strict mode", "unset it, or write into the file what it says"},
+    {"E205", "version", "write \"=\" and a version"},
+    {"E206", "limit", "name fewer"},
+    {"E207", "no such device here", "correct the selector; `heddle devices` shows what there is"},
+    {"E208", "a link is another than said", "correct it, or leave it out"},
+    {"E301", "not in this version", "take it out"},
+};
+constexpr const CodeRow* find_code(std::string_view code) {
+  for (const CodeRow& row : kCodes) {
+    if (row.code == code) return &row;
+  }
+  return nullptr;
+}
+// A literal that stands in the table; any other does not compile.
+struct Code {
+  consteval Code(const char* code) : row(find_code(code)) {
+    if (!row) throw "no such code in kCodes";
+  }
+  const CodeRow* row;
+};
+
 struct Place {
   uint32_t file = 0;  // number that add_file gave
   TomlPlace at;
@@ -26,10 +62,10 @@ class Diagnostics {
  public:
   // Keeps the text for excerpts. Returns the file's number.
   uint32_t add_file(std::string name, std::string text);
-  // width: characters to underline. hint: what to do, printed after the underline; may be empty.
-  void error(Place place, const char* code, std::string message, std::string hint = {}, size_t width = 1);
+  // width: characters to underline. hint: what to do, printed after the underline; if empty, the code's own.
+  void error(Place place, Code code, std::string message, std::string hint = {}, size_t width = 1);
   // Does not make the file wrong.
-  void warning(Place place, const char* code, std::string message, std::string hint = {}, size_t width = 1);
+  void warning(Place place, Code code, std::string message, std::string hint = {}, size_t width = 1);
 
   bool has_errors() const { return error_count_ != 0; }
   size_t error_count() const { return error_count_; }
@@ -40,6 +76,8 @@ class Diagnostics {
   std::string render() const;
   // The first error in one line, without excerpt.
   std::string first_line() const;
+  // The warnings of one code, each in one line.
+  std::vector<std::string> warnings(Code code) const;
 
  private:
   struct File {
@@ -48,7 +86,7 @@ class Diagnostics {
   };
   struct Entry {
     Place place;
-    const char* code;
+    Code code;
     std::string message;
     std::string hint;
     size_t width;
@@ -56,6 +94,7 @@ class Diagnostics {
   };
   std::vector<const Entry*> sorted() const;
   std::string excerpt(const Entry& entry) const;
+  std::string line(const Entry& entry) const;
 
   std::vector<File> files_;
   std::vector<Entry> entries_;

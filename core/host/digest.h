@@ -8,7 +8,7 @@
 
 namespace heddle::host {
 
-// 64 lower-case hexadecimal digits, as sha256sum prints them.
+inline constexpr char kDigestDigits[] = "64 lower-case hexadecimal digits, as sha256sum prints them,";
 bool is_sha256(std::string_view text);
 
 // Of the whole file. Returns what is wrong, empty if nothing.

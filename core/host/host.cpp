@@ -11,6 +11,7 @@
 #include "core/host/config_check.h"
 #include "core/host/config_read.h"
 #include "core/host/config_schema.h"
+#include "core/host/device_select.h"
 #include "core/host/digest.h"
 #include "core/host/discovery.h"
 #include "core/host/host_table.h"
@@ -37,55 +38,6 @@ struct Plugin {
   std::string why() const { return fmt::format("{} is {}: {}", manifest.id, name_of(verdict.state), verdict.reason); }
 };
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-// "GPU-1b2c..." and the 16 bytes say the same if their hexadecimal digits do.
-std::string uuid_digits(std::string_view text) {
-  std::string digits;
-  if (text.substr(0, 4) == "GPU-") text.remove_prefix(4);
-  for (char c : lower(text)) {
-    if (std::isxdigit(static_cast<unsigned char>(c))) digits += c;
-  }
-  return digits;
-}
-
-std::string uuid_digits(const uint8_t (&bytes)[16]) {
-  std::string digits;
-  for (uint8_t byte : bytes) digits += fmt::format("{:02x}", byte);
-  return digits;
-}
-
-bool matches(const DeviceSelector& selector, const heddle_device_description_t& description) {
-  switch (selector.kind) {
-    case DeviceSelector::kOrdinal:
-      return description.ordinal == selector.ordinal;
-    case DeviceSelector::kPci:
-      return lower(selector.text) == lower(view(description.pci));
-    case DeviceSelector::kUuid: {
-      // A beginning is enough, as vendors' tools allow.
-      const std::string wanted = uuid_digits(selector.text);
-      return wanted.size() >= 4 && uuid_digits(description.uuid).compare(0, wanted.size(), wanted) == 0;
-    }
-  }
-  return false;
-}
-
-std::string to_text(const DeviceSelector& selector) {
-  switch (selector.kind) {
-    case DeviceSelector::kOrdinal:
-      return fmt::format("ordinal {}", selector.ordinal);
-    case DeviceSelector::kPci:
-      return fmt::format("pci \"{}\"", selector.text);
-    case DeviceSelector::kUuid:
-      return fmt::format("uuid \"{}\"", selector.text);
-  }
-  return {};
-}
-
 }  // namespace
 
 struct Host::State {
@@ -98,7 +50,7 @@ struct Host::State {
 
   std::mutex mutex;  // everything below
   std::vector<Plugin> plugins;
-  std::vector<std::string> skipped;
+  std::vector<std::string> skipped, warned;
 
   const Config& config() const { return read.config; }
   Plugin* find(std::string_view id);
@@ -115,6 +67,7 @@ struct Host::State {
   Result<DeviceInfo> configured_device(const DeviceConfig& device);
   Status not_in_child() const;
   void skip(std::string reason);
+  void warn_once(const std::string& text);
 };
 
 Plugin* Host::State::find(std::string_view id) {
@@ -150,6 +103,12 @@ Status Host::State::not_in_child() const {
 
 void Host::State::skip(std::string reason) {
   if (std::find(skipped.begin(), skipped.end(), reason) == skipped.end()) skipped.push_back(std::move(reason));
+}
+
+void Host::State::warn_once(const std::string& text) {
+  if (text.empty() || std::find(warned.begin(), warned.end(), text) != warned.end()) return;
+  warned.push_back(text);
+  services->log.write(HEDDLE_LOG_WARN, "host", text);
 }
 
 // What the operator's digests say of its library, which is read anew each time.
@@ -298,22 +257,16 @@ Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
   std::vector<DeviceInfo> all;
   if (Status status = describe(*plugin, &all); !status.ok())
     return wrap(std::move(status), fmt::format("device {} ({})", device.alias, device.place));
-  std::string there;
-  for (DeviceInfo& info : all) {
-    if (!matches(device.select, info.description)) {
-      const std::string_view pci = view(info.description.pci);
-      there += fmt::format("{}{} ({})", there.empty() ? "" : ", ", pci.empty() ? fmt::format("ordinal {}", info.ordinal) : std::string(pci),
-                           view(info.description.name));
-      continue;
-    }
-    info.alias = device.alias;
-    info.cpus = device.cpus;
-    info.numa = device.numa;
-    info.config = &device;
-    return std::move(info);
-  }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{}: error[E207]: no {} device with {}; found {}", device.place, device.driver,
-               to_text(device.select), there);
+  std::string wrong;
+  const DeviceInfo* found = select_device(device, all, &wrong);
+  if (!found) return error(HEDDLE_STATUS_NOT_FOUND, "{}", wrong);
+  warn_once(why_not_by_ordinal(device, *found));
+  DeviceInfo info = *found;
+  info.alias = device.alias;
+  info.cpus = device.cpus;
+  info.numa = device.numa;
+  info.config = &device;
+  return info;
 }
 
 Result<std::string> Host::module_path(const std::string& path) const {
@@ -372,6 +325,9 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
                                                    std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
   for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
+  for (Code code : {Code("E108"), Code("E204")}) {
+    for (const std::string& line : state->read.diagnostics.warnings(code)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
+  }
   state->cache = ProbeCache(params.strict ? std::string() : ProbeCache::default_folder());
   for (FoundPlugin& plugin : found) {
     Plugin& entry = state->plugins.emplace_back();
@@ -408,6 +364,29 @@ std::string Host::schema() const {
 
 const Config& Host::config() const {
   return state_->config();
+}
+
+std::vector<ConfigValue> Host::effective() const {
+  std::vector<ConfigValue> values = config().effective;
+  auto add_defaults = [&](const std::string& table, const Manifest& manifest, const std::vector<OptionValue>& options) {
+    for (const OptionValue& option : options) {
+      if (option.origin == kManifestDefault) values.push_back({table + "." + option.name, to_toml(option), manifest.path});
+    }
+  };
+  std::lock_guard lock(state_->mutex);
+  for (const Plugin& plugin : state_->plugins) {
+    if (plugin.is_driver()) add_defaults(fmt::format("driver.\"{}\"", plugin.manifest.id), plugin.manifest, plugin.options);
+  }
+  for (const DeviceConfig& device : config().devices) {
+    for (size_t depth = 0; depth < device.allocators.size(); ++depth) {
+      const std::string& named = device.allocators[depth].plugin;
+      const Plugin* plugin = state_->find(named.empty() ? kDefaultAllocator : named);
+      if (!plugin) continue;
+      const std::string path = allocator_path(device.alias, depth);
+      add_defaults(path, plugin->manifest, with_defaults(plugin->manifest, state_->checked.by_allocator[path]));
+    }
+  }
+  return values;
 }
 
 // Errors would have kept open from succeeding: what is left are warnings.
@@ -486,6 +465,7 @@ std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) 
         state_->skip(std::string(info.status().message()));
       }
     }
+    for (const LinkConfig& link : state_->config().links) state_->warn_once(why_not_linked(link, list));
     return list;
   }
   for (Plugin* plugin : drivers) {

@@ -82,6 +82,8 @@ class Host {
   Host& operator=(const Host&) = delete;
 
   const Config& config() const;
+  // Every value of the configuration, and what manifests say where it sets no option of a plugin.
+  std::vector<ConfigValue> effective() const;
   // What the configuration says that is not wrong but may not be meant, with places and excerpts; empty if nothing.
   std::string config_warnings() const;
 

@@ -31,25 +31,28 @@ bool is_reserved_id(std::string_view id) {
 
 void read_plugin(TableReader table, Manifest& manifest) {
   Diagnostics& diagnostics = table.diagnostics();
-  for (const char* key : {"id", "version", "kind", "library", "abi"}) table.require(key);
+  table.require("id", "id = \"com.example.npu\"");
+  table.require("version", "version = \"1.0.0\"");
+  table.require("kind", "kind = [\"driver\"]");
+  table.require("library", "library = \"libnpu.so\", which lies beside this file");
+  table.require("abi", "abi = [\"0.1\", \"0.1\"]");
 
   if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
     if (is_reserved_id(id->string)) {
       diagnostics.error(table.place(*id), "E105",
-                        fmt::format("id '{}' is reserved: ids that begin with 'heddle.' are the project's own; take a name of yours, "
-                                    "e.g. \"com.example.npu\"",
+                        fmt::format("id '{}' is reserved: ids that begin with 'heddle.' are the project's own; another was expected",
                                     id->string.substr(0, 64)),
-                        {}, to_toml(*id).size());
+                        "take a name of yours, e.g. \"com.example.npu\"", to_toml(*id).size());
     } else if (is_plugin_id(id->string)) {
       manifest.id = id->string;
     } else {
-      diagnostics.error(table.place(*id), "E105",
-                        "'id' is no plugin id; letters, digits, '_', '-' and single dots between are allowed, 128 at most", {},
+      diagnostics.error(table.place(*id), "E105", fmt::format("'id' is {}, which is {}", to_toml(*id).substr(0, 64), kNoPluginId), {},
                         to_toml(*id).size());
     }
   }
   if (table.string("version", &manifest.version) && (manifest.version.empty() || manifest.version.size() > 64)) {
-    diagnostics.error(table.value_place("version"), "E105", "'version' is empty or longer than 64 bytes");
+    diagnostics.error(table.value_place("version"), "E105",
+                      fmt::format("'version' has {} bytes; 1 to 64 were expected", manifest.version.size()));
   }
   std::vector<std::string> kinds;
   if (table.strings("kind", &kinds)) {
@@ -68,7 +71,8 @@ void read_plugin(TableReader table, Manifest& manifest) {
   std::string library;
   if (table.string("library", &library)) {
     if (library.empty() || library.size() > 1024) {
-      diagnostics.error(table.value_place("library"), "E105", "'library' is empty or longer than 1024 bytes");
+      diagnostics.error(table.value_place("library"), "E105",
+                        fmt::format("'library' has {} bytes; 1 to 1024 were expected", library.size()));
     } else {
       std::filesystem::path relative(library);
       manifest.library_path =
@@ -79,8 +83,10 @@ void read_plugin(TableReader table, Manifest& manifest) {
   if (table.strings("abi", &abi)) {
     if (abi.size() != 2 || !parse_abi(abi[0], &manifest.abi_min) || !parse_abi(abi[1], &manifest.abi_max) ||
         manifest.abi_min.major != manifest.abi_max.major || manifest.abi_min.minor > manifest.abi_max.minor) {
-      diagnostics.error(table.value_place("abi"), "E105",
-                        "'abi' is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]");
+      diagnostics.error(
+          table.value_place("abi"), "E105",
+          fmt::format("'abi' is [\"{}\"], which is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]",
+                      fmt::join(abi, "\", \"")));
     }
   }
   table.string("arch", &manifest.arch);
@@ -112,10 +118,11 @@ void read_requires(TableReader table, Manifest& manifest) {
   for (const TomlNode* node : table.tables("libs")) {
     TableReader library(*node, table.own_place().file, "requires.libs", diagnostics);
     NeededLibrary needed;
-    library.require("soname");
+    library.require("soname", "soname = \"libcuda.so.1\"");
     if (library.string("soname", &needed.soname) && (needed.soname.empty() || needed.soname.find('/') != std::string::npos)) {
-      diagnostics.error(library.value_place("soname"), "E105",
-                        "'soname' is empty or holds a '/'; a bare name such as \"libcuda.so.1\" was expected");
+      diagnostics.error(
+          library.value_place("soname"), "E105",
+          fmt::format("'soname' is \"{}\"; a name without '/' was expected, e.g. \"libcuda.so.1\"", needed.soname.substr(0, 64)));
     }
     library.string("hint", &needed.hint);
     library.finish();
@@ -128,7 +135,7 @@ void read_integrity(TableReader table, Manifest& manifest) {
   if (table.string("sha256", &manifest.sha256)) {
     if (!is_sha256(manifest.sha256))
       table.diagnostics().error(table.value_place("sha256"), "E105",
-                                "'sha256' is no digest; 64 lower-case hexadecimal digits were expected");
+                                fmt::format("'sha256' is \"{}\"; {} were expected", manifest.sha256.substr(0, 80), kDigestDigits));
   }
   table.finish();
 }
@@ -149,7 +156,9 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   manifest = {};
   manifest.path = path;
   if (text.size() > kMaxManifestBytes) {
-    diagnostics.error({file, {}}, "E101", fmt::format("the manifest has more than {} bytes", kMaxManifestBytes));
+    diagnostics.error({file, {}}, "E101",
+                      fmt::format("the manifest has {} bytes; at most {} were expected", text.size(), kMaxManifestBytes),
+                      "make it shorter");
     return false;
   }
   TomlTree tree = parse_toml(text);
@@ -157,8 +166,8 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   if (!tree.errors.empty()) return false;
 
   TableReader root(tree.root, file, "", diagnostics);
-  root.require("manifest");
-  root.require("plugin");
+  root.require("manifest", "manifest = 1");
+  root.require("plugin", "[plugin] with id, version, kind, library and abi");
   int64_t format = 0;
   if (root.integer("manifest", 0, INT64_MAX, &format) && format != 1) {
     diagnostics.error({file, tree.root.find("manifest")->place}, "E105",

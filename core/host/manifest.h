@@ -57,6 +57,8 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
 
 // An id: letters, digits, '_', '-' and dots between; at most 128 bytes.
 bool is_plugin_id(std::string_view id);
+inline constexpr char kNoPluginId[] =
+    "no plugin id; 1 to 128 letters, digits, '_', '-' and single dots between were expected, e.g. \"heddle.cpu\"";
 
 }  // namespace heddle::host
 

@@ -62,6 +62,19 @@ std::vector<heddle_option_t> to_c(const std::vector<OptionValue>& options) {
   return view;
 }
 
+std::string to_toml(const OptionValue& option) {
+  switch (option.kind) {
+    case HEDDLE_OPTION_BOOL:
+      return option.int_value != 0 ? "true" : "false";
+    case HEDDLE_OPTION_INT:
+      return fmt::format("{}", option.int_value);
+    case HEDDLE_OPTION_FLOAT:
+      return fmt::format("{}", option.float_value);
+    default:
+      return "\"" + option.string_value + "\"";
+  }
+}
+
 bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin, Diagnostics& diagnostics,
                        OptionValue* out_value) {
   OptionValue value;
@@ -69,7 +82,7 @@ bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place
   value.kind = c_kind(spec.type);
   value.origin = origin;
   const std::string text = to_toml(node);
-  auto refuse = [&](const char* code, const std::string& expected, const std::string& hint = {}) {
+  auto refuse = [&](Code code, const std::string& expected, const std::string& hint = {}) {
     diagnostics.error(place, code, fmt::format("option '{}' is {}; {} was expected", spec.name, text.substr(0, 80), expected), hint,
                       text.size());
     return false;
@@ -133,22 +146,22 @@ bool read_option_spec(const TomlNode& node, uint32_t file, Diagnostics& diagnost
   OptionSpec spec;
   spec.name = node.key;
   size_t type = OptionSpec::kString;
-  table.require("type");
+  table.require("type", "type = \"int\"");
   table.choice("type", type_names(), &type);
   spec.type = static_cast<OptionSpec::Type>(type);
   if (spec.type == OptionSpec::kInt || spec.type == OptionSpec::kFloat || spec.type == OptionSpec::kBytes) {
     if (!read_bound(table, "min", spec.type, &spec.int_min, &spec.min) || !read_bound(table, "max", spec.type, &spec.int_max, &spec.max)) {
-      diagnostics.error(table.own_place(), "E105", fmt::format("a bound of option '{}' is over 8 EiB", spec.name));
+      diagnostics.error(table.own_place(), "E105", fmt::format("a bound of option '{}' is over 8 EiB; less was expected", spec.name));
     }
   }
   if (spec.type == OptionSpec::kString) table.strings("values", &spec.values, true);
   std::string description;
   table.string("description", &description);
-  table.require("default");
+  table.require("default", "default = 0");
   const TomlNode* fallback = table.value("default", {TomlNode::kInt, TomlNode::kBool, TomlNode::kFloat, TomlNode::kString});
   table.finish();
   if (diagnostics.error_count() == errors_before && fallback) {
-    read_option_value(spec, *fallback, table.place(*fallback), "default", diagnostics, &spec.fallback);
+    read_option_value(spec, *fallback, table.place(*fallback), kManifestDefault, diagnostics, &spec.fallback);
   }
   if (diagnostics.error_count() != errors_before) return false;
   *out_spec = std::move(spec);

@@ -50,7 +50,7 @@ std::string devices_report(Host& host) {
 std::string config_report(Host& host) {
   std::string out = "{\"files\":" + quoted(host.config().files) + ",\"values\":[";
   bool first = true;
-  for (const ConfigValue& value : host.config().effective) {
+  for (const ConfigValue& value : host.effective()) {
     out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text),
                        quoted(value.origin));
     first = false;

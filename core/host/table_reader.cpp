@@ -51,7 +51,7 @@ bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong) {
   uint64_t number = 0;
   auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failed == std::errc::result_out_of_range) {
-    *out_wrong = fmt::format("{} does not fit 64 bits", shown(text));
+    *out_wrong = fmt::format("'{}' does not fit 64 bits; at most 16777215TiB was expected", shown(text));
     return false;
   }
   if (failed == std::errc()) {
@@ -60,15 +60,22 @@ bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong) {
     for (const Unit& candidate : kUnits) {
       if (candidate.name != unit) continue;
       if (__builtin_mul_overflow(number, candidate.bytes, out)) {
-        *out_wrong = fmt::format("{} does not fit 64 bits", shown(text));
+        *out_wrong = fmt::format("'{}' does not fit 64 bits; at most 16777215TiB was expected", shown(text));
         return false;
       }
       return true;
     }
   }
   *out_wrong =
-      fmt::format("'{}' is no size; write a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB, e.g. \"2GiB\"", shown(text));
+      fmt::format("'{}' is no size; a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB was expected, e.g. \"2GiB\"", shown(text));
   return false;
+}
+
+void unknown_key(Diagnostics& diagnostics, Place place, const std::string& key, const std::string& title,
+                 const std::vector<std::string>& known) {
+  std::string hint = did_you_mean(key, known);
+  if (hint.empty() && !known.empty()) hint = fmt::format("take it out; known here: {}", fmt::join(known, ", "));
+  diagnostics.error(place, "E102", fmt::format("unknown key '{}' in {}", shown(key), title), hint, key.size());
 }
 
 TableReader::TableReader(const TomlNode& node, uint32_t file, std::string path, Diagnostics& diagnostics)
@@ -97,7 +104,7 @@ void TableReader::wrong_type(const TomlNode& node, const std::string& expected) 
 
 const TomlNode* TableReader::value(const std::string& key, std::initializer_list<TomlNode::Kind> kinds) {
   known_.emplace_back(key);
-  const TomlNode* found = node_.find(key);
+  const TomlNode* found = find(key);
   if (!found) return nullptr;
   if (std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end()) return found;
   std::string expected;
@@ -113,7 +120,7 @@ bool TableReader::string(const char* key, std::string* out) {
   const TomlNode* found = value(key, {TomlNode::kString});
   if (!found) return false;
   if (found->string.find('\0') != std::string::npos) {
-    diagnostics_.error(place(*found), "E105", fmt::format("'{}' holds a zero byte", key));
+    diagnostics_.error(place(*found), "E105", fmt::format("'{}' holds a zero byte; text without was expected", key));
     return false;
   }
   *out = found->string;
@@ -130,7 +137,7 @@ bool TableReader::integer(const char* key, int64_t min, int64_t max, int64_t* ou
   const TomlNode* found = value(key, {TomlNode::kInt});
   if (!found) return false;
   if (found->integer < min || found->integer > max) {
-    diagnostics_.error(place(*found), "E105", fmt::format("'{}' is {}; {} to {} is allowed", key, found->integer, min, max), {},
+    diagnostics_.error(place(*found), "E105", fmt::format("'{}' is {}; {} to {} was expected", key, found->integer, min, max), {},
                        to_toml(*found).size());
     return false;
   }
@@ -147,7 +154,7 @@ bool TableReader::bytes(const char* key, uint64_t* out) {
       *out = static_cast<uint64_t>(found->integer);
       return true;
     }
-    wrong = fmt::format("'{}' is {}; a size is not negative", key, found->integer);
+    wrong = fmt::format("'{}' is {}; a size of 0 or more was expected", key, found->integer);
   } else if (parse_bytes(found->string, out, &wrong)) {
     return true;
   }
@@ -201,20 +208,35 @@ std::vector<const TomlNode*> TableReader::tables(const char* key) {
   return found;
 }
 
-void TableReader::require(const char* key) {
-  if (node_.kind != TomlNode::kTable || node_.find(key)) return;
+void TableReader::require(const char* key, const char* example) {
+  if (node_.kind != TomlNode::kTable || find(key)) return;
   Place at = own_place();
   if (path_.empty()) at.at = {};
-  diagnostics_.error(at, "E104", fmt::format("{} lacks the key '{}'", title(), key));
+  diagnostics_.error(at, "E104", fmt::format("{} lacks the key '{}'", title(), key), fmt::format("add it, e.g. {}", example));
 }
 
-void TableReader::deprecated(const char* key, const char* successor) {
-  const TomlNode* found = node_.find(key);
-  known_.emplace_back(key);
-  if (found) {
-    diagnostics_.error(key_place(*found), "E102", fmt::format("key '{}' in {} is no longer used", key, title()),
-                       fmt::format("it is now '{}'", successor), std::string_view(key).size());
+const TomlNode* TableReader::find(const std::string& key) const {
+  if (node_.kind != TomlNode::kTable) return nullptr;
+  for (const auto& [now, before] : renamed_) {
+    if (now == key) return node_.find(before);
   }
+  return node_.find(key);
+}
+
+void TableReader::renamed(const char* before, const char* now) {
+  const TomlNode* old = find(before);
+  if (!old) return;
+  known_.emplace_back(before);
+  const size_t width = old->key.size();
+  if (find(now)) {
+    diagnostics_.error(key_place(*old), "E107",
+                       fmt::format("{0} holds both '{1}' and '{2}', which are names of one key; '{2}' was expected", title(), before, now),
+                       fmt::format("take '{}' out", before), width);
+    return;
+  }
+  diagnostics_.warning(key_place(*old), "E108", fmt::format("key '{}' in {} has a newer name, '{}'", before, title(), now),
+                       fmt::format("write '{}' instead", now), width);
+  renamed_.emplace_back(now, before);
 }
 
 Place TableReader::value_place(const char* key) const {
@@ -234,10 +256,7 @@ std::vector<const TomlNode*> TableReader::rest() {
 void TableReader::finish(const std::vector<std::string>& more) {
   std::vector<std::string> candidates = known_;
   candidates.insert(candidates.end(), more.begin(), more.end());
-  for (const TomlNode* node : rest()) {
-    diagnostics_.error(key_place(*node), "E102", fmt::format("unknown key '{}' in {}", shown(node->key), title()),
-                       did_you_mean(node->key, candidates), node->key.size());
-  }
+  for (const TomlNode* node : rest()) unknown_key(diagnostics_, key_place(*node), node->key, title(), candidates);
 }
 
 }  // namespace heddle::host

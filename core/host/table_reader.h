@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/host/diagnostics.h"
@@ -34,17 +35,17 @@ class TableReader {
   const TomlNode* table(const char* key) { return value(key, {TomlNode::kTable}); }
   // The elements of an array of tables; other elements are reported.
   std::vector<const TomlNode*> tables(const char* key);
-  // A missing key is an error at the table's place.
-  void require(const char* key);
-  // A key of this name, reported as renamed.
-  void deprecated(const char* key, const char* successor);
+  // A missing key is an error at the table's place. example: what one would write.
+  void require(const char* key, const char* example);
+  // Before `now` is read: a table that has only the older name of that key is taken as if it had the new one, with a warning.
+  void renamed(const char* before, const char* now);
 
   // Reports what is left as unknown keys. more: keys that are known elsewhere, for the hint.
   void finish(const std::vector<std::string>& more = {});
   // The keys that are left, for tables whose keys are free.
   std::vector<const TomlNode*> rest();
 
-  const TomlNode* find(const std::string& key) const { return node_.kind == TomlNode::kTable ? node_.find(key) : nullptr; }
+  const TomlNode* find(const std::string& key) const;
   uint32_t file() const { return file_; }
   Place place(const TomlNode& node) const { return {file_, node.place}; }
   Place key_place(const TomlNode& node) const { return {file_, node.key_place}; }
@@ -64,7 +65,12 @@ class TableReader {
   const std::string path_;
   Diagnostics& diagnostics_;
   std::vector<std::string> known_;
+  std::vector<std::pair<std::string, std::string>> renamed_;  // new name, older name, which is there
 };
+
+// Reports a key that nobody knows, with the one that was meant or all there are.
+void unknown_key(Diagnostics& diagnostics, Place place, const std::string& key, const std::string& title,
+                 const std::vector<std::string>& known);
 
 // `"a", "b" or "c"`.
 std::string quoted_words(const std::vector<std::string>& words);

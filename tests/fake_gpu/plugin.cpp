@@ -55,11 +55,18 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
   Instance* instance = Instance::from(handle);
   return guarded(instance->host, "describing a device", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_ordinal(instance, ordinal)) return bad;
+    static const std::vector<std::string> addresses = [] {
+      std::vector<std::string> all;
+      for (char digit : {'0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'})
+        all.push_back(std::string("0000:f") + digit + ":00.0");
+      return all;
+    }();
     static const heddle_string_t formats[] = {sdk::string_of(HEDDLE_CODE_X86_64_ELF)};
     heddle_device_description_t description = {};
     description.ordinal = ordinal;
     description.name = sdk::string_of("fake GPU");
     description.family = sdk::string_of("cpu");  // it runs the CPU's programs
+    description.pci = {addresses[ordinal].data(), addresses[ordinal].size()};
     description.numa_node = -1;
     description.features = HEDDLE_DEVICE_RECORDING;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;

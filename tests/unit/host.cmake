@@ -3,5 +3,7 @@
 heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core_load)
 heddle_add_test(NAME host_config_test SOURCES host_config_test.cpp LIBS heddle_core_host)
 heddle_add_test(NAME host_transcript_test SOURCES host_transcript_test.cpp LIBS heddle_core_host)
-target_compile_definitions(host_transcript_test PRIVATE HEDDLE_TRANSCRIPTS="${CMAKE_CURRENT_SOURCE_DIR}/transcripts")
+target_compile_definitions(host_transcript_test PRIVATE HEDDLE_TRANSCRIPTS="${CMAKE_CURRENT_SOURCE_DIR}/transcripts"
+  HEDDLE_TEST_PLUGINS="${PROJECT_BINARY_DIR}/tests/plugins.d")
+add_dependencies(host_transcript_test heddle_cpu heddle_fake_gpu heddle_probe)
 heddle_add_test(NAME host_parts_test SOURCES host_parts_test.cpp LIBS heddle_core_host)
