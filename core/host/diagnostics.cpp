@@ -53,15 +53,15 @@ uint32_t Diagnostics::add_file(std::string name, std::string text) {
   return static_cast<uint32_t>(files_.size() - 1);
 }
 
-void Diagnostics::error(Place place, Code code, std::string message, std::string hint, size_t width) {
-  warning(place, code, std::move(message), std::move(hint), width);
+void Diagnostics::error(Place place, Code code, std::string message, std::string_view hint, size_t width) {
+  warning(place, code, std::move(message), hint, width);
   entries_.back().is_error = true;
   ++error_count_;
 }
 
-void Diagnostics::warning(Place place, Code code, std::string message, std::string hint, size_t width) {
+void Diagnostics::warning(Place place, Code code, std::string message, std::string_view hint, size_t width) {
   if (hint.empty()) hint = code.row->next_step;
-  entries_.push_back({place, code, printable(std::move(message)), printable(std::move(hint)), width, false});
+  entries_.push_back({place, code, printable(std::move(message)), printable(std::string(hint)), width, false});
 }
 
 std::string Diagnostics::name_of(Place place) const {

@@ -63,9 +63,9 @@ class Diagnostics {
   // Keeps the text for excerpts. Returns the file's number.
   uint32_t add_file(std::string name, std::string text);
   // width: characters to underline. hint: what to do, printed after the underline; if empty, the code's own.
-  void error(Place place, Code code, std::string message, std::string hint = {}, size_t width = 1);
+  void error(Place place, Code code, std::string message, std::string_view hint = {}, size_t width = 1);
   // Does not make the file wrong.
-  void warning(Place place, Code code, std::string message, std::string hint = {}, size_t width = 1);
+  void warning(Place place, Code code, std::string message, std::string_view hint = {}, size_t width = 1);
 
   bool has_errors() const { return error_count_ != 0; }
   size_t error_count() const { return error_count_; }
