@@ -2,6 +2,7 @@
 // Configuration: precedence, imports, the plain data that comes out, and where each value came from.
 #include "core/host/config_read.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -25,13 +26,11 @@ class Configuration : public ::testing::Test {
     std::string pattern = (std::filesystem::temp_directory_path() / "heddle-config-XXXXXX").string();
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
-    unsetenv("HEDDLE_CONFIG");
-    unsetenv("HEDDLE_LOG");
+    for (const char* variable : {"HEDDLE_CONFIG", "HEDDLE_SET", "HEDDLE_LOG"}) unsetenv(variable);
     setenv("XDG_CONFIG_HOME", (folder_ / "home").c_str(), 1);
   }
   void TearDown() override {
-    unsetenv("HEDDLE_CONFIG");
-    unsetenv("HEDDLE_LOG");
+    for (const char* variable : {"HEDDLE_CONFIG", "HEDDLE_SET", "HEDDLE_LOG"}) unsetenv(variable);
     std::filesystem::remove_all(folder_);
   }
   std::string write(const std::string& name, const std::string& text) {
@@ -129,6 +128,150 @@ TEST_F(Configuration, LaterSourcesWinAndKeepTheirOrigin) {
   read_config(sources, &read);
   EXPECT_EQ(read.config.log.level, HEDDLE_LOG_INFO);
   EXPECT_EQ(origin(read.config, "log.level"), "\"info\" @ <text>:2:1");
+}
+
+// An option of a plugin, said by none, some or all of: its manifest (always), a file, the environment, the application.
+TEST_F(Configuration, TheApplicationWinsOverTheEnvironmentOverFilesOverManifests) {
+  const std::string manifest =
+      write("plugins.d/com.acme.turbo.toml",
+            "manifest = 1\n[plugin]\nid = \"com.acme.turbo\"\nversion = \"1\"\nkind = [\"driver\"]\nlibrary = \"absent.so\"\n"
+            "abi = [\"0.1\", \"0.1\"]\n[options.streams]\ntype = \"int\"\ndefault = 1\n");
+  const std::string path = write("heddle.toml", "[driver.\"com.acme.turbo\"]\nstreams = 2\n");
+  const std::string empty = write("empty.toml", "");
+  const std::string setting = "driver.\"com.acme.turbo\".streams = ";
+  for (int said = 0; said < 8; ++said) {
+    const bool in_file = (said & 1) != 0, in_environment = (said & 2) != 0, by_application = (said & 4) != 0;
+    HostOptions options;
+    options.plugin_paths = {(folder_ / "plugins.d").string()};
+    options.config_path = in_file ? path : empty;
+    options.config_text = by_application ? setting + "4" : "";
+    if (in_environment)
+      setenv("HEDDLE_SET", (setting + "3").c_str(), 1);
+    else
+      unsetenv("HEDDLE_SET");
+    Result<std::unique_ptr<Host>> host = Host::open(options);
+    ASSERT_TRUE(host.ok()) << host.status().message();
+    std::string got;
+    for (const ConfigValue& value : (*host)->effective()) {
+      if (value.key == "driver.\"com.acme.turbo\".streams") got += value.text + " @ " + value.origin + "\n";
+    }
+    EXPECT_EQ(got, by_application   ? "4 @ <text>:1:25\n"
+                   : in_environment ? "3 @ HEDDLE_SET:1:25\n"
+                   : in_file        ? "2 @ " + path + ":2:1\n"
+                                    : "1 @ " + manifest + "\n")
+        << said;
+  }
+}
+
+TEST_F(Configuration, TheEnvironmentSetsScalarsListsAndTables) {
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "[log]\nlevel = \"debug\"\n[param_io]\nqueue_depth = 1\nchunk = \"1MiB\"\n");
+  setenv("HEDDLE_SET",
+         "param_io.queue_depth = 7; plugins.paths = ['/a;b', \"/c\\\";d\"]\nlog.components.\"heddle.cuda\" = \"trace\";"
+         "route = [{ slot = \"@a\", to = [\"cpu\"] }]; plugins.security.mode = \"strict\"",
+         1);
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  EXPECT_EQ(read.config.param_io.queue_depth, 7u);
+  EXPECT_EQ(read.config.param_io.chunk_bytes, 1u << 20);
+  EXPECT_THAT(read.config.plugin_paths, ElementsAre("/a;b", "/c\";d"));
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_DEBUG);
+  EXPECT_EQ(read.config.log.components.at("heddle.cuda"), HEDDLE_LOG_TRACE);
+  ASSERT_EQ(read.config.routes.size(), 1u);
+  EXPECT_TRUE(read.config.strict);  // more careful it may become
+  EXPECT_EQ(origin(read.config, "param_io.queue_depth"), "7 @ HEDDLE_SET:1:10");
+  EXPECT_EQ(origin(read.config, "log.components.\"heddle.cuda\""), "\"trace\" @ HEDDLE_SET:3:16");
+
+  setenv("HEDDLE_LOG", "error", 1);
+  setenv("HEDDLE_SET", "log.level = 'info'", 1);
+  read = {};
+  read_config(sources, &read);
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_ERROR);
+
+  sources.use_environment = false;
+  read = {};
+  read_config(sources, &read);
+  EXPECT_EQ(read.config.log.level, HEDDLE_LOG_DEBUG);
+}
+
+TEST_F(Configuration, TheEnvironmentSetsNothingInStrictMode) {
+  setenv("HEDDLE_SET", "plugins.security.mode = 'normal'; modules.security.mode = 'normal'; param_io.queue_depth = 7", 1);
+  for (const char* table : {"plugins", "modules"}) {
+    for (const bool in_file : {true, false}) {
+      const std::string text = fmt::format("[{}.security]\nmode = \"strict\"\n", table);
+      ConfigSources sources;
+      sources.path = write("heddle.toml", in_file ? text : "");
+      sources.text = in_file ? "" : text;
+      ConfigRead read;
+      read_config(sources, &read);
+      EXPECT_FALSE(read.diagnostics.has_errors());
+      EXPECT_TRUE(read.config.strict || read.config.strict_modules) << table;
+      EXPECT_EQ(read.config.param_io.queue_depth, 0u) << table;
+      EXPECT_EQ(read.diagnostics.warnings("E204").size(), 1u) << table;
+    }
+  }
+}
+
+TEST_F(Configuration, TakesAnOlderNameOfAKeyWithAWarning) {
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "[plugins]\npath = [\"/old\"]\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  EXPECT_FALSE(read.diagnostics.has_errors());
+  EXPECT_THAT(read.config.plugin_paths, ElementsAre("/old"));
+  EXPECT_EQ(origin(read.config, "plugins.paths"), "[\"/old\"] @ " + sources.path + ":2:1");
+  EXPECT_THAT(read.diagnostics.warnings("E108"),
+              ElementsAre(sources.path + ":2:1: warning[E108]: key 'path' in [plugins] has a newer name, "
+                                         "'paths'; write 'paths' instead"));
+  // Also where nobody asks: a host says so in its log.
+  std::string log;
+  HostOptions options;
+  options.config_path = sources.path;
+  options.log.write = [](void* context, uint32_t, std::string_view, std::string_view message) {
+    static_cast<std::string*>(context)->append(message).append("\n");
+  };
+  options.log.context = &log;
+  ASSERT_TRUE(Host::open(options).ok());
+  EXPECT_THAT(log, HasSubstr("warning[E108]"));
+}
+
+TEST_F(Configuration, ImportsAreRelativeToTheFileThatNamesThem) {
+  write("a/b/deepest.toml", "[param_io]\nqueue_depth = 3\nchunk = 4096\n");
+  write("a/middle.toml", "imports = [\"b/deepest.toml\"]\n[param_io]\nqueue_depth = 2\n");
+  write("b/deepest.toml", "[param_io]\nqueue_depth = 99\n");
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "imports = [\"a/middle.toml\", \"a/middle.toml\"]\n");  // twice is no circle
+  ConfigRead read;
+  read_config(sources, &read);
+  ASSERT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  EXPECT_EQ(read.config.param_io.queue_depth, 2u);
+  EXPECT_EQ(read.config.param_io.chunk_bytes, 4096u);
+  EXPECT_EQ(read.config.files.size(), 5u);
+}
+
+TEST_F(Configuration, ImportsAtMost64Files) {
+  for (int i = 0; i < 64; ++i) {
+    write(fmt::format("{}.toml", i), i == 63 ? "[param_io]\nqueue_depth = 5\n" : fmt::format("imports = [\"{}.toml\"]\n", i + 1));
+  }
+  ConfigSources sources;
+  sources.path = (folder_ / "0.toml").string();
+  ConfigRead read;
+  read_config(sources, &read);
+  EXPECT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+  EXPECT_EQ(read.config.param_io.queue_depth, 5u);
+  sources.path = write("one-more.toml", "imports = [\"0.toml\"]\n");
+  read = {};
+  read_config(sources, &read);
+  EXPECT_THAT(read.diagnostics.render(), HasSubstr("62.toml:1:12: error[E106]: more than 64 files are imported; at most 64 were expected"));
+}
+
+TEST_F(Configuration, AKeyTwiceInOneFileIsAnError) {
+  ConfigSources sources;
+  sources.path = write("heddle.toml", "[param_io]\nqueue_depth = 3\nqueue_depth = 4\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  EXPECT_THAT(read.diagnostics.render(), HasSubstr("heddle.toml:3:15: error[E101]"));
 }
 
 TEST_F(Configuration, StacksOfAllocatorsAreLaidOverEachOtherKeyByKey) {
