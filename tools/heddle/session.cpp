@@ -36,6 +36,7 @@ heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {
   heddle_runtime_params_t params{};
   params.struct_size = sizeof(params);
   params.config_path = view(flags.config);
+  params.config_text = view(flags.settings);
   params.plugin_path_count = static_cast<uint32_t>(paths.size());
   params.plugin_paths = paths.data();
   heddle_runtime_t* runtime = nullptr;

@@ -31,6 +31,7 @@ using Text = std::unique_ptr<heddle_text_t, Release<heddle_text_free>>;
 // --config, --plugin-path
 struct RuntimeFlags {
   std::string config;
+  std::string settings;  // TOML that wins over the file; no flag
   std::vector<std::string> plugin_paths;
   void add_to(Flags& flags);
 };
