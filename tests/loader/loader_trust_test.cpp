@@ -168,6 +168,56 @@ TEST_F(Trust, BelievesNeitherEnvironmentNorHome) {
   options_.config_text.clear();
   EXPECT_EQ(good().state, PluginState::kAvailable);
   unsetenv("HEDDLE_PLUGIN_PATH");
+
+  // The same in the user's data folder, by either of its names.
+  const std::string home = safe_ + "/home", data = home + "/.local/share", before = getenv("HOME") ? getenv("HOME") : "";
+  std::filesystem::create_directories(data + "/heddle/plugins.d");
+  std::filesystem::copy(safe_ + "/good.so", data + "/heddle/plugins.d/good.so");
+  std::filesystem::copy(manifest(), data + "/heddle/plugins.d/fake.good.toml");
+  for (const bool by_data_home : {true, false}) {
+    by_data_home ? setenv("XDG_DATA_HOME", data.c_str(), 1) : unsetenv("XDG_DATA_HOME");
+    setenv("HOME", by_data_home ? "/nonexistent" : home.c_str(), 1);
+    options_.config_text.clear();
+    EXPECT_EQ(good().manifest_path, data + "/heddle/plugins.d/fake.good.toml");
+    options_.config_text = "[plugins.security]\nmode = \"strict\"\n";
+    host = open();
+    for (const PluginInfo& plugin : host->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
+  }
+  setenv("HOME", before.c_str(), 1);
+}
+
+TEST_F(Trust, LooksAtEveryFolderAbove) {
+  const std::string deep = safe_ + "/one/two/three";
+  std::filesystem::create_directories(deep);
+  std::filesystem::copy(manifest(), deep + "/fake.good.toml");
+  std::filesystem::copy(safe_ + "/good.so", deep + "/good.so");
+  options_.plugin_paths = {deep};
+  EXPECT_EQ(good().state, PluginState::kAvailable);
+  for (const char* part : {"/one", "/one/two"}) {
+    chmod((safe_ + part).c_str(), 0775);
+    expect_untrusted(std::string(part) + " can be written by others (mode 0775)");
+    chmod((safe_ + part).c_str(), 0755);
+  }
+}
+
+// A link to the library that leads to a good one when it is looked at, and elsewhere when it is loaded; the same for a module.
+TEST_F(Trust, LoadsWhatALinkMeantWhenItWasChecked) {
+  std::filesystem::create_symlink(safe_ + "/good.so", folder_ / "link.so");
+  install("good", "", (folder_ / "link.so").string());
+  chmod(manifest().c_str(), 0644);
+  std::unique_ptr<Host> host = open();
+  EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable) << info(*host, "good").reason;
+  EXPECT_EQ(info(*host, "good").library_path, safe_ + "/good.so");
+  std::filesystem::remove(folder_ / "link.so");
+  std::filesystem::create_symlink(library("crash_constructor"), folder_ / "link.so");  // ends the process if it is mapped
+  Result<LoadedDriver*> driver = host->driver("fake.good");
+  EXPECT_TRUE(driver.ok()) << driver.status().message();
+
+  options_.config_text = "[modules.security]\nmode = \"strict\"\n";
+  std::filesystem::create_symlink(safe_ + "/good.so", folder_ / "m.heddle");
+  Result<std::string> path = open()->module_path(folder_ / "m.heddle");
+  ASSERT_TRUE(path.ok()) << path.status().message();
+  EXPECT_EQ(*path, safe_ + "/good.so");
 }
 
 TEST_F(Trust, AnotherUserIsToldApartFromRoot) {
@@ -277,7 +327,7 @@ TEST(SecureProcess, Child) {
   if (!is_secure_process()) _exit(77);
   setenv("HEDDLE_PLUGIN_PATH", plugins, 1);
   HostOptions options;
-  Result<std::unique_ptr<Host>> host = Host::open(options);  // reads no HEDDLE_CONFIG, which is no TOML
+  Result<std::unique_ptr<Host>> host = Host::open(options);  // reads neither HEDDLE_CONFIG nor HEDDLE_SET
   ASSERT_TRUE(host.ok()) << host.status().message();
   for (const PluginInfo& plugin : (*host)->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
   Result<std::string> module = (*host)->module_path("/tmp");
@@ -296,9 +346,11 @@ TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
   ASSERT_EQ(chmod(program.c_str(), 04755), 0);
   setenv("HEDDLE_TEST_SECURE_CHILD", safe_.c_str(), 1);
   setenv("HEDDLE_CONFIG", (safe_ + "/good.so").c_str(), 1);
+  setenv("HEDDLE_SET", "this is no TOML either", 1);
   const int status = system(("env -u GTEST_OUTPUT " + program + " --gtest_filter=SecureProcess.Child > /dev/null").c_str());
   unsetenv("HEDDLE_TEST_SECURE_CHILD");
   unsetenv("HEDDLE_CONFIG");
+  unsetenv("HEDDLE_SET");
   if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "SKIP: this file system gives programs no other user's rights";
   EXPECT_EQ(status, 0);
 }
