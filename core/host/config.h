@@ -93,6 +93,13 @@ struct ParamIoConfig {
   uint64_t pinned_staging_bytes = 0;
 };
 
+// [trace]
+enum : uint32_t { kTraceDispatch = 1, kTraceTransfer = 2, kTraceMemory = 4, kTracePlugins = 8, kTraceAll = 15 };
+struct TraceConfig {
+  std::string sink;  // empty: nobody asks for a trace
+  uint32_t categories = kTraceAll;
+};
+
 struct LogConfig {
   uint32_t level = HEDDLE_LOG_WARN;
   std::map<std::string, uint32_t> components;
@@ -118,6 +125,7 @@ struct Config {
   std::vector<PreferConfig> prefers;
   ParamIoConfig param_io;
   LogConfig log;
+  TraceConfig trace;
 
   std::vector<ConfigValue> effective;  // every value, later files win
 };

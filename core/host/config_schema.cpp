@@ -70,6 +70,9 @@ constexpr std::string_view kSchema = R"({
     "slot": {"type": "string", "pattern": "^(default|@.*)?$"},
     "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},
     "fallback": {"enum": ["error", "next"]}}}},
+  "trace": {"type": "object", "additionalProperties": false, "required": ["sink"], "properties": {
+    "sink": {"$ref": "#/$defs/text"},
+    "categories": {"type": "array", "items": {"enum": ["dispatch", "transfer", "memory", "plugins"]}}}},
   "log": {"type": "object", "additionalProperties": false, "properties": {
     "level": {"$ref": "#/$defs/level"},
     "components": {"type": "object", "additionalProperties": {"$ref": "#/$defs/level"}}}}

@@ -139,12 +139,29 @@ void ConfigReader::log(TableReader table) {
 }
 
 void ConfigReader::trace(TableReader table) {
-  std::string sink;
+  table.require("sink", "sink = \"trace.json\"");
+  if (table.string("sink", &config_.trace.sink)) {
+    if (config_.trace.sink.empty()) diagnostics_.error(table.value_place("sink"), "E105", "'sink' is empty; a path was expected");
+    effective(table, "sink");
+  }
   std::vector<std::string> categories;
-  table.string("sink", &sink);
-  table.strings("categories", &categories);
+  if (table.strings("categories", &categories)) {
+    const TomlNode& array = *table.find("categories");
+    static const std::vector<std::string> known = {"dispatch", "transfer", "memory", "plugins"};  // in order of their bits
+    config_.trace.categories = 0;
+    for (size_t i = 0; i < categories.size(); ++i) {
+      const auto found = std::find(known.begin(), known.end(), categories[i]);
+      if (found != known.end()) {
+        config_.trace.categories |= 1u << (found - known.begin());
+        continue;
+      }
+      diagnostics_.error(table.place(array.children[i]), "E105",
+                         fmt::format("'categories' holds \"{}\"; {} was expected", categories[i].substr(0, 64), quoted_words(known)),
+                         did_you_mean(categories[i], known), categories[i].size() + 2);
+    }
+    effective(table, "categories");
+  }
   table.finish();
-  not_yet(table.own_place(), "[trace]", "take it out", std::string_view("[trace]").size());
 }
 
 }  // namespace heddle::host

@@ -18,6 +18,7 @@
 #include "core/host/preflight.h"
 #include "core/host/probe.h"
 #include "core/host/probe_cache.h"
+#include "core/host/trace.h"
 #include "core/host/trust.h"
 
 namespace heddle::host {
@@ -324,6 +325,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   }
   state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
                                                    std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
+  if (!config.trace.sink.empty()) state->services->trace = std::make_unique<Trace>(config.trace, state->services->log);
   for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   for (Code code : {Code("E108"), Code("E204")}) {
     for (const std::string& line : state->read.diagnostics.warnings(code)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
@@ -561,6 +563,10 @@ void Host::log(uint32_t level, std::string_view component, std::string_view mess
 
 uint32_t Host::log_level(std::string_view component) const {
   return state_->services->log.level(component);
+}
+
+Trace* Host::trace() const {
+  return static_cast<Trace*>(state_->services->trace.get());
 }
 
 bool Host::in_forked_child() const {

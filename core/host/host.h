@@ -122,6 +122,9 @@ class Host {
   void log(uint32_t level, std::string_view component, std::string_view message);
   uint32_t log_level(std::string_view component) const;
 
+  // NULL: the configuration asks for none. The host's.
+  class Trace* trace() const;
+
   // True in a process forked since open: every function that would touch a plugin answers FAILED_PRECONDITION there (HD-T-01).
   bool in_forked_child() const;
 

@@ -63,10 +63,15 @@ void log(void* self, uint32_t level, heddle_string_t file, uint32_t line, heddle
   }
 }
 
-// Nobody listens to traces yet: the configuration refuses [trace], so that nothing is promised.
-void trace_begin(void*, heddle_string_t, heddle_string_t) noexcept {}
-void trace_end(void*) noexcept {}
-void trace_counter(void*, heddle_string_t, int64_t) noexcept {}
+void trace_begin(void* self, heddle_string_t category, heddle_string_t name) noexcept {
+  if (TraceSink* trace = host_of(self).services->trace.get()) trace->begin(view(category), view(name));
+}
+void trace_end(void* self) noexcept {
+  if (TraceSink* trace = host_of(self).services->trace.get()) trace->end();
+}
+void trace_counter(void* self, heddle_string_t name, int64_t value) noexcept {
+  if (TraceSink* trace = host_of(self).services->trace.get()) trace->counter(view(name), value);
+}
 
 heddle_status_t* execute(void* self, void (*function)(void* context), void* context) noexcept {
   if (!function) return status_create(HEDDLE_STATUS_INVALID_ARGUMENT, "host: running a host call failed: no function was given");

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/host/config.h"
@@ -16,11 +17,21 @@
 
 namespace heddle::host {
 
+// Where plugins' trace events go.
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  virtual void begin(std::string_view category, std::string_view name) noexcept = 0;
+  virtual void end() noexcept = 0;
+  virtual void counter(std::string_view name, int64_t value) noexcept = 0;
+};
+
 // What the plugin hosts of one host share. Outlives the host itself while an instance with live children is left.
 struct HostServices {
   ForkMark fork;
   Log log;
   Executor executor;
+  std::unique_ptr<TraceSink> trace;  // NULL: nobody listens
   HostServices(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components, uint32_t max_threads)
       : log(sink, level, std::move(components)), executor(max_threads) {}
 };

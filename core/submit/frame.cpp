@@ -56,7 +56,10 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
   }
   frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
   for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
-  if (source.profile) frame->times_.resize(source.commands.size());
+  if (source.profile) {
+    frame->times_.resize(source.commands.size());
+    frame->submitted_ns_.resize(source.segments.size());
+  }
   if (!source.profile && source.single() && source.segments[0].count >= kCommandsWorthRecording &&
       (devices[source.segments[0].device]->description().features & HEDDLE_DEVICE_RECORDING)) {
     frame->submissions_until_record_ = kSubmissionsBeforeRecord;
@@ -107,6 +110,7 @@ heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t&
   heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
   const memory::Device& device = *devices_[segment.device];
   if (plan_->profile && (device.description().features & HEDDLE_DEVICE_TIMESTAMPS)) {
+    submitted_ns_[static_cast<size_t>(&segment - plan_->segments.data())] = host::clock_ns();
     return device.api().profile->submit(device.queue(), &submission, times_.data() + segment.first);
   }
   return device.api().dispatch->submit(device.queue(), &submission);
@@ -114,18 +118,22 @@ heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t&
 
 void Frame::collect_times() {
   if (!plan_ || !plan_->profile) return;
-  for (const Segment& segment : plan_->segments) {
+  for (size_t s = 0; s < plan_->segments.size(); ++s) {
+    const Segment& segment = plan_->segments[s];
+    bool any = false;
     for (uint32_t i = segment.first; i < segment.first + segment.count; ++i) {
       const heddle_command_time_t time = std::exchange(times_[i], {});
       if (time.end_ns == 0) continue;
+      any = true;
       const heddle_command_t& command = commands_[i];
       const bool is_dispatch = command.kind == HEDDLE_COMMAND_DISPATCH;
       plan_->profile->add(is_dispatch                           ? "dispatch"
                           : command.kind == HEDDLE_COMMAND_COPY ? "copy"
                                                                 : "fill",
                           is_dispatch ? plan_->program->dispatches()->Get(command.as.dispatch.region)->name()->str() : std::string(),
-                          devices_[segment.device]->alias(), time.end_ns - time.begin_ns);
+                          devices_[segment.device]->alias(), submitted_ns_[s] + time.begin_ns, time.end_ns - time.begin_ns);
     }
+    if (any) plan_->profile->add_memory(*devices_[segment.device]);
   }
 }
 

@@ -66,6 +66,7 @@ class Frame {
   std::vector<heddle_block_t> arenas_;
   std::vector<uint32_t> arena_devices_;
   mutable std::vector<heddle_command_time_t> times_;  // by command, with a profile: written by drivers
+  mutable std::vector<uint64_t> submitted_ns_;        // by segment, with a profile: drivers' times begin about there
   size_t first_own_arena_ = 0;
   memory::Ref<memory::Timeline> timeline_;
   uint32_t submissions_until_record_ = kNever;

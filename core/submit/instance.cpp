@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/host/trace.h"
 #include "core/submit/call.h"
 #include "core/submit/function.h"
 
@@ -97,7 +98,9 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   Ref<Instance> instance = Ref<Instance>::adopt(new Instance());
   instance->runtime_ = std::move(runtime);
   instance->module_ = std::move(module);
-  if (request.profiles) instance->profile_ = std::make_unique<Profile>();
+  host::Trace* trace = instance->runtime_->host->trace();
+  if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
+  if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());

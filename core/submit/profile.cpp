@@ -6,15 +6,35 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/host/trace.h"
+#include "core/memory/device.h"
+
 namespace heddle::submit {
 
-void Profile::add(const char* kind, const std::string& region, const std::string& device, uint64_t duration_ns) {
+void Profile::add(const char* kind, const std::string& region, const std::string& device, uint64_t begin_ns, uint64_t duration_ns) {
+  if (trace_) {
+    const bool is_dispatch = !region.empty();
+    if (trace_->wants(is_dispatch ? host::kTraceDispatch : host::kTraceTransfer))
+      trace_->span(is_dispatch ? "dispatch" : "transfer", is_dispatch ? region : kind, device, begin_ns, duration_ns);
+  }
   std::lock_guard lock(mutex_);
   Row& row = rows_[{region, kind, device}];
   ++row.count;
   row.total_ns += duration_ns;
   row.min_ns = std::min(row.min_ns, duration_ns);
   row.max_ns = std::max(row.max_ns, duration_ns);
+}
+
+void Profile::add_crossing(const std::string& from, const std::string& to, uint64_t begin_ns, uint64_t duration_ns) {
+  if (trace_ && trace_->wants(host::kTraceTransfer)) trace_->span("transfer", "copy", from + " to " + to, begin_ns, duration_ns);
+}
+
+void Profile::add_memory(memory::Device& device) {
+  if (!trace_ || !trace_->wants(host::kTraceMemory)) return;
+  const auto layers = device.pool().layers();
+  if (layers.empty()) return;
+  trace_->value("memory", device.alias() + ": bytes in use", static_cast<int64_t>(layers.front().statistics.allocated.current));
+  trace_->value("memory", device.alias() + ": bytes held", static_cast<int64_t>(layers.front().statistics.bytes_reserved.current));
 }
 
 std::string Profile::json() const {

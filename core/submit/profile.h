@@ -9,12 +9,25 @@
 #include <string>
 #include <tuple>
 
+namespace heddle::host {
+class Trace;
+}
+namespace heddle::memory {
+class Device;
+}
+
 namespace heddle::submit {
 
 class Profile {
  public:
-  // region: empty for copies and fills.
-  void add(const char* kind, const std::string& region, const std::string& device, uint64_t duration_ns);
+  // trace: where each command goes too; NULL: nowhere.
+  explicit Profile(host::Trace* trace) : trace_(trace) {}
+  // region: empty for copies and fills. begin_ns: of CLOCK_MONOTONIC, as well as it is known.
+  void add(const char* kind, const std::string& region, const std::string& device, uint64_t begin_ns, uint64_t duration_ns);
+  // A copy between devices, from when it is asked for to when it is handed to `to`. For the trace alone.
+  void add_crossing(const std::string& from, const std::string& to, uint64_t begin_ns, uint64_t duration_ns);
+  // What the device's pool holds now. For the trace alone.
+  void add_memory(memory::Device& device);
   // {"regions": [{"region", "kind", "device", "count", "total_ns", "min_ns", "max_ns"}]}, the longest in all first.
   std::string json() const;
 
@@ -23,6 +36,7 @@ class Profile {
     uint64_t count = 0, total_ns = 0, min_ns = UINT64_MAX, max_ns = 0;
   };
   using Key = std::tuple<std::string, std::string, std::string>;  // region, kind, device
+  host::Trace* const trace_;
   mutable std::mutex mutex_;
   std::map<Key, Row> rows_;
 };

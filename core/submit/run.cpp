@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 
+#include "core/submit/profile.h"
+
 namespace heddle::submit {
 
 using memory::Device;
@@ -83,7 +85,12 @@ Task Run::pieces_of(const Frame& frame) {
   for (const Segment& segment : frame.plan().segments) {
     HEDDLE_CO_RETURN_IF_ERROR(check(frame, segment));
     if (segment.crossing) {
+      const uint64_t began_ns = frame.plan().profile ? host::clock_ns() : 0;
       Status crossed = co_await cross(frame, segment);
+      if (began_ns != 0) {
+        frame.plan().profile->add_crossing(params_.devices[segment.from.device]->alias(), params_.devices[segment.to.device]->alias(),
+                                           began_ns, host::clock_ns() - began_ns);
+      }
       if (!crossed.ok()) co_return std::move(crossed);
       continue;
     }

@@ -43,7 +43,7 @@ class Schema(HeddleTestCase):
                      '[device.a]\ndriver = "heddle.cpu"\nselect = { ordinal = 0, pci = "0000:00:00.0" }',
                      '[device.a]\ndriver = "heddle.cpu"\nselect = { ordinal = -1 }', '[param_io]\nqueue_depth = 0', '[param_io]\nchunk = "4 megs"',
                      '[[route]]\nslot = "stage"\nto = ["a"]', '[[route]]\nslot = "@a"\nto = []', '[[link]]\nbetween = ["a", "a"]',
-                     '[log]\nlevel = "loud"', '[trace]\nsink = "t.json"', '[[prefer]]\nop = "conv"'):
+                     '[log]\nlevel = "loud"', '[trace]\nsink = "t.json"\ncategories = ["dispach"]', '[trace]\ncategories = ["dispatch"]', '[[prefer]]\nop = "conv"'):
             with self.subTest(text):
                 self.assertTrue(self.mistakes(tomllib.loads(text)))
                 file = self.folder / "heddle.toml"

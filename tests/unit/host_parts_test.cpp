@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/host/cpu_level.h"
@@ -20,6 +22,7 @@
 #include "core/host/library_search.h"
 #include "core/host/probe_protocol.h"
 #include "core/host/text_file.h"
+#include "core/host/trace.h"
 #include "core/host/trust.h"
 
 namespace heddle::host {
@@ -197,6 +200,67 @@ TEST_F(HostTable, HasNoHole) {
   const auto* slots = reinterpret_cast<void* const*>(&table_.memory_allocate);
   const size_t count = (sizeof(table_) - offsetof(heddle_host_t, memory_allocate)) / sizeof(void*);
   for (size_t i = 0; i < count; ++i) EXPECT_NE(slots[i], nullptr) << "slot " << i;
+}
+
+TEST_F(HostTable, PassesTraceEventsOnWhereSomebodyListens) {
+  const auto say = [&](const char* text) { return heddle_string_t{text, std::strlen(text)}; };
+  table_.trace_begin(table_.self, say("acme"), say("nobody listens"));
+  table_.trace_end(table_.self);
+
+  std::string pattern = (std::filesystem::temp_directory_path() / "heddle-trace-XXXXXX").string();
+  close(mkstemp(pattern.data()));
+  std::ofstream(pattern) << "kept";
+  TraceConfig config;
+  config.sink = pattern;
+  auto read_all = [&] {
+    std::string text;
+    EXPECT_EQ(read_text_file(pattern, 1 << 24, &text), "");
+    return text;
+  };
+  auto trace = std::make_unique<Trace>(config, services_->log);
+  Trace& events = *trace;
+  services_->trace = std::move(trace);
+  table_.trace_begin(table_.self, say("acme"), say("a \"name\"\n"));
+  table_.trace_counter(table_.self, say("blocks"), -7);
+  EXPECT_EQ(read_all(), "kept");
+  ASSERT_TRUE(events.start().ok());
+  ASSERT_TRUE(events.start().ok());  // once
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 1000; ++j) {
+        events.span("dispatch", "region", "card", 1000, 500);
+        table_.trace_begin(table_.self, say("acme"), say("inner"));
+        table_.trace_end(table_.self);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  table_.trace_end(table_.self);
+  if (fork() == 0) std::exit(0);  // a child of the process adds nothing at its end
+  int status = 0;
+  wait(&status);
+  services_->trace.reset();
+  const std::string text = read_all();
+  EXPECT_EQ(text.substr(0, 2), "[\n");
+  EXPECT_EQ(text.substr(text.size() - 4), "}\n]\n");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
+            2 + 1 + 2 + 4 * 3 * 1000 + 1);  // brackets, a track, two before, the threads', one after
+  EXPECT_THAT(text, ::testing::HasSubstr("\"cat\":\"acme\",\"name\":\"a \\\"name\\\"\\u000a\""));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"args\":{\"value\":-7}"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"ts\":1.000,\"dur\":0.500,\"cat\":\"dispatch\",\"name\":\"region\""));
+
+  config.categories = kTraceDispatch;
+  auto quiet = std::make_unique<Trace>(config, services_->log);
+  ASSERT_TRUE(quiet->start().ok());
+  EXPECT_FALSE(quiet->wants(kTraceMemory));
+  services_->trace = std::move(quiet);
+  table_.trace_begin(table_.self, say("acme"), say("inner"));
+  table_.trace_end(table_.self);
+  table_.trace_counter(table_.self, say("blocks"), 1);
+  services_->trace.reset();
+  EXPECT_EQ(read_all(), "[\n]\n");
+  std::filesystem::remove(pattern);
 }
 
 TEST_F(HostTable, AllocatesAligned) {

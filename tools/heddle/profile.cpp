@@ -11,6 +11,7 @@
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/made_up_inputs.h"
 #include "tools/heddle/report_view.h"
+#include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
 
 namespace heddle::tool {
@@ -21,7 +22,7 @@ struct Options {
   ModuleFlags module;
   std::vector<std::string> inputs, dims;
   uint64_t warmup = 3, iterations = 10, seed = 0;
-  std::string format = "table";
+  std::string format = "table", trace;
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
@@ -31,6 +32,7 @@ struct Options {
     flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (3)", 0, 1'000'000'000);
     flags.count("--iterations", iterations, "calls to measure (10)", 1, 1'000'000'000);
+    flags.text("--trace", trace, "file for every command of every call over time, for Perfetto or chrome://tracing", "FILE");
     flags.choice("--format", format, format_names(), "form of the results on stdout");
     runtime.add_to(flags);
   }
@@ -92,6 +94,12 @@ int run(const Arguments& arguments) {
   MadeUpInputs made_up;
   if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
+
+  std::vector<NamedFile> read{{"the module", options.module.path}, {"--config", options.runtime.config}};
+  for (const TensorArgument& input : given) read.push_back({"--input", input.path});
+  for (const Assignment& file : parameter_files(options.module)) read.push_back({"--params", file.value});
+  if (Wrong wrong = file_named_twice({{"--trace", options.trace}}, read); !wrong.empty()) return flags.misuse(wrong);
+  if (!options.trace.empty()) options.runtime.settings = "trace.sink = " + dump_json(options.trace, -1);
 
   Runtime runtime;
   if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// [trace]: what happens over time, in the JSON of Chrome's trace viewer, which Perfetto reads too. Owned by the services of a host; plugins add
+// to it through their host table, submit adds what devices did. It knows neither.
+#ifndef HEDDLE_CORE_HOST_TRACE_H_
+#define HEDDLE_CORE_HOST_TRACE_H_
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "core/host/config.h"
+#include "core/host/host_table.h"
+#include "core/status.h"
+
+namespace heddle::host {
+
+class Trace final : public TraceSink {
+ public:
+  Trace(const TraceConfig& config, const Log& log) : config_(config), log_(log) {}
+  // Writes the end. What a process that is killed leaves lacks it, which viewers accept.
+  ~Trace() override;
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // Makes the file, once: until there is work to trace, nothing is overwritten. What was said before is kept.
+  Status start();
+
+  bool wants(uint32_t category) const { return (config_.categories & category) != 0; }
+  // Something that took a while. track: the device. Times are of CLOCK_MONOTONIC. [any]
+  void span(const char* category, std::string_view name, std::string_view track, uint64_t begin_ns, uint64_t duration_ns) noexcept;
+  // How much there is from now on. [any]
+  void value(const char* category, std::string_view name, int64_t value) noexcept;
+
+  void begin(std::string_view category, std::string_view name) noexcept override;
+  void end() noexcept override;
+  void counter(std::string_view name, int64_t value) noexcept override;
+
+ private:
+  void add(const std::string& event);
+  void flush();
+
+  const TraceConfig config_;
+  const Log& log_;
+  std::mutex mutex_;  // everything below
+  std::string text_;  // not written yet
+  std::map<std::string, uint32_t, std::less<>> tracks_;
+  int descriptor_ = -1;
+  bool any_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace heddle::host
+
+#endif  // HEDDLE_CORE_HOST_TRACE_H_
