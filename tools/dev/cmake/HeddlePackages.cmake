@@ -41,7 +41,8 @@ macro(heddle_package component)
   install(FILES LICENSE DESTINATION share/doc/${ARG_NAME} RENAME copyright COMPONENT ${component})
 endmacro()
 
-heddle_package(runtime NAME heddle-runtime SECTION libs RECOMMENDS "heddle-cpu, heddle-pool"
+# dpkg-shlibdeps does not know what reads packed relative relocations (core/CMakeLists.txt).
+heddle_package(runtime NAME heddle-runtime SECTION libs DEPENDS "libc6 (>= 2.36)" RECOMMENDS "heddle-cpu, heddle-pool"
   SUMMARY "runs compiled machine-learning models"
   TEXT "The library libheddle and the command heddle. Devices come with driver plugins, such as heddle-cpu.")
 set(CPACK_COMPONENT_ETC_GROUP runtime)
