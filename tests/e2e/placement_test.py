@@ -34,7 +34,7 @@ driver = "heddle.cpu"
 select = { ordinal = 0 }
 [device.gpu]
 driver = "test.fake_gpu"
-select = { ordinal = 0 }
+select = { uuid = "fafafafa" }
 """
 
 
