@@ -140,7 +140,9 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
   const heddle_device_description_t& description = devices_[device]->description();
   const std::string which = fmt::format("{} ({}) on device '{}'", request.name, request.types, devices_[device]->alias());
   if (view(description.operation_target).empty()) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "{}: its driver runs no operations of library plugins; bind the slot to another device", which);
+    return error(HEDDLE_STATUS_NOT_FOUND, "{}: its driver runs no operations of library plugins; bind the slot to another device [HD-O-02]",
+                 which)
+        .payload("operator", request.name);
   }
   request.c.target = description.operation_target;
   request.c.family = description.family;
@@ -160,7 +162,8 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
     reasons.push_back(
         fmt::format("{} says {}: {}", candidate.id, view(heddle_status_code_name(made.status().code())), made.status().message()));
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", which, told(reasons, others), kNextStep);
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", which, told(reasons, others), kNextStep)
+      .payload("operator", request.name);
 }
 
 Status Operations::check(const mf::Operation& wanted) {
@@ -170,7 +173,8 @@ Status Operations::check(const mf::Operation& wanted) {
     if (candidate.library) return Status();
     reasons.push_back(candidate.reason);
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", name_of(wanted), told(reasons, others), kNextStep);
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", name_of(wanted), told(reasons, others), kNextStep)
+      .payload("operator", name_of(wanted));
 }
 
 Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation& wanted, uint32_t device, std::span<const int64_t> dims) {
