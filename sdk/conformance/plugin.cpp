@@ -233,6 +233,7 @@ void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
     begin_table(&out->dispatch);
     SLOT(dispatch, variant_rank), SLOT(dispatch, executable_load), SLOT(dispatch, executable_unload), SLOT(dispatch, entry);
     SLOT(dispatch, submit), SLOT(dispatch, record), SLOT(dispatch, replay), SLOT(dispatch, recording_free);
+    SLOT(dispatch, operation_load);
   }
   {
     TableCopy copy(get(HEDDLE_TIMELINE_INTERFACE), HEDDLE_TIMELINE_INTERFACE);
@@ -257,6 +258,12 @@ void copy_allocator(heddle_plugin_instance_t* instance, Tables* out) {
   begin_table(&out->allocator);
   SLOT(allocator, create), SLOT(allocator, destroy), SLOT(allocator, allocate), SLOT(allocator, free), SLOT(allocator, statistics);
   SLOT(allocator, trim), SLOT(allocator, holders);
+}
+
+void copy_library(heddle_plugin_instance_t* instance, Tables* out) {
+  TableCopy copy(plugin().table.get_interface(instance, string_of(HEDDLE_LIBRARY_INTERFACE)), HEDDLE_LIBRARY_INTERFACE);
+  begin_table(&out->library);
+  SLOT(library, query), SLOT(library, prepare), SLOT(library, destroy), SLOT(library, enqueue);
 }
 
 heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
@@ -337,6 +344,7 @@ void copy_tables(heddle_plugin_instance_t* instance, Tables* out) {
   holes.clear();
   if (plugin().is_driver()) copy_driver(instance, out);
   if (plugin().is_allocator()) copy_allocator(instance, out);
+  if (plugin().is_library()) copy_library(instance, out);
 }
 
 const std::vector<std::string>& empty_slots() {
