@@ -19,6 +19,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -44,7 +45,11 @@ class Reader {
   std::deque<Operator> read() {
     const std::string text = load();
     toml::parse_result parsed = toml::parse(std::string_view(text));
-    if (!parsed) fail(parsed.error().source().begin.line, std::string(parsed.error().description()));
+    if (!parsed) {
+      std::string cause(parsed.error().description());
+      if (!cause.empty()) cause[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(cause[0])));
+      fail(parsed.error().source().begin.line, cause);
+    }
     std::deque<Operator> operators;
     const toml::node* list = parsed.table().get("operator");
     if (!list) return operators;

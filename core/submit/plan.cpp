@@ -134,6 +134,7 @@ Status Resolver::prepare_operations(const Recording& recording, size_t first_com
     if (command.kind != RecordedKind::kDispatch) continue;
     const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
     if (!site->operation()) continue;
+    if (!machine_.operations) return wrap(error(HEDDLE_STATUS_UNIMPLEMENTED, "nobody looks for operations here"), region(command));
     const std::span<const int64_t> dims(recording.constants.data() + command.first_constant, command.constant_count);
     Result<std::shared_ptr<const Operation>> operation =
         machine_.operations->prepare(*site->operation(), machine_.device_of_slot[site->slot()], dims);

@@ -77,7 +77,7 @@ struct Machine {
   std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
   Profile* profile = nullptr;  // where what commands took is summed up; NULL: nobody asks
-  Operations* operations = nullptr;
+  Operations* operations = nullptr;  // who has sites' operations prepared
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
