@@ -2,11 +2,14 @@
 // A library that is the template but for the rule that the environment variable ODD_LIBRARY names, which it breaks.
 #include <fenv.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "heddle/ext/library.h"
@@ -138,8 +141,11 @@ const Change kMutations[] = {
     {"one_call_at_a_time",
      [] {  // between the two halves another call may come
        change_runs<[](const heddle_operation_call_t* call) {
-         std::lock_guard<std::mutex> lock(mutex);
-         kept.assign(static_cast<char*>(call->operands[0]), static_cast<char*>(call->operands[0]) + call->operand_bytes[0]);
+         {
+           std::lock_guard<std::mutex> lock(mutex);
+           kept.assign(static_cast<char*>(call->operands[0]), static_cast<char*>(call->operands[0]) + call->operand_bytes[0]);
+         }
+         std::this_thread::sleep_for(std::chrono::microseconds(200));
        },
                    [](const heddle_operation_call_t* call) {
                      std::lock_guard<std::mutex> lock(mutex);
