@@ -151,7 +151,7 @@ Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& d
   return plan;
 }
 
-Status Function::prepare() {
+Status Function::prepare(Operations& operations) {
   bool is_static = signature_.symbols.empty() && !reads_scalars_;
   std::vector<std::vector<int64_t>> dims;
   for (const open::TensorSignature& argument : signature_.arguments) {
@@ -161,7 +161,7 @@ Status Function::prepare() {
   for (const mf::DispatchSite* site : *program_.dispatches()) {
     if (!site->operation()) continue;
     if (!is_static) {
-      HEDDLE_RETURN_IF_ERROR(wrap(instance_.machine().operations->check(*site->operation()), "region '" + site->name()->str() + "'"));
+      HEDDLE_RETURN_IF_ERROR(wrap(operations.check(*site->operation()), "region '" + site->name()->str() + "'"));
       continue;
     }
     Result<Ref<Plan>> plan = make_plan(dims, {});

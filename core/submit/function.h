@@ -31,7 +31,7 @@ class Function {
 
   // Has the operations of library plugins prepared: those whose extents are known, so that the plan of the first call is there; of the others it is
   // checked that somebody has them.
-  Status prepare();
+  Status prepare(Operations& operations);
   // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);

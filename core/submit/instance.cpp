@@ -259,7 +259,7 @@ Status Instance::load_code() {
 
 Status Instance::prepare_operations() {
   for (const std::unique_ptr<Function>& function : functions_) {
-    Status prepared = function->prepare();
+    Status prepared = function->prepare(*operations_);
     if (!prepared.ok())
       return wrap(std::move(prepared), fmt::format("heddle: preparing '{}' of {} failed", function->signature().name, module_->path()));
   }

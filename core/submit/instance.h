@@ -23,6 +23,7 @@ namespace heddle::submit {
 
 class Function;
 class Call;
+class Operations;
 
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device

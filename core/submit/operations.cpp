@@ -91,19 +91,31 @@ struct Operations::Request {
   Status failure;
 };
 
-Operation::~Operation() {
-  if (executable_) device_->api().dispatch->executable_unload(executable_);
-  if (operation_) library_->library.destroy(operation_);
-}
+namespace {
+
+// A plugin's, loaded by a driver.
+struct PluginOperation final : Operation {
+  ~PluginOperation() override {
+    if (executable) device->api().dispatch->executable_unload(executable);
+    if (operation) library->library.destroy(operation);
+  }
+  const host::LoadedLibrary* library = nullptr;
+  memory::Ref<memory::Device> device;
+  heddle_operation_t* operation = nullptr;
+  heddle_executable_t* executable = nullptr;
+};
+
+}  // namespace
 
 Result<std::shared_ptr<const Operation>> Operations::ask(const host::LoadedLibrary& library, Request& request, uint32_t device_index) {
   const memory::Ref<memory::Device>& device = devices_[device_index];
   // A driver that has operations of its own gets its own device.
   request.c.device = device->api().instance == library.instance ? device->get() : nullptr;
-  auto made = std::make_shared<Operation>();
-  made->library_ = &library;
-  made->device_ = device;
-  heddle_operation_properties_t& properties = made->properties_;
+  auto made = std::make_shared<PluginOperation>();
+  made->library = &library;
+  made->device = device;
+  made->plugin = library.id;
+  heddle_operation_properties_t properties{};
   properties.struct_size = sizeof properties;
   HEDDLE_RETURN_IF_ERROR(Status(library.library.query(library.instance, &request.c, &properties)));
   const uint64_t alignment = properties.workspace_alignment_bytes;
@@ -114,23 +126,24 @@ Result<std::shared_ptr<const Operation>> Operations::ask(const host::LoadedLibra
                  "are possible [HD-O-02]",
                  properties.workspace_bytes, alignment, properties.shard_count, kMostWorkspace, kMostAlignment, kMostShards);
   }
-  if (alignment == 0) properties.workspace_alignment_bytes = 64;
-  made->shards_ = std::max(properties.shard_count, 1u);
-  HEDDLE_RETURN_IF_ERROR(Status(library.library.prepare(library.instance, &request.c, &made->operation_)));
-  if (!made->operation_) return error(HEDDLE_STATUS_INTERNAL, "prepare gave neither a status nor an operation [HD-O-02]");
+  if (alignment != 0) made->workspace_alignment = alignment;
+  made->workspace_bytes = properties.workspace_bytes;
+  made->shards = std::max(properties.shard_count, 1u);
+  HEDDLE_RETURN_IF_ERROR(Status(library.library.prepare(library.instance, &request.c, &made->operation)));
+  if (!made->operation) return error(HEDDLE_STATUS_INTERNAL, "prepare gave neither a status nor an operation [HD-O-02]");
   heddle_operation_params_t params{};
   params.struct_size = sizeof params;
   params.operand_count = static_cast<uint32_t>(request.operands.size());
   params.name = to_c(request.name);
   params.target = request.c.target;
   params.library = &library.library;
-  params.operation = made->operation_;
+  params.operation = made->operation;
   params.workspace_bytes = properties.workspace_bytes;
   params.cost_ns = properties.cost_ns;
   const heddle_dispatch_interface_t& dispatch = *device->api().dispatch;
-  HEDDLE_RETURN_IF_ERROR(device->noted(Status(dispatch.operation_load(device->get(), &params, &made->executable_))));
-  HEDDLE_RETURN_IF_ERROR(device->noted(Status(dispatch.entry(made->executable_, 0, &made->entry_))));
-  made->operand_bytes_ = request.operand_bytes;
+  HEDDLE_RETURN_IF_ERROR(device->noted(Status(dispatch.operation_load(device->get(), &params, &made->executable))));
+  HEDDLE_RETURN_IF_ERROR(device->noted(Status(dispatch.entry(made->executable, 0, &made->entry))));
+  made->operand_bytes = request.operand_bytes;
   return std::shared_ptr<const Operation>(std::move(made));
 }
 
@@ -202,7 +215,7 @@ Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation
 std::vector<std::string> Operations::prepared() const {
   std::lock_guard lock(mutex_);
   std::vector<std::string> list;
-  for (const auto& [key, operation] : known_) list.push_back(fmt::format("{} from {}", name_of(*key.wanted), operation->plugin()));
+  for (const auto& [key, operation] : known_) list.push_back(fmt::format("{} from {}", name_of(*key.wanted), operation->plugin));
   return list;
 }
 

@@ -19,40 +19,37 @@
 
 namespace heddle::submit {
 
-// Ready for command lists: an entry that takes the operands and then, if there is one, the workspace.
-class Operation {
- public:
+// Ready for command lists: an entry that takes the operands and then, if there is one, the workspace. Who made it knows how it ends.
+struct Operation {
   Operation() = default;
   Operation(const Operation&) = delete;
-  ~Operation();
+  virtual ~Operation() = default;
 
-  heddle_entry_t* entry() const { return entry_; }
-  uint32_t shards() const { return shards_; }
-  uint64_t workspace_bytes() const { return properties_.workspace_bytes; }
-  uint64_t workspace_alignment() const { return properties_.workspace_alignment_bytes; }
-  std::span<const uint64_t> operand_bytes() const { return operand_bytes_; }
-  const std::string& plugin() const { return library_->id; }
-
- private:
-  friend class Operations;
-
-  const host::LoadedLibrary* library_ = nullptr;
-  memory::Ref<memory::Device> device_;
-  heddle_operation_t* operation_ = nullptr;
-  heddle_executable_t* executable_ = nullptr;
-  heddle_entry_t* entry_ = nullptr;
-  heddle_operation_properties_t properties_{};
-  uint32_t shards_ = 1;
-  std::vector<uint64_t> operand_bytes_;
+  heddle_entry_t* entry = nullptr;
+  uint32_t shards = 1;
+  uint64_t workspace_bytes = 0, workspace_alignment = 64;
+  std::vector<uint64_t> operand_bytes;
+  std::string plugin;
 };
 
-class Operations {
+class OperationSource {
+ public:
+  // The operation of a site on a device, for these extents of its operands (one operand's behind another's). NOT_FOUND lists the plugins that were
+  // asked and what each said. A failure's text is the cause alone. [any] [may-block]
+  virtual Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
+                                                           std::span<const int64_t> dims) = 0;
+
+ protected:
+  ~OperationSource() = default;
+};
+
+class Operations final : public OperationSource {
  public:
   Operations(host::Host& host, std::span<const memory::Ref<memory::Device>> devices) : host_(host), devices_(devices) {}
 
-  // The operation of a site on a device, for these extents of its operands (one operand's behind another's); the last ones are kept. NOT_FOUND
-  // lists the plugins that were asked and what each said. A failure's text is the cause alone. [any] [may-block]
-  Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims);
+  // The last ones are kept.
+  Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
+                                                   std::span<const int64_t> dims) override;
   // NOT_FOUND if no plugin that can be used declares it: what can be known without extents. [any] [may-block]
   Status check(const module_format::Operation& wanted);
   // "com.acme::Whiten/1 from org.example.whiten", one for each that is prepared.

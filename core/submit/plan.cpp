@@ -134,7 +134,6 @@ Status Resolver::prepare_operations(const Recording& recording, size_t first_com
     if (command.kind != RecordedKind::kDispatch) continue;
     const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
     if (!site->operation()) continue;
-    if (!machine_.operations) return wrap(error(HEDDLE_STATUS_UNIMPLEMENTED, "nobody looks for operations here"), region(command));
     const std::span<const int64_t> dims(recording.constants.data() + command.first_constant, command.constant_count);
     Result<std::shared_ptr<const Operation>> operation =
         machine_.operations->prepare(*site->operation(), machine_.device_of_slot[site->slot()], dims);
@@ -179,10 +178,10 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
       if (!site->operation()) continue;
       OperationUse& one = *use++;
-      if (one.operation->workspace_bytes() == 0 || machine_.device_of_slot[site->slot()] != device) continue;
+      if (one.operation->workspace_bytes == 0 || machine_.device_of_slot[site->slot()] != device) continue;
       Slice slice;
-      slice.size_bytes = one.operation->workspace_bytes();
-      slice.alignment_bytes = std::max<uint64_t>(one.operation->workspace_alignment(), least);
+      slice.size_bytes = one.operation->workspace_bytes;
+      slice.alignment_bytes = std::max<uint64_t>(one.operation->workspace_alignment, least);
       slice.first = command.instruction;
       slice.last = next_barrier_[command.instruction];
       alignment = std::max(alignment, slice.alignment_bytes);
@@ -321,21 +320,21 @@ Status Resolver::add_operation(const Recording& recording, const RecordedCommand
   HEDDLE_RETURN_IF_ERROR(add_bindings(recording, recorded, device, plan));
   // The plugin goes by the operands' types: nothing else says how long they are.
   for (uint32_t i = 0; i < recorded.binding_count; ++i) {
-    const uint64_t needed = use.operation->operand_bytes()[i];
+    const uint64_t needed = use.operation->operand_bytes[i];
     uint64_t& length = plan.bindings[first + i].length;
     if (length < needed) return error(HEDDLE_STATUS_OUT_OF_RANGE, "operand {} has {} bytes, and its value {}", i, needed, length);
     length = needed;
   }
   heddle_command_t command{};
   command.kind = HEDDLE_COMMAND_DISPATCH;
-  command.as.dispatch.entry = use.operation->entry();
+  command.as.dispatch.entry = use.operation->entry;
   command.as.dispatch.binding_count = recorded.binding_count;
-  if (use.operation->workspace_bytes() != 0) {
+  if (use.operation->workspace_bytes != 0) {
     add_patch(plan, use.workspace, Field::kBinding, static_cast<uint32_t>(plan.bindings.size()));
     plan.bindings.push_back({nullptr, use.workspace.offset, use.workspace.length});
     ++command.as.dispatch.binding_count;
   }
-  command.as.dispatch.grid[0] = use.operation->shards();
+  command.as.dispatch.grid[0] = use.operation->shards;
   command.as.dispatch.grid[1] = command.as.dispatch.grid[2] = 1;
   command.as.dispatch.region = recorded.site;
   push_command(plan, command, first);

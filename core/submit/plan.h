@@ -68,8 +68,8 @@ struct GlobalMemory {
   heddle_binding_t memory{};
   uint32_t device = 0;
 };
-class Operation;
-class Operations;
+struct Operation;
+class OperationSource;
 class Profile;
 struct Machine {
   std::vector<std::string> device_names;
@@ -77,7 +77,7 @@ struct Machine {
   std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
   Profile* profile = nullptr;  // where what commands took is summed up; NULL: nobody asks
-  Operations* operations = nullptr;  // who has sites' operations prepared
+  OperationSource* operations = nullptr;
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
