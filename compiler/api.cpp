@@ -66,13 +66,15 @@ Failure compile(const heddle_compile_params_t& params) {
   options.report_path = text(params.report_path);
   options.reproducer_path = text(params.reproducer_path);
   options.ptxas = text(params.ptxas);
-  if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots)) {
-    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: placements or slots are counted, and missing"};
+  if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
+      (params.operator_count && !params.operators)) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: placements, slots or operators are counted, and missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
+  for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));
   if (Failure failure = parse_math(text(params.math), options.math)) return failure;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {

@@ -6,9 +6,16 @@
 #include "mlir/IR/Verifier.h"
 
 int main(int argc, char** argv) {
+  heddle::import::Operators operators;
+  for (; argc > 3 && llvm::StringRef(argv[1]) == "--operators"; argc -= 2, argv += 2) {
+    if (std::string wrong = operators.add(argv[2]); !wrong.empty()) {
+      llvm::errs() << wrong << '\n';
+      return 1;
+    }
+  }
   const llvm::StringRef argument = argc == 2 ? argv[1] : "";
   if (argument.empty() || argument == "--help") {
-    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import FILE.onnx | --list-operators\n";
+    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx | --list-operators\n";
     return argument.empty() ? 2 : 0;
   }
   if (argument == "--list-operators") {
@@ -19,7 +26,7 @@ int main(int argc, char** argv) {
   context.loadDialect<heddle::tx::TxDialect, mlir::func::FuncDialect>();
   heddle::tx::ParameterStore parameters;
   heddle::import::ImportError error;
-  auto module = heddle::import::import_onnx(argv[1], context, parameters, error);
+  auto module = heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
   if (!module) {
     llvm::errs() << error.message << '\n';
     return 1;

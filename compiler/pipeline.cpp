@@ -192,8 +192,12 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     if (!module) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' failed"};
     place_parts(*module, placements);
   } else {
+    import::Operators operators;
+    for (const std::string& path : options.operators) {
+      if (std::string wrong = operators.add(path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+    }
     import::ImportError error;
-    module = import::import_onnx(options.input_path, context, parameters, error, {{}, &placements});
+    module = import::import_onnx(options.input_path, context, parameters, error, {{}, &placements, &operators});
     if (!module) return {error.code, error.message};
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};

@@ -28,6 +28,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> targets;
   std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;       // "@slot=family"
+  std::vector<std::string> operators;   // manifests and folders, see import/operators.h
   std::string parameters_path;
   std::string affinity_path;
   std::string dump_after, dump_path;

@@ -44,9 +44,9 @@ std::string text_of(AffineExpr expression) {
   return text;
 }
 
-// The regions and the transfers of one combination of families.
+// The regions, the operators of plugins and the transfers of one combination of families.
 void add_places(const emit::Combination& combination, const std::vector<emit::FamilyCode>& codes, json::Array& regions,
-                json::Array& transfers) {
+                json::Array& operations, json::Array& transfers) {
   ModuleOp model = combination.model;
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
@@ -67,6 +67,13 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
                                    {"kernel", kernels.all()[kernels.index_of(region)].symbol},
                                    {"ops", std::move(ops)}});
   });
+  model.walk([&](tx::CustomOp custom) {
+    operations.push_back(
+        json::Object{{"families", program()},
+                     {"slot", custom.getSlot().value_or(tx::default_slot).str()},
+                     {"operator", custom.getDomain().str() + "::" + custom.getName().str() + "/" + std::to_string(custom.getVersion())},
+                     {"node", location_text(custom.getLoc())}});
+  });
   model.walk([&](tx::TransferOp transfer) {
     auto type = llvm::cast<RankedTensorType>(transfer.getType());
     AffineExpr bytes = tx::element_count(type) * ((type.getElementTypeBitWidth() + 7) / 8);
@@ -81,9 +88,9 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
 }  // namespace
 
 std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math) {
-  json::Array regions, transfers, described, not_fused;
+  json::Array regions, operations, transfers, described, not_fused;
   for (const emit::Combination& combination : combinations) {
-    add_places(combination, codes, regions, transfers);
+    add_places(combination, codes, regions, operations, transfers);
     for (json::Value& refusal : refusals(combination.model)) {
       (*refusal.getAsObject())["families"] = json::Array(combination.families());
       not_fused.push_back(std::move(refusal));
@@ -117,6 +124,8 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                       {"transfers", std::move(transfers)},
                       {"kernels", std::move(described)},
                       {"not_fused", std::move(not_fused)}};
+  // Without any, a module's bytes are what they were before there were operators of plugins.
+  if (!operations.empty()) result["operations"] = std::move(operations);
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(result));
   return text;

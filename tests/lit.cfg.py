@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # How lit finds and runs the text tests: every .mlir and .test file below this folder, except in folders named `inputs`.
 # A test uses `heddle`, `heddle-opt` and the other built programs, `FileCheck`, `not`, `%python`, %s, %t and
-# `%models` (tests/models), and `%ptxas` where it REQUIRES: ptxas. Called by tools/dev/test with --param build=<build folder>.
+# `%models` (tests/models), `%library` (manifests of tests/library), and `%ptxas` where it REQUIRES: ptxas. Called by tools/dev/test with --param build=<build folder>.
 import glob
 import os
 import shutil
@@ -41,4 +41,5 @@ ptxas = next(iter(glob.glob(packages)), None) or shutil.which("ptxas")
 if ptxas:
     config.available_features.add("ptxas")  # noqa: F821
     config.substitutions.append(("%ptxas", ptxas))  # noqa: F821
+config.substitutions.append(("%library", os.path.join(build, "tests", "library", "plugins.d")))  # noqa: F821
 config.substitutions.append(("%models", os.path.join(os.path.dirname(__file__), "models")))  # noqa: F821

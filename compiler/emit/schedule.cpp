@@ -4,6 +4,7 @@
 #include "compiler/emit/schedule.h"
 
 #include "compiler/emit/registers.h"
+#include "heddle/ext/library.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -33,6 +34,8 @@ class Scheduler {
     for (Operation& op : block) {
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
         if (failed(add_dispatch(dispatch))) return failure();
+      } else if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) {
+        if (failed(add_operation(custom))) return failure();
       } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
         add_transfer(transfer);
       } else if (!llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, func::ReturnOp>(op)) {
@@ -136,11 +139,11 @@ class Scheduler {
     return add_value(mf::ValueKind::Global, globals_.derived(name, slot, tx::byte_size(type)));
   }
 
-  // A dispatch or a transfer writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
+  // A dispatch, an operation or a transfer writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       Value storage = storage_of(operand);
-      if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp>(storage.getDefiningOp()) && !location_.contains(storage))
+      if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) && !location_.contains(storage))
         location_[storage] = result_value(index);
     }
   }
@@ -226,9 +229,87 @@ class Scheduler {
     written_.clear();
   }
 
+  // Bindings of what reads and writes tensors, behind a barrier where one is needed.
+  void bind(mf::DispatchSiteT& site, ValueRange inputs, ValueRange outputs) {
+    for (Value input : inputs) {
+      uint32_t value = locate(storage_of(input));
+      synchronize(value);
+      site.bindings.emplace_back(value, whole, whole, read);
+    }
+    for (Value output : outputs) site.bindings.emplace_back(locate(output), whole, whole, write);
+    for (const mf::BindingRef& binding : site.bindings) {
+      note_use(binding.value());
+      if (binding.access() == write) written_.insert(binding.value());
+    }
+  }
+
+  // Of the slot that the op names, or none.
+  template <typename OpT>
+  std::optional<uint32_t> slot_of_op(OpT op) {
+    uint32_t slot = slot_index(target_, op.getSlot().value_or(""));
+    if (target_[slot].name == op.getSlot()) return slot;
+    op.emitError("is on no slot of the module");
+    return std::nullopt;
+  }
+
+  LogicalResult add_operation(tx::CustomOp custom) {
+    auto slot = slot_of_op(custom);
+    if (!slot) return failure();
+    auto site = std::make_unique<mf::DispatchSiteT>();
+    site->slot = *slot;
+    site->name = function_.getName().str() + ".custom." + std::to_string(operations_++) + "." + custom.getName().str();
+    if (auto name = llvm::dyn_cast<NameLoc>(custom.getLoc())) site->name += " " + name.getName().str();
+    site->operation = describe(custom);
+    for (Value operand : custom->getOperands()) add_operand(operand, *site);
+    for (Value result : custom->getResults()) add_operand(result, *site);
+    bind(*site, custom.getInputs(), custom.getOutputs());
+    program_->dispatches.push_back(std::move(site));
+    command(mf::Op::Dispatch, program_->dispatches.size() - 1);
+    return success();
+  }
+
+  void add_operand(Value value, mf::DispatchSiteT& site) {
+    auto type = llvm::cast<RankedTensorType>(value.getType());
+    site.operation->operands.emplace_back(element_type_code(type.getElementType()), static_cast<uint32_t>(type.getRank()));
+    for (AffineExpr extent : tx::extents(type)) site.constants.push_back(registers_.value_of(extent));
+  }
+
+  // The id and the record. The dictionary is sorted by name already.
+  static std::unique_ptr<mf::OperationT> describe(tx::CustomOp custom) {
+    auto operation = std::make_unique<mf::OperationT>();
+    operation->domain = custom.getDomain().str();
+    operation->name = custom.getName().str();
+    operation->version = static_cast<uint32_t>(custom.getVersion());
+    operation->input_count = static_cast<uint32_t>(custom.getInputs().size());
+    for (NamedAttribute named : custom.getRecord()) {
+      auto attribute = std::make_unique<mf::OperationAttributeT>();
+      attribute->name = named.getName().str();
+      if (auto one = llvm::dyn_cast<IntegerAttr>(named.getValue())) {
+        attribute->kind = HEDDLE_ATTRIBUTE_INT;
+        attribute->ints = {one.getInt()};
+      } else if (auto number = llvm::dyn_cast<FloatAttr>(named.getValue())) {
+        attribute->kind = HEDDLE_ATTRIBUTE_FLOAT;
+        attribute->floats = {number.getValueAsDouble()};
+      } else if (auto text = llvm::dyn_cast<StringAttr>(named.getValue())) {
+        attribute->kind = HEDDLE_ATTRIBUTE_STRING;
+        attribute->text.assign(text.getValue().bytes_begin(), text.getValue().bytes_end());
+      } else if (auto ints = llvm::dyn_cast<DenseI64ArrayAttr>(named.getValue())) {
+        attribute->kind = HEDDLE_ATTRIBUTE_INTS;
+        attribute->ints.assign(ints.asArrayRef().begin(), ints.asArrayRef().end());
+      } else {
+        auto floats = llvm::cast<DenseF64ArrayAttr>(named.getValue());
+        attribute->kind = HEDDLE_ATTRIBUTE_FLOATS;
+        attribute->floats.assign(floats.asArrayRef().begin(), floats.asArrayRef().end());
+      }
+      operation->attributes.push_back(std::move(attribute));
+    }
+    return operation;
+  }
+
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {
-    uint32_t slot = slot_index(target_, dispatch.getSlot().value_or(""));
-    if (target_[slot].name != dispatch.getSlot()) return dispatch.emitError("is on no slot of the module");
+    auto found = slot_of_op(dispatch);
+    if (!found) return failure();
+    uint32_t slot = *found;
     uint32_t index = target_[slot].kernels->index_of(dispatch);
     const Kernel& kernel = target_[slot].kernels->all()[index];
     auto site = std::make_unique<mf::DispatchSiteT>();
@@ -236,16 +317,7 @@ class Scheduler {
     site->executable = target_[slot].executable;
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
-    for (Value input : dispatch.getInputs()) {
-      uint32_t value = locate(storage_of(input));
-      synchronize(value);
-      site->bindings.emplace_back(value, whole, whole, read);
-    }
-    for (Value output : dispatch.getOutputs()) site->bindings.emplace_back(locate(output), whole, whole, write);
-    for (const mf::BindingRef& binding : site->bindings) {
-      note_use(binding.value());
-      if (binding.access() == write) written_.insert(binding.value());
-    }
+    bind(*site, dispatch.getInputs(), dispatch.getOutputs());
     for (uint32_t symbol = 0; symbol < kernel.symbol_count; ++symbol) {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
     }
@@ -289,6 +361,7 @@ class Scheduler {
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
   llvm::DenseSet<AffineExpr> checked_;
+  uint32_t operations_ = 0;
   llvm::SmallSet<uint32_t, 16> written_;  // values written since the last barrier
 };
 

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_graph.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -63,6 +64,7 @@ void check_names(const onnx::GraphProto& graph) {
   for (const auto& node : graph.node()) {
     check_name(node.name(), "node");
     check_name(node.op_type(), "operator");
+    check_name(node.domain(), "domain");
     for (const std::string& name : node.output()) check_name(name, "value");
   }
 }
@@ -124,16 +126,50 @@ void place(Block* block, Operation* before, const Placements::Rule& rule) {
   }
 }
 
-void translate_nodes(Graph& graph, const onnx::GraphProto& proto, Placements* placements) {
+// Nodes of foreign domains, by what was declared beside the model.
+class ForeignNodes {
+ public:
+  ForeignNodes(const onnx::ModelProto& model, const ImportOptions& options) : options_(options) {
+    for (const auto& entry : model.opset_import()) opsets_.try_emplace(entry.domain(), entry.version());
+    for (const auto& value : model.graph().value_info()) types_.try_emplace(value.name(), &value.type());
+    for (const auto& value : model.graph().output()) types_.try_emplace(value.name(), &value.type());
+  }
+
+  void translate(Node& node, const onnx::NodeProto& proto) const {
+    auto imported = opsets_.find(proto.domain());
+    const int64_t opset = imported == opsets_.end() ? 1 : imported->second;
+    std::string known;
+    const Operator* declared = options_.operators ? options_.operators->find(proto.domain(), proto.op_type(), opset, &known) : nullptr;
+    if (declared) return import_custom(node, proto, *declared, types_, options_.dims);
+    if (!known.empty()) {
+      node.fail("the model asks for opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', and declared are versions " +
+                    known + "; install a plugin of that version",
+                HEDDLE_STATUS_UNIMPLEMENTED);
+    }
+    node.fail("operator is not supported; see docs/operators.md, or, where a plugin brings it, give the plugin's manifest with --operators",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+
+ private:
+  const ImportOptions& options_;
+  std::map<std::string, int64_t> opsets_;
+  std::map<std::string, const onnx::TypeProto*> types_;
+};
+
+void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const ForeignNodes& foreign, Placements* placements) {
   Block* block = graph.builder.getBlock();
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
     std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
     Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
     bool known_domain = node.domain().empty() || node.domain() == "ai.onnx";
     Translate translate = known_domain ? translation(node.op_type()) : nullptr;
-    if (!translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (known_domain && !translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
     Operation* before = block->empty() ? nullptr : &block->back();
-    translate(translated);
+    if (translate) {
+      translate(translated);
+    } else {
+      foreign.translate(translated, node);
+    }
     check_made(translated, block, before);
     const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
     if (rule && !block->empty()) place(block, before, *rule);
@@ -182,7 +218,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type);
   }
-  translate_nodes(graph, proto, options.placements);
+  translate_nodes(graph, proto, ForeignNodes(file->model, options), options.placements);
 
   SmallVector<Value> results;
   onnx::NodeProto end;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/operators.h"
 #include "compiler/import/placements.h"
 #include "compiler/ir/parameter_store.h"
 #include "heddle/status.h"
@@ -21,8 +22,9 @@ struct ImportError {
 };
 
 struct ImportOptions {
-  std::map<std::string, int64_t> dims;  // extents for symbolic dimensions, by name
-  Placements* placements = nullptr;     // asked about every node, input and output
+  std::map<std::string, int64_t> dims;   // extents for symbolic dimensions, by name
+  Placements* placements = nullptr;      // asked about every node, input and output
+  const Operators* operators = nullptr;  // of foreign domains
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as

@@ -500,6 +500,25 @@ LogicalResult TransferOp::verify() {
   return getFrom() == getTo() ? emitOpError("goes from ") << getFrom() << " to itself" : LogicalResult(success());
 }
 
+LogicalResult CustomOp::verify() {
+  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
+  if (getDomain().empty() || getName().empty()) return emitOpError("has no domain or no name");
+  const int64_t version = getVersionAttr().getInt();
+  if (version < 1 || version > UINT32_MAX) return emitOpError("has version ") << version << "; 1 and above are possible";
+  if (getOutputs().empty()) return emitOpError("has no result");
+  for (NamedAttribute attribute : getRecord()) {
+    const Attribute value = attribute.getValue();
+    auto number = llvm::dyn_cast<TypedAttr>(value);
+    const bool fits = llvm::isa<StringAttr, DenseI64ArrayAttr, DenseF64ArrayAttr>(value) ||
+                      (llvm::isa<IntegerAttr>(value) && number.getType().isSignlessInteger(64)) ||
+                      (llvm::isa<FloatAttr>(value) && number.getType().isF64());
+    if (!fits)
+      return emitOpError("has the attribute ") << attribute.getName() << " of " << value
+                                               << "; i64, f64, a text, or a list of i64 or f64 is possible";
+  }
+  return success();
+}
+
 LogicalResult DispatchOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   Block& block = getBody().front();

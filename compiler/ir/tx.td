@@ -263,6 +263,19 @@ def Tx_TransferOp : Tx_PureOp<"transfer", [AllTypesMatch<["input", "result"]>]> 
   let hasVerifier = 1;
 }
 
+def Tx_CustomOp : Tx_PureOp<"custom"> {
+  let summary = "an operator of a library plugin, found by its id when the module is loaded";
+  let description = [{What it computes is not known here: nothing fuses with it, and it is not computed at load. The same inputs give the same
+    results. `record` has its attributes: i64 and f64 numbers, texts, and lists of such numbers. It runs on `slot`, which heddle-place-ops
+    writes.}];
+  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$domain, StrAttr:$name, I64Attr:$version, DictionaryAttr:$record,
+                       OptionalAttr<StrAttr>:$slot);
+  let results = (outs Variadic<Tx_Tensor>:$outputs);
+  let assemblyFormat = [{$domain $name `version` $version `(` $inputs `)` $record (`on` $slot^)? attr-dict `:`
+    functional-type($inputs, $outputs)}];
+  let hasVerifier = 1;
+}
+
 def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryEffect]> {
   let summary = "a region that becomes one kernel";
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,

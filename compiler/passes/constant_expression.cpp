@@ -13,7 +13,7 @@ bool is_constant_expression(Value value) {
   llvm::SmallPtrSet<Operation*, 16> seen;
   while (!open.empty()) {
     Operation* op = open.pop_back_val().getDefiningOp();
-    if (!op || op->getNumRegions() != 0) return false;
+    if (!op || op->getNumRegions() != 0 || llvm::isa<tx::CustomOp>(op)) return false;
     if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect())) return false;
     if (!seen.insert(op).second) continue;
     llvm::append_range(open, op->getOperands());

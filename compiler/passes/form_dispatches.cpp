@@ -29,9 +29,10 @@ bool is_contraction(Operation* op) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
 }
 
-// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them) and transfers.
+// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, and operators of
+// plugins.
 bool stays_outside(Operation* op) {
-  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::TransferOp, tx::DispatchOp>(op);
+  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
 }
 
 bool is_splat(Value value) {
@@ -64,6 +65,7 @@ class Former {
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
     for (Operation& op : function_.getBody().front()) {
       if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op)) place(&op);
+      refuse_around_custom(&op);
     }
     materialize_broadcasts();
     SmallVector<Group*> order;
@@ -129,6 +131,16 @@ class Former {
     }
   }
 
+  // Nothing joins an operator of a plugin, on either side.
+  void refuse_around_custom(Operation* op) {
+    const bool is_custom = llvm::isa<tx::CustomOp>(op);
+    for (Value operand : op->getOperands()) {
+      if (is_custom) refuse_if_produced(operand, op, "LibraryBoundary");
+      auto custom = operand.getDefiningOp<tx::CustomOp>();
+      if (custom && group_of_.contains(op)) note("LibraryBoundary", custom, op);
+    }
+  }
+
   // Element-wise groups that only this op reads become part of an element-wise group.
   void merge_other_producers(Group& group, Operation* op) {
     if (!tx::is_elementwise(group.root)) return;
@@ -167,13 +179,17 @@ class Former {
   }
 
   bool refuse(StringRef kind, Group& group, Operation* op) {
-    Builder builder(op->getContext());
+    note(kind, group.output, op);
+    return false;
+  }
+
+  void note(StringRef kind, Operation* producer, Operation* consumer) {
+    Builder builder(consumer->getContext());
     log_->push_back(builder.getDictionaryAttr({
         builder.getNamedAttr("kind", builder.getStringAttr(kind)),
-        builder.getNamedAttr("producer", builder.getStringAttr(describe(group.output))),
-        builder.getNamedAttr("consumer", builder.getStringAttr(describe(op))),
+        builder.getNamedAttr("producer", builder.getStringAttr(describe(producer))),
+        builder.getNamedAttr("consumer", builder.getStringAttr(describe(consumer))),
     }));
-    return false;
   }
 
   void refuse_if_produced(Value value, Operation* op, StringRef kind) {

@@ -71,7 +71,7 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
 // Adds the ops that need no call to be computed: they depend on constants and parameters only, and their extents are known.
 void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
   for (Operation& op : function.getBody().front()) {
-    if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0) continue;
+    if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0 || llvm::isa<tx::CustomOp>(op)) continue;
     auto is_static = [](Type type) { return llvm::cast<RankedTensorType>(type).hasStaticShape(); };
     auto is_known = [&](Value operand) { return operand.getDefiningOp() && known.contains(operand.getDefiningOp()); };
     if (llvm::all_of(op.getResultTypes(), is_static) && llvm::all_of(op.getOperands(), is_known)) known.insert(&op);

@@ -38,7 +38,7 @@ class Placer {
  public:
   explicit Placer(func::FuncOp function) : function_(function), block_(function.getBody().front()) {
     for (Operation& op : block_) {
-      bool known = llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && op.getNumRegions() == 0;
+      bool known = llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && op.getNumRegions() == 0 && !llvm::isa<tx::CustomOp>(op);
       if (known && llvm::all_of(op.getOperands(), [&](Value operand) { return is_constant(operand); })) constants_.insert(&op);
     }
     for (Operation& op : llvm::reverse(block_)) note_wishes(&op);
@@ -148,6 +148,8 @@ class Placer {
     for (auto [i, slot] : llvm::enumerate(of_arguments)) function_.setArgAttr(i, tx::affinity_attr, builder.getStringAttr(slot));
     for (auto [i, slot] : llvm::enumerate(of_results)) function_.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(slot));
     for (Operation& op : block_) {
+      // What they compute from, if anything, does not say where they are.
+      if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) custom.setSlot(slot_of(&op));
       op.removeAttr(tx::place_attr);
       op.removeAttr(tx::placed_by_attr);
     }

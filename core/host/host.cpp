@@ -408,7 +408,7 @@ std::vector<PluginInfo> Host::plugins(bool look) {
     const Manifest& manifest = plugin.manifest;
     list.push_back({manifest.id, manifest.version, manifest.kind, manifest.families, plugin.verdict.state, plugin.verdict.reason,
                     manifest.path, manifest.library_path, plugin.verdict.vendor_version, plugin.verdict.device_count, plugin.from_cache,
-                    plugin.shadowed});
+                    plugin.shadowed, manifest.operators});
   }
   return list;
 }
@@ -435,6 +435,28 @@ Result<LoadedAllocator*> Host::allocator(std::string_view plugin_id) {
   }
   HEDDLE_RETURN_IF_ERROR(state_->load(*plugin));
   return plugin->instance->allocator.get();
+}
+
+std::vector<LibraryCandidate> Host::libraries(const OperatorId& wanted, size_t* out_others) {
+  std::vector<LibraryCandidate> found;
+  *out_others = 0;
+  if (!state_->not_in_child().ok()) return found;
+  std::lock_guard lock(state_->mutex);
+  std::vector<Plugin*> declaring;
+  for (Plugin& plugin : state_->plugins) {
+    if ((plugin.manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0) continue;
+    const bool declares = std::any_of(plugin.manifest.operators.begin(), plugin.manifest.operators.end(), [&](const OperatorId& id) {
+      return id.domain == wanted.domain && id.name == wanted.name && id.version == wanted.version;
+    });
+    if (declares) declaring.push_back(&plugin);
+    *out_others += !declares;
+  }
+  state_->look(declaring);  // their probes run at once
+  for (Plugin* plugin : declaring) {
+    const bool loaded = state_->load(*plugin).ok();
+    found.push_back({plugin->manifest.id, loaded ? plugin->instance->operations.get() : nullptr, loaded ? std::string() : plugin->why()});
+  }
+  return found;
 }
 
 std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) {

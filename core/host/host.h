@@ -20,6 +20,7 @@
 #include "core/host/config.h"
 #include "core/host/load.h"
 #include "core/host/log.h"
+#include "core/host/manifest.h"
 #include "core/host/plugin_state.h"
 #include "core/host/process.h"
 #include "core/status.h"
@@ -42,6 +43,7 @@ struct PluginInfo {
   uint32_t device_count = 0;          // as the probe counted
   bool from_cache = false;            // the verdict came from the probe cache
   std::vector<std::string> shadowed;  // manifests of the same id in later folders
+  std::vector<OperatorId> operators;  // of a library
 };
 
 // A device that could be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with
@@ -60,6 +62,13 @@ struct DeviceInfo {
 struct AllocatorLayer {
   LoadedAllocator* allocator = nullptr;
   std::vector<OptionValue> options;
+};
+
+// A plugin that declares an operator; library is NULL where it cannot be used, and `reason` says why.
+struct LibraryCandidate {
+  std::string id;
+  LoadedLibrary* library = nullptr;
+  std::string reason;
 };
 
 struct HostOptions {
@@ -94,6 +103,9 @@ class Host {
   // Loads on first use. NOT_FOUND lists known ids; UNAVAILABLE gives state and reason.
   Result<LoadedDriver*> driver(std::string_view plugin_id);
   Result<LoadedAllocator*> allocator(std::string_view plugin_id);
+
+  // Every plugin whose manifest declares the operator, in order of discovery, loaded on first use. out_others: how many library plugins do not.
+  std::vector<LibraryCandidate> libraries(const OperatorId& wanted, size_t* out_others);
 
   // Devices that can be opened, loading their drivers: those of the configuration's [device.*], or without any, all of every available
   // driver. families filters by what manifests say ("cpu"), so that a driver nobody needs is not loaded; empty: all.

@@ -81,7 +81,7 @@ bool is_symbol_of(const boost::dll::shared_library& shared, const void* symbol) 
 Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, PluginLibrary& plugin) {
   heddle_negotiation_t record{};
   record.struct_size = sizeof(record);
-  record.host_min_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
   record.host_max_minor = HEDDLE_ABI_MINOR;
   const void* table = entry(&record);
   std::string ranges = fmt::format("{} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}", expected_id, HEDDLE_ABI_MAJOR,
@@ -93,7 +93,7 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
     return {PluginState::kIncompatible, fmt::format("negotiation failed: {}{}{}; install {} [HD-E-02]", ranges, said.empty() ? "" : ": ",
                                                     said, newer ? "a newer libheddle" : "a newer version of the plugin")};
   }
-  if (record.chosen_minor < HEDDLE_ABI_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
+  if (record.chosen_minor < HEDDLE_ABI_MIN_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
     return {PluginState::kIncompatible,
             fmt::format("negotiation failed: the plugin chose ABI {}.{}, but {} [HD-E-02]", HEDDLE_ABI_MAJOR, record.chosen_minor, ranges)};
   }
@@ -160,14 +160,16 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
   return wrong;
 }
 
-std::string copy_allocator(PluginInstance& instance, const LoadedSegments& loaded) {
-  auto allocator = std::make_unique<LoadedAllocator>();
-  const PluginLibrary& library = *instance.library;
-  allocator->id = library.id;
-  allocator->abi_minor = library.abi_minor;
-  allocator->instance = instance.handle;
-  std::string wrong = copy_interface(library, instance.handle, HEDDLE_ALLOCATOR_INTERFACE, loaded, &allocator->allocator);
-  if (wrong.empty()) instance.allocator = std::move(allocator);
+// Of a kind with one interface.
+template <typename Loaded, typename Table>
+std::string copy_only(PluginInstance& instance, std::string_view id, const LoadedSegments& loaded, Table Loaded::* table,
+                      std::unique_ptr<Loaded>* out) {
+  auto made = std::make_unique<Loaded>();
+  made->id = instance.library->id;
+  made->abi_minor = instance.library->abi_minor;
+  made->instance = instance.handle;
+  std::string wrong = copy_interface(*instance.library, instance.handle, id, loaded, &((*made).*table));
+  if (wrong.empty()) *out = std::move(made);
   return wrong;
 }
 
@@ -264,11 +266,16 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
   }
   LoadedSegments loaded;
   std::string wrong;
-  if ((library.table.kind & (HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR)) == 0) {
-    wrong = fmt::format("its plugin table's kind is {}, neither driver nor allocator [HD-E-03]", library.table.kind);
+  if ((library.table.kind & (HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR | HEDDLE_PLUGIN_LIBRARY)) == 0) {
+    wrong = fmt::format("its plugin table's kind is {}, neither driver nor allocator nor library [HD-E-03]", library.table.kind);
   }
   if (wrong.empty() && (library.table.kind & HEDDLE_PLUGIN_DRIVER)) wrong = copy_driver(*instance, loaded);
-  if (wrong.empty() && (library.table.kind & HEDDLE_PLUGIN_ALLOCATOR)) wrong = copy_allocator(*instance, loaded);
+  if (wrong.empty() && (library.table.kind & HEDDLE_PLUGIN_ALLOCATOR)) {
+    wrong = copy_only(*instance, HEDDLE_ALLOCATOR_INTERFACE, loaded, &LoadedAllocator::allocator, &instance->allocator);
+  }
+  if (wrong.empty() && (library.table.kind & HEDDLE_PLUGIN_LIBRARY)) {
+    wrong = copy_only(*instance, HEDDLE_LIBRARY_INTERFACE, loaded, &LoadedLibrary::library, &instance->operations);
+  }
   if (!wrong.empty()) {
     *out_verdict = {PluginState::kIncompatible, std::move(wrong)};
     return nullptr;
@@ -286,6 +293,7 @@ PluginInstance::~PluginInstance() {
   // Children may still call through the tables and the host: leave both in place.
   keep_forever(std::move(driver));
   keep_forever(std::move(allocator));
+  keep_forever(std::move(operations));
   keep_forever(std::move(host));
 }
 

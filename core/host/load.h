@@ -12,6 +12,7 @@
 #include "core/host/plugin_state.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 
@@ -55,13 +56,22 @@ struct LoadedAllocator {
   uint32_t abi_minor = 0;
 };
 
-// One instance of a plugin: driver, allocator or both, as its table's kind says.
+// A library plugin in this process.
+struct LoadedLibrary {
+  heddle_library_interface_t library;
+  heddle_plugin_instance_t* instance = nullptr;
+  std::string id;
+  uint32_t abi_minor = 0;
+};
+
+// One instance of a plugin: driver, allocator, library or several of them, as its table's kind says.
 struct PluginInstance {
   const PluginLibrary* library = nullptr;
   std::unique_ptr<PluginHost> host;
   heddle_plugin_instance_t* handle = nullptr;
   std::unique_ptr<LoadedDriver> driver;
   std::unique_ptr<LoadedAllocator> allocator;
+  std::unique_ptr<LoadedLibrary> operations;
 
   PluginInstance() = default;
   PluginInstance(const PluginInstance&) = delete;

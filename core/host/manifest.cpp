@@ -14,6 +14,8 @@
 namespace heddle::host {
 namespace {
 
+constexpr std::string_view kKinds = "\"driver\", \"allocator\" or \"library\"";
+
 bool parse_abi(std::string_view text, AbiVersion* out) {
   const char* end = text.data() + text.size();
   auto major = std::from_chars(text.data(), end, out->major);
@@ -21,6 +23,8 @@ bool parse_abi(std::string_view text, AbiVersion* out) {
   auto minor = std::from_chars(major.ptr + 1, end, out->minor);
   return minor.ec == std::errc() && minor.ptr == end;
 }
+
+constexpr size_t kMaxOperatorName = 256;
 
 // One of the project's names that no plugin of it has.
 bool is_reserved_id(std::string_view id) {
@@ -61,12 +65,14 @@ void read_plugin(TableReader table, Manifest& manifest) {
         manifest.kind |= HEDDLE_PLUGIN_DRIVER;
       } else if (kind == "allocator") {
         manifest.kind |= HEDDLE_PLUGIN_ALLOCATOR;
+      } else if (kind == "library") {
+        manifest.kind |= HEDDLE_PLUGIN_LIBRARY;
       } else {
         diagnostics.error(table.value_place("kind"), "E105",
-                          fmt::format("kind '{}' is not known; \"driver\" or \"allocator\" was expected", kind.substr(0, 64)));
+                          fmt::format("kind '{}' is not known; {} was expected", kind.substr(0, 64), kKinds));
       }
     }
-    if (kinds.empty()) diagnostics.error(table.value_place("kind"), "E105", "'kind' is empty; \"driver\" or \"allocator\" was expected");
+    if (kinds.empty()) diagnostics.error(table.value_place("kind"), "E105", fmt::format("'kind' is empty; {} was expected", kKinds));
   }
   std::string library;
   if (table.string("library", &library)) {
@@ -131,6 +137,33 @@ void read_requires(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
+// Of an operator the host wants to know which it is: inputs, outputs and attributes are looked at by the compiler, which reads the same file.
+void read_operator(TableReader table, Manifest& manifest) {
+  OperatorId id;
+  int64_t version = 1;
+  for (const char* key : {"domain", "name"}) table.require(key);
+  bool good = true;
+  auto text = [&](const char* key, std::string* out) {
+    if (!table.string(key, out)) return good = false;
+    if (!out->empty() && out->size() <= kMaxOperatorName) return true;
+    table.diagnostics().error(table.value_place(key), "E105", fmt::format("'{}' is empty or longer than {} bytes", key, kMaxOperatorName));
+    return good = false;
+  };
+  text("domain", &id.domain);
+  text("name", &id.name);
+  table.integer("version", 1, UINT32_MAX, &version);
+  id.version = static_cast<uint32_t>(version);
+  const bool twice = std::any_of(manifest.operators.begin(), manifest.operators.end(), [&](const OperatorId& known) {
+    return known.domain == id.domain && known.name == id.name && known.version == id.version;
+  });
+  if (good && twice) {
+    table.diagnostics().error(table.value_place("name"), "E105",
+                              fmt::format("operator {}::{}/{} is there twice", id.domain, id.name, id.version));
+  } else if (good) {
+    manifest.operators.push_back(std::move(id));
+  }
+}
+
 void read_integrity(TableReader table, Manifest& manifest) {
   if (table.string("sha256", &manifest.sha256)) {
     if (!is_sha256(manifest.sha256))
@@ -191,6 +224,15 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
       OptionSpec spec;
       if (read_option_spec(*option, file, diagnostics, &spec)) manifest.options.push_back(std::move(spec));
     }
+  }
+  const std::vector<const TomlNode*> operators = root.tables("operator");
+  for (const TomlNode* node : operators) read_operator(TableReader(*node, file, "operator", diagnostics), manifest);
+  const bool is_library = (manifest.kind & HEDDLE_PLUGIN_LIBRARY) != 0;
+  if (!operators.empty() && !is_library) {
+    diagnostics.error({file, operators.front()->place}, "E105", "[[operator]] is for plugins of kind \"library\"");
+  }
+  if (is_library && operators.empty()) {
+    diagnostics.error({file, {}}, "E104", "a plugin of kind \"library\" lacks [[operator]]: it is asked for what it declares only");
   }
   root.finish();
   return diagnostics.error_count() == errors_before;

@@ -18,6 +18,13 @@ struct NeededLibrary {
   std::string hint;  // what to install
 };
 
+// An operator that a library plugin declares. What else its [[operator]] table says is the compiler's.
+struct OperatorId {
+  std::string domain;
+  std::string name;
+  uint32_t version = 1;
+};
+
 struct AbiVersion {
   uint32_t major = 0;
   uint32_t minor = 0;
@@ -40,6 +47,7 @@ struct Manifest {
   bool unloadable = false;
   std::string sha256;  // of the library, lower case; empty: none
   std::vector<OptionSpec> options;
+  std::vector<OperatorId> operators;  // of a library
 
   const OptionSpec* option(std::string_view name) const {
     for (const OptionSpec& spec : options) {

@@ -15,12 +15,15 @@ std::string plugins_report(Host& host) {
     std::vector<std::string> kinds;
     if (plugin.kind & HEDDLE_PLUGIN_DRIVER) kinds.emplace_back("driver");
     if (plugin.kind & HEDDLE_PLUGIN_ALLOCATOR) kinds.emplace_back("allocator");
+    if (plugin.kind & HEDDLE_PLUGIN_LIBRARY) kinds.emplace_back("library");
+    std::vector<std::string> operators;
+    for (const OperatorId& id : plugin.operators) operators.push_back(fmt::format("{}::{}/{}", id.domain, id.name, id.version));
     out += fmt::format(
         "{}{{\"id\":{},\"version\":{},\"kind\":{},\"families\":{},\"state\":{},\"reason\":{},\"manifest\":{},\"library\":{},"
-        "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{}}}",
+        "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{},\"operators\":{}}}",
         first ? "" : ",", quoted(plugin.id), quoted(plugin.version), quoted(kinds), quoted(plugin.families),
         quoted(std::string_view(name_of(plugin.state))), quoted(plugin.reason), quoted(plugin.manifest_path), quoted(plugin.library_path),
-        plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed));
+        plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed), quoted(operators));
     first = false;
   }
   return out + "]}";

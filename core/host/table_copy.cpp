@@ -101,6 +101,7 @@ void fill_holes(heddle_dispatch_interface_t& table) {
   fill_hole<"heddle.dispatch/1 record">(table.record);
   fill_hole<"heddle.dispatch/1 replay">(table.replay);
   fill_hole<"heddle.dispatch/1 recording_free">(table.recording_free);
+  fill_hole<"heddle.dispatch/1 operation_load">(table.operation_load);
 }
 
 void fill_holes(heddle_timeline_interface_t& table) {
@@ -124,6 +125,13 @@ void fill_holes(heddle_allocator_interface_t& table) {
   fill_hole<"heddle.allocator/1 statistics">(table.statistics);
   fill_hole<"heddle.allocator/1 trim">(table.trim);
   fill_hole<"heddle.allocator/1 holders">(table.holders);
+}
+
+void fill_holes(heddle_library_interface_t& table) {
+  fill_hole<"heddle.library/1 query">(table.query);
+  fill_hole<"heddle.library/1 prepare">(table.prepare);
+  fill_hole<"heddle.library/1 destroy">(table.destroy);
+  fill_hole<"heddle.library/1 enqueue">(table.enqueue);
 }
 
 void fill_holes(heddle_native_interface_t& table) {
@@ -203,6 +211,10 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 }
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_allocator_interface_t* out_table) {
   return copy_functions(source, loaded, HEDDLE_ALLOCATOR_INTERFACE, out_table);
+}
+
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_library_interface_t* out_table) {
+  return copy_functions(source, loaded, HEDDLE_LIBRARY_INTERFACE, out_table);
 }
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_native_interface_t* out_table) {

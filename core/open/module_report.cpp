@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/open/module.h"
+#include "heddle/ext/library.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::open {
@@ -41,6 +42,47 @@ Json strings(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>
   return out;
 }
 
+Json attributes(const mf::Operation& operation) {
+  Json out = Json::object();
+  for (const mf::OperationAttribute* attribute : *operation.attributes()) {
+    Json& value = out[attribute->name()->str()];
+    const std::vector<int64_t> ints(attribute->ints()->begin(), attribute->ints()->end());
+    const std::vector<double> floats(attribute->floats()->begin(), attribute->floats()->end());
+    switch (attribute->kind()) {
+      case HEDDLE_ATTRIBUTE_INT:
+        value = ints[0];
+        break;
+      case HEDDLE_ATTRIBUTE_FLOAT:
+        value = floats[0];
+        break;
+      case HEDDLE_ATTRIBUTE_STRING:
+        value = std::string(attribute->text()->begin(), attribute->text()->end());
+        break;
+      case HEDDLE_ATTRIBUTE_INTS:
+        value = ints;
+        break;
+      default:
+        value = floats;
+    }
+  }
+  return out;
+}
+
+// What library plugins must bring, one entry a site.
+Json operations(const mf::Program& program) {
+  Json out = Json::array();
+  for (const mf::DispatchSite* site : *program.dispatches()) {
+    const mf::Operation* operation = site->operation();
+    if (!operation) continue;
+    out.push_back(
+        {{"region", site->name()->str()},
+         {"operator", fmt::format("{}::{}/{}", operation->domain()->string_view(), operation->name()->string_view(), operation->version())},
+         {"attributes", attributes(*operation)},
+         {"slot", site->slot()}});
+  }
+  return out;
+}
+
 Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list) {
   Json out = Json::array();
   for (const mf::Program* program : list) {
@@ -50,6 +92,7 @@ Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list)
                    {"instructions", program->code()->size()},
                    {"transients", program->transients()->size()},
                    {"regions", std::move(regions)}});
+    if (Json used = operations(*program); !used.empty()) out.back()["operations"] = std::move(used);
   }
   return out;
 }

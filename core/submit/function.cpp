@@ -8,6 +8,7 @@
 
 #include "core/host/process.h"
 #include "core/submit/call.h"
+#include "core/submit/operations.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -137,18 +138,38 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
   return dims;
 }
 
-Result<Ref<Plan>> Function::make_plan(const Invocation& call) const {
-  std::vector<std::vector<int64_t>> dims = argument_dims(call);
-  Interpreter interpreter(program_, signature_, dims, call.symbols.view());
+Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) const {
+  Interpreter interpreter(program_, signature_, dims, symbols);
   interpreter.limit_grids(instance_.machine().grid_of_slot);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
   Resolver resolver(program_, signature_, instance_.machine(), dims);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
   if (!plan.ok()) return plan.take_status();
-  (*plan)->key.assign(call.symbols.view().begin(), call.symbols.view().end());
+  (*plan)->key.assign(symbols.begin(), symbols.end());
   instance_.counters().plans_made.fetch_add(1, std::memory_order_relaxed);
   return plan;
+}
+
+Status Function::prepare(Operations& operations) {
+  bool is_static = signature_.symbols.empty() && !reads_scalars_;
+  std::vector<std::vector<int64_t>> dims;
+  for (const open::TensorSignature& argument : signature_.arguments) {
+    std::vector<int64_t>& extents = dims.emplace_back();
+    for (const open::Extent& extent : argument.extents) extents.push_back(extent.value);
+  }
+  for (const mf::DispatchSite* site : *program_.dispatches()) {
+    if (!site->operation()) continue;
+    if (!is_static) {
+      HEDDLE_RETURN_IF_ERROR(wrap(operations.check(*site->operation()), "region '" + site->name()->str() + "'"));
+      continue;
+    }
+    Result<Ref<Plan>> plan = make_plan(dims, {});
+    if (!plan.ok()) return plan.take_status();
+    keep_plan(*plan);
+    return Status();
+  }
+  return Status();
 }
 
 Result<std::unique_ptr<Frame>> Function::take_frame(const Invocation& call) {
@@ -168,7 +189,7 @@ Result<std::unique_ptr<Frame>> Function::take_frame(const Invocation& call) {
     }
   }
   if (!plan) {
-    Result<Ref<Plan>> made = make_plan(call);
+    Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols.view());
     if (!made.ok()) return made.take_status();
     plan = std::move(*made);
     keep_plan(plan);

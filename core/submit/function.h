@@ -29,6 +29,9 @@ class Function {
   // The device that an argument is expected on, or a result comes on.
   memory::Device& device_of(const open::TensorSignature& value) const;
 
+  // Has the operations of library plugins prepared: those whose extents are known, so that the plan of the first call is there; of the others it is
+  // checked that somebody has them.
+  Status prepare(Operations& operations);
   // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
@@ -59,7 +62,7 @@ class Function {
   Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
   Result<std::unique_ptr<Frame>> take_frame(const Invocation& call);
   Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
-  Result<memory::Ref<Plan>> make_plan(const Invocation& call) const;
+  Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols) const;
   void keep_plan(const memory::Ref<Plan>& plan);
   void give_frame(std::unique_ptr<Frame> frame);
   void dispose(std::unique_ptr<Frame> frame);

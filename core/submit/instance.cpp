@@ -8,6 +8,7 @@
 #include "core/host/trace.h"
 #include "core/submit/call.h"
 #include "core/submit/function.h"
+#include "core/submit/operations.h"
 
 namespace heddle::submit {
 
@@ -102,6 +103,8 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
   if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
+  instance->operations_ = std::make_unique<Operations>(*instance->runtime_->host, instance->devices_);
+  instance->machine_.operations = instance->operations_.get();
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   instance->machine_.profile = instance->profile_.get();  // of calls alone
@@ -110,6 +113,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
     const mf::Program* program = meta.functions()->Get(i)->programs()->Get(instance->route_.program_of_function[i]);
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], *program));
   }
+  HEDDLE_RETURN_IF_ERROR(instance->prepare_operations());
   return instance;
 }
 
@@ -253,6 +257,15 @@ Status Instance::load_code() {
   return Status();
 }
 
+Status Instance::prepare_operations() {
+  for (const std::unique_ptr<Function>& function : functions_) {
+    Status prepared = function->prepare(*operations_);
+    if (!prepared.ok())
+      return wrap(std::move(prepared), fmt::format("heddle: preparing '{}' of {} failed", function->signature().name, module_->path()));
+  }
+  return Status();
+}
+
 Instance::~Instance() {
   std::vector<Ref<Call>> abandoned;
   {
@@ -262,6 +275,7 @@ Instance::~Instance() {
   for (Ref<Call>& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   abandoned.clear();
   functions_.clear();
+  operations_.reset();
   unload_code();
 }
 

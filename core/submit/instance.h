@@ -23,6 +23,7 @@ namespace heddle::submit {
 
 class Function;
 class Call;
+class Operations;
 
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
@@ -72,6 +73,8 @@ class Instance final : public memory::Counted {
   Status load_globals(const InstanceRequest& request);
   Status load_parameters(const InstanceRequest& request);
   Status run_initializer();
+  // Operations of library plugins: what can be prepared now is, so that what is missing is told when the instance is made.
+  Status prepare_operations();
   // Which globals the chosen programs read.
   void find_globals();
 
@@ -85,6 +88,7 @@ class Instance final : public memory::Counted {
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
   std::unique_ptr<Profile> profile_;
+  std::unique_ptr<Operations> operations_;
   std::vector<std::unique_ptr<Function>> functions_;
   Counters counters_;
   StateOrder state_order_;

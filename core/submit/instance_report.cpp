@@ -6,6 +6,7 @@
 
 #include "core/submit/function.h"
 #include "core/submit/instance.h"
+#include "core/submit/operations.h"
 
 namespace heddle::submit {
 
@@ -111,6 +112,7 @@ Result<std::string> Instance::report(std::string_view topic) const {
   for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
   out["global_bytes"] = global_bytes;
   out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()}, {"shared", runtime_->weights.shared()}};
+  if (const std::vector<std::string> operations = operations_->prepared(); !operations.empty()) out["operations"] = operations;
   out["devices"] = Json::array();
   for (const memory::Ref<memory::Device>& device : devices_) out["devices"].push_back(device_json(*device));
   return out.dump(2, ' ', false, Json::error_handler_t::replace);

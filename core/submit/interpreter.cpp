@@ -126,8 +126,9 @@ Status Interpreter::dispatch(uint32_t index) {
   RecordedCommand command;
   command.kind = RecordedKind::kDispatch;
   command.site = index;
+  command.instruction = next_;
   Status refused;
-  bool taken = false;
+  bool taken = site->operation() != nullptr;  // what it runs is the host's to find
   for (const mf::Candidate* candidate : *site->candidates()) {
     if (!guards_hold(*candidate)) continue;
     taken = true;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/submit/arena.h"
+#include "core/submit/operations.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -50,12 +51,12 @@ Resolver::Resolver(const mf::Program& program, const open::Signature& signature,
   // The compiler promises that lives that do not meet may share bytes; commands between two barriers may overlap in time
   // whatever their order, so a life ends at the barrier behind its last use.
   const auto* code = program.code();
-  std::vector<uint32_t> next_barrier(code->size() + 1, code->size());
+  next_barrier_.assign(code->size() + 1, code->size());
   for (uint32_t i = code->size(); i-- > 0;) {
-    next_barrier[i] = static_cast<mf::Op>(code->Get(i)->op()) == mf::Op::Barrier ? i : next_barrier[i + 1];
+    next_barrier_[i] = static_cast<mf::Op>(code->Get(i)->op()) == mf::Op::Barrier ? i : next_barrier_[i + 1];
   }
   for (const mf::Transient* transient : *program.transients()) {
-    last_with_barrier_.push_back(next_barrier[std::min(transient->last(), code->size())]);
+    last_with_barrier_.push_back(next_barrier_[std::min(transient->last(), code->size())]);
   }
 }
 
@@ -126,6 +127,23 @@ Status Resolver::find_devices(const Recording& recording, size_t first_command, 
   return Status();
 }
 
+Status Resolver::prepare_operations(const Recording& recording, size_t first_command, Plan& plan) {
+  uses_.clear();
+  for (size_t i = first_command; i < recording.commands.size(); ++i) {
+    const RecordedCommand& command = recording.commands[i];
+    if (command.kind != RecordedKind::kDispatch) continue;
+    const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
+    if (!site->operation()) continue;
+    const std::span<const int64_t> dims(recording.constants.data() + command.first_constant, command.constant_count);
+    Result<std::shared_ptr<const Operation>> operation =
+        machine_.operations->prepare(*site->operation(), machine_.device_of_slot[site->slot()], dims);
+    if (!operation.ok()) return wrap(operation.take_status(), region(command));
+    plan.operations.push_back(*operation);
+    uses_.push_back({std::move(*operation), {}});
+  }
+  return Status();
+}
+
 Status Resolver::place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan) {
   std::vector<bool> used(transients_.size(), false);
   HEDDLE_RETURN_IF_ERROR(find_devices(interpreter.recording(), first_command, used));
@@ -151,10 +169,33 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       slices.push_back(slice);
       owners.push_back(i);
     }
+    // Workspaces live from their command to the barrier behind it.
+    std::vector<OperationUse*> workspaces;
+    auto use = uses_.begin();
+    for (size_t i = first_command; i < interpreter.recording().commands.size(); ++i) {
+      const RecordedCommand& command = interpreter.recording().commands[i];
+      if (command.kind != RecordedKind::kDispatch) continue;
+      const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
+      if (!site->operation()) continue;
+      OperationUse& one = *use++;
+      if (one.operation->workspace_bytes == 0 || machine_.device_of_slot[site->slot()] != device) continue;
+      Slice slice;
+      slice.size_bytes = one.operation->workspace_bytes;
+      slice.alignment_bytes = std::max<uint64_t>(one.operation->workspace_alignment, least);
+      slice.first = command.instruction;
+      slice.last = next_barrier_[command.instruction];
+      alignment = std::max(alignment, slice.alignment_bytes);
+      slices.push_back(slice);
+      workspaces.push_back(&one);
+    }
     if (slices.empty()) continue;
     Result<uint64_t> bytes = pack(slices);
     if (!bytes.ok()) return bytes.take_status();
-    for (size_t i = 0; i < slices.size(); ++i) {
+    for (size_t i = 0; i < workspaces.size(); ++i) {
+      const Slice& slice = slices[owners.size() + i];
+      workspaces[i]->workspace = {Source::kArena, arena_count_, nullptr, slice.offset, slice.size_bytes, device};
+    }
+    for (size_t i = 0; i < owners.size(); ++i) {
       TransientPlace& place = transients_[owners[i]];
       place.placed = true;
       place.device_known = true;  // a later piece may not take it to another device
@@ -258,15 +299,7 @@ void add_patch(Plan& plan, const Place& place, Field field, uint32_t at) {
 
 }  // namespace
 
-Status Resolver::add_dispatch(const Recording& recording, const RecordedCommand& recorded, Plan& plan) {
-  const mf::DispatchSite* site = program_.dispatches()->Get(recorded.site);
-  uint32_t device = machine_.device_of_slot[site->slot()];
-  const std::vector<heddle_entry_t*>& entries = machine_.entries[site->executable()][device];
-  if (recorded.entry >= entries.size()) {
-    return error(HEDDLE_STATUS_UNAVAILABLE, "executable {} has no code for device '{}'", site->executable(), machine_.device_names[device]);
-  }
-  open_segment(plan, device);
-  uint32_t first = static_cast<uint32_t>(plan.bindings.size());
+Status Resolver::add_bindings(const Recording& recording, const RecordedCommand& recorded, uint32_t device, Plan& plan) {
   for (uint32_t i = 0; i < recorded.binding_count; ++i) {
     Result<Place> place = place_of(recording.bindings[recorded.first_binding + i]);
     if (!place.ok()) return place.take_status();
@@ -277,6 +310,47 @@ Status Resolver::add_dispatch(const Recording& recording, const RecordedCommand&
     add_patch(plan, *place, Field::kBinding, static_cast<uint32_t>(plan.bindings.size()));
     plan.bindings.push_back({place->buffer, place->offset, place->length});
   }
+  return Status();
+}
+
+Status Resolver::add_operation(const Recording& recording, const RecordedCommand& recorded, const OperationUse& use, Plan& plan) {
+  const uint32_t device = machine_.device_of_slot[program_.dispatches()->Get(recorded.site)->slot()];
+  open_segment(plan, device);
+  const uint32_t first = static_cast<uint32_t>(plan.bindings.size());
+  HEDDLE_RETURN_IF_ERROR(add_bindings(recording, recorded, device, plan));
+  // The plugin goes by the operands' types: nothing else says how long they are.
+  for (uint32_t i = 0; i < recorded.binding_count; ++i) {
+    const uint64_t needed = use.operation->operand_bytes[i];
+    uint64_t& length = plan.bindings[first + i].length;
+    if (length < needed) return error(HEDDLE_STATUS_OUT_OF_RANGE, "operand {} has {} bytes, and its value {}", i, needed, length);
+    length = needed;
+  }
+  heddle_command_t command{};
+  command.kind = HEDDLE_COMMAND_DISPATCH;
+  command.as.dispatch.entry = use.operation->entry;
+  command.as.dispatch.binding_count = recorded.binding_count;
+  if (use.operation->workspace_bytes != 0) {
+    add_patch(plan, use.workspace, Field::kBinding, static_cast<uint32_t>(plan.bindings.size()));
+    plan.bindings.push_back({nullptr, use.workspace.offset, use.workspace.length});
+    ++command.as.dispatch.binding_count;
+  }
+  command.as.dispatch.grid[0] = use.operation->shards;
+  command.as.dispatch.grid[1] = command.as.dispatch.grid[2] = 1;
+  command.as.dispatch.region = recorded.site;
+  push_command(plan, command, first);
+  return Status();
+}
+
+Status Resolver::add_dispatch(const Recording& recording, const RecordedCommand& recorded, Plan& plan) {
+  const mf::DispatchSite* site = program_.dispatches()->Get(recorded.site);
+  uint32_t device = machine_.device_of_slot[site->slot()];
+  const std::vector<heddle_entry_t*>& entries = machine_.entries[site->executable()][device];
+  if (recorded.entry >= entries.size()) {
+    return error(HEDDLE_STATUS_UNAVAILABLE, "executable {} has no code for device '{}'", site->executable(), machine_.device_names[device]);
+  }
+  open_segment(plan, device);
+  uint32_t first = static_cast<uint32_t>(plan.bindings.size());
+  HEDDLE_RETURN_IF_ERROR(add_bindings(recording, recorded, device, plan));
   heddle_command_t command{};
   command.kind = HEDDLE_COMMAND_DISPATCH;
   command.as.dispatch.entry = entries[recorded.entry];
@@ -342,10 +416,11 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   plan->program = &program_;
   plan->profile = machine_.profile;
   HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
+  HEDDLE_RETURN_IF_ERROR(prepare_operations(recording, first_command, *plan));
   HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
-    bindings += recording.commands[i].binding_count;
+    bindings += recording.commands[i].binding_count + 1;  // of an operation, its workspace
     constants += recording.commands[i].constant_count;
   }
   barrier_pending_ = false;
@@ -353,15 +428,20 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   plan->first_binding.reserve(recording.commands.size() - first_command);
   plan->bindings.reserve(bindings);
   plan->constants.reserve(constants);
+  auto use = uses_.begin();
+  auto is_operation = [&](const RecordedCommand& command) {
+    return command.kind == RecordedKind::kDispatch && program_.dispatches()->Get(command.site)->operation() != nullptr;
+  };
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     const RecordedCommand& command = recording.commands[i];
     if (command.kind == RecordedKind::kBarrier) {
       barrier_pending_ = true;
       continue;
     }
-    Status added = command.kind == RecordedKind::kDispatch ? add_dispatch(recording, command, *plan)
-                   : command.kind == RecordedKind::kCopy   ? add_copy(recording, command, *plan)
-                                                           : add_fill(recording, command, *plan);
+    Status added = is_operation(command)                     ? add_operation(recording, command, *use++, *plan)
+                   : command.kind == RecordedKind::kDispatch ? add_dispatch(recording, command, *plan)
+                   : command.kind == RecordedKind::kCopy     ? add_copy(recording, command, *plan)
+                                                             : add_fill(recording, command, *plan);
     if (!added.ok()) return wrap(std::move(added), region(command));
   }
   // A function without commands still signals.

@@ -10,6 +10,7 @@
 #define HEDDLE_CORE_SUBMIT_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,6 +68,8 @@ struct GlobalMemory {
   heddle_binding_t memory{};
   uint32_t device = 0;
 };
+struct Operation;
+class OperationSource;
 class Profile;
 struct Machine {
   std::vector<std::string> device_names;
@@ -74,6 +77,7 @@ struct Machine {
   std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
   Profile* profile = nullptr;  // where what commands took is summed up; NULL: nobody asks
+  OperationSource* operations = nullptr;
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
@@ -92,6 +96,7 @@ class Plan final : public memory::Counted {
   uint32_t arena_patch_count = 0;
   std::vector<Segment> segments;
   std::vector<ArenaNeed> arenas;
+  std::vector<std::shared_ptr<const Operation>> operations;  // what commands name
   std::vector<ResultNeed> results;
   std::vector<bool> result_known;  // false: a later piece of the program sets its extents
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
@@ -124,10 +129,19 @@ class Resolver {
     uint64_t offset = 0;
     uint64_t size = 0;
   };
+  // An operation among the commands that are resolved now, with the place of its workspace.
+  struct OperationUse {
+    std::shared_ptr<const Operation> operation;
+    Place workspace;
+  };
+  Status prepare_operations(const Recording& recording, size_t first_command, Plan& plan);
   Status size_results(const Interpreter& interpreter, bool all);
   Status place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan);
   Status find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used);
   Result<Place> place_of(const RecordedBinding& binding) const;
+  // Bindings of a command, each on the device.
+  Status add_bindings(const Recording& recording, const RecordedCommand& command, uint32_t device, Plan& plan);
+  Status add_operation(const Recording& recording, const RecordedCommand& command, const OperationUse& use, Plan& plan);
   Status add_dispatch(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
@@ -141,7 +155,9 @@ class Resolver {
   std::vector<ResultNeed> results_;
   std::vector<bool> result_known_;
   std::vector<TransientPlace> transients_;
+  std::vector<uint32_t> next_barrier_;       // per instruction: the first barrier at or behind it
   std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, moved on to the next barrier
+  std::vector<OperationUse> uses_;           // in the order of their commands
   uint32_t arena_count_ = 0;
   bool barrier_pending_ = false;  // wanted before the next command of the segment; between segments the core waits anyway
   Status failure_;                // of the constructor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks, loads and unloads code of the format "x86_64-elf/1".
+// Ranks, loads and unloads code of the format "x86_64-elf/1", and operations of library plugins.
 #include "cpu/code.h"
 
 #include <algorithm>
@@ -109,8 +109,14 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
                       "cpu: loading entry %u of executable '%.*s' failed: its code has no function '%.*s' among %llu symbols", i,
                       shown(name), name.data(), shown(symbol), symbol.data(), number(image.symbol_count()));
       }
-      entries.push_back({device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, entry.cost,
-                         std::string(symbol)});
+      entries.push_back({.api = device->api,
+                         .device = device,
+                         .kernel = kernel,
+                         .binding_count = entry.binding_count,
+                         .constants_bytes = entry.constants_bytes,
+                         .workspace_bytes = entry.workspace_bytes,
+                         .cost_ns = entry.cost,
+                         .name = std::string(symbol)});
     }
     const Options& options = device->instance->options;
     DebuggerSymbols debugger = options.gdb_symbols ? DebuggerSymbols(image) : DebuggerSymbols();
@@ -120,6 +126,41 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     }
     auto* executable =
         sdk::make<Executable>(device->host, Executable{device->api, device, std::move(image), std::move(entries), std::move(debugger)});
+    device->live.executables.fetch_add(1);
+    *out = executable->handle();
+    return nullptr;
+  });
+}
+
+heddle_status_t* operation_load(heddle_device_t* handle, const heddle_operation_params_t* in, heddle_executable_t** out) noexcept {
+  *out = nullptr;
+  Device* device = Device::from(handle);
+  return guarded(device->host, "loading an operation", [&]() -> heddle_status_t* {
+    heddle_operation_params_t params;
+    uint64_t bad_byte;
+    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_operation_params_t", bad_byte);
+    const std::string_view name = sdk::view_of(params.name), target = sdk::view_of(params.target);
+    if (target != HEDDLE_LIBRARY_TARGET_HOST || !params.library || !params.library->enqueue || !params.operation ||
+        params.operand_count > HEDDLE_MAX_OPERANDS) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cpu: loading operation '%.*s' failed: %u operands for target '%.*s'%s; up to %u and " HEDDLE_LIBRARY_TARGET_HOST
+                    " were expected [HD-O-02]",
+                    shown(name), name.data(), params.operand_count, shown(target), target.data(),
+                    params.library && params.library->enqueue && params.operation ? "" : ", without an operation", HEDDLE_MAX_OPERANDS);
+    }
+    std::vector<Entry> entries;
+    entries.push_back({.api = device->api,
+                       .device = device,
+                       .kernel = nullptr,
+                       .binding_count = params.operand_count + (params.workspace_bytes ? 1u : 0u),
+                       .constants_bytes = 0,
+                       .workspace_bytes = 0,
+                       .cost_ns = params.cost_ns,
+                       .name = std::string(name),
+                       .library = params.library,
+                       .operation = params.operation,
+                       .operand_count = params.operand_count});
+    auto* executable = sdk::make<Executable>(device->host, Executable{device->api, device, Image(), std::move(entries), DebuggerSymbols()});
     device->live.executables.fetch_add(1);
     *out = executable->handle();
     return nullptr;

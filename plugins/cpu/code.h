@@ -9,6 +9,7 @@
 #include "cpu/debug_symbols.h"
 #include "cpu/device.h"
 #include "cpu/image.h"
+#include "heddle/ext/library.h"
 
 namespace heddle::cpu {
 
@@ -21,6 +22,10 @@ struct Entry {
   uint64_t workspace_bytes;
   uint64_t cost_ns;  // of one workgroup; 0: unknown
   std::string name;
+  // Of an operation of a library plugin, which has no kernel: then workspace_bytes is 0, and the call's own is its last binding.
+  const heddle_library_interface_t* library = nullptr;
+  heddle_operation_t* operation = nullptr;
+  uint32_t operand_count = 0;
 
   static Entry* from(heddle_entry_t* handle) noexcept { return reinterpret_cast<Entry*>(handle); }
   heddle_entry_t* handle() noexcept { return reinterpret_cast<heddle_entry_t*>(this); }
@@ -40,6 +45,7 @@ struct Executable {
 heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept;
 heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params, heddle_executable_t** out) noexcept;
 void executable_unload(heddle_executable_t* executable) noexcept;
+heddle_status_t* operation_load(heddle_device_t* device, const heddle_operation_params_t* params, heddle_executable_t** out) noexcept;
 heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
 
 }  // namespace heddle::cpu

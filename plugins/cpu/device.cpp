@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "cpu/topology.h"
+#include "heddle/ext/library.h"
 
 namespace heddle::cpu {
 
@@ -107,6 +108,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.max_constants_bytes = kMaxConstantsBytes;
     description.code_format_count = 1;
     description.code_formats = formats;
+    description.operation_target = sdk::string_of(HEDDLE_LIBRARY_TARGET_HOST);
     sdk::write_struct(description, out);
     return nullptr;
   });

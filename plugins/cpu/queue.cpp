@@ -340,7 +340,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     submit,
                                                     nullptr,
                                                     nullptr,
-                                                    nullptr};  // recording: the host fills the holes with UNIMPLEMENTED
+                                                    nullptr,  // recording: the host fills the holes with UNIMPLEMENTED
+                                                    operation_load};
   return &table;
 }
 

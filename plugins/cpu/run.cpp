@@ -3,6 +3,8 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "cpu/commands.h"
@@ -100,15 +102,46 @@ heddle_status_t* no_workspace(Device* device, const Op::Dispatch& dispatch) noex
                             dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes)));
 }
 
-// What a piece of a job needs: the op and the workers' workspaces.
+// Some shards of an operation of a library plugin. What it leaves changed in this thread would reach kernels and applications: it is put back
+// (HD-O-04).
+heddle_status_t* run_operation(const Op::Dispatch& dispatch, uint64_t first, uint64_t last) noexcept {
+  const Entry& entry = *dispatch.entry;
+  const bool has_workspace = dispatch.record.binding_count > entry.operand_count;
+  const heddle_operation_call_t call = {sizeof call,
+                                        entry.operand_count,
+                                        dispatch.record.bindings,
+                                        dispatch.record.binding_lengths,
+                                        has_workspace ? dispatch.record.bindings[entry.operand_count] : nullptr,
+                                        has_workspace ? dispatch.record.binding_lengths[entry.operand_count] : 0,
+                                        first,
+                                        last,
+                                        0};
+  const int saved_errno = errno;
+  KernelFloatState state;
+  heddle_status_t* failure = entry.library->enqueue(entry.operation, &call);
+  errno = saved_errno;
+  return failure;
+}
+
+// What a piece of a job needs: the op and the workers' workspaces; and the first failure of an operation, which it owns.
 struct Context {
   const Op* op;
   const Workspace* workspaces;
+  const heddle_host_t* host;
+  std::atomic<heddle_status_t*> failure{nullptr};
 };
 
 int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
-  const auto* at = static_cast<const Context*>(context);
+  auto* at = static_cast<Context*>(context);
   const Op::Dispatch& dispatch = at->op->dispatch;
+  if (dispatch.entry->operation) [[unlikely]] {
+    heddle_status_t* failure = run_operation(dispatch, first, last);
+    clear_upper_halves();
+    if (!failure) return 0;
+    heddle_status_t* none = nullptr;
+    if (!at->failure.compare_exchange_strong(none, failure)) at->host->status_free(at->host->self, failure);
+    return 1;
+  }
   void* workspace = dispatch.entry->workspace_bytes ? at->workspaces[worker].data() : nullptr;
   const int32_t result = dispatch.entry->kernel(&dispatch.record, first, last, workspace);
   clear_upper_halves();
@@ -148,6 +181,12 @@ heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
     }
     const Op::Dispatch& dispatch = op->dispatch;
     if (dispatch.workgroups == 0) continue;
+    if (dispatch.entry->operation) [[unlikely]] {
+      failure = run_operation(dispatch, 0, dispatch.workgroups);
+      if (!failure) continue;
+      with_region(device, dispatch, failure);
+      break;
+    }
     void* memory = nullptr;
     if (dispatch.entry->workspace_bytes) {
       if (!workspace) workspace = device->spare_workspace.exchange(nullptr, std::memory_order_acquire);
@@ -175,7 +214,7 @@ heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
   const uint64_t start_ns = OpTimer::now_if_timed(work);
   for (const Op* op = work.first; op; op = op->next) {
     OpTimer timer(work, *op, start_ns);
-    Context context = {op, device->workspaces.get()};
+    Context context{op, device->workspaces.get(), device->host};
     switch (op->kind) {
       case Op::Kind::kDispatch: {
         const Op::Dispatch& dispatch = op->dispatch;
@@ -192,6 +231,7 @@ heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
         }
         const int32_t result = workers.run(dispatch_piece, &context, dispatch.workgroups, alone ? 1 : workers.count(),
                                            cost ? std::max<uint64_t>(kMinPieceNs / cost, 1) : 1);
+        if (heddle_status_t* failure = context.failure.load()) return with_region(device, dispatch, failure);
         if (result != 0) return kernel_failed(device, dispatch, result);
         break;
       }

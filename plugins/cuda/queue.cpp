@@ -481,7 +481,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     submit,
                                                     record,
                                                     replay,
-                                                    recording_free};
+                                                    recording_free,
+                                                    nullptr};  // operation_load
   return &table;
 }
 

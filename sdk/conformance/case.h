@@ -11,7 +11,7 @@
 
 namespace heddle::conformance {
 
-enum class Kind { kAny, kDriver, kAllocator };
+enum class Kind { kAny, kDriver, kAllocator, kLibrary };
 
 struct Case {
   const char* name;       // area.behaviour
@@ -35,6 +35,8 @@ void add_failure_cases(Cases* out);
 void add_lifetime_cases(Cases* out);
 void add_concurrency_cases(Cases* out);
 void add_allocator_cases(Cases* out);
+void add_library_cases(Cases* out);
+void add_operation_cases(Cases* out);
 
 // ---- used inside a case, from any thread
 

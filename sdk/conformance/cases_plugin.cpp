@@ -36,7 +36,7 @@ void entry_is_pure() {
   plugin();
   const uint64_t threads = count_threads(), descriptors = count_descriptors(), mappings = count_mappings();
   for (int i = 0; i < 100; ++i) {
-    heddle_negotiation_t record = offer(HEDDLE_ABI_MINOR, HEDDLE_ABI_MINOR);
+    heddle_negotiation_t record = offer(HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MINOR);
     CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
   }
   CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");
@@ -83,7 +83,8 @@ void entry_writes_no_more_than_it_may() {
 
 void table_is_whole() {
   const heddle_plugin_t& table = *plugin().source;
-  CHECK(table.kind && !(table.kind & ~(HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR)), "its kind is %u", table.kind);
+  CHECK(table.kind && !(table.kind & ~(HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR | HEDDLE_PLUGIN_LIBRARY)), "its kind is %u",
+        table.kind);
   for (const heddle_string_t& text : {table.id, table.version}) {
     CHECK(text.size && text.size <= 256 && lies_in_library(text.data, text.size),
           "its id or version is not 1 to 256 bytes of static data [HD-E-03]");
@@ -206,6 +207,10 @@ void required_functions_are_there() {
   if (plugin().is_allocator()) {
     for (const char* name : {"create", "destroy", "allocate", "free"})
       required.push_back(std::string(HEDDLE_ALLOCATOR_INTERFACE " ") + name);
+  }
+  if (plugin().is_library()) {
+    for (const char* name : {"query", "prepare", "destroy", "enqueue"})
+      required.push_back(std::string(HEDDLE_LIBRARY_INTERFACE " ") + name);
   }
   for (const std::string& name : required) {
     const std::vector<std::string>& holes = empty_slots();

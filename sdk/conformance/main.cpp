@@ -27,9 +27,9 @@ struct Finding {
 
 std::vector<Case> all_cases() {
   Cases cases;
-  for (auto* add :
-       {add_plugin_cases, add_device_cases, add_buffer_cases, add_transfer_cases, add_param_io_cases, add_dispatch_cases,
-        add_recording_cases, add_timeline_cases, add_failure_cases, add_lifetime_cases, add_concurrency_cases, add_allocator_cases}) {
+  for (auto* add : {add_plugin_cases, add_device_cases, add_buffer_cases, add_transfer_cases, add_param_io_cases, add_dispatch_cases,
+                    add_recording_cases, add_timeline_cases, add_failure_cases, add_lifetime_cases, add_concurrency_cases,
+                    add_allocator_cases, add_library_cases, add_operation_cases}) {
     add(&cases);
   }
   return cases;
@@ -37,7 +37,7 @@ std::vector<Case> all_cases() {
 
 // ---- in the child
 
-// A whole life of a driver or allocator, so that what a vendor's library keeps from its first use on is no leak of the plugin's.
+// A whole life of a driver, allocator or library, so that what a vendor's library keeps from its first use on is no leak of the plugin's.
 void warm_up() {
   if (plugin().is_driver()) {
     Session session;
@@ -59,10 +59,9 @@ void expect_no_more(const char* what, uint64_t before, Count count) {
 
 int run_child(const Case& each) {
   begin_case(settings().findings, settings().seed, each.name);
-  const bool is_driver = plugin().is_driver(), is_allocator = plugin().is_allocator();
-  if ((each.kind == Kind::kDriver && !is_driver) || (each.kind == Kind::kAllocator && !is_allocator)) {
-    absent("the plugin is no %s", each.kind == Kind::kDriver ? "driver" : "allocator");
-  }
+  if (each.kind == Kind::kDriver && !plugin().is_driver()) absent("the plugin is no driver");
+  if (each.kind == Kind::kAllocator && !plugin().is_allocator()) absent("the plugin is no allocator");
+  if (each.kind == Kind::kLibrary && !plugin().is_library()) absent("the plugin is no library");
   std::thread([] {}).join();   // ThreadSanitizer has a thread of its own from the first one on
   if (!each.fresh) warm_up();  // what a vendor's library opens once and keeps is no leak
   const uint64_t descriptors = count_descriptors(), threads = count_threads();
@@ -282,8 +281,9 @@ int run(int argc, char** argv) {
     }
   }
   std::erase_if(cases, [](const Case& each) {
-    const bool foreign =
-        (each.kind == Kind::kDriver && settings().is_no_driver) || (each.kind == Kind::kAllocator && settings().is_no_allocator);
+    const bool foreign = (each.kind == Kind::kDriver && settings().is_no_driver) ||
+                         (each.kind == Kind::kAllocator && settings().is_no_allocator) ||
+                         (each.kind == Kind::kLibrary && settings().is_no_library);
     return foreign || !wanted(each);
   });
   if (settings().list) {

@@ -233,6 +233,7 @@ void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
     begin_table(&out->dispatch);
     SLOT(dispatch, variant_rank), SLOT(dispatch, executable_load), SLOT(dispatch, executable_unload), SLOT(dispatch, entry);
     SLOT(dispatch, submit), SLOT(dispatch, record), SLOT(dispatch, replay), SLOT(dispatch, recording_free);
+    SLOT(dispatch, operation_load);
   }
   {
     TableCopy copy(get(HEDDLE_TIMELINE_INTERFACE), HEDDLE_TIMELINE_INTERFACE);
@@ -259,6 +260,12 @@ void copy_allocator(heddle_plugin_instance_t* instance, Tables* out) {
   SLOT(allocator, trim), SLOT(allocator, holders);
 }
 
+void copy_library(heddle_plugin_instance_t* instance, Tables* out) {
+  TableCopy copy(plugin().table.get_interface(instance, string_of(HEDDLE_LIBRARY_INTERFACE)), HEDDLE_LIBRARY_INTERFACE);
+  begin_table(&out->library);
+  SLOT(library, query), SLOT(library, prepare), SLOT(library, destroy), SLOT(library, enqueue);
+}
+
 heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
   *out_library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(*out_library, "loading it failed: %s [HD-B-03]", dlerror());
@@ -270,7 +277,8 @@ heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
 heddle_negotiation_t offer() {
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
-  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+  record.host_max_minor = HEDDLE_ABI_MINOR;
   return record;
 }
 
@@ -303,8 +311,8 @@ const Plugin& plugin() {
     made.entry = load(settings().library, &made.library);
     heddle_negotiation_t record = offer();
     made.source = made.entry(&record);
-    REQUIRE(made.source, "it refuses ABI %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
-            static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
+    REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
+            HEDDLE_ABI_MINOR, static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
     REQUIRE(lies_in_library(made.source, sizeof(heddle_plugin_t)) && made.source->struct_size >= sizeof(heddle_plugin_t),
             "its plugin table is not whole, static data of a loaded library [HD-E-03]");
     REQUIRE(made.source->create && made.source->get_interface, "its plugin table has no create or no get_interface [HD-E-03]");
@@ -327,7 +335,8 @@ const heddle_plugin_t* load_beside(const std::string& path) {
   heddle_plugin_entry_fn_t entry = load(path, &library);
   heddle_negotiation_t record = offer();
   const heddle_plugin_t* table = entry(&record);
-  REQUIRE(table, "the other plugin, %s, refuses ABI %d.%d", path.c_str(), HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR);
+  REQUIRE(table, "the other plugin, %s, refuses ABI %d.%d to %d.%d", path.c_str(), HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
+          HEDDLE_ABI_MINOR);
   return table;
 }
 
@@ -335,6 +344,7 @@ void copy_tables(heddle_plugin_instance_t* instance, Tables* out) {
   holes.clear();
   if (plugin().is_driver()) copy_driver(instance, out);
   if (plugin().is_allocator()) copy_allocator(instance, out);
+  if (plugin().is_library()) copy_library(instance, out);
 }
 
 const std::vector<std::string>& empty_slots() {

@@ -20,6 +20,7 @@ struct Tables {
   heddle_native_interface_t native;  // holes where the driver has none, as is profile
   heddle_profile_interface_t profile;
   heddle_allocator_interface_t allocator;
+  heddle_library_interface_t library;
 };
 
 // The plugin of the command line, loaded once in each child.
@@ -29,6 +30,7 @@ struct Plugin {
   const heddle_plugin_t* source = nullptr;  // as the plugin gave it
   heddle_plugin_t table = {};               // checked copy
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
+  bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
 };
 

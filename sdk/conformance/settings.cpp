@@ -28,6 +28,7 @@ const char kUsage[] =
     "  --option NAME=VALUE  an option of the plugin's manifest\n"
     "  --skips FILE         default: conformance/skips.toml beside the manifest\n"
     "  --kernels FILE       default: conformance/kernels.toml beside the manifest\n"
+    "  --operators FILE     default: conformance/operators.toml beside the manifest\n"
     "  --beside FILE        another plugin's library: both in one process\n"
     "  --json               results as JSON instead of a table\n"
     "  --verbose            cases that pass, too\n"
@@ -86,6 +87,7 @@ void read_manifest(const std::string& path) {
     };
     current.is_no_driver = !has("driver");
     current.is_no_allocator = !has("allocator");
+    current.is_no_library = !has("library");
   }
   const toml::table* options = manifest["options"].as_table();
   if (!options) return;
@@ -158,6 +160,84 @@ void read_kernels(const std::string& path) {
   current.kernels.push_back(set);
 }
 
+uint32_t type_of(const std::string& path, const std::string& name) {
+  static const std::map<std::string, uint32_t> types = {
+      {"bool", HEDDLE_TYPE_BOOL}, {"i8", HEDDLE_TYPE_I8},   {"u8", HEDDLE_TYPE_U8},   {"i16", HEDDLE_TYPE_I16}, {"u16", HEDDLE_TYPE_U16},
+      {"i32", HEDDLE_TYPE_I32},   {"u32", HEDDLE_TYPE_U32}, {"i64", HEDDLE_TYPE_I64}, {"u64", HEDDLE_TYPE_U64}, {"f16", HEDDLE_TYPE_F16},
+      {"bf16", HEDDLE_TYPE_BF16}, {"f32", HEDDLE_TYPE_F32}, {"f64", HEDDLE_TYPE_F64}};
+  const auto found = types.find(name);
+  if (found == types.end()) throw std::runtime_error(path + ": '" + name + "' is no element type that the kit can make");
+  return found->second;
+}
+
+void read_operands(const std::string& path, const toml::table& request, const char* key, std::vector<OperatorRequest::Operand>* out) {
+  const toml::array* list = request[key].as_array();
+  if (!list) throw std::runtime_error(path + ": a [[request]] has no list of " + key);
+  for (const toml::node& node : *list) {
+    const toml::table* table = node.as_table();
+    const toml::array* dims = table ? (*table)["dims"].as_array() : nullptr;
+    if (!dims) throw std::runtime_error(path + ": " + key + " must hold tables such as { type = \"f32\", dims = [2, 3] }");
+    OperatorRequest::Operand operand;
+    operand.type = type_of(path, (*table)["type"].value_or(std::string()));
+    uint64_t elements = 1;
+    for (const toml::node& dim : *dims) {
+      operand.dims.push_back(dim.value_or(int64_t{-1}));
+      elements *= static_cast<uint64_t>(operand.dims.back());
+      if (operand.dims.back() < 0 || operand.dims.back() > 1 << 24 || elements > 1 << 24)
+        throw std::runtime_error(path + ": an operand has a negative extent, or more than 2^24 elements");
+    }
+    if (const toml::array* range = (*table)["range"].as_array(); range && range->size() == 2) {
+      operand.low = (*range)[0].value_or(0.0);
+      operand.high = (*range)[1].value_or(0.0);
+    }
+    out->push_back(operand);
+  }
+}
+
+OperatorRequest::Attribute read_attribute(const std::string& path, std::string name, const toml::node& node) {
+  OperatorRequest::Attribute attribute;
+  attribute.name = std::move(name);
+  const toml::array* list = node.as_array();
+  const bool is_float = node.is_floating_point() || (list && !list->empty() && (*list)[0].is_floating_point());
+  if (node.is_string()) {
+    attribute.kind = HEDDLE_ATTRIBUTE_STRING;
+    attribute.text = node.value_or(std::string());
+    return attribute;
+  }
+  if (!list && !node.is_number()) throw std::runtime_error(path + ": attribute " + attribute.name + " is no number, text or list");
+  attribute.kind =
+      is_float ? (list ? HEDDLE_ATTRIBUTE_FLOATS : HEDDLE_ATTRIBUTE_FLOAT) : (list ? HEDDLE_ATTRIBUTE_INTS : HEDDLE_ATTRIBUTE_INT);
+  auto add = [&](const toml::node& value) {
+    if (is_float) attribute.floats.push_back(value.value_or(0.0));
+    if (!is_float) attribute.ints.push_back(value.value_or(int64_t{0}));
+  };
+  if (!list) add(node);
+  for (size_t i = 0; list && i < list->size(); ++i) add((*list)[i]);
+  return attribute;
+}
+
+void read_operators(const std::string& path) {
+  const toml::table file = toml::parse_file(path);
+  const toml::array* requests = file["request"].as_array();
+  if (!requests) throw std::runtime_error(path + ": no [[request]]");
+  for (const toml::node& node : *requests) {
+    const toml::table* table = node.as_table();
+    if (!table) throw std::runtime_error(path + ": 'request' must be [[request]] tables");
+    OperatorRequest request;
+    request.domain = (*table)["domain"].value_or(std::string());
+    request.name = (*table)["name"].value_or(std::string());
+    request.version = (*table)["version"].value_or(1u);
+    read_operands(path, *table, "inputs", &request.operands);
+    request.input_count = static_cast<uint32_t>(request.operands.size());
+    read_operands(path, *table, "outputs", &request.operands);
+    if (const toml::table* attributes = (*table)["attributes"].as_table()) {
+      for (const auto& [name, value] : *attributes) request.attributes.push_back(read_attribute(path, std::string(name.str()), value));
+      std::sort(request.attributes.begin(), request.attributes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    }
+    current.requests.push_back(std::move(request));
+  }
+}
+
 }  // namespace
 
 bool KernelSet::has(const std::string& entry) const {
@@ -169,7 +249,7 @@ const Settings& settings() {
 }
 
 bool read_settings(int argc, char** argv, std::string* out_error) {
-  std::string plugin, skips, kernels;
+  std::string plugin, skips, kernels, operators;
   std::vector<std::string> options;
   try {
     for (int i = 1; i < argc; ++i) {
@@ -200,6 +280,8 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
         skips = value();
       else if (flag == "--kernels")
         kernels = value();
+      else if (flag == "--operators")
+        operators = value();
       else if (flag == "--beside")
         current.beside = fs::absolute(value()).string();
       else if (flag == "--run-case")
@@ -240,6 +322,8 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
     if (kernels.empty() && fs::exists(beside / "kernels.toml")) kernels = (beside / "kernels.toml").string();
     if (!skips.empty()) read_skips(skips);
     if (!kernels.empty()) read_kernels(kernels);
+    if (operators.empty() && fs::exists(beside / "operators.toml")) operators = (beside / "operators.toml").string();
+    if (!operators.empty()) read_operators(operators);
   } catch (const toml::parse_error& error) {
     *out_error = (error.source().path ? *error.source().path : std::string("a file")) + ":" + std::to_string(error.source().begin.line) +
                  ": " + std::string(error.description());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the command line and the files beside the plugin say: its manifest's options, conformance/skips.toml and conformance/kernels.toml.
+// What the command line and the files beside the plugin say: its manifest's options, conformance/skips.toml,
+// conformance/kernels.toml and conformance/operators.toml.
 #ifndef HEDDLE_CONFORMANCE_SETTINGS_H_
 #define HEDDLE_CONFORMANCE_SETTINGS_H_
 
@@ -21,12 +22,33 @@ struct KernelSet {
   bool has(const std::string& entry) const;
 };
 
+// An operation that a library plugin takes, and what to give it.
+struct OperatorRequest {
+  struct Operand {
+    uint32_t type = 0;  // HEDDLE_TYPE_*
+    std::vector<int64_t> dims;
+    double low = -1, high = 1;  // of an input's elements
+  };
+  struct Attribute {
+    std::string name;
+    uint32_t kind = 0;
+    std::vector<int64_t> ints;
+    std::vector<double> floats;
+    std::string text;
+  };
+  std::string domain, name;
+  uint32_t version = 1, input_count = 0;
+  std::vector<Operand> operands;  // inputs, then outputs
+  std::vector<Attribute> attributes;
+};
+
 struct Settings {
   std::string library, manifest;
   std::string id;  // as the manifest says, empty without one
   std::vector<OptionValue> options;
   std::map<std::string, std::string> skips;  // case: reason
   std::vector<KernelSet> kernels;            // the plugin's own
+  std::vector<OperatorRequest> requests;     // of conformance/operators.toml
   std::string beside;                        // another plugin's library
   std::string filter;
   std::string run_case;
@@ -34,7 +56,7 @@ struct Settings {
   uint64_t seed = 1;
   double time_limit_s = 60;
   unsigned jobs = 1;
-  bool is_no_driver = false, is_no_allocator = false;  // the manifest says so
+  bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // the manifest says so
   bool json = false, large = false, list = false, verbose = false;
 };
 

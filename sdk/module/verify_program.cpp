@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "heddle/ext/library.h"
+#include "sdk/module/element_types.h"
 #include "sdk/module/verifier.h"
 
 namespace heddle::module {
@@ -74,6 +76,7 @@ class ProgramChecker {
                         uint64_t{4} * site->constants()->size())) {
         return fail("dispatch site ", i, ": its vectors are shared with others");
       }
+      if (site->operation() && !affordable(*site->operation(), i)) return false;
       for (const mf::Candidate* candidate : *site->candidates()) {
         if (!all_usable(candidate->guards(), candidate->grid()))
           return fail("dispatch site ", i, ": a vector of a candidate is missing or misaligned");
@@ -81,6 +84,20 @@ class ProgramChecker {
           return fail("dispatch site ", i, ": vectors of its candidates are shared with others");
         }
       }
+    }
+    return true;
+  }
+
+  bool affordable(const mf::Operation& operation, uint32_t site) {
+    if (!all_usable(operation.attributes(), operation.operands()))
+      return fail("dispatch site ", site, ": a vector of its operation is missing or misaligned");
+    uint64_t bytes = uint64_t{4} * operation.attributes()->size() + sizeof(mf::OperandType) * uint64_t{operation.operands()->size()};
+    if (!budget_.take(bytes)) return fail("dispatch site ", site, ": vectors of its operation are shared with others");
+    for (const mf::OperationAttribute* attribute : *operation.attributes()) {
+      if (!all_usable(attribute->ints(), attribute->floats(), attribute->text()))
+        return fail("dispatch site ", site, ": a vector of an attribute is missing or misaligned");
+      bytes = uint64_t{8} * (uint64_t{attribute->ints()->size()} + attribute->floats()->size()) + attribute->text()->size();
+      if (!budget_.take(bytes)) return fail("dispatch site ", site, ": vectors of its attributes are shared with others");
     }
     return true;
   }
@@ -188,9 +205,11 @@ class ProgramChecker {
   bool dispatch_site(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
     if (Status bad = verify_name(site->name(), true, "name", budget_)) return fail("dispatch site ", i, ": ", bad->message);
-    if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
     if (!below(site->slot(), module_.slots()->size(), "slot", "dispatch site ", i, ": ")) return false;
-    if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");
+    if (!site->operation()) {
+      if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
+      if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");
+    }
     Life life;
     for (uint32_t b = 0; b < site->bindings()->size(); ++b) {
       const mf::BindingRef& ref = *site->bindings()->Get(b);
@@ -204,6 +223,7 @@ class ProgramChecker {
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
+    if (site->operation()) return operation(*site->operation(), *site, i);
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
       const mf::Candidate* candidate = site->candidates()->Get(c);
@@ -231,6 +251,52 @@ class ProgramChecker {
           return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": divisor ", guard->divisor(), " is not positive");
         if (guard->min() > guard->max())
           return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
+      }
+    }
+    return true;
+  }
+
+  bool operation(const mf::Operation& operation, const mf::DispatchSite& site, uint32_t i) {
+    auto wrong = [&](const auto&... parts) { return fail("dispatch site ", i, ": operation: ", parts...); };
+    if (Status bad = verify_name(operation.domain(), false, "domain", budget_)) return wrong(bad->message);
+    if (Status bad = verify_name(operation.name(), false, "name", budget_)) return wrong(bad->message);
+    if (operation.version() == 0) return wrong("version 0 is below 1");
+    if (site.executable() != 0 || site.candidates()->size() != 0) return wrong("its site names kernels too");
+    const uint32_t count = operation.operands()->size();
+    if (count > HEDDLE_MAX_OPERANDS) return wrong(count, " operands are above ", HEDDLE_MAX_OPERANDS);
+    if (count != site.bindings()->size()) return wrong(count, " operands and ", site.bindings()->size(), " bindings");
+    if (operation.input_count() >= count)
+      return wrong("of ", count, " operands ", operation.input_count(), " are inputs, and none is an output");
+    uint64_t extents = 0;
+    for (uint32_t k = 0; k < count; ++k) {
+      const mf::OperandType* type = operation.operands()->Get(k);
+      if (!element_type_exists(type->element_type())) return wrong("operand ", k, ": element type ", type->element_type(), " is not known");
+      if (type->rank() > HEDDLE_MAX_RANK) return wrong("operand ", k, ": rank ", type->rank(), " is above ", HEDDLE_MAX_RANK);
+      const uint32_t access = k < operation.input_count() ? kRead : kWrite;
+      if (site.bindings()->Get(k)->access() != access)
+        return wrong("operand ", k, ": access ", site.bindings()->Get(k)->access(), ", expected ", access, " (1 read, 2 write)");
+      extents += type->rank();
+    }
+    if (extents != site.constants()->size()) return wrong("its operands have ", extents, " extents, its site ", site.constants()->size());
+    if (operation.attributes()->size() > HEDDLE_MAX_ATTRIBUTES)
+      return wrong(operation.attributes()->size(), " attributes are above ", HEDDLE_MAX_ATTRIBUTES);
+    std::string_view last;
+    for (const mf::OperationAttribute* attribute : *operation.attributes()) {
+      if (Status bad = verify_name(attribute->name(), false, "attribute", budget_)) return wrong(bad->message);
+      const std::string_view attribute_name = attribute->name()->string_view();
+      if (attribute_name <= last) return wrong("attribute ", in_quotes(attribute_name), " is not behind ", in_quotes(last));
+      last = attribute_name;
+      const uint32_t kind = attribute->kind();
+      const bool of_ints = kind == HEDDLE_ATTRIBUTE_INT || kind == HEDDLE_ATTRIBUTE_INTS;
+      const bool of_floats = kind == HEDDLE_ATTRIBUTE_FLOAT || kind == HEDDLE_ATTRIBUTE_FLOATS;
+      if (!of_ints && !of_floats && kind != HEDDLE_ATTRIBUTE_STRING)
+        return wrong("attribute ", in_quotes(attribute_name), ": kind ", kind, " is not known");
+      const bool one = kind == HEDDLE_ATTRIBUTE_INT || kind == HEDDLE_ATTRIBUTE_FLOAT;
+      const uint32_t ints = attribute->ints()->size(), floats = attribute->floats()->size(), text = attribute->text()->size();
+      if ((!of_ints && ints != 0) || (!of_floats && floats != 0) || (kind != HEDDLE_ATTRIBUTE_STRING && text != 0) ||
+          (one && ints + floats != 1)) {
+        return wrong("attribute ", in_quotes(attribute_name), ": kind ", kind, " with ", ints, " ints, ", floats, " floats and ", text,
+                     " bytes of text");
       }
     }
     return true;

@@ -70,6 +70,16 @@ Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Stat
   return XXH3_64bits_digest(state.get());
 }
 
+// The oldest readers that understand the module.
+uint16_t minor_of(const module_format::ModuleT& module) {
+  auto has_operation = [](const std::unique_ptr<module_format::ProgramT>& program) {
+    return std::any_of(program->dispatches.begin(), program->dispatches.end(), [](const auto& site) { return site->operation != nullptr; });
+  };
+  bool found = std::any_of(module.initializer.begin(), module.initializer.end(), has_operation);
+  for (const auto& function : module.functions) found |= std::any_of(function->programs.begin(), function->programs.end(), has_operation);
+  return found ? kFormatMinor : kFormatMinorOfKernels;
+}
+
 }  // namespace
 
 module_format::Range ModuleWriter::add_code(std::span<const std::byte> image) {
@@ -143,7 +153,7 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
   FileHeader header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.format_major = kFormatMajor;
-  header.format_minor = kFormatMinor;
+  header.format_minor = minor_of(module);
   header.section_count = kSectionCount;
   const uint64_t sizes[kSectionCount] = {metadata.size(), constants_.size(), code_.size(), parameters_bytes};
   uint64_t end = sizeof(header);

@@ -8,6 +8,7 @@
 #include "heddle/code.h"
 #include "heddle/compiler.h"
 #include "heddle/driver.h"
+#include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 #include "heddle/plugin.h"
@@ -21,6 +22,10 @@ namespace {
 
 TEST(Layout, FieldsAreWhereAbi01HasThem) {
 #include "layout_0_1.inc"
+}
+
+TEST(Layout, FieldsAreWhereAbi02HasThem) {
+#include "layout_0_2.inc"
 }
 
 TEST(Layout, FrozenStructsKeepTheirSize) {

@@ -49,7 +49,7 @@ TEST(FrozenModule, Sample01MeansWhatItMeant) {
 }
 
 TEST(FrozenModule, TheWriterStillWritesFormat01) {
-  if (kFormatMajor != 0 || kFormatMinor != 1) GTEST_SKIP() << "SKIP: the writer writes a newer format";
+  if (kFormatMajor != 0 || kFormatMinorOfKernels != 1) GTEST_SKIP() << "SKIP: the writer writes a newer format";
   heddle::testing::TemporaryFolder folder;
   const char* freeze = std::getenv("HEDDLE_FREEZE");
   const std::string path = freeze ? freeze : folder.path("m.heddle");

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/plugin-guide.md shows a driver that builds outside of the tree and passes the kit; so do the templates, and what tools/dev/new-driver lays out."""
+"""docs/plugin-guide.md shows a driver and an operator that build outside of the tree and pass the kit; so do the templates, and what tools/dev/new-driver lays out."""
 import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -38,15 +39,38 @@ class OutOfTree(unittest.TestCase):
 
     def test_the_driver_of_the_guide(self):
         text = GUIDE.read_text(encoding="utf-8")
+        of_operator = "com.acme.ops.toml ops.cpp CMakeLists.txt operators.toml model.py run.sh".split()
         blocks = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml"})
+        self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml",
+                                                        *(f"operator/{name}" for name in of_operator)})
         # What belongs to no file is a command line, or the example of skips.toml.
         self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 2)
+        (self.folder / "operator").mkdir()
         for name, block in blocks:
             with open(self.folder / name, "a", encoding="utf-8") as file:
                 file.write(block)
         build(self.folder, self.folder / "build")
         self.conforms(self.folder / "build" / "com.acme.loom.toml", 120)
+
+        operator = self.folder / "operator"
+        (operator / "plugin.map").write_bytes((self.folder / "plugin.map").read_bytes())
+        build(operator, operator / "build")
+        self.conforms(operator / "build" / "com.acme.ops.toml", 27)
+        if not (kit.BUILD / "bin" / "heddle-compile").exists():
+            return
+        changed = {**kit.environment(), "XDG_DATA_HOME": str(self.folder / "data"), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                   "PATH": f"{kit.BUILD / 'bin'}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = ["bash", "-euxc", (operator / "run.sh").read_text()]
+        ran = subprocess.run(command, cwd=operator, env=changed, capture_output=True, text=True, check=False, timeout=600)
+        self.assertEqual(ran.returncode, 0, ran.stdout[-3000:] + ran.stderr[-3000:])
+        self.assertIn("com.acme::Whiten/1", ran.stdout)
+        self.assertIn("0 failed", ran.stdout)
+        # Without the plugin nobody has it.
+        (self.folder / "data/heddle/plugins.d/com.acme.ops.toml").unlink()
+        again = subprocess.run(command[:2] + [command[2].splitlines()[-1]], cwd=operator, env=changed, capture_output=True, text=True, check=False,
+                               timeout=600)
+        self.assertEqual(again.returncode, 4, again.stderr)
+        self.assertIn("com.acme::Whiten/1", again.stderr)
 
     def test_the_example_of_skips(self):
         text = GUIDE.read_text(encoding="utf-8")
@@ -68,9 +92,10 @@ class OutOfTree(unittest.TestCase):
         build(driver, self.folder / "build")
         self.conforms(self.folder / "build" / "com.acme.warp.toml", 125)
 
-    def test_the_templates_in_c_and_the_allocators(self):
+    def test_the_other_templates(self):
         for template, manifest, least in (("driver/c", "org.example.sample_c.toml", 110), ("allocator/c", "org.example.system.toml", 25),
-                                          ("allocator/cpp", "org.example.arena.toml", 25)):
+                                          ("allocator/cpp", "org.example.arena.toml", 25), ("library/cpp", "org.example.whiten.toml", 26),
+                                          ("library/c", "org.example.scale.toml", 24)):
             folder = self.folder / template.replace("/", "_")
             build(kit.SOURCE / "sdk" / "template" / template, folder)
             self.conforms(folder / manifest, least)

@@ -184,6 +184,29 @@ ALLOCATOR_MUTANTS = {
     "one_thread_only": "allocator.threads",
 }
 
+LIBRARY = kit.BUILD / "tests" / "odd_library" / "test.odd_library.toml"
+LIBRARY_MUTANTS = {
+    "takes_any_operator": "library.unknown_operator",
+    "takes_any_target": "library.other_target",
+    "guesses": "library.unknown_attribute",
+    "workspace_on_3": "library.properties",
+    "changes_its_mind": "library.properties",
+    "overwrites_properties": "library.structs",
+    "ignores_tails": "library.structs",
+    "counts_in_results": "library.repeatable",
+    "writes_inputs": "library.repeatable",
+    "writes_beyond": "library.repeatable",
+    "skips_the_end": "library.repeatable",
+    "clobbers_rounding": "library.repeatable",
+    "needs_the_first_shard": "library.shards",
+    "one_call_at_a_time": "library.calls_at_once",
+    "takes_memory": "library.no_memory_in_enqueue",
+    "exhaustion_is_internal": "library.exhaustion",
+    "shuts_down_with_operations": "library.shutdown_with_an_operation",
+    "works_in_children": "library.forked_child",
+    "destroys_null": "library.null",
+}
+
 # Behaviours that no mutant breaks, and why.
 NOT_MUTATED = {
     "build.only_the_entry": "test_a_library_that_shows_and_needs_what_it_may_not",
@@ -191,6 +214,9 @@ NOT_MUTATED = {
     "transfer.over_4_gib_at_once": "12 GiB of memory",
     "timeline.across_queues": "runs_waiting_work_first breaks it too",
     "concurrency.instances": "opens_alone breaks it too",
+    "operation.in_its_place": "the template runs no operations",
+    "operation.failure": "the template runs no operations",
+    "operation.other_target": "the template runs no operations",
 }
 
 ODDITIES = {
@@ -245,6 +271,22 @@ class Mutants(unittest.TestCase):
         self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
         about = {name for name in cases if name.startswith("allocator.")}
         self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), {"allocator.stream_order", "allocator.earlier"})  # it offers no stream order
+
+    def test_every_mutant_of_the_library_is_caught(self):
+        survived = []
+        for mutant, case in LIBRARY_MUTANTS.items():
+            os.environ["ODD_LIBRARY"] = mutant
+            _, cases = kit.run(LIBRARY, "--filter", case)
+            if cases[case]["outcome"] != "failed":
+                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
+        self.assertEqual(survived, [])
+        os.environ["ODD_LIBRARY"] = ""
+        code, cases = kit.run(LIBRARY)
+        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        self.assertEqual({name for name in cases if name.startswith("library.")}, set(LIBRARY_MUTANTS.values()))
+        text = (kit.SOURCE / "tests/conformance/odd_library.cpp").read_text()
+        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
+        self.assertEqual(names, set(LIBRARY_MUTANTS))
 
     def test_every_mutation_of_the_source_is_in_the_table(self):
         folder = kit.SOURCE / "tests/conformance"

@@ -20,6 +20,8 @@ ANYWHERE = {
     "recording.not_offered": "the device records",
     "buffer.unmappable": "visible to the host",
     "timeline.no_block": "too soon",
+    "operation.in_its_place": "it runs no operations for host/1",
+    "operation.failure": "it runs no operations for host/1",
 }
 
 
@@ -39,6 +41,8 @@ class Plugins(unittest.TestCase):
 
     def test_the_cpu_driver(self):
         self.conforms(PLUGINS / "heddle.cpu.toml", absent={**NO_RECORDING, "failure.device_lost": "loses this device"})
+        _, cases = kit.run(PLUGINS / "heddle.cpu.toml", "--filter", "operation.")
+        self.assertEqual({case["outcome"] for case in cases.values()}, {"passed"})
 
     def test_the_cpu_driver_with_two_devices_that_share_cores(self):
         self.conforms(PLUGINS / "heddle.cpu.toml", "--option", "device_count=2", "--filter", "transfer.,device.,timeline.", least=30)
@@ -67,6 +71,15 @@ class Plugins(unittest.TestCase):
     def test_the_template_of_an_allocator_in_c(self):
         self.conforms(TEMPLATES / "allocator/c/org.example.system.toml", absent={**NO_PROBE, "allocator.limit": "no option pool_limit"},
                       least=25)
+
+    def test_the_template_of_a_library(self):
+        self.conforms(TEMPLATES / "library/cpp/org.example.whiten.toml", least=27)
+
+    def test_the_template_of_a_library_in_c(self):
+        self.conforms(TEMPLATES / "library/c/org.example.scale.toml", absent=NO_PROBE, least=25)
+
+    def test_the_library_of_the_tests(self):
+        self.conforms(kit.BUILD / "tests/library/plugins.d/test.library.toml", least=27)
 
     def test_the_pool(self):
         self.conforms(PLUGINS / "heddle.pool.toml", least=30)

@@ -35,6 +35,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   demand(manifest.abi_min.major == manifest.abi_max.major && manifest.abi_min.minor <= manifest.abi_max.minor,
          "an ABI range that is none passed");
   for (const OptionSpec& option : manifest.options) demand(option.fallback.name == option.name, "an option without a default passed");
+  demand(manifest.operators.empty() == ((manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0),
+         "a library without operators, or operators without one, passed");
+  for (const OperatorId& id : manifest.operators)
+    demand(!id.domain.empty() && !id.name.empty() && id.version >= 1, "an operator without a name passed");
   preflight_quick(manifest);
   return 0;
 }

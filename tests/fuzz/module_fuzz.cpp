@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "heddle/ext/library.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/reader.h"
 #include "sdk/module/verifier.h"
@@ -44,9 +45,20 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
     }
   }
   for (const mf::DispatchSite* site : *program.dispatches()) {
-    const auto* entries = module.executables()->Get(site->executable())->entries();
-    require(site->candidates()->size() > 0, "candidates");
+    if (const mf::Operation* operation = site->operation()) {
+      uint64_t extents = 0;
+      for (const mf::OperandType* type : *operation->operands()) extents += type->rank();
+      require(extents == site->constants()->size() && operation->operands()->size() == site->bindings()->size(), "operands");
+      require(operation->input_count() < operation->operands()->size() && site->candidates()->size() == 0, "inputs");
+      for (const mf::OperationAttribute* attribute : *operation->attributes()) {
+        const bool one = attribute->kind() == HEDDLE_ATTRIBUTE_INT || attribute->kind() == HEDDLE_ATTRIBUTE_FLOAT;
+        require(!one || attribute->ints()->size() + attribute->floats()->size() == 1, "attribute");
+      }
+    } else {
+      require(site->candidates()->size() > 0 && site->executable() < module.executables()->size(), "candidates");
+    }
     for (const mf::Candidate* candidate : *site->candidates()) {
+      const auto* entries = module.executables()->Get(site->executable())->entries();
       require(entries->Get(candidate->entry())->binding_count() == site->bindings()->size(), "binding count");
       require(candidate->grid()->size() == 3, "grid");
       for (uint32_t r : *candidate->grid()) require(r < registers, "grid register");

@@ -25,6 +25,26 @@ void require(bool condition, const char* what, const std::string& detail) {
   std::abort();
 }
 
+// Operators of a foreign domain that a model may have.
+const heddle::import::Operators& declared() {
+  static const heddle::import::Operators* operators = [] {
+    static constexpr char text[] =
+        "[[operator]]\ndomain = 'test'\nname = 'Scale'\ninputs = ['x', 'y?']\noutputs = [{ like = 'x' }]\n"
+        "attributes = { factor = { type = 'float', default = 2.0 }, mode = { type = 'string', default = '' } }\n"
+        "[[operator]]\ndomain = 'test'\nname = 'Butterfly'\ninputs = ['a', 'b']\n"
+        "outputs = [{ like = 'a' }, { type = 'b' }, { type = 'i64', dims = ['a.0', 4, 'b.1'] }]\n"
+        "attributes = { axes = { type = 'ints' }, weights = { type = 'floats' }, tag = { type = 'int' } }\n";
+    const int descriptor = memfd_create("operators.toml", MFD_CLOEXEC);
+    if (descriptor < 0 || write(descriptor, text, sizeof text - 1) != static_cast<ssize_t>(sizeof text - 1)) std::abort();
+    auto* read = new heddle::import::Operators;
+    const std::string wrong = read->add("/proc/self/fd/" + std::to_string(descriptor));
+    require(wrong.empty(), "the operators are refused", wrong);
+    close(descriptor);
+    return read;
+  }();
+  return *operators;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -42,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic& diagnostic) { said += diagnostic.str() + "; "; });
     heddle::tx::ParameterStore parameters;
     heddle::import::ImportError error;
-    auto module = heddle::import::import_onnx(path, context, parameters, error);
+    auto module = heddle::import::import_onnx(path, context, parameters, error, {{}, nullptr, &declared()});
     if (!module) {
       require(error.code != HEDDLE_STATUS_OK && !error.message.empty(), "a failure without an error", "");
     } else {

@@ -9,6 +9,7 @@
 
 #include "core/route/route.h"
 #include "core/submit/interpreter.h"
+#include "core/submit/operations.h"
 #include "core/submit/plan.h"
 #include "sdk/module/element_types.h"
 #include "sdk/module/verifier.h"
@@ -123,6 +124,28 @@ void check_plan(const Plan& plan, const Machine& machine, const std::vector<uint
   }
 }
 
+// Prepares everything: operands are as long as their extents say, and some have a workspace.
+class AnyOperation final : public OperationSource {
+ public:
+  Result<std::shared_ptr<const Operation>> prepare(const mf::Operation& wanted, uint32_t, std::span<const int64_t> dims) override {
+    auto made = std::make_shared<Operation>();
+    made->entry = reinterpret_cast<heddle_entry_t*>(this);
+    made->shards = wanted.version();
+    made->workspace_bytes = wanted.version() % 3 * 1000;
+    made->workspace_alignment = 256;
+    size_t at = 0;
+    for (const mf::OperandType* type : *wanted.operands()) {
+      require(at + type->rank() <= dims.size(), "an operand's extents are not there");
+      std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(type->element_type()), dims.subspan(at, type->rank()));
+      if (!bytes) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "an operand that is no tensor");
+      made->operand_bytes.push_back(*bytes);
+      at += type->rank();
+    }
+    require(at == dims.size(), "extents of no operand");
+    return std::shared_ptr<const Operation>(std::move(made));
+  }
+};
+
 void run_program(const mf::Program& program, const open::Signature& signature, const Machine& machine, uint8_t choice) {
   std::vector<int64_t> symbols;
   for (const open::SymbolRange& symbol : signature.symbols) {
@@ -177,6 +200,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const mf::Module& module = *mf::GetModule(raw);
 
   Nothing nothing(module);
+  AnyOperation operations;
+  nothing.machine.operations = &operations;
   std::vector<route::DeviceFacts> facts;
   for (const std::string& family : route::families_of(module)) {
     if (facts.size() < 4) facts.push_back({"device" + std::to_string(facts.size()), "driver", family});

@@ -216,6 +216,37 @@ TEST(ModuleFile, NewerVersionIsUnimplementedAndNamesBoth) {
   }
 }
 
+TEST(ModuleFile, OnlyAFileWithAnOperationIsOfFormat02) {
+  TemporaryFolder folder;
+  EXPECT_EQ(write_sample(folder.path("m.heddle"))[10], 1);
+  ModuleWriter writer;
+  auto module = sample::make(writer);
+  sample::mf::DispatchSiteT& site = *module.functions[0]->programs[0]->dispatches[0];
+  site.candidates.clear();
+  site.constants.clear();
+  site.operation = std::make_unique<sample::mf::OperationT>();
+  site.operation->domain = "com.acme";
+  site.operation->name = "Whiten";
+  site.operation->version = 1;
+  site.operation->input_count = static_cast<uint32_t>(site.bindings.size()) - 1;
+  for (size_t i = 0; i < site.bindings.size(); ++i) {
+    const sample::mf::BindingRef& from = site.bindings[i];
+    site.bindings[i] = {from.value(), from.offset_register(), from.length_register(), i + 1 < site.bindings.size() ? 1u : 2u};
+    site.operation->operands.emplace_back(HEDDLE_TYPE_F32, 0);
+  }
+  Status failed = writer.write(module, folder.path("m.heddle"));
+  ASSERT_FALSE(failed) << failed->message;
+  EXPECT_EQ(heddle::testing::read_file(folder.path("m.heddle"))[10], 2);
+  auto opened = open_module(folder.path("m.heddle"));
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto* read = opened.value()->metadata().functions()->Get(0)->programs()->Get(0)->dispatches()->Get(0)->operation();
+  ASSERT_NE(read, nullptr);
+  EXPECT_EQ(read->name()->str(), "Whiten");
+  if (const char* seed = std::getenv("HEDDLE_FREEZE")) {
+    ASSERT_FALSE(writer.write(module, seed));
+  }
+}
+
 TEST(ModuleFile, WriterRefusesAModuleThatAReaderWouldRefuse) {
   TemporaryFolder folder;
   ModuleWriter writer;

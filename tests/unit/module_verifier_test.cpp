@@ -6,6 +6,7 @@
 #include <functional>
 #include <ostream>
 
+#include "heddle/ext/library.h"
 #include "module_sample.h"
 #include "sdk/module/reader.h"
 #include "sdk/module/verifier.h"
@@ -57,7 +58,91 @@ mf::DispatchSiteT& site(mf::ModuleT& m) {
   return *program(m).dispatches[0];
 }
 
+// The sample's site as an operation of its three bindings: two inputs, f32 of rank 1 and 0, and an output of rank 0.
+mf::OperationT& operation(mf::ModuleT& m) {
+  mf::DispatchSiteT& at = site(m);
+  if (at.operation) return *at.operation;
+  at.candidates.clear();
+  at.constants = {0};
+  for (size_t i = 0; i < at.bindings.size(); ++i) {
+    const mf::BindingRef& from = at.bindings[i];
+    at.bindings[i] = mf::BindingRef(from.value(), from.offset_register(), from.length_register(), i < 2 ? 1 : 2);
+  }
+  at.operation = std::make_unique<mf::OperationT>();
+  at.operation->domain = "com.acme";
+  at.operation->name = "Whiten";
+  at.operation->version = 1;
+  at.operation->input_count = 2;
+  at.operation->operands = {{HEDDLE_TYPE_F32, 1}, {HEDDLE_TYPE_F32, 0}, {HEDDLE_TYPE_F32, 0}};
+  for (const char* name : {"axis", "epsilon", "mode"}) {
+    at.operation->attributes.push_back(std::make_unique<mf::OperationAttributeT>());
+    at.operation->attributes.back()->name = name;
+  }
+  at.operation->attributes[0]->kind = HEDDLE_ATTRIBUTE_INTS;
+  at.operation->attributes[1]->kind = HEDDLE_ATTRIBUTE_FLOAT;
+  at.operation->attributes[1]->floats = {0.5};
+  at.operation->attributes[2]->kind = HEDDLE_ATTRIBUTE_STRING;
+  at.operation->attributes[2]->text = {'x'};
+  return *at.operation;
+}
+
 const Wrong kWrong[] = {
+    {"OperationDomain", [](auto& m) { operation(m).domain.clear(); }, "dispatch site 0: operation: domain: it is empty"},
+    {"OperationName", [](auto& m) { operation(m).name = std::string("a\0b", 3); }, "operation: name: it is not UTF-8 text"},
+    {"OperationVersion", [](auto& m) { operation(m).version = 0; }, "operation: version 0 is below 1"},
+    {"OperationAndKernel",
+     [](auto& m) {
+       operation(m);
+       site(m).candidates.push_back(std::make_unique<mf::CandidateT>());
+     },
+     "operation: its site names kernels too"},
+    {"OperationAndExecutable",
+     [](auto& m) {
+       operation(m);
+       site(m).executable = 1;
+     },
+     "operation: its site names kernels too"},
+    {"OperationOperands", [](auto& m) { operation(m).operands.pop_back(); }, "operation: 2 operands and 3 bindings"},
+    {"OperationTooManyOperands",
+     [](auto& m) {
+       operation(m).operands.resize(65);
+       site(m).bindings.resize(65, site(m).bindings[0]);
+     },
+     "operation: 65 operands are above 64"},
+    {"OperationWithoutOutput", [](auto& m) { operation(m).input_count = 3; }, "of 3 operands 3 are inputs, and none is an output"},
+    {"OperationType", [](auto& m) { operation(m).operands[1] = {7, 0}; }, "operation: operand 1: element type 7 is not known"},
+    {"OperationRank", [](auto& m) { operation(m).operands[1] = {HEDDLE_TYPE_F32, 17}; }, "operation: operand 1: rank 17 is above 16"},
+    {"OperationExtents", [](auto& m) { operation(m).operands[1] = {HEDDLE_TYPE_F32, 2}; }, "its operands have 3 extents, its site 1"},
+    {"OperationWritesItsInput",
+     [](auto& m) {
+       operation(m);
+       mf::BindingRef& first = site(m).bindings[0];
+       first = mf::BindingRef(site(m).bindings[2].value(), first.offset_register(), first.length_register(), 3);
+     },
+     "operation: operand 0: access 3, expected 1"},
+    {"OperationReadsItsOutput", [](auto& m) { operation(m).input_count = 1; }, "operation: operand 1: access 1, expected 2"},
+    {"OperationAttributeOrder", [](auto& m) { operation(m).attributes[1]->name = "aaa"; }, "attribute 'aaa' is not behind 'axis'"},
+    {"OperationAttributeTwice", [](auto& m) { operation(m).attributes[1]->name = "axis"; }, "attribute 'axis' is not behind 'axis'"},
+    {"OperationAttributeKind", [](auto& m) { operation(m).attributes[1]->kind = 6; }, "attribute 'epsilon': kind 6 is not known"},
+    {"OperationAttributeCount", [](auto& m) { operation(m).attributes[1]->floats.clear(); },
+     "attribute 'epsilon': kind 2 with 0 ints, 0 floats and 0 bytes of text"},
+    {"OperationAttributeOfTwoKinds", [](auto& m) { operation(m).attributes[0]->text = {'x'}; },
+     "attribute 'axis': kind 4 with 0 ints, 0 floats and 1 bytes of text"},
+    {"OperationTooManyAttributes",
+     [](auto& m) {
+       for (int i = 0; i < 62; ++i) {
+         operation(m).attributes.push_back(std::make_unique<mf::OperationAttributeT>());
+         operation(m).attributes.back()->name = "n" + std::to_string(100 + i);
+         operation(m).attributes.back()->kind = HEDDLE_ATTRIBUTE_INTS;
+       }
+     },
+     "operation: 65 attributes are above 64"},
+    {"OperationConstant",
+     [](auto& m) {
+       operation(m);
+       site(m).constants[0] = 6;
+     },
+     "dispatch site 0: constant register 6 is outside 0..5"},
     // module
     {"NoSlot", [](auto& m) { m.slots.clear(); }, "slots: there are 0, expected 1..64"},
     {"TooManySlots",
@@ -277,6 +362,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, ModuleVerifier, ::testing::ValuesIn(kWrong), [](
 
 TEST(ModuleVerifierStructure, AcceptsTheSample) {
   Status failed = verify(*complete_sample());
+  EXPECT_FALSE(failed) << failed->message;
+}
+
+TEST(ModuleVerifierStructure, AcceptsAnOperation) {
+  auto module = complete_sample();
+  operation(*module);
+  Status failed = verify(*module);
   EXPECT_FALSE(failed) << failed->message;
 }
 

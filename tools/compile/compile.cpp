@@ -31,7 +31,7 @@ namespace {
 struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
-  std::vector<std::string> places, slots;
+  std::vector<std::string> places, slots, operators;
   bool annotate_affinity = false;
   uint64_t threads = 0;
 
@@ -47,6 +47,10 @@ struct Options {
                 "output:PATTERN for those of the model; may be repeated, the last that fits decides",
                 "PATTERN=@SLOT");
     flags.texts("--slot", slots, "the slot is for devices of that family, whatever the others are for; may be repeated", "@SLOT=FAMILY");
+    flags.texts(
+        "--operators", operators,
+        "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has; may be repeated",
+        "FILE");
     flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
@@ -136,12 +140,14 @@ int explain(const std::string& path, const std::string& form) {
 
 // A file of the user's, or one output, lost under another.
 std::string overwrites(const Options& options) {
+  std::vector<NamedFile> read{{"MODEL", options.model}};
+  for (const std::string& path : options.operators) read.push_back({"--operators", path});
   return file_named_twice({{"-o", options.output},
                            {"--params-out", options.params_out},
                            {"--dump-to", options.dump_to},
                            {"--report", options.report},
                            {"--reproducer", options.reproducer}},
-                          {{"MODEL", options.model}});
+                          read);
 }
 
 // The compiler's word for a target, a pass, a node or a slot that there is not: a mistake of the command line, not of the model.
@@ -188,13 +194,16 @@ int compile(const Arguments& arguments) {
   params.report_path = view(report_path);
   params.reproducer_path = view(options.reproducer);
   params.ptxas = view(options.ptxas);
-  std::vector<heddle_string_t> places, slots;
+  std::vector<heddle_string_t> places, slots, operators;
   for (const std::string& place : options.places) places.push_back(view(place));
   for (const std::string& slot : options.slots) slots.push_back(view(slot));
   params.placement_count = static_cast<uint32_t>(places.size());
   params.placements = places.data();
   params.slot_count = static_cast<uint32_t>(slots.size());
   params.slots = slots.data();
+  for (const std::string& path : options.operators) operators.push_back(view(path));
+  params.operator_count = static_cast<uint32_t>(operators.size());
+  params.operators = operators.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);

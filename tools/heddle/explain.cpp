@@ -86,6 +86,29 @@ void print_executables(const Json& module) {
   print_table(table, Format::kTable);
 }
 
+// Operators that are not in the file: who runs it needs a plugin for each.
+void print_operations(const Json& module) {
+  Table table{{"operator", "regions", "attributes"}, {}};
+  for (const Json& function : array(module, "functions")) {
+    const Json& programs = array(function, "programs");
+    if (programs.empty()) continue;
+    for (const Json& one : array(programs[0], "operations")) {  // every program has the same
+      const std::string attributes = one.contains("attributes") ? dump_json(one["attributes"], -1) : "-";
+      auto same = std::find_if(table.rows.begin(), table.rows.end(),
+                               [&](const auto& row) { return row[0] == text(one, "operator") && row[2] == attributes; });
+      if (same == table.rows.end()) {
+        table.rows.push_back({text(one, "operator"), text(one, "region"), attributes});
+      } else {
+        (*same)[1] += ", " + text(one, "region");
+      }
+    }
+  }
+  if (table.rows.empty()) return;
+  print_line("");
+  print_line("operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)");
+  print_table(table, Format::kTable);
+}
+
 void print_parameters(const Json& module) {
   uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0;
   for (const Json& parameter : array(module, "parameters")) {
@@ -209,6 +232,7 @@ int run(const Arguments& arguments) {
     if (options.module.function.empty() || text(function, "name") == options.module.function)
       print_function(function, array(whole, "slots"));
   }
+  print_operations(whole);
   print_executables(whole);
   print_parameters(whole);
   if (whole.contains("compiler_report")) {

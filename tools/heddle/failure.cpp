@@ -19,8 +19,10 @@ int report(heddle_status_t* status) {
     std::fwrite(message.data(), 1, message.size(), stderr);
     if (message.back() != '\n') std::fputc('\n', stderr);
   }
+  // An operator that no plugin brings is a plugin that is not there.
+  const bool lacks_plugin = heddle_status_payload(status, {"operator", 8}).size != 0;
   heddle_status_free(status);
-  return code == HEDDLE_STATUS_UNAVAILABLE || code == HEDDLE_STATUS_DEVICE_LOST ? kUnavailable : kFailed;
+  return lacks_plugin || code == HEDDLE_STATUS_UNAVAILABLE || code == HEDDLE_STATUS_DEVICE_LOST ? kUnavailable : kFailed;
 }
 
 int failed(std::string_view command, std::string_view cause) {

@@ -37,6 +37,11 @@ typedef struct heddle_compile_params {
   /* What kernels may do to floats. "strict": products and sums in the operands' type or a wider one; "fast": on CUDA, products of f32 round
    * their operands to TF32 (10 bits of mantissa) for the tensor cores, sums stay f32; on the CPU nothing changes. "default" or empty: strict. */
   heddle_string_t math;
+  /* Manifests of library plugins, or folders of some: their [[operator]] tables say what operators of foreign domains take and give. The plugins
+   * themselves are not needed. Since ABI 0.2. */
+  uint32_t operator_count;
+  uint32_t reserved;
+  const heddle_string_t* operators;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no

@@ -84,6 +84,7 @@ typedef struct heddle_device_description {
   uint32_t max_constants_bytes;    /* of an entry */
   uint32_t code_format_count;
   const heddle_string_t* code_formats; /* format ids of code.h, best first */
+  heddle_string_t operation_target;    /* which operations operation_load takes (ext/library.h); empty: none. Since ABI 0.2 */
 } heddle_device_description_t;
 
 #define HEDDLE_LINK_NONE 0u /* copies are staged through host memory */
@@ -425,6 +426,8 @@ typedef struct heddle_submission {
  * let the commands read the copy. */
 #define HEDDLE_BINDING_READ_ONLY 2u
 
+struct heddle_operation_params; /* ext/library.h */
+
 typedef struct heddle_dispatch_interface {
   uint32_t struct_size;
   uint32_t reserved;
@@ -456,6 +459,11 @@ typedef struct heddle_dispatch_interface {
                              const heddle_sync_t* sync);
   /* No replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
+  /* An executable of one entry, which runs a prepared operation of a library plugin: a dispatch of it has a grid of (shards, 1, 1), the operands
+   * and then the workspace as bindings, and no constants. INVALID_ARGUMENT for a target that is not the device's operation_target. UNIMPLEMENTED: the
+   * driver runs none. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2. [any] [may-block] */
+  heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
+                                     heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
 
 /* ------------------------------------------------------------------------------------------------ heddle.timeline/1 */

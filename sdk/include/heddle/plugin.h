@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What makes a shared library a Heddle plugin: one exported entry, a negotiation, a plugin table, interfaces by id.
- * Read by plugin authors first; driver.h and allocator.h hold the interfaces themselves.
+ * Read by plugin authors first; driver.h, allocator.h and ext/library.h hold the interfaces themselves.
  *
  * Life of a plugin
  *   entry (pure) -> probe -> create -> get_interface ... -> shutdown. All tables and strings a plugin returns live as long as
@@ -115,6 +115,7 @@ typedef struct heddle_probe_result {
 /* What kind of plugin: bits. */
 #define HEDDLE_PLUGIN_DRIVER 1u
 #define HEDDLE_PLUGIN_ALLOCATOR 2u
+#define HEDDLE_PLUGIN_LIBRARY 4u /* since ABI 0.2 */
 
 /* The plugin table (HD-E-03). */
 typedef struct heddle_plugin {
@@ -133,7 +134,7 @@ typedef struct heddle_plugin {
    * threads are joined before it returns (HD-T-01). [serial:instance] [may-block] */
   heddle_status_t* (*shutdown)(heddle_plugin_instance_t* instance);
   /* The table of an interface, e.g. "heddle.device/1"; NULL if the plugin does not have it. Static. Of a plugin whose kind has
-   * HEDDLE_PLUGIN_DRIVER the host asks for all six interfaces of driver.h, of one with HEDDLE_PLUGIN_ALLOCATOR for heddle.allocator/1; without
+   * HEDDLE_PLUGIN_DRIVER the host asks for all six interfaces of driver.h, of one with HEDDLE_PLUGIN_ALLOCATOR for heddle.allocator/1, of one with HEDDLE_PLUGIN_LIBRARY for heddle.library/1; without
    * one of them it is refused as incompatible. A function of a table may be NULL: the host then answers UNIMPLEMENTED in its place, so that a
    * driver leaves out what it cannot do. probe and shutdown may be NULL too. [any] [no-block] */
   const void* (*get_interface)(heddle_plugin_instance_t* instance, heddle_string_t id);

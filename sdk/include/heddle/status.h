@@ -44,7 +44,8 @@ HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status
 /* The error code of that domain, 0 if there is none. [any] [no-block] */
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
 /* The payload filed under `key`, empty if there is none; borrowed until the status is freed. Payloads stay when the runtime adds to the text. Of
- * a failing kernel: "region", the module's dispatch site in decimal, and "region_name". [any] [no-block] */
+ * a failing kernel: "region", the module's dispatch site in decimal, and "region_name". Of an operator that no plugin offers: "operator".
+ * [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);

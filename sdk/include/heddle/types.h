@@ -4,7 +4,7 @@
  *
  * Glossary
  *   host      the process side that loads plugins (libheddle)
- *   plugin    a shared library with one exported entry; a driver, an allocator, or both
+ *   plugin    a shared library with one exported entry; a driver, an allocator, a library of operations, or several of them
  *   driver    a plugin that opens devices of one kind
  *   handle    a pointer to an opaque object; owned by whoever received it from a create/open/load function
  *   timeline  a counter that only grows, from 0 to HEDDLE_TIMELINE_MAX_VALUE, which work waits for and signals
@@ -34,9 +34,10 @@ extern "C" {
 #endif
 
 /* ABI version. The major is part of the entry symbol's name (HD-E-01); a plugin and a host work together when their
- * ranges of minors overlap. */
+ * ranges of minors overlap: a host of these headers works with HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
 #define HEDDLE_ABI_MAJOR 0
-#define HEDDLE_ABI_MINOR 1
+#define HEDDLE_ABI_MINOR 2
+#define HEDDLE_ABI_MIN_MINOR 1
 
 #if defined(__GNUC__)
 #define HEDDLE_EXPORT __attribute__((visibility("default")))
@@ -88,6 +89,9 @@ typedef struct heddle_executable heddle_executable_t;
 typedef struct heddle_entry heddle_entry_t; /* a kernel of a loaded executable; lives as long as it */
 typedef struct heddle_recording heddle_recording_t;
 typedef struct heddle_file heddle_file_t;
+
+/* An operation of a library plugin (ext/library.h); the plugin's own, without a table in front. */
+typedef struct heddle_operation heddle_operation_t;
 
 /* A status; NULL is success (status.h). */
 typedef struct heddle_status heddle_status_t;

@@ -120,3 +120,27 @@ func.func @transfer_to_no_slot(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = tx.transfer %x from "default" to "gpu" : tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+func.func @custom_version(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{has version 0; 1 and above are possible}}
+  %0 = tx.custom "test" "Scale" version 0 (%x) {} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func @custom_record(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{has the attribute "axis" of 1 : i32; i64, f64, a text, or a list of i64 or f64 is possible}}
+  %0 = tx.custom "test" "Scale" version 1 (%x) {axis = 1 : i32} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func @custom_domain(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{has no domain or no name}}
+  %0 = tx.custom "" "Scale" version 1 (%x) {} : (tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}

@@ -30,6 +30,19 @@ def external(location):
     return unary("Add", shape=(3,), result=(3,), initializers=[weight], more=["w"])
 
 
+def foreign(operator, inputs=1, outputs=1, shape=(2, 3), said=None, opset=1, domain="test", more=(), **attributes):
+    """A node of a foreign domain between two of ours; `said` is the shape of its first output in value_info."""
+    operands = ["a", "b", "c"][:inputs]
+    nodes = [node("Relu", ["x"], ["a"], name="before"),
+             *([node("Neg", ["x"], ["b"])] if inputs > 1 else []),
+             *([node("Abs", ["x"], ["c"])] if inputs > 2 else []),
+             node(operator, operands, [f"o{i}" for i in range(outputs)], name="subject", domain=domain, **attributes),
+             node("Sigmoid", ["o0"], ["y"], name="after")]
+    values = [value("o0", said)] if said else []
+    results = [value("y", None), *(value(f"o{i}", None) for i in range(1, outputs))]
+    return nodes, [value("x", shape)], results, list(more), 17, values, [helper.make_opsetid(domain, opset)]
+
+
 def eight_bits(data_type, name="w"):
     return TensorProto(name=name, data_type=data_type, raw_data=b"\0")
 
@@ -155,6 +168,23 @@ MODELS = {
     "integer_gemm": integer_gemm,
     "slice_far": lambda: slice_step(2**63 - 1),
     "slice_back": lambda: slice_step(-(2**63)),
+    "foreign": lambda: foreign("Scale", factor=3.0),
+    "foreign_defaults": lambda: foreign("Scale", opset=2),
+    "foreign_newer": lambda: foreign("Scale", opset=7, factor=3.0),
+    "foreign_older": lambda: foreign("Butterfly", opset=0, tag=1),
+    "foreign_many": lambda: foreign("Butterfly", inputs=2, outputs=3, tag=7, axes=[0, 1], weights=[0.5, 2.0]),
+    "foreign_symbolic": lambda: foreign("Butterfly", inputs=2, outputs=3, shape=("batch", 3), tag=7),
+    "foreign_said": lambda: foreign("Unsaid", said=(3, 2)),
+    "foreign_said_symbol": lambda: foreign("Unsaid", shape=("batch", 3), said=("batch", 5)),
+    "foreign_said_unknown": lambda: foreign("Unsaid", said=("other", 5)),
+    "foreign_unsaid": lambda: foreign("Unsaid"),
+    "foreign_unknown": lambda: foreign("Nobody"),
+    "foreign_attribute": lambda: foreign("Scale", speed=1),
+    "foreign_attribute_kind": lambda: foreign("Scale", factor=3),
+    "foreign_attribute_missing": lambda: foreign("Butterfly", inputs=2),
+    "foreign_attribute_tensor": lambda: foreign("Scale", factor=constant("t", [1.0])),
+    "foreign_inputs": lambda: foreign("Scale", inputs=2),
+    "foreign_outputs": lambda: foreign("Scale", outputs=2),
     "huge_extent": lambda: unary("Relu", shape=(2**41,), result=(2**41,)),
     "huge_tensor": lambda: unary("Relu", shape=(2**30, 2**30), result=(2**30, 2**30)),
     "huge_result": lambda: unary("Expand", shape=(1,), result=(2,), initializers=[constant("s", [2**30, 2**30], np.int64)], more=["s"]),
@@ -163,8 +193,9 @@ MODELS = {
 }
 
 if __name__ == "__main__":
-    nodes, inputs, outputs, initializers, opset = MODELS[sys.argv[1]]()
-    graph = helper.make_graph(nodes, sys.argv[1], inputs, outputs, initializers)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
+    nodes, inputs, outputs, initializers, opset, *foreign_parts = MODELS[sys.argv[1]]()
+    values, opsets = foreign_parts or ([], [])
+    graph = helper.make_graph(nodes, sys.argv[1], inputs, outputs, initializers, value_info=values)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), *opsets])
     with open(sys.argv[2], "wb") as file:
         file.write(model.SerializeToString())

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, has it prepare, and keeps what is
+// prepared while a plan uses it. Used by plans when they are made; never on the path of a repeated call.
+#ifndef HEDDLE_CORE_SUBMIT_OPERATIONS_H_
+#define HEDDLE_CORE_SUBMIT_OPERATIONS_H_
+
+#include <heddle_module/module_generated.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/host/host.h"
+#include "core/memory/device.h"
+#include "heddle/ext/library.h"
+
+namespace heddle::submit {
+
+// Ready for command lists: an entry that takes the operands and then, if there is one, the workspace. Who made it knows how it ends.
+struct Operation {
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  heddle_entry_t* entry = nullptr;
+  uint32_t shards = 1;
+  uint64_t workspace_bytes = 0, workspace_alignment = 64;
+  std::vector<uint64_t> operand_bytes;
+  std::string plugin;
+};
+
+class OperationSource {
+ public:
+  // The operation of a site on a device, for these extents of its operands (one operand's behind another's). NOT_FOUND lists the plugins that were
+  // asked and what each said. A failure's text is the cause alone. [any] [may-block]
+  virtual Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
+                                                           std::span<const int64_t> dims) = 0;
+
+ protected:
+  ~OperationSource() = default;
+};
+
+class Operations final : public OperationSource {
+ public:
+  Operations(host::Host& host, std::span<const memory::Ref<memory::Device>> devices) : host_(host), devices_(devices) {}
+
+  // The last ones are kept.
+  Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
+                                                   std::span<const int64_t> dims) override;
+  // NOT_FOUND if no plugin that can be used declares it: what can be known without extents. [any] [may-block]
+  Status check(const module_format::Operation& wanted);
+  // "com.acme::Whiten/1 from org.example.whiten", one for each that is prepared.
+  std::vector<std::string> prepared() const;
+
+ private:
+  struct Request;
+  struct Key {
+    const module_format::Operation* wanted;
+    uint32_t device;
+    std::vector<int64_t> dims;
+    auto operator<=>(const Key&) const = default;
+  };
+  Result<std::shared_ptr<const Operation>> find(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims);
+  Result<std::shared_ptr<const Operation>> ask(const host::LoadedLibrary& library, Request& request, uint32_t device);
+
+  host::Host& host_;
+  std::span<const memory::Ref<memory::Device>> devices_;
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const Operation>> known_;
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_OPERATIONS_H_

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Cases of drivers that run operations of library plugins on "host/1": the kit is the library.
+#include <algorithm>
+#include <cstring>
+
+#include "session.h"
+
+// The kit's operation: adds its two operands of int64, each element by the shard that it falls to, and counts.
+struct heddle_operation {
+  uint32_t shards = 1;
+  bool fails = false;
+  std::atomic<uint32_t> runs{0}, wrong{0};
+  std::atomic<uint32_t> shards_seen[64] = {};
+};
+
+namespace heddle::conformance {
+namespace {
+
+constexpr uint64_t kElements = 1000;
+constexpr uint64_t kWorkspaceBytes = 4096;
+
+heddle_status_t* add_operands(heddle_operation_t* operation, const heddle_operation_call_t* call) {
+  ++operation->runs;
+  const bool right = call->struct_size >= sizeof *call && call->operand_count == 3 && call->operands && call->operand_bytes &&
+                     call->stream == 0 && call->workspace_bytes == kWorkspaceBytes &&
+                     reinterpret_cast<uintptr_t>(call->workspace) % 64 == 0 && call->workspace && call->first_shard < call->last_shard &&
+                     call->last_shard <= operation->shards;
+  if (!right || std::any_of(call->operand_bytes, call->operand_bytes + 3, [](uint64_t bytes) { return bytes != 8 * kElements; })) {
+    ++operation->wrong;
+    return nullptr;
+  }
+  if (operation->fails) return make_status(HEDDLE_STATUS_DATA_LOSS, "the kit's operation fails on purpose");
+  const auto* a = static_cast<const int64_t*>(call->operands[0]);
+  const auto* b = static_cast<const int64_t*>(call->operands[1]);
+  auto* sum = static_cast<int64_t*>(call->operands[2]);
+  for (uint64_t shard = call->first_shard; shard < call->last_shard; ++shard) {
+    ++operation->shards_seen[shard];
+    for (uint64_t i = kElements * shard / operation->shards; i < kElements * (shard + 1) / operation->shards; ++i) sum[i] = a[i] + b[i];
+  }
+  return nullptr;
+}
+
+const heddle_library_interface_t& kit_library() {
+  static const heddle_library_interface_t table = {sizeof table, 0, nullptr, nullptr, nullptr, add_operands};
+  return table;
+}
+
+// The operation, loaded on the session's device.
+class Loaded {
+ public:
+  Loaded(Session* session, heddle_operation_t* operation) : session_(*session) {
+    if (text_of(session_.description.operation_target) != HEDDLE_LIBRARY_TARGET_HOST) absent("it runs no operations for host/1, and may");
+    heddle_operation_params_t params = params_of(operation);
+    REQUIRE_OK(session_.tables().dispatch.operation_load(session_.device, &params, &executable_));
+    REQUIRE_OK(session_.tables().dispatch.entry(executable_, 0, &entry_));
+    REQUIRE(entry_, "entry 0 of an operation is NULL");
+  }
+  ~Loaded() { session_.tables().dispatch.executable_unload(executable_); }
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  static heddle_operation_params_t params_of(heddle_operation_t* operation) {
+    return {sizeof(heddle_operation_params_t),
+            3,
+            string_of("org.example.kit::Add/1"),
+            string_of(HEDDLE_LIBRARY_TARGET_HOST),
+            &kit_library(),
+            operation,
+            kWorkspaceBytes,
+            0};
+  }
+
+  void add(List* list, heddle_buffer_t* a, heddle_buffer_t* b, heddle_buffer_t* sum, heddle_buffer_t* workspace, uint32_t shards,
+           uint32_t region) const {
+    const uint64_t bytes = 8 * kElements;
+    list->bindings.push_back({{a, 0, bytes}, {b, 0, bytes}, {sum, 0, bytes}, {workspace, 0, kWorkspaceBytes}});
+    heddle_command_t command = {};
+    command.kind = HEDDLE_COMMAND_DISPATCH;
+    command.as.dispatch = {entry_, list->bindings.back().data(), nullptr, 4, 0, {shards, 1, 1}, region};
+    list->commands.push_back(command);
+  }
+
+ private:
+  Session& session_;
+  heddle_executable_t* executable_ = nullptr;
+  heddle_entry_t* entry_ = nullptr;
+};
+
+void runs_in_its_place() {
+  Session session;
+  heddle_operation operation;
+  operation.shards = 7;
+  Loaded loaded(&session, &operation);
+  const uint64_t bytes = 8 * kElements;
+  heddle_buffer_t *a = session.buffer(bytes), *b = session.buffer(bytes), *sum = session.buffer(bytes), *more = session.buffer(bytes);
+  heddle_buffer_t* workspace = session.buffer(kWorkspaceBytes);
+  List list;  // a = 3s; sum = a + a; more = sum + a
+  list.fill(a, 0, bytes, 3, 8).fill(b, 0, bytes, 5, 8).barrier();
+  loaded.add(&list, a, b, sum, workspace, 7, 0);
+  list.barrier();
+  loaded.add(&list, sum, a, more, workspace, 7, 1);
+  session.run(list);
+  CHECK(operation.wrong.load() == 0,
+        "an operation was called with other operands, lengths, shards or workspace than it was dispatched with");
+  for (uint32_t shard = 0; shard < 7; ++shard) {
+    CHECK(operation.shards_seen[shard].load() == 2, "shard %u of 7 ran %u times in two dispatches", shard,
+          operation.shards_seen[shard].load());
+  }
+  const std::vector<char> result = session.download(more, 0, bytes);
+  for (uint64_t i = 0; i < kElements; ++i) {
+    int64_t value;
+    std::memcpy(&value, result.data() + 8 * i, 8);
+    REQUIRE(value == 11, "element %llu of 3 + 5 + 3 is %lld: an operation did not run in its place", number(i),
+            static_cast<long long>(value));
+  }
+}
+
+void failure_is_told() {
+  Session session;
+  heddle_operation operation;
+  operation.shards = 3;
+  operation.fails = true;
+  Loaded loaded(&session, &operation);
+  heddle_buffer_t* buffer = session.buffer(8 * kElements);
+  heddle_buffer_t* workspace = session.buffer(kWorkspaceBytes);
+  List list;
+  loaded.add(&list, buffer, buffer, buffer, workspace, 3, 41);
+  Result outcome = session.try_run(list);
+  CHECK(outcome.code() == HEDDLE_STATUS_DATA_LOSS && outcome.message().find("on purpose") != std::string::npos,
+        "a failing operation gave %s; its own status was expected [HD-O-04]", outcome.text().c_str());
+  CHECK(outcome.payload("region") == "41", "the failure's payload region is '%s', and 41 was dispatched",
+        outcome.payload("region").c_str());
+  // Nothing of it stays.
+  List fine;
+  session.run(fine.fill(buffer, 0, 8 * kElements, 1, 8));
+}
+
+void other_targets_are_refused() {
+  Session session;
+  heddle_operation operation;
+  heddle_operation_params_t params = Loaded::params_of(&operation);
+  params.target = string_of("nowhere/1");
+  heddle_executable_t* executable = nullptr;
+  Result status(session.tables().dispatch.operation_load(session.device, &params, &executable));
+  if (text_of(session.description.operation_target).empty()) {
+    CHECK(status.code() == HEDDLE_STATUS_UNIMPLEMENTED, "a driver that runs no operations gave %s; UNIMPLEMENTED was expected",
+          status.text().c_str());
+    return;
+  }
+  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "an operation for 'nowhere/1' gave %s; INVALID_ARGUMENT was expected",
+        status.text().c_str());
+}
+
+}  // namespace
+
+void add_operation_cases(Cases* out) {
+  out->insert(
+      out->end(),
+      {{"operation.in_its_place", "an operation runs between the commands around it, each shard once", runs_in_its_place, Kind::kDriver},
+       {"operation.failure", "a failing operation fails its submission, with its own status", failure_is_told, Kind::kDriver},
+       {"operation.other_target", "an operation for another target is refused", other_targets_are_refused, Kind::kDriver}});
+}
+
+}  // namespace heddle::conformance

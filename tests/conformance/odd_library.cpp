@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A library that is the template but for the rule that the environment variable ODD_LIBRARY names, which it breaks.
+#include <fenv.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "heddle/ext/library.h"
+#include "heddle/sdk/negotiate.h"
+
+// The template's entry, renamed by the build.
+extern "C" const heddle_plugin_t* heddle_template_entry(heddle_negotiation_t* negotiation);
+
+namespace heddle::odd {
+namespace {
+
+using Status = heddle_status_t*;
+
+const heddle_plugin_t* template_table() {
+  heddle_negotiation_t record = {};
+  record.struct_size = sizeof record;
+  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  return heddle_template_entry(&record);
+}
+
+bool chosen(std::string_view name) {
+  const char* names = std::getenv("ODD_LIBRARY");
+  return names && name == names;
+}
+
+const heddle_host_t* host = nullptr;
+heddle_library_interface_t good, odd;
+
+// What fails becomes a success.
+Status swallow(Status status, heddle_status_code_t code) {
+  if (!status || host->status_code(host->self, status) != code) return status;
+  host->status_free(host->self, status);
+  return nullptr;
+}
+
+// Changes a request before anybody looks at it, for query and prepare.
+template <auto change>
+void change_requests() {
+  odd.query = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                 heddle_operation_properties_t* out) noexcept -> Status {
+    heddle_operation_request_t request;
+    std::memcpy(&request, in, sizeof request);
+    change(&request);
+    return good.query(instance, &request, out);
+  };
+  odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in, heddle_operation_t** out) noexcept -> Status {
+    heddle_operation_request_t request;
+    std::memcpy(&request, in, sizeof request);
+    change(&request);
+    return good.prepare(instance, &request, out);
+  };
+}
+
+template <auto change>
+void change_properties() {
+  odd.query = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                 heddle_operation_properties_t* out) noexcept -> Status {
+    Status status = good.query(instance, in, out);
+    if (!status) change(out);
+    return status;
+  };
+}
+
+// Does something around a run.
+template <auto before, auto after>
+void change_runs() {
+  odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+    before(call);
+    Status status = good.enqueue(operation, call);
+    after(call);
+    return status;
+  };
+}
+
+constexpr auto nothing = [](const heddle_operation_call_t*) {};
+char* last_operand(const heddle_operation_call_t* call) {
+  return static_cast<char*>(call->operands[call->operand_count - 1]);
+}
+uint64_t last_bytes(const heddle_operation_call_t* call) {
+  return call->operand_bytes[call->operand_count - 1];
+}
+
+std::atomic<uint32_t> counter{0};
+std::mutex mutex;
+std::vector<char> kept;
+
+struct Change {
+  const char* name;
+  void (*apply)();
+};
+const Change kMutations[] = {
+    {"takes_any_operator", [] { change_requests<[](heddle_operation_request_t* request) { request->domain = {"org.example", 11}; }>(); }},
+    {"takes_any_target", [] { change_requests<[](heddle_operation_request_t* request) { request->target = {"host/1", 6}; }>(); }},
+    {"guesses", [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_count = 0; }>(); }},
+    {"workspace_on_3", [] { change_properties<[](heddle_operation_properties_t* out) { out->workspace_alignment_bytes = 3; }>(); }},
+    {"changes_its_mind", [] { change_properties<[](heddle_operation_properties_t* out) { out->cost_ns = ++counter; }>(); }},
+    {"overwrites_properties",
+     [] { change_properties<[](heddle_operation_properties_t* out) { reinterpret_cast<char*>(out)[sizeof *out - 1] = 1; }>(); }},
+    {"ignores_tails", [] { change_requests<[](heddle_operation_request_t* request) { request->struct_size = sizeof *request; }>(); }},
+    {"counts_in_results",
+     [] {
+       change_runs<nothing, [](const heddle_operation_call_t* call) {
+         if (last_bytes(call)) *last_operand(call) = static_cast<char>(++counter);
+       }>();
+     }},
+    {"writes_inputs",
+     [] {
+       change_runs<nothing, [](const heddle_operation_call_t* call) {
+         if (call->operand_bytes[0]) ++*static_cast<char*>(call->operands[0]);
+       }>();
+     }},
+    {"writes_beyond", [] { change_runs<nothing, [](const heddle_operation_call_t* call) { ++last_operand(call)[last_bytes(call)]; }>(); }},
+    {"skips_the_end",
+     [] {
+       odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+         const uint64_t bytes = last_bytes(call);
+         const char before = bytes ? last_operand(call)[bytes - 1] : 0;
+         Status status = good.enqueue(operation, call);
+         if (bytes) last_operand(call)[bytes - 1] = before;
+         return status;
+       };
+     }},
+    {"needs_the_first_shard",
+     [] {
+       odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+         return call->first_shard == 0 ? good.enqueue(operation, call) : nullptr;
+       };
+     }},
+    {"one_call_at_a_time",
+     [] {  // between the two halves another call may come
+       change_runs<[](const heddle_operation_call_t* call) {
+         {
+           std::lock_guard<std::mutex> lock(mutex);
+           kept.assign(static_cast<char*>(call->operands[0]), static_cast<char*>(call->operands[0]) + call->operand_bytes[0]);
+         }
+         std::this_thread::sleep_for(std::chrono::microseconds(200));
+       },
+                   [](const heddle_operation_call_t* call) {
+                     std::lock_guard<std::mutex> lock(mutex);
+                     const size_t bytes = std::min<size_t>(kept.size(), call->operand_bytes[0]);
+                     if (bytes && std::memcmp(kept.data(), call->operands[0], bytes) != 0) ++*last_operand(call);
+                   }>();
+     }},
+    {"takes_memory",
+     [] {
+       change_runs<nothing,
+                   [](const heddle_operation_call_t*) { host->memory_free(host->self, host->memory_allocate(host->self, 64, 8)); }>();
+     }},
+    {"clobbers_rounding", [] { change_runs<nothing, [](const heddle_operation_call_t*) { fesetround(FE_UPWARD); }>(); }},
+    {"exhaustion_is_internal",
+     [] {
+       odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                        heddle_operation_t** out) noexcept -> Status {
+         Status status = good.prepare(instance, in, out);
+         if (!status) return nullptr;
+         host->status_free(host->self, status);
+         return host->status_create(host->self, HEDDLE_STATUS_INTERNAL, {nullptr, 0}, 0, {"odd", 3});
+       };
+     }},
+    {"works_in_children",
+     [] {
+       odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+         return swallow(good.enqueue(operation, call), HEDDLE_STATUS_FAILED_PRECONDITION);
+       };
+     }},
+    {"destroys_null",
+     [] {
+       odd.destroy = [](heddle_operation_t* operation) noexcept {
+         volatile char first = *reinterpret_cast<char*>(operation);
+         (void)first;
+         good.destroy(operation);
+       };
+     }},
+};
+
+Status create(const heddle_host_t* from, heddle_plugin_instance_t** out) noexcept {
+  host = from;
+  return template_table()->create(from, out);
+}
+
+Status shutdown(heddle_plugin_instance_t* instance) noexcept {
+  Status status = template_table()->shutdown(instance);
+  return chosen("shuts_down_with_operations") ? swallow(status, HEDDLE_STATUS_FAILED_PRECONDITION) : status;
+}
+
+const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) noexcept {
+  const void* table = template_table()->get_interface(instance, id);
+  if (!table) return nullptr;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::memcpy(&good, table, sizeof good);
+  odd = good;
+  for (const Change& change : kMutations) {
+    if (chosen(change.name)) change.apply();
+  }
+  return &odd;
+}
+
+}  // namespace
+}  // namespace heddle::odd
+
+extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
+  using namespace heddle;
+  static const heddle_plugin_t plugin = {
+      sizeof(heddle_plugin_t), HEDDLE_PLUGIN_LIBRARY, {"test.odd_library", 16}, {"0.1.0", 5}, nullptr, odd::create,
+      odd::shutdown,           odd::get_interface};
+  return sdk::negotiate(negotiation, "test.odd_library", &plugin, 2);
+}

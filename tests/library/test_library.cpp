@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operators of the domain "test": Scale, which fails in the way that its attribute `mode` asks for, Butterfly, with several operands, results and
+// attributes, and Unsaid, which copies. Used by tests of the runtime, of the compiler and of the kit.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "heddle/sdk/library.h"
+
+namespace {
+
+namespace sdk = heddle::sdk;
+
+// y = x * factor, through the workspace, in three shards.
+template <uint32_t kMajor>
+class Scale {
+ public:
+  static constexpr const char* kDomain = "test";
+  static constexpr const char* kName = "Scale";
+  static constexpr uint32_t kVersion = kMajor;
+  static constexpr uint32_t kShards = 3;
+
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t* properties) {
+    if (heddle_status_t* wrong = request.expect(1, 1, {"factor", "mode"})) return wrong;
+    const heddle_operand_t& x = request.input(0);
+    if (x.element_type != HEDDLE_TYPE_F32 || !sdk::same_type(x, request.output(0))) {
+      return request.refuse("x is %s; f32, and y of its type, was expected", sdk::text_of(x).c_str());
+    }
+    const std::string_view mode = request.text("mode").value_or("");
+    if (mode == "refuse") return request.refuse("it refuses on purpose");
+    properties->shard_count = kShards;
+    properties->workspace_bytes = 4 * sdk::element_count(x);
+    properties->workspace_alignment_bytes = 256;
+    if (mode == "cheap") properties->cost_ns = 1;
+    if (mode == "odd_workspace") properties->workspace_alignment_bytes = 3;
+    return nullptr;
+  }
+
+  explicit Scale(const sdk::OperationRequest& request)
+      : mode_(request.text("mode").value_or("")),
+        factor_(static_cast<float>(request.number("factor").value_or(2))),
+        elements_(sdk::element_count(request.input(0))) {
+    if (mode_ == "prepare_fails") throw std::bad_alloc();
+  }
+
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    if (mode_ == "fail") {
+      return sdk::status(call.host(), HEDDLE_STATUS_DATA_LOSS, "test: scaling %llu elements failed: it was asked to",
+                         static_cast<unsigned long long>(elements_));
+    }
+    if (mode_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    if (reinterpret_cast<uintptr_t>(call.c().workspace) % 256 != 0 || call.c().workspace_bytes != 4 * elements_) {
+      return sdk::status(call.host(), HEDDLE_STATUS_INTERNAL, "test: the workspace is not what query asked for");
+    }
+    const float* x = call.operand<const float>(0);
+    float *between = call.workspace<float>(), *y = call.operand<float>(1);
+    const uint64_t first = call.first_of(elements_, kShards), last = call.last_of(elements_, kShards);
+    for (uint64_t i = first; i < last; ++i) between[i] = x[i] * factor_;
+    std::copy(between + first, between + last, y + first);
+    return nullptr;
+  }
+
+ private:
+  std::string mode_;
+  float factor_;
+  uint64_t elements_;
+};
+
+// sum = a * weights[0] + b * weights[1] + bias, difference = a - b, and of each row: tag, number of axes, first axis, last axis.
+class Butterfly {
+ public:
+  static constexpr const char* kDomain = "test";
+  static constexpr const char* kName = "Butterfly";
+  static constexpr uint32_t kVersion = 1;
+
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
+    const uint32_t inputs = request.input_count() == 3 ? 3 : 2;
+    if (heddle_status_t* wrong = request.expect(inputs, 3, {"axes", "tag", "weights"})) return wrong;
+    if (!request.integers("axes") || !request.numbers("weights") || request.numbers("weights")->size() != 2 || !request.integer("tag")) {
+      return request.refuse("axes, two weights and a tag are needed");
+    }
+    const heddle_operand_t& a = request.input(0);
+    if (a.element_type != HEDDLE_TYPE_F32 || a.rank != 2)
+      return request.refuse("a is %s; f32 of rank 2 was expected", sdk::text_of(a).c_str());
+    return nullptr;
+  }
+
+  explicit Butterfly(const sdk::OperationRequest& request)
+      : axes_(request.integers("axes")->begin(), request.integers("axes")->end()),
+        weights_(request.numbers("weights")->begin(), request.numbers("weights")->end()),
+        tag_(*request.integer("tag")),
+        rows_(request.input(0).dims[0]),
+        columns_(request.input(0).dims[1]),
+        inputs_(request.input_count()) {}
+
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    const float *a = call.operand<const float>(0), *b = call.operand<const float>(1);
+    const float* bias = inputs_ == 3 ? call.operand<const float>(2) : nullptr;
+    float *sum = call.operand<float>(inputs_), *difference = call.operand<float>(inputs_ + 1);
+    auto* table = call.operand<int64_t>(inputs_ + 2);
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t i = row * columns_; i < (row + 1) * columns_; ++i) {
+        sum[i] = static_cast<float>(a[i] * weights_[0] + b[i] * weights_[1]) + (bias ? bias[i - row * columns_] : 0);
+        difference[i] = a[i] - b[i];
+      }
+      const int64_t line[] = {tag_, static_cast<int64_t>(axes_.size()), axes_.empty() ? 0 : axes_.front(),
+                              axes_.empty() ? 0 : axes_.back()};
+      std::copy(line, line + 4, table + 4 * row);
+    }
+    return nullptr;
+  }
+
+ private:
+  std::vector<int64_t> axes_;
+  std::vector<double> weights_;
+  int64_t tag_, rows_, columns_;
+  uint32_t inputs_;
+};
+
+class Unsaid {
+ public:
+  static constexpr const char* kDomain = "test";
+  static constexpr const char* kName = "Unsaid";
+  static constexpr uint32_t kVersion = 1;
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) { return request.expect(1, 1, {}); }
+  explicit Unsaid(const sdk::OperationRequest&) {}
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    const uint64_t bytes = std::min(call.c().operand_bytes[0], call.c().operand_bytes[1]);
+    std::memset(call.operand<char>(1), 0, call.c().operand_bytes[1]);
+    if (bytes) std::memcpy(call.operand<char>(1), call.operand<const char>(0), bytes);
+    return nullptr;
+  }
+};
+
+}  // namespace
+
+#ifdef HEDDLE_OTHER_LIBRARY
+HEDDLE_LIBRARY_PLUGIN("test.other_library", "2.0.0", Scale<1>, Butterfly)
+#else
+HEDDLE_LIBRARY_PLUGIN("test.library", "1.0.0", Scale<1>, Scale<3>, Butterfly, Unsaid)
+#endif
