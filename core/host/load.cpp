@@ -81,7 +81,7 @@ bool is_symbol_of(const boost::dll::shared_library& shared, const void* symbol) 
 Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, PluginLibrary& plugin) {
   heddle_negotiation_t record{};
   record.struct_size = sizeof(record);
-  record.host_min_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
   record.host_max_minor = HEDDLE_ABI_MINOR;
   const void* table = entry(&record);
   std::string ranges = fmt::format("{} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}", expected_id, HEDDLE_ABI_MAJOR,
@@ -93,7 +93,7 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
     return {PluginState::kIncompatible, fmt::format("negotiation failed: {}{}{}; install {} [HD-E-02]", ranges, said.empty() ? "" : ": ",
                                                     said, newer ? "a newer libheddle" : "a newer version of the plugin")};
   }
-  if (record.chosen_minor < HEDDLE_ABI_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
+  if (record.chosen_minor < HEDDLE_ABI_MIN_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
     return {PluginState::kIncompatible,
             fmt::format("negotiation failed: the plugin chose ABI {}.{}, but {} [HD-E-02]", HEDDLE_ABI_MAJOR, record.chosen_minor, ranges)};
   }

@@ -39,7 +39,7 @@ bool read_pci_vendors(std::set<uint32_t>* out) {
 
 Verdict check_abi(const Manifest& manifest) {
   if (manifest.abi_min.major == HEDDLE_ABI_MAJOR && manifest.abi_min.minor <= HEDDLE_ABI_MINOR &&
-      manifest.abi_max.minor >= HEDDLE_ABI_MINOR) {
+      manifest.abi_max.minor >= HEDDLE_ABI_MIN_MINOR) {
     return {};
   }
   const bool newer = manifest.abi_min.major > HEDDLE_ABI_MAJOR ||
@@ -47,7 +47,7 @@ Verdict check_abi(const Manifest& manifest) {
   return {PluginState::kIncompatible,
           fmt::format("{} {} works with ABI {}.{} to {}.{}, this libheddle with {}.{} to {}.{}; install {} [HD-E-02]", manifest.id,
                       manifest.version, manifest.abi_min.major, manifest.abi_min.minor, manifest.abi_max.major, manifest.abi_max.minor,
-                      HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
+                      HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
                       newer ? "a newer libheddle" : "a newer version of the plugin")};
 }
 

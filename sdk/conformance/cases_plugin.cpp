@@ -36,7 +36,7 @@ void entry_is_pure() {
   plugin();
   const uint64_t threads = count_threads(), descriptors = count_descriptors(), mappings = count_mappings();
   for (int i = 0; i < 100; ++i) {
-    heddle_negotiation_t record = offer(HEDDLE_ABI_MINOR, HEDDLE_ABI_MINOR);
+    heddle_negotiation_t record = offer(HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MINOR);
     CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
   }
   CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");

@@ -270,7 +270,8 @@ heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
 heddle_negotiation_t offer() {
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
-  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+  record.host_max_minor = HEDDLE_ABI_MINOR;
   return record;
 }
 
@@ -303,9 +304,12 @@ const Plugin& plugin() {
     made.entry = load(settings().library, &made.library);
     heddle_negotiation_t record = offer();
     made.source = made.entry(&record);
-    REQUIRE(made.source, "it refuses ABI %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR,
-            static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
-    REQUIRE(lies_in_library(made.source, sizeof(heddle_plugin_t)) && made.source->struct_size >= sizeof(heddle_plugin_t),
+    REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
+            HEDDLE_ABI_MINOR, static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
+    made.chosen_minor = record.chosen_minor;
+    // What minor 0.1 has of it; what came later may be missing.
+    constexpr size_t least = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);
+    REQUIRE(lies_in_library(made.source, least) && made.source->struct_size >= least,
             "its plugin table is not whole, static data of a loaded library [HD-E-03]");
     REQUIRE(made.source->create && made.source->get_interface, "its plugin table has no create or no get_interface [HD-E-03]");
     begin_table(&made.table);
@@ -327,7 +331,8 @@ const heddle_plugin_t* load_beside(const std::string& path) {
   heddle_plugin_entry_fn_t entry = load(path, &library);
   heddle_negotiation_t record = offer();
   const heddle_plugin_t* table = entry(&record);
-  REQUIRE(table, "the other plugin, %s, refuses ABI %d.%d", path.c_str(), HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR);
+  REQUIRE(table, "the other plugin, %s, refuses ABI %d.%d to %d.%d", path.c_str(), HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
+          HEDDLE_ABI_MINOR);
   return table;
 }
 

@@ -23,7 +23,8 @@ using Status = heddle_status_t*;
 const heddle_plugin_t* template_table() {
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
-  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+  record.host_max_minor = HEDDLE_ABI_MINOR;
   return heddle_template_entry(&record);
 }
 

@@ -16,7 +16,7 @@ TEST_F(Loader, LoadsAGoodPlugin) {
 TEST_F(Loader, NamesBothRangesWhenNegotiationFails) {
   PluginInfo found = install_and_look("abi_range");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("ABI 0.5 to 0.7"), HasSubstr("this libheddle with 0.1 to 0.1"), HasSubstr("built for tomorrow"),
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("ABI 0.5 to 0.7"), HasSubstr("this libheddle with 0.1 to 0.2"), HasSubstr("built for tomorrow"),
                                   HasSubstr("a newer libheddle"), HasSubstr("[HD-E-02]")));
 }
 

@@ -34,9 +34,10 @@ extern "C" {
 #endif
 
 /* ABI version. The major is part of the entry symbol's name (HD-E-01); a plugin and a host work together when their
- * ranges of minors overlap. */
+ * ranges of minors overlap: a host of these headers works with HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
 #define HEDDLE_ABI_MAJOR 0
-#define HEDDLE_ABI_MINOR 1
+#define HEDDLE_ABI_MINOR 2
+#define HEDDLE_ABI_MIN_MINOR 1
 
 #if defined(__GNUC__)
 #define HEDDLE_EXPORT __attribute__((visibility("default")))

@@ -11,7 +11,7 @@ namespace heddle::sdk {
 
 // Chooses the highest minor that host and plugin have; NULL and a reason if there is none.
 inline const heddle_plugin_t* negotiate(heddle_negotiation_t* in_out, const char* id, const heddle_plugin_t* plugin,
-                                        uint32_t min_minor = HEDDLE_ABI_MINOR, uint32_t max_minor = HEDDLE_ABI_MINOR) noexcept {
+                                        uint32_t min_minor = HEDDLE_ABI_MIN_MINOR, uint32_t max_minor = HEDDLE_ABI_MINOR) noexcept {
   heddle_negotiation_t record = {};
   uint64_t ignored;
   if (!in_out || !read_struct(in_out, &record, &ignored)) return nullptr;

@@ -379,14 +379,16 @@ static const void* plugin_get_interface(heddle_plugin_instance_t* instance, hedd
 HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* record) {
   static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_ALLOCATOR, {kId, sizeof kId - 1}, {"0.1.0", 5},
                                          NULL,          plugin_create,           plugin_shutdown,       plugin_get_interface};
-  const int agreed = record->host_min_minor <= HEDDLE_ABI_MINOR && record->host_max_minor >= HEDDLE_ABI_MINOR;
+  const uint32_t highest = record->host_max_minor < HEDDLE_ABI_MINOR ? record->host_max_minor : HEDDLE_ABI_MINOR;
+  const int agreed = highest >= record->host_min_minor && highest >= HEDDLE_ABI_MIN_MINOR;
   heddle_negotiation_t answer;
   memset(&answer, 0, sizeof answer);
   answer.struct_size = record->struct_size;
   answer.host_min_minor = record->host_min_minor;
   answer.host_max_minor = record->host_max_minor;
-  answer.plugin_min_minor = answer.plugin_max_minor = HEDDLE_ABI_MINOR;
-  answer.chosen_minor = agreed ? HEDDLE_ABI_MINOR : 0;
+  answer.plugin_min_minor = HEDDLE_ABI_MIN_MINOR;
+  answer.plugin_max_minor = HEDDLE_ABI_MINOR;
+  answer.chosen_minor = agreed ? highest : 0;
   if (!agreed) {
     static const char reason[] = "org.example.system speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
     memcpy(answer.reason, reason, sizeof reason - 1);
