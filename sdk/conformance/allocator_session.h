@@ -54,7 +54,9 @@ class Provider {
 
   heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out) {
     *out = {};
-    if (params.struct_size < sizeof params) fail("the provider was asked with block params of %u bytes [HD-E-04]", params.struct_size);
+    // Those of an allocator of minor 0.1 end with the owner.
+    constexpr size_t least = offsetof(heddle_block_params_t, owner) + sizeof(params.owner);
+    if (params.struct_size < least) fail("the provider was asked with block params of %u bytes [HD-E-04]", params.struct_size);
     const uint64_t size = params.size_bytes, alignment = params.alignment_bytes ? params.alignment_bytes : 64;
     std::lock_guard<std::mutex> lock(mutex);
     if (alignment & (alignment - 1)) fail("the provider was asked for alignment %llu", number(alignment));

@@ -17,6 +17,9 @@ import versions
 
 DRIVERS = ("heddle.cpu", "org.example.sample", "org.example.sample_c")
 ALLOCATORS = ("heddle.pool", "org.example.arena", "org.example.system")
+# Cases of the kit of 0.1 that set the second word behind the end of a struct that it knows: a plugin of a later minor may know that word, and be
+# right to take it. Later kits set one that is far behind the end.
+NOT_FOR_NEWER_PLUGINS = {"0.1": {"structs.larger", "dispatch.larger_entries", "allocator.structs"}}
 # What the application does after it has an instance, by the words of the table.
 STEPS = {"create": ("runtime", "module", "instance", "function", "type"), "buffer": ("buffer", "round trip"), "dispatch": ("call", "start", "statistics")}
 
@@ -189,19 +192,20 @@ class Kits(MatrixTest):
                     with self.subTest(kit=kit, plugins=version, plugin=manifest.stem):
                         result = "FAILED"
                         try:
-                            result = self.conforms(kit, manifest)
+                            result = self.conforms(kit, manifest, NOT_FOR_NEWER_PLUGINS.get(kit, set()) if version != kit else set())
                         finally:
                             self.made.row("heddle-conformance x plugin", kit, version, manifest.stem, "the whole kit", result)
 
-    def conforms(self, kit, manifest):
+    def conforms(self, kit, manifest, unfit):
         done = subprocess.run([str(self.made.all[kit] / "bin" / "heddle-conformance"), "--plugin", str(manifest), "--json", "--jobs", "4"],
                               capture_output=True, text=True, check=False, timeout=600, env=self.made.environment("today"))
         self.assertIn(done.returncode, (0, 1), done.stderr[-2000:])
         report = json.loads(done.stdout)
         failed = {case["name"]: case["texts"] for case in report["cases"] if case["outcome"] == "failed"}
-        self.assertEqual(failed, {})
+        left_out = sorted(name for name in failed if name in unfit and any("INVALID_ARGUMENT was expected" in text for text in failed[name]))
+        self.assertEqual({name: texts for name, texts in failed.items() if name not in left_out}, {})
         self.assertGreaterEqual(report["passed"], 25)
-        return f"ok: {report['passed']} passed, {report['absent']} absent"
+        return f"ok: {report['passed']} passed, {report['absent']} absent" + (f"; not for a newer plugin: {', '.join(left_out)}" if left_out else "")
 
 
 class Modules(MatrixTest):
