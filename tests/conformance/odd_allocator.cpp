@@ -110,6 +110,7 @@ const Change kMutations[] = {
                        heddle_allocator_t** out) noexcept -> Status {
          static heddle_provider_t none = {};
          none.struct_size = sizeof none;
+         none.reached = [](void*, heddle_point_t) noexcept -> uint32_t { return 1; };
          heddle_allocator_params_t params = *in;
          if (!params.provider) params.provider = &none;
          return good.create(instance, &params, out);
