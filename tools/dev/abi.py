@@ -68,7 +68,8 @@ def dump_types(headers, out):
     with tempfile.TemporaryDirectory(prefix="heddle-abi-") as folder:
         source, library = pathlib.Path(folder, "anchor.c"), pathlib.Path(folder, "anchor.so")
         source.write_text(anchor(headers), encoding="utf-8")
-        run([os.environ.get("CC", "cc"), "-std=gnu11", "-g", "-gdwarf-4", "-O0", "-fPIC", "-shared", f"-I{headers}", source, "-o", library])
+        run([os.environ.get("CC", "cc"), "-std=gnu11", "-g", "-gdwarf-4", "-O0", "-fPIC", "-shared", f"-ffile-prefix-map={folder}=.", f"-I{headers}", source, "-o",
+             library])
         run(["abidw", "--no-show-locs", "--no-corpus-path", "--no-comp-dir-path", "--out-file", out, library])
 
 
