@@ -230,8 +230,9 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
   uint32_t struct_size = 0;
   if (std::string wrong = read_struct_size(source, loaded, "plugin", &struct_size); !wrong.empty()) return wrong;
   const size_t read = std::min<size_t>(struct_size, sizeof(*out_table)) & ~(sizeof(void*) - 1);
-  if (read < sizeof(*out_table) || !loaded.readable(source, read)) {
-    return fmt::format("its plugin table has struct_size {}; {} was expected [HD-E-04]", struct_size, sizeof(*out_table));
+  constexpr size_t kLeast = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);  // all of minor 0.1; what came later may be missing
+  if (read < kLeast || !loaded.readable(source, read)) {
+    return fmt::format("its plugin table has struct_size {}; {} or more was expected [HD-E-04]", struct_size, kLeast);
   }
   std::memcpy(out_table, source, read);
   out_table->struct_size = sizeof(*out_table);

@@ -48,10 +48,11 @@ std::string why_too_large(const mf::Executable& executable, const mf::Variant& v
                 {"bytes of shared memory", needs->shared_memory_bytes(), limits.shared_memory_bytes}};
     for (const auto& one : each) {
       if (one.there == 0 || one.needed <= one.there) continue;
-      return fmt::format("its entry '{}' needs {} {}, the device has {}", entry->name()->string_view(), one.needed, one.what, one.there);
+      return fmt::format("its entry '{}' needs {} {}, the device has {} [HD-M-04]", entry->name()->string_view(), one.needed, one.what,
+                         one.there);
     }
     if (needs->subgroup_size() != 0 && limits.subgroup_size != 0 && needs->subgroup_size() != limits.subgroup_size) {
-      return fmt::format("its entry '{}' is for subgroups of {} threads, the device's have {}", entry->name()->string_view(),
+      return fmt::format("its entry '{}' is for subgroups of {} threads, the device's have {} [HD-M-04]", entry->name()->string_view(),
                          needs->subgroup_size(), limits.subgroup_size);
     }
   }

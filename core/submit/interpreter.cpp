@@ -78,7 +78,7 @@ Status Interpreter::arithmetic(mf::Op op, const mf::Instruction& instruction) {
     }
   }
   if (overflows) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "instruction {} computes {} {} {}, which does not fit in 64 bits", next_, left,
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "instruction {} computes {} {} {}, which does not fit in 64 bits [HD-M-02]", next_, left,
                  symbol_of(op), right);
   }
   registers_[instruction.a()] = result;

@@ -69,10 +69,11 @@ bool Pace::over() const {
 
 Status Pace::check(std::string_view next) const {
   if (cancelled_.load(std::memory_order_acquire)) {
-    return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled before {}; what was enqueued has finished", next);
+    return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled before {}; what was enqueued has finished [HD-Q-05]", next);
   }
   if (deadline_ns_ != 0 && host::clock_ns() >= deadline_ns_) {
-    return error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; what was enqueued has finished", next);
+    return error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; what was enqueued has finished [HD-Q-05]",
+                 next);
   }
   return Status();
 }
@@ -99,7 +100,8 @@ void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
   wakeup->retain();
   auto wake = [](void* context) {
     Ref<Wakeup> late = Ref<Wakeup>::adopt(static_cast<Wakeup*>(context));
-    late->wake(error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued", kWorkOfOthers));
+    late->wake(
+        error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued [HD-Q-05]", kWorkOfOthers));
   };
   Status accepted = host_->execute_at(deadline_ns_, wake, wakeup.get());
   if (accepted.ok()) return;

@@ -49,7 +49,7 @@ heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept {
   if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return device->failed(asked, "asking the application's stream");
   return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
                 "cuda: using the application's stream %p failed: it is being captured into a graph, of which this work cannot be a part; "
-                "call before or after",
+                "call before or after [HD-Q-08]",
                 static_cast<void*>(stream));
 }
 

@@ -54,7 +54,9 @@ class Provider {
 
   heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out) {
     *out = {};
-    if (params.struct_size < sizeof params) fail("the provider was asked with block params of %u bytes [HD-E-04]", params.struct_size);
+    // Those of an allocator of minor 0.1 end with the owner.
+    constexpr size_t least = offsetof(heddle_block_params_t, owner) + sizeof(params.owner);
+    if (params.struct_size < least) fail("the provider was asked with block params of %u bytes [HD-E-04]", params.struct_size);
     const uint64_t size = params.size_bytes, alignment = params.alignment_bytes ? params.alignment_bytes : 64;
     std::lock_guard<std::mutex> lock(mutex);
     if (alignment & (alignment - 1)) fail("the provider was asked for alignment %llu", number(alignment));
@@ -80,10 +82,10 @@ class Provider {
   void free(const heddle_block_t& block, std::vector<heddle_point_t> points) {
     std::lock_guard<std::mutex> lock(mutex);
     const auto found = buffers.find(block.buffer);
-    REQUIRE(found != buffers.end(), "a block was given back to the provider that it does not have");
+    REQUIRE(found != buffers.end(), "a block was given back to the provider that it does not have [HD-M-05]");
     const heddle_block_t& given = found->second.block;
     CHECK(block.offset == given.offset && block.length == given.length && block.token == given.token,
-          "a block came back to the provider changed: %llu bytes at %llu, token %llu; given were %llu at %llu, token %llu",
+          "a block came back to the provider changed: %llu bytes at %llu, token %llu; given were %llu at %llu, token %llu [HD-M-05]",
           number(block.length), number(block.offset), number(block.token), number(given.length), number(given.offset), number(given.token));
     used -= block.buffer->size;
     waiting.push_back({block.buffer->size, std::move(points)});

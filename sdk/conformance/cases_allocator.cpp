@@ -426,13 +426,13 @@ void structs() {
   Allocator allocator;
   struct {
     heddle_block_params_t params;
-    uint64_t tail[2];
-  } larger = {{sizeof larger, 0, 1000, 0, {nullptr, 0}, nullptr}, {0, 0}};
+    uint64_t tail[kTailWords];
+  } larger = {{sizeof larger, 0, 1000, 0, {nullptr, 0}, nullptr}, {}};
   heddle_block_t block = {};
   uint32_t waits = 0;
   EXPECT_OK(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits));
   allocator.free(block);
-  larger.tail[1] = 7;
+  larger.tail[kTailWords - 1] = 7;
   EXPECT_CODE(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits), HEDDLE_STATUS_INVALID_ARGUMENT);
   heddle_block_params_t smaller = {offsetof(heddle_block_params_t, alignment_bytes), 0, 1000, 3, {nullptr, 0}, nullptr};
   Result small(allocator.api().allocate(allocator.handle, &smaller, &block, nullptr, &waits));

@@ -142,15 +142,17 @@ void priorities() {
   }
 }
 
-// A struct of a newer host: larger, with a tail that is zero or not.
+// A struct of a newer host: larger, with a tail whose last word is zero or not.
 template <class T>
 struct Larger {
   T known;
-  uint64_t tail[4];
+  uint64_t tail[kTailWords];
 };
 template <class T>
-Larger<T> larger(const T& known, uint64_t tail) {
-  Larger<T> made = {known, {0, tail, 0, 0}};
+Larger<T> larger(const T& known, uint64_t last) {
+  Larger<T> made = {};
+  made.known = known;
+  made.tail[kTailWords - 1] = last;
   made.known.struct_size = sizeof made;
   return made;
 }
@@ -166,7 +168,7 @@ void larger_structs() {
     Result refused(call(&unknown.known));
     CHECK(refused.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
           "a larger %s with a tail that is set gave %s; INVALID_ARGUMENT was expected [HD-E-04]", what, refused.text().c_str());
-    const std::string byte = std::to_string(sizeof known + 8);
+    const std::string byte = std::to_string(sizeof known + 8 * (kTailWords - 1));
     CHECK(refused.message().find(byte) != std::string::npos || refused.ok(), "the refusal of a %s does not name byte %s: %s [HD-E-04]",
           what, byte.c_str(), refused.text().c_str());
   };

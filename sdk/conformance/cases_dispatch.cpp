@@ -314,7 +314,7 @@ void larger_entries() {
   // Entries of a newer host: each larger than ours, with a zero tail.
   struct Larger {
     heddle_entry_params_t params;
-    uint64_t tail[3];
+    uint64_t tail[kTailWords];
   };
   std::vector<Larger> entries;
   for (heddle_entry_params_t params : Kernels::params_of(set)) {
@@ -329,7 +329,7 @@ void larger_entries() {
   Result status(session.tables().dispatch.executable_load(session.device, &params, &executable));
   CHECK(status.ok(), "entries with a larger stride and a zero tail gave %s [HD-E-04]", status.text().c_str());
   if (executable) session.tables().dispatch.executable_unload(executable);
-  entries.back().tail[1] = 1;
+  entries.back().tail[kTailWords - 1] = 1;
   executable = nullptr;
   EXPECT_CODE(session.tables().dispatch.executable_load(session.device, &params, &executable), HEDDLE_STATUS_INVALID_ARGUMENT);
 }

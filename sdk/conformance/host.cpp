@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "case.h"
+#include "plugin.h"
 
 // What the opaque type is in the kit. `alive` finds a status that is used after it was freed.
 struct heddle_status {
@@ -94,7 +95,7 @@ class KeepErrno {
 
 Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.struct_size = sizeof table_;
-  table_.abi_minor = HEDDLE_ABI_MINOR;
+  table_.abi_minor = plugin().chosen_minor;
   table_.self = this;
   table_.memory_allocate = [](void* self, uint64_t size, uint64_t alignment) {
     const KeepErrno keep;

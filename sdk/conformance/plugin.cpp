@@ -313,7 +313,10 @@ const Plugin& plugin() {
     made.source = made.entry(&record);
     REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
             HEDDLE_ABI_MINOR, static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
-    REQUIRE(lies_in_library(made.source, sizeof(heddle_plugin_t)) && made.source->struct_size >= sizeof(heddle_plugin_t),
+    made.chosen_minor = record.chosen_minor;
+    // What minor 0.1 has of it; what came later may be missing.
+    constexpr size_t least = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);
+    REQUIRE(lies_in_library(made.source, least) && made.source->struct_size >= least,
             "its plugin table is not whole, static data of a loaded library [HD-E-03]");
     REQUIRE(made.source->create && made.source->get_interface, "its plugin table has no create or no get_interface [HD-E-03]");
     begin_table(&made.table);

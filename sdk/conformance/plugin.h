@@ -29,6 +29,7 @@ struct Plugin {
   heddle_plugin_entry_fn_t entry = nullptr;
   const heddle_plugin_t* source = nullptr;  // as the plugin gave it
   heddle_plugin_t table = {};               // checked copy
+  uint32_t chosen_minor = 0;
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }

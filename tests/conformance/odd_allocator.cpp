@@ -23,7 +23,8 @@ using Status = heddle_status_t*;
 const heddle_plugin_t* template_table() {
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
-  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+  record.host_max_minor = HEDDLE_ABI_MINOR;
   return heddle_template_entry(&record);
 }
 
@@ -109,6 +110,7 @@ const Change kMutations[] = {
                        heddle_allocator_t** out) noexcept -> Status {
          static heddle_provider_t none = {};
          none.struct_size = sizeof none;
+         none.reached = [](void*, heddle_point_t) noexcept -> uint32_t { return 1; };
          heddle_allocator_params_t params = *in;
          if (!params.provider) params.provider = &none;
          return good.create(instance, &params, out);

@@ -41,7 +41,8 @@ heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance_t** ou
 bool prepare() {
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
-  record.host_min_minor = record.host_max_minor = HEDDLE_ABI_MINOR;
+  record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+  record.host_max_minor = HEDDLE_ABI_MINOR;
   good = {*heddle_template_entry(&record), *sdk::device_interface(),   *sdk::buffer_interface(),  *sdk::transfer_interface(),
           *sdk::param_io_interface(),      *sdk::dispatch_interface(), *sdk::timeline_interface()};
   odd = good;

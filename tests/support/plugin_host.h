@@ -214,7 +214,8 @@ class LoadedPlugin {
     }
     heddle_negotiation_t negotiation = {};
     negotiation.struct_size = sizeof negotiation;
-    negotiation.host_min_minor = negotiation.host_max_minor = HEDDLE_ABI_MINOR;
+    negotiation.host_min_minor = HEDDLE_ABI_MIN_MINOR;
+    negotiation.host_max_minor = HEDDLE_ABI_MINOR;
     plugin_ = entry(&negotiation);
     if (!plugin_) ADD_FAILURE() << std::string(negotiation.reason, negotiation.reason_size);
   }

@@ -163,9 +163,9 @@ TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
   shared.shared_memory_bytes = 49153;
   subgroup.subgroup_size = 64;
   const std::pair<mf::EntryResourcesT, std::string> large[] = {
-      {threads, "its entry 'kernel' needs 2048 threads in a workgroup, the device has 1024"},
-      {shared, "its entry 'kernel' needs 49153 bytes of shared memory, the device has 49152"},
-      {subgroup, "its entry 'kernel' is for subgroups of 64 threads, the device's have 32"}};
+      {threads, "its entry 'kernel' needs 2048 threads in a workgroup, the device has 1024 [HD-M-04]"},
+      {shared, "its entry 'kernel' needs 49153 bytes of shared memory, the device has 49152 [HD-M-04]"},
+      {subgroup, "its entry 'kernel' is for subgroups of 64 threads, the device's have 32 [HD-M-04]"}};
   for (const auto& [needs, reason] : large) {
     Needing module(entry, fits, needs);
     Result<Route> route = choose(module.get(), machine, {{{1}, "asked for", {}}}, rank);

@@ -40,8 +40,8 @@ TEST_P(RuntimeDevice, PassesOverAVariantThatDoesNotFit) {
     uint32_t threads;
     uint64_t shared_bytes;
     const char* reason;
-  } needs[] = {{32, 0, "its entry 'add_f32' needs 32 threads in a workgroup, the device has 1"},
-               {1, 2048, "its entry 'add_f32' needs 2048 bytes of shared memory, the device has 1024"}};
+  } needs[] = {{32, 0, "its entry 'add_f32' needs 32 threads in a workgroup, the device has 1 [HD-M-04]"},
+               {1, 2048, "its entry 'add_f32' needs 2048 bytes of shared memory, the device has 1024 [HD-M-04]"}};
   for (const auto& need : needs) {
     if (need.shared_bytes && !is_fake()) continue;  // a CPU names no such limit
     ModuleBuilder module = builder();

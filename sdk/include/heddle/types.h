@@ -39,6 +39,11 @@ extern "C" {
 #define HEDDLE_ABI_MINOR 2
 #define HEDDLE_ABI_MIN_MINOR 1
 
+/* Whether a struct or table of the other side's is long enough for a member, and has it: a function, a pointer or a number. So is what came with a
+ * later minor used only where the other side has it. Since ABI 0.2. */
+#define HEDDLE_HAS(object, member) \
+  ((object)->struct_size >= (uint64_t)((const char*)(&(object)->member + 1) - (const char*)(object)) && (object)->member)
+
 #if defined(__GNUC__)
 #define HEDDLE_EXPORT __attribute__((visibility("default")))
 #else

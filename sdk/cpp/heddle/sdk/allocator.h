@@ -157,8 +157,9 @@ class AllocatorPlugin {
       heddle_allocator_params_t params;
       uint64_t bad_byte;
       if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_allocator_params_t", bad_byte);
-      if (!params.provider || params.provider->struct_size < sizeof(heddle_provider_t)) {
-        return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: creating an allocator failed: no provider, or one of an older host", kWho);
+      if (!params.provider || !HEDDLE_HAS(params.provider, reached)) {  // the last function that is called
+        return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "%s: creating an allocator failed: no provider, or one without a function [HD-E-04]", kWho);
       }
       const AllocatorSetup setup(host, kWho, params);
       Held* held = make<Held>(host, instance, setup);

@@ -85,8 +85,9 @@ static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, con
   if (host->is_forked_child(host->self)) return forked(host);
   heddle_status_t* bad = read_struct(host, "heddle_allocator_params_t", in, &params, sizeof params);
   if (bad) return bad;
-  if (!params.provider || params.provider->struct_size < sizeof *params.provider) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: creating an allocator failed: no provider, or one of an older host");
+  if (!params.provider || !HEDDLE_HAS(params.provider, reached)) { /* the last function that is called */
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                   "system: creating an allocator failed: no provider, or one without a function [HD-E-04]");
   }
   heddle_allocator_t* made = host->memory_allocate(host->self, sizeof *made + params.name.size, 16);
   if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an allocator failed: host memory is exhausted");
