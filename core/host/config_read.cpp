@@ -150,9 +150,7 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
   prefers(table);
   if (const TomlNode* child = table.table("log")) log(TableReader(*child, file, "log", diagnostics_));
   if (const TomlNode* child = table.table("trace")) trace(TableReader(*child, file, "trace", diagnostics_));
-  if (const TomlNode* child = table.table("validation")) {
-    not_yet(table.key_place(*child), "[validation]", "take it out", std::string_view("validation").size());
-  }
+  if (const TomlNode* child = table.table("validation")) validation(TableReader(*child, file, "validation", diagnostics_));
   table.finish();
 }
 
@@ -359,6 +357,39 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
   }
 }
 
+// HEDDLE_VALIDATION: "calls", "calls,nan,inf", or "off", over the file's.
+void read_validation_variable(const std::string& text, ConfigRead* read) {
+  if (text.empty()) return;
+  ValidationConfig& config = read->config.validation;
+  auto set = [&](bool& value, std::string_view key, bool to) {
+    value = to;
+    const std::string path = fmt::format("validation.{}", key);
+    auto& values = read->config.effective;
+    std::erase_if(values, [&](const ConfigValue& v) { return v.key == path; });
+    values.push_back({path, to ? "true" : "false", "HEDDLE_VALIDATION"});
+  };
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(',', start), text.size());
+    const std::string word = text.substr(start, end - start);
+    start = end + 1;
+    if (word == "calls") {
+      set(config.calls, "calls", true);
+    } else if (word == "nan") {
+      set(config.stop_at_nan, "stop_at_nan", true);
+    } else if (word == "inf") {
+      set(config.stop_at_inf, "stop_at_inf", true);
+    } else if (word == "off") {
+      config.dump.clear();
+      set(config.calls, "calls", false);
+      set(config.stop_at_nan, "stop_at_nan", false);
+      set(config.stop_at_inf, "stop_at_inf", false);
+    } else {
+      Place place{read->diagnostics.add_file("HEDDLE_VALIDATION", text), {}};
+      read->diagnostics.error(place, "E105", fmt::format("'{}' is nothing to validate; calls, nan, inf or off was expected", word.substr(0, 64)));
+    }
+  }
+}
+
 }  // namespace
 
 std::string allocator_path(const std::string& alias, size_t depth) {
@@ -417,6 +448,9 @@ void finish_config(ConfigRead* read) {
   }
   // What a line that could not be read was to say, nobody knows.
   if (read->is_partial) return;
+  if (!read->config.validation.dump.empty() && read->config.validation.dump_folder.empty()) {
+    diagnostics.error(read->validation_place, "E104", "[validation] dumps regions and lacks the key 'dump_folder'");
+  }
   for (const DeviceConfig& device : read->config.devices) {
     for (size_t depth = 1; depth < device.allocators.size(); ++depth) {
       if (!device.allocators[depth].plugin.empty()) continue;
@@ -477,7 +511,10 @@ void read_sources(const ConfigSources& sources, const std::string& settings, Con
     if (!path.empty()) reader.file(path, nullptr, named ? "HEDDLE_CONFIG" : nullptr);
   }
   if (!settings.empty()) reader.text(kSettings, settings);
-  if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
+  if (sources.use_environment) {
+    read_log_variable(environment("HEDDLE_LOG"), out_read);
+    read_validation_variable(environment("HEDDLE_VALIDATION"), out_read);
+  }
   if (!sources.text.empty()) reader.text("<text>", sources.text);
 }
 

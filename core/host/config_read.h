@@ -31,12 +31,13 @@ struct ConfigRead {
   std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*] and where
   std::vector<std::pair<std::string, Place>> plugin_ids;        // ids that [plugins] and [device.*] name, and where
   std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, and where their `plugin` is, or the table
+  Place validation_place{};                                     // of the last [validation]
   std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases that routes and links name, and where
 };
 
 struct ConfigSources {
   bool use_files = true;        // false: only the text
-  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG
+  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG, HEDDLE_VALIDATION
   std::string path;             // empty: $HEDDLE_CONFIG, then $XDG_CONFIG_HOME/heddle/heddle.toml, then /etc/heddle/heddle.toml
   std::string text;             // wins over files and environment
 };
