@@ -226,6 +226,13 @@ class Scheduler {
     written_.clear();
   }
 
+  // What the binding that was added last holds.
+  static void describe(Value value, mf::DispatchSiteT& site) {
+    auto type = llvm::cast<RankedTensorType>(value.getType());
+    site.binding_types.emplace_back(element_type_code(type.getElementType()), type.getRank());
+    for (int64_t extent : type.getShape()) site.binding_dims.push_back(ShapedType::isDynamic(extent) ? -1 : extent);
+  }
+
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {
     uint32_t slot = slot_index(target_, dispatch.getSlot().value_or(""));
     if (target_[slot].name != dispatch.getSlot()) return dispatch.emitError("is on no slot of the module");
@@ -240,8 +247,12 @@ class Scheduler {
       uint32_t value = locate(storage_of(input));
       synchronize(value);
       site->bindings.emplace_back(value, whole, whole, read);
+      describe(input, *site);
     }
-    for (Value output : dispatch.getOutputs()) site->bindings.emplace_back(locate(output), whole, whole, write);
+    for (Value output : dispatch.getOutputs()) {
+      site->bindings.emplace_back(locate(output), whole, whole, write);
+      describe(output, *site);
+    }
     for (const mf::BindingRef& binding : site->bindings) {
       note_use(binding.value());
       if (binding.access() == write) written_.insert(binding.value());

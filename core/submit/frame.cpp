@@ -116,6 +116,12 @@ heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t&
   return device.api().dispatch->submit(device.queue(), &submission);
 }
 
+heddle_status_t* Frame::submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
+  heddle_submission_t submission{sizeof(submission), 1, commands_.data() + command, sync};
+  const memory::Device& device = *devices_[segment.device];
+  return device.api().dispatch->submit(device.queue(), &submission);
+}
+
 void Frame::collect_times() {
   if (!plan_ || !plan_->profile) return;
   for (size_t s = 0; s < plan_->segments.size(); ++s) {

@@ -341,6 +341,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
   plan->profile = machine_.profile;
+  plan->inspected = machine_.inspection != nullptr;
   HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
   HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;

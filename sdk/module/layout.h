@@ -20,7 +20,7 @@ namespace heddle::module {
 constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 // A reader refuses another major, and a minor newer than its own.
 constexpr uint16_t kFormatMajor = 0;
-constexpr uint16_t kFormatMinor = 1;
+constexpr uint16_t kFormatMinor = 2;  // 0.2: types of bindings
 
 // What a reader holds in memory: FlatBuffers' own limit, and one for metadata, constants and code together.
 constexpr uint64_t kMaxMetadataBytes = (uint64_t{1} << 31) - 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sdk/module/element_types.h"
 #include "sdk/module/verifier.h"
 
 namespace heddle::module {
@@ -185,6 +186,32 @@ class ProgramChecker {
     return true;
   }
 
+  // Files before 0.2 have none, and neither do programs that do not say.
+  bool binding_types(uint32_t i) {
+    const mf::DispatchSite* site = program_.dispatches()->Get(i);
+    const auto* types = site->binding_types();
+    const auto* dims = site->binding_dims();
+    if (!types && !dims) return true;
+    if (!all_usable(types, dims)) return fail("dispatch site ", i, ": types of bindings without dimensions, or misaligned");
+    if (!budget_.take(sizeof(mf::BindingType) * uint64_t{types->size()} + uint64_t{8} * dims->size()))
+      return fail("dispatch site ", i, ": its vectors are shared with others");
+    if (types->size() != 0 && types->size() != site->bindings()->size()) {
+      return fail("dispatch site ", i, ": ", types->size(), " types of ", site->bindings()->size(), " bindings");
+    }
+    uint64_t rank = 0;
+    for (const mf::BindingType* type : *types) {
+      if (type->element_type() != HEDDLE_TYPE_UNDEFINED && !element_type_exists(type->element_type()))
+        return fail("dispatch site ", i, ": a binding's element type ", type->element_type(), " does not exist");
+      if (type->rank() > HEDDLE_MAX_RANK) return fail("dispatch site ", i, ": a binding's rank ", type->rank(), " is above ", HEDDLE_MAX_RANK);
+      rank += type->rank();
+    }
+    if (rank != dims->size()) return fail("dispatch site ", i, ": ", dims->size(), " dimensions of bindings, their ranks add up to ", rank);
+    for (int64_t dim : *dims) {
+      if (dim < -1) return fail("dispatch site ", i, ": a binding's dimension is ", dim);
+    }
+    return true;
+  }
+
   bool dispatch_site(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
     if (Status bad = verify_name(site->name(), true, "name", budget_)) return fail("dispatch site ", i, ": ", bad->message);
@@ -201,6 +228,7 @@ class ProgramChecker {
       life = {std::max(life.first, transient->first()), std::min(life.last, transient->last())};
     }
     site_lives_.push_back(life);
+    if (!binding_types(i)) return false;
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
