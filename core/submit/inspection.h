@@ -22,35 +22,29 @@ class Inspection {
 
   uint64_t next_call() { return ++calls_; }
 
-  // One region, as it was before its dispatch.
+  // One dispatch of a call.
   struct Look {
     uint64_t call = 0;
     uint32_t order = 0;  // of the dispatch in its call
     memory::Device* device = nullptr;
     const module_format::DispatchSite* site = nullptr;
     const heddle_dispatch_command_t* command = nullptr;
-    bool dumps = false;
-    std::vector<std::vector<std::byte>> inputs;  // by binding; empty for what is only written
+    bool looks = false;                               // the rest is filled in
+    std::vector<std::vector<std::byte>> in, out;      // by binding; nothing in `in` for what is only written
+    std::vector<heddle_validation_binding_t> bindings;
   };
   // Between them the region runs; no other work touches what it names. [may-block]
   Status before(Look& look) const;
-  Status after(const Look& look) const;
+  Status after(Look& look) const;
 
  private:
-  struct Type {
-    heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // not known: bytes
-    std::vector<int64_t> dims;
-  };
   Inspection(host::Host& host, const heddle_validation_t& layer) : host_(host), layer_(layer) {}
-  bool matches(std::string_view region) const;
-  Type type_of(const Look& look, uint32_t binding) const;
-  heddle_validation_found_t scan(const Type& type, const std::vector<std::byte>& bytes) const;
-  Status dump(const Look& look, uint32_t binding, const char* side, const Type& type, const std::vector<std::byte>& bytes) const;
-  Status judge(const Look& look, uint32_t binding, const Type& type, const heddle_validation_found_t& found) const;
+  Status told(const Look& look, heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const;
 
   host::Host& host_;
   const heddle_validation_t& layer_;
-  uint32_t kinds_ = 0;  // bits HEDDLE_VALIDATION_*: what stops a call
+  std::vector<heddle_string_t> patterns_;
+  heddle_validation_rules_t rules_{};
   std::atomic<uint64_t> calls_{0};
 };
 

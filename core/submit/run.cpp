@@ -124,7 +124,7 @@ Task Run::inspect(const Frame& frame, const Segment& segment) {
     Inspection::Look look;
     if (looks) {
       const module_format::DispatchSite* site = params_.program.dispatches()->Get(command.as.dispatch.region);
-      look = {inspected_call_, ++inspected_, &device, site, &command.as.dispatch, false, {}};
+      look = {inspected_call_, ++inspected_, &device, site, &command.as.dispatch, false, {}, {}, {}};
       HEDDLE_CO_RETURN_IF_ERROR(inspection.before(look));
     }
     auto submit = [&](const heddle_sync_t* sync) { return frame.submit_one(segment, i, *sync); };

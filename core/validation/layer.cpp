@@ -3,7 +3,7 @@
 #include "core/validation/layer.h"
 
 #include "core/validation/call.h"
-#include "core/validation/values.h"
+#include "core/validation/region.h"
 
 namespace heddle::validation {
 namespace {
@@ -74,7 +74,7 @@ void report(heddle_plugin_instance_t* instance, void (*visit)(void* context, uin
   visit(context, calls, violations, {first.data(), first.size()});
 }
 
-constexpr heddle_validation_t kLayer = {sizeof(heddle_validation_t), 0, wrap_driver, wrap_allocator, shutdown, report, scan, dump};
+constexpr heddle_validation_t kLayer = {sizeof(heddle_validation_t), 0, wrap_driver, wrap_allocator, shutdown, report, looks_at, region_begins, region_ended};
 
 }  // namespace
 }  // namespace heddle::validation

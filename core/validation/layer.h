@@ -20,13 +20,38 @@ extern "C" {
 #define HEDDLE_VALIDATION_NAN 1u
 #define HEDDLE_VALIDATION_INF 2u
 
-/* What a scan of values found. */
-typedef struct heddle_validation_found {
-  uint64_t count; /* 0: nothing */
-  uint64_t first; /* index of the first element */
-  uint32_t kind;  /* HEDDLE_VALIDATION_NAN or _INF of the first */
+/* What is looked for in the values of regions, and where to it is told. Lives as long as it is used. */
+typedef struct heddle_validation_rules {
+  uint32_t struct_size;
+  uint32_t kinds; /* bits HEDDLE_VALIDATION_*: what stops a call */
+  const heddle_string_t* patterns;
+  uint64_t pattern_count;     /* of regions to dump */
+  heddle_string_t folder;     /* for dumps */
+  void* log_context;
+  void (*log)(void* log_context, uint32_t level, heddle_string_t message);
+  heddle_status_t* (*status_create)(heddle_status_code_t code, heddle_string_t message);
+} heddle_validation_rules_t;
+
+/* A binding of a region, with its bytes. */
+typedef struct heddle_validation_binding {
+  uint32_t access;       /* 1 read, 2 written, 3 both */
+  uint32_t element_type; /* HEDDLE_TYPE_UNDEFINED: not known */
+  const int64_t* dims;   /* -1: known only at the call */
+  uint32_t rank;
   uint32_t reserved;
-} heddle_validation_found_t;
+  uint64_t size_bytes;
+  const void* before; /* NULL for what is only written */
+  const void* after;
+} heddle_validation_binding_t;
+
+/* One dispatch of a call. */
+typedef struct heddle_validation_region {
+  uint64_t call;
+  uint32_t order; /* of the dispatch in its call */
+  uint32_t binding_count;
+  heddle_string_t name;
+  const heddle_validation_binding_t* bindings;
+} heddle_validation_region_t;
 
 typedef struct heddle_validation {
   uint32_t struct_size;
@@ -41,12 +66,12 @@ typedef struct heddle_validation {
   /* What became of the calls of an instance that was wrapped; `first` are the first texts of violations, with newlines between, borrowed for the visit. */
   void (*report)(heddle_plugin_instance_t* instance,
                  void (*visit)(void* context, uint64_t calls, uint64_t violations, heddle_string_t first), void* context);
-  /* Looks for what `kinds` says in `size_bytes` of elements of that type; nothing is found in types that have no such values. */
-  heddle_validation_found_t (*scan)(heddle_element_type_t type, const void* data, uint64_t size_bytes, uint32_t kinds);
-  /* Writes a .npy file that appears under its name when it is whole. What NumPy has no type for is written as its bytes. The text of what is wrong goes
-   * to `wrong`, of at most `capacity` bytes with the NUL; returns 0 then. */
-  uint32_t (*dump)(const char* path, heddle_element_type_t type, const int64_t* dims, uint32_t rank, const void* data, uint64_t size_bytes,
-                   char* wrong, uint64_t capacity);
+  /* 1 if the region's values are to be given to the two functions below. */
+  uint32_t (*looks_at)(const heddle_validation_rules_t* rules, heddle_string_t region);
+  /* Dumps what the region reads. */
+  heddle_status_t* (*region_begins)(const heddle_validation_rules_t* rules, const heddle_validation_region_t* region);
+  /* Dumps what it wrote. ABORTED for values that stop a call, unless it read such values too; INTERNAL where it wrote to what it only reads. */
+  heddle_status_t* (*region_ended)(const heddle_validation_rules_t* rules, const heddle_validation_region_t* region);
 } heddle_validation_t;
 
 /* NULL for another version. */

@@ -2,10 +2,7 @@
 // Floating-point formats by their bits, and dumps. Called through values.h.
 #include "core/validation/values.h"
 
-#include <cstdio>
 #include <cstring>
-#include <exception>
-#include <vector>
 
 #include "sdk/module/npy_header.h"
 #include "sdk/module/output_file.h"
@@ -38,8 +35,8 @@ inline uint32_t kind_of(const FloatFormat& format, uint64_t bits) {
 }
 
 template <class Word>
-heddle_validation_found_t scan_words(const FloatFormat& format, const void* data, uint64_t count, uint32_t kinds) {
-  heddle_validation_found_t found{};
+Found scan_words(const FloatFormat& format, const void* data, uint64_t count, uint32_t kinds) {
+  Found found;
   const char* bytes = static_cast<const char*>(data);
   for (uint64_t i = 0; i < count; ++i) {
     Word word;
@@ -56,7 +53,7 @@ heddle_validation_found_t scan_words(const FloatFormat& format, const void* data
 
 }  // namespace
 
-heddle_validation_found_t scan(heddle_element_type_t type, const void* data, uint64_t size_bytes, uint32_t kinds) noexcept {
+Found scan(heddle_element_type_t type, const void* data, uint64_t size_bytes, uint32_t kinds) {
   for (const FloatFormat& format : kFormats) {
     if (format.type != type) continue;
     switch (HEDDLE_TYPE_BITS(type)) {
@@ -73,26 +70,17 @@ heddle_validation_found_t scan(heddle_element_type_t type, const void* data, uin
   return {};
 }
 
-uint32_t dump(const char* path, heddle_element_type_t type, const int64_t* dims, uint32_t rank, const void* data, uint64_t size_bytes,
-              char* wrong, uint64_t capacity) noexcept {
-  try {
-    std::vector<int64_t> shape(dims, dims + rank);
-    if (module::npy_type_code(type).empty()) {
-      type = HEDDLE_TYPE_U8;
-      shape = {static_cast<int64_t>(size_bytes)};
-    }
-    const std::string head = module::npy_header(type, shape);
-    module::OutputFile file(path);
-    module::Status failed = file.open();
-    if (!failed) failed = file.append({reinterpret_cast<const std::byte*>(head.data()), head.size()});
-    if (!failed) failed = file.append({static_cast<const std::byte*>(data), size_bytes});
-    if (!failed) failed = file.commit(false);  // made again by the same call
-    if (!failed) return 1;
-    std::snprintf(wrong, capacity, "%s", failed->message.c_str());
-  } catch (const std::exception& failure) {
-    std::snprintf(wrong, capacity, "%s", failure.what());
-  }
-  return 0;
+std::string write_npy(const std::string& path, heddle_element_type_t type, const std::vector<int64_t>& dims, const void* data,
+                      uint64_t size_bytes) {
+  const bool known = !module::npy_type_code(type).empty();
+  const std::string head =
+      known ? module::npy_header(type, dims) : module::npy_header(HEDDLE_TYPE_U8, std::vector<int64_t>{static_cast<int64_t>(size_bytes)});
+  module::OutputFile file(path);
+  module::Status failed = file.open();
+  if (!failed) failed = file.append({reinterpret_cast<const std::byte*>(head.data()), head.size()});
+  if (!failed) failed = file.append({static_cast<const std::byte*>(data), size_bytes});
+  if (!failed) failed = file.commit(false);  // made again by the same call
+  return failed ? failed->message : std::string();
 }
 
 }  // namespace heddle::validation
