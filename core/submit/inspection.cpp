@@ -3,7 +3,6 @@
 #include "core/submit/inspection.h"
 
 #include <algorithm>
-#include <filesystem>
 
 namespace heddle::submit {
 
@@ -38,14 +37,6 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
     return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: looking for NaN, as [validation] asks, failed: {}", untold);
   }
   if (!known) host.log(HEDDLE_LOG_WARN, "validation", "dumps are raw bytes: " + untold);
-  if (!config.dump.empty()) {
-    std::error_code failed;
-    std::filesystem::create_directories(config.dump_folder, failed);
-    if (failed) {
-      return error(HEDDLE_STATUS_PERMISSION_DENIED, "heddle: making the folder '{}' of validation.dump_folder failed: {}", config.dump_folder,
-                   failed.message());
-    }
-  }
   for (const std::string& pattern : config.dump) made->patterns_.push_back(to_c(pattern));
   heddle_validation_rules_t& rules = made->rules_;
   rules.struct_size = sizeof(rules);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "core/validation/objects.h"
 #include "core/validation/values.h"
@@ -117,6 +118,12 @@ uint32_t looks_at(const heddle_validation_rules_t* rules, heddle_string_t region
 heddle_status_t* region_begins(const heddle_validation_rules_t* rules, const heddle_validation_region_t* region) noexcept {
   return contained(*rules, [&]() -> heddle_status_t* {
     if (!is_dumped(*rules, region->name)) return nullptr;
+    std::error_code failed;
+    std::filesystem::create_directories(view(rules->folder), failed);
+    if (failed) {
+      return failure(*rules, HEDDLE_STATUS_PERMISSION_DENIED,
+                     fmt::format("making the folder '{}' of validation.dump_folder failed: {}", view(rules->folder), failed.message()));
+    }
     for (uint32_t i = 0; i < region->binding_count; ++i) {
       if (!region->bindings[i].before) continue;
       if (heddle_status_t* failed = dump(*rules, *region, i, false)) return failed;

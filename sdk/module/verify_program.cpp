@@ -192,22 +192,24 @@ class ProgramChecker {
     const auto* types = site->binding_types();
     const auto* dims = site->binding_dims();
     if (!types && !dims) return true;
-    if (!all_usable(types, dims)) return fail("dispatch site ", i, ": types of bindings without dimensions, or misaligned");
-    if (!budget_.take(sizeof(mf::BindingType) * uint64_t{types->size()} + uint64_t{8} * dims->size()))
-      return fail("dispatch site ", i, ": its vectors are shared with others");
-    if (types->size() != 0 && types->size() != site->bindings()->size()) {
-      return fail("dispatch site ", i, ": ", types->size(), " types of ", site->bindings()->size(), " bindings");
+    // One shape of message: this is checked for every file and seldom wrong.
+    auto wrong = [&](const std::string& text) { return fail("dispatch site ", i, ": ", text); };
+    if (!all_usable(types, dims)) return wrong("the types of its bindings are not whole");
+    if (!budget_.take(sizeof(mf::BindingType) * uint64_t{types->size()} + uint64_t{8} * dims->size())) {
+      return wrong("its vectors are shared with others");
     }
+    if (types->size() != 0 && types->size() != site->bindings()->size()) return wrong("not every binding has a type");
     uint64_t rank = 0;
     for (const mf::BindingType* type : *types) {
-      if (type->element_type() != HEDDLE_TYPE_UNDEFINED && !element_type_exists(type->element_type()))
-        return fail("dispatch site ", i, ": a binding's element type ", type->element_type(), " does not exist");
-      if (type->rank() > HEDDLE_MAX_RANK) return fail("dispatch site ", i, ": a binding's rank ", type->rank(), " is above ", HEDDLE_MAX_RANK);
+      if (type->element_type() != HEDDLE_TYPE_UNDEFINED && !element_type_exists(type->element_type())) {
+        return wrong("element type " + std::to_string(type->element_type()) + " of a binding does not exist");
+      }
+      if (type->rank() > HEDDLE_MAX_RANK) return wrong("rank " + std::to_string(type->rank()) + " of a binding is above 16");
       rank += type->rank();
     }
-    if (rank != dims->size()) return fail("dispatch site ", i, ": ", dims->size(), " dimensions of bindings, their ranks add up to ", rank);
+    if (rank != dims->size()) return wrong("the ranks of its bindings do not add up to their dimensions");
     for (int64_t dim : *dims) {
-      if (dim < -1) return fail("dispatch site ", i, ": a binding's dimension is ", dim);
+      if (dim < -1) return wrong("dimension " + std::to_string(dim) + " of a binding is negative");
     }
     return true;
   }
