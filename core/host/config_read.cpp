@@ -385,7 +385,8 @@ void read_validation_variable(const std::string& text, ConfigRead* read) {
       set(config.stop_at_inf, "stop_at_inf", false);
     } else {
       Place place{read->diagnostics.add_file("HEDDLE_VALIDATION", text), {}};
-      read->diagnostics.error(place, "E105", fmt::format("'{}' is nothing to validate; calls, nan, inf or off was expected", word.substr(0, 64)));
+      read->diagnostics.error(place, "E105",
+                              fmt::format("'{}' is nothing to validate; calls, nan, inf or off was expected", word.substr(0, 64)));
     }
   }
 }

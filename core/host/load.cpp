@@ -284,9 +284,8 @@ void PluginInstance::validate(const heddle_validation_t& layer) {
 
 PluginInstance::~PluginInstance() {
   if (!handle) return;
-  Status status = contained("its shutdown", [&] {
-    return validation ? validation->shutdown(handle, library->table.shutdown) : library->table.shutdown(handle);
-  });
+  Status status = contained(
+      "its shutdown", [&] { return validation ? validation->shutdown(handle, library->table.shutdown) : library->table.shutdown(handle); });
   if (status.ok()) return;
   if (status.code() != HEDDLE_STATUS_UNIMPLEMENTED) {
     host->services->log.write(HEDDLE_LOG_WARN, library->id, std::string("shutting down failed: ").append(one_line(status.message())));

@@ -78,7 +78,8 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "schema") return schema();
   if (topic == "validation") return validation_report(*this);
   return error(HEDDLE_STATUS_NOT_FOUND,
-               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema or validation was expected", topic);
+               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema or validation was expected",
+               topic);
 }
 
 }  // namespace heddle::host

@@ -10,8 +10,8 @@ namespace heddle::host {
 
 Result<const heddle_validation_t*> open_validation(bool strict) {
   auto failed = [](std::string_view cause) {
-    return error(HEDDLE_STATUS_UNAVAILABLE, "host: starting with [validation] failed: {}; install the package heddle-validation, or take [validation] out",
-                 cause);
+    return error(HEDDLE_STATUS_UNAVAILABLE,
+                 "host: starting with [validation] failed: {}; install the package heddle-validation, or take [validation] out", cause);
   };
   // Beside libheddle; programs of the tree that have the core inside lie beside its folder.
   std::string path, wrong;

@@ -31,8 +31,8 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
     for (const mf::Program* program : *function->programs()) known = known && says_types(*program);
   }
   for (const mf::Program* program : *module.metadata().initializer()) known = known && says_types(*program);
-  const std::string untold = fmt::format("{} was compiled before format 0.2 and does not say the element types of its regions; compile the model again",
-                                         module.path());
+  const std::string untold = fmt::format(
+      "{} was compiled before format 0.2 and does not say the element types of its regions; compile the model again", module.path());
   if (!known && made->rules_.kinds != 0) {
     return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: looking for NaN, as [validation] asks, failed: {}", untold);
   }
@@ -44,14 +44,17 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
   rules.pattern_count = made->patterns_.size();
   rules.folder = to_c(config.dump_folder);
   rules.log_context = &host;
-  rules.log = [](void* to, uint32_t level, heddle_string_t message) { static_cast<host::Host*>(to)->log(level, "validation", view(message)); };
+  rules.log = [](void* to, uint32_t level, heddle_string_t message) {
+    static_cast<host::Host*>(to)->log(level, "validation", view(message));
+  };
   rules.status_create = heddle_status_create;
   return made;
 }
 
-Status Inspection::told(const Look& look, heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const {
-  const heddle_validation_region_t region{look.call, look.order, static_cast<uint32_t>(look.bindings.size()), to_c(look.site->name()->string_view()),
-                                          look.bindings.data()};
+Status Inspection::told(const Look& look,
+                        heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const {
+  const heddle_validation_region_t region{look.call, look.order, static_cast<uint32_t>(look.bindings.size()),
+                                          to_c(look.site->name()->string_view()), look.bindings.data()};
   return Status(tell(&rules_, &region)).payload("region", std::to_string(look.command->region));
 }
 

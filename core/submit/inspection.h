@@ -29,8 +29,8 @@ class Inspection {
     memory::Device* device = nullptr;
     const module_format::DispatchSite* site = nullptr;
     const heddle_dispatch_command_t* command = nullptr;
-    bool looks = false;                               // the rest is filled in
-    std::vector<std::vector<std::byte>> in, out;      // by binding; nothing in `in` for what is only written
+    bool looks = false;                           // the rest is filled in
+    std::vector<std::vector<std::byte>> in, out;  // by binding; nothing in `in` for what is only written
     std::vector<heddle_validation_binding_t> bindings;
   };
   // Between them the region runs; no other work touches what it names. [may-block]

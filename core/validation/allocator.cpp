@@ -30,7 +30,8 @@ heddle_allocator_t* handle_of(const Allocator& record) {
   return static_cast<heddle_allocator_t*>(const_cast<void*>(record.handle));
 }
 
-void check_params(Call& call, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits, uint32_t* out_wait_count) {
+void check_params(Call& call, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
+                  uint32_t* out_wait_count) {
   if (!params || params->struct_size < sizeof(uint32_t) * 2) {
     return call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
   }
@@ -46,7 +47,8 @@ bool check_block(Call& call, const heddle_block_params_t& params, const heddle_b
     call.plugin_broke("HD-H-01", "its block is {}, which is in no buffer that lives", text(block));
     return false;
   }
-  if (block.length != params.size_bytes) call.plugin_broke("HD-M-05", "{} bytes were asked for, and its block is {}", params.size_bytes, text(block));
+  if (block.length != params.size_bytes)
+    call.plugin_broke("HD-M-05", "{} bytes were asked for, and its block is {}", params.size_bytes, text(block));
   if (block.offset > buffer->size || block.length > buffer->size - block.offset) {
     call.plugin_broke("HD-M-02", "its block is {}, of {} bytes", text(block), buffer->size);
   }
@@ -145,7 +147,8 @@ uint32_t provider_reached(void* self, heddle_point_t point) noexcept {
 
 // ------------------------------------------------------------------------------------ what the host asks of the allocator
 
-heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* params, heddle_allocator_t** out_allocator) noexcept {
+heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* params,
+                        heddle_allocator_t** out_allocator) noexcept {
   Call call("heddle.allocator/1 create");
   Plugin* plugin = registry().of(instance);
   if (plugin) call.set_plugin(plugin);
@@ -160,18 +163,22 @@ heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocat
   auto record = std::make_shared<Allocator>();
   record->plugin = plugin;
   record->below = params->provider;
-  record->provider = {sizeof(heddle_provider_t), 0,             record.get(),     provider_allocate, provider_free,
-                      provider_statistics,       provider_trim, provider_holders, provider_reached};
+  record->provider = {
+      sizeof(heddle_provider_t), 0, record.get(), provider_allocate, provider_free, provider_statistics, provider_trim, provider_holders,
+      provider_reached};
   heddle_allocator_params_t through = *params;
   through.provider = &record->provider;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin->allocator.create(instance, &through, out_allocator); });
-  if (!call.made<Allocator>(status, out_allocator, nullptr)) {
-    if (!record->held.empty()) call.plugin_broke("HD-M-05", "it failed, and kept {} blocks of its provider", record->held.size());
-    return call.answer(status);
+  heddle_status_t* answer = call.keep<Allocator>(status, out_allocator, record, nullptr, [&](heddle_allocator_t* made) {
+    if (heddle_status_t* ended = plugin->allocator.destroy(made)) plugin->host->status_free(plugin->host->self, ended);
+  });
+  if (!answer) {
+    ++plugin->live;
+  } else if (!record->held.empty()) {
+    call.plugin_broke("HD-M-05", "it failed, and kept {} blocks of its provider", record->held.size());
+    plugin->kept.push_back(record);
   }
-  call.remember(*out_allocator, record, nullptr);
-  ++plugin->live;
-  return call.answer(status);
+  return answer;
 }
 
 heddle_status_t* destroy(heddle_allocator_t* allocator) noexcept {
@@ -180,7 +187,8 @@ heddle_status_t* destroy(heddle_allocator_t* allocator) noexcept {
   if (record) call.enter_serial(record, "allocator");
   if (call.refused()) return call.refusal();
   const size_t blocks = record->blocks.size();
-  if (blocks != 0) call.host_broke("HD-L-01", "allocator is {}, of which {} blocks live", fmt::ptr(allocator), blocks);  // it has to say so as well
+  if (blocks != 0)
+    call.host_broke("HD-L-01", "allocator is {}, of which {} blocks live", fmt::ptr(allocator), blocks);  // it has to say so as well
   call.forget(record);
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().allocator.destroy(allocator); });
   if (status) {
@@ -192,19 +200,20 @@ heddle_status_t* destroy(heddle_allocator_t* allocator) noexcept {
   if (!record->held.empty()) {
     call.plugin_broke("HD-M-05", "it ended and kept {} blocks of its provider, the first {}", record->held.size(),
                       text(record->held.begin()->second));
+    call.plugin().kept.push_back(record);  // it may still give them back
   }
   return status;
 }
 
-heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
-                          uint32_t* out_wait_count) noexcept {
+heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
+                          heddle_point_t* out_waits, uint32_t* out_wait_count) noexcept {
   Call call("heddle.allocator/1 allocate");
   std::shared_ptr<Allocator> record = call.live<Allocator>(allocator, "allocator");
   if (record) check_params(call, params, out_block, out_waits, out_wait_count);
   if (call.refused()) return call.refusal();
   ++record->calls, ++record->changes;
-  heddle_status_t* status = call.pass(
-      Tag::kMayBlock, [&] { return call.plugin().allocator.allocate(allocator, params, out_block, out_waits, out_wait_count); });
+  heddle_status_t* status =
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().allocator.allocate(allocator, params, out_block, out_waits, out_wait_count); });
   --record->calls, ++record->changes;
   if (status) {
     if (out_block->buffer) {
@@ -251,7 +260,8 @@ heddle_status_t* statistics(heddle_allocator_t* allocator, heddle_allocator_stat
     return call.plugin().allocator.statistics(allocator, out);
   });
   // Exact whenever no call is in flight.
-  if (status || call.refused() || record->calls != 0 || changes != record->changes || out_statistics->struct_size < sizeof(*out_statistics)) {
+  if (status || call.refused() || record->calls != 0 || changes != record->changes ||
+      out_statistics->struct_size < sizeof(*out_statistics)) {
     return call.answer(status);
   }
   const heddle_allocator_statistics_t& said = *out_statistics;

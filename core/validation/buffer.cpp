@@ -5,40 +5,36 @@
 namespace heddle::validation {
 namespace {
 
+// A driver that shows addresses and sizes is held to them.
+void check_properties(Call& call, const Buffer& expected, heddle_buffer_t* buffer) {
+  heddle_buffer_properties_t shown{};
+  shown.struct_size = sizeof(shown);
+  heddle_status_t* unknown = call.fill(
+      Tag::kNoBlock, &shown, [&](heddle_buffer_properties_t* out) { return call.plugin().driver.buffer->properties(buffer, out); });
+  if (unknown) return call.plugin().host->status_free(call.plugin().host->self, unknown);
+  if (shown.size_bytes != expected.size) {
+    call.plugin_broke("HD-M-02", "{} bytes were asked for, and its buffer says {}", expected.size, shown.size_bytes);
+  }
+  if (expected.alignment && shown.device_address % expected.alignment != 0) {
+    call.plugin_broke("HD-M-04", "its buffer is at {:#x}, no multiple of {}", shown.device_address, expected.alignment);
+  }
+}
+
 heddle_status_t* allocate(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer) noexcept {
   Call call("heddle.buffer/1 allocate");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
-  if (!params || params->struct_size < sizeof(*params)) call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
+  if (!params || params->struct_size < sizeof(*params))
+    call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
   if (params) call.check_power_of_two(params->alignment_bytes, "params.alignment_bytes");
   if (call.refused()) return call.refusal();
   const heddle_buffer_interface_t& driver = *call.plugin().driver.buffer;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return driver.allocate(device, params, out_buffer); });
   call.check_lost(status);
-  if (!call.made<Buffer>(status, out_buffer, call.plugin().api)) return call.answer(status);
   auto record = std::make_shared<Buffer>();
   record->size = params->size_bytes;
   record->alignment = std::max(params->alignment_bytes, parent->limits.min_alignment_bytes);
-  call.remember(*out_buffer, record, parent);
-  // A driver that shows addresses and sizes is held to them.
-  heddle_buffer_properties_t shown{};
-  shown.struct_size = sizeof(shown);
-  heddle_status_t* unknown = call.fill(Tag::kNoBlock, &shown, [&](heddle_buffer_properties_t* out) { return driver.properties(*out_buffer, out); });
-  if (unknown) {
-    call.plugin().host->status_free(call.plugin().host->self, unknown);
-  } else {
-    if (shown.size_bytes != params->size_bytes) {
-      call.plugin_broke("HD-M-02", "{} bytes were asked for, and its buffer says {}", params->size_bytes, shown.size_bytes);
-    }
-    if (record->alignment && shown.device_address % record->alignment != 0) {
-      call.plugin_broke("HD-M-04", "its buffer is at {:#x}, no multiple of {}", shown.device_address, record->alignment);
-    }
-  }
-  if (call.refused()) {
-    call.forget(record);
-    driver.free(*out_buffer);
-    *out_buffer = nullptr;
-  }
-  return call.answer(nullptr);
+  if (!status && *out_buffer) check_properties(call, *record, *out_buffer);
+  return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { driver.free(made); });
 }
 
 void free(heddle_buffer_t* buffer) noexcept {
@@ -106,21 +102,17 @@ heddle_status_t* import_host(heddle_device_t* device, void* memory, uint64_t siz
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] {
     return call.plugin().driver.buffer->import_host(device, memory, size_bytes, release_callback, number, out_buffer);
   });
-  if (call.made<Buffer>(status, out_buffer, call.plugin().api)) {
-    auto record = std::make_shared<Buffer>();
-    record->size = size_bytes;
-    call.remember(*out_buffer, record, parent);
-  }
-  return call.answer(status);
+  auto record = std::make_shared<Buffer>();
+  record->size = size_bytes;
+  return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { call.plugin().driver.buffer->free(made); });
 }
 
 heddle_status_t* properties(heddle_buffer_t* buffer, heddle_buffer_properties_t* out_properties) noexcept {
   Call call("heddle.buffer/1 properties");
   call.live<Buffer>(buffer, "buffer");
   if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.fill(Tag::kNoBlock, out_properties, [&](heddle_buffer_properties_t* out) {
-    return call.plugin().driver.buffer->properties(buffer, out);
-  });
+  heddle_status_t* status = call.fill(
+      Tag::kNoBlock, out_properties, [&](heddle_buffer_properties_t* out) { return call.plugin().driver.buffer->properties(buffer, out); });
   return call.answer(status);
 }
 
@@ -143,8 +135,8 @@ void use(Sync& sync, const std::vector<Named>& named) {
 
 // Enqueues through `enqueue` what names one range of a buffer and host memory.
 template <class Enqueue>
-heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* binding, const void* memory,
-                          Enqueue enqueue) {
+heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* binding,
+                          const void* memory, Enqueue enqueue) {
   Call call(name);
   std::shared_ptr<Queue> record = call.live<Queue>(queue, "queue");
   std::vector<Named> named;
@@ -156,7 +148,8 @@ heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_
   }
   Sync points(call, record, sync);
   if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.pass(record->blocks ? Tag::kMayBlock : Tag::kNoBlock, [&] { return enqueue(*call.plugin().driver.transfer); });
+  heddle_status_t* status =
+      call.pass(record->blocks ? Tag::kMayBlock : Tag::kNoBlock, [&] { return enqueue(*call.plugin().driver.transfer); });
   points.enqueued(!status);
   if (!status) use(points, named);
   call.check_lost(status);
@@ -189,8 +182,7 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
   }
   Sync points(call, record, sync);
   if (call.refused()) return call.refusal();
-  heddle_status_t* status =
-      call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.transfer->peer_copy(queue, sync, source, target); });
+  heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.transfer->peer_copy(queue, sync, source, target); });
   points.enqueued(!status);
   if (!status) use(points, named);
   return status;
@@ -204,10 +196,10 @@ heddle_status_t* file_open(heddle_device_t* device, int32_t descriptor, uint32_t
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   if (descriptor < 0) call.host_broke("HD-M-02", "descriptor is {}", descriptor);
   if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.pass(
-      Tag::kMayBlock, [&] { return call.plugin().driver.param_io->file_open(device, descriptor, access, name, out_file); });
-  if (call.made<File>(status, out_file, call.plugin().api)) call.remember(*out_file, std::make_shared<File>(), parent);
-  return call.answer(status);
+  heddle_status_t* status =
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.param_io->file_open(device, descriptor, access, name, out_file); });
+  return call.keep<File>(status, out_file, std::make_shared<File>(), parent,
+                         [&](heddle_file_t* made) { call.plugin().driver.param_io->file_close(made); });
 }
 
 void file_close(heddle_file_t* file) noexcept {
@@ -263,7 +255,8 @@ const heddle_buffer_interface_t kBufferTable = {sizeof(heddle_buffer_interface_t
                                                 make_visible<kInvalidate, &heddle_buffer_interface_t::invalidate>,
                                                 import_host,
                                                 properties};
-const heddle_transfer_interface_t kTransferTable = {sizeof(heddle_transfer_interface_t), 0, transfer_properties, upload, download, peer_copy};
+const heddle_transfer_interface_t kTransferTable = {
+    sizeof(heddle_transfer_interface_t), 0, transfer_properties, upload, download, peer_copy};
 const heddle_param_io_interface_t kParamIoTable = {sizeof(heddle_param_io_interface_t),
                                                    0,
                                                    file_open,

@@ -17,8 +17,8 @@ namespace heddle::validation {
 
 namespace {
 
-constexpr int kErrno = 3407;                          // no error has it
-constexpr uint64_t kNoBlockNs = 100 * 1000 * 1000;    // a [no-block] function that waits that long
+constexpr int kErrno = 3407;                        // no error has it
+constexpr uint64_t kNoBlockNs = 100 * 1000 * 1000;  // a [no-block] function that waits that long
 constexpr size_t kKeptTexts = 16;
 constexpr size_t kMaskBytes = sizeof(uint64_t);  // what the kernel has of a sigset_t
 
@@ -94,7 +94,8 @@ void Call::passed(ThreadState& state, Tag tag, uint64_t start_ns, uint64_t switc
   lock_.lock();
   if (!changed.empty()) note(fmt::format("the plugin broke a rule: it changed what the caller's thread has: {} [HD-T-02]", changed));
   if (blocked) {
-    note(fmt::format("the plugin broke a rule: it may not wait, and was away for {} ms while its thread slept [HD-T-01]", took_ns / 1000000));
+    note(fmt::format("the plugin broke a rule: it may not wait, and was away for {} ms while its thread slept [HD-T-01]",
+                     took_ns / 1000000));
   }
 }
 
@@ -116,8 +117,8 @@ void Call::broke(const char* who, const char* rule, std::string text, heddle_sta
     failure_code_ = code;
     return;
   }
-  std::string told = fmt::format("{} broke a rule: {} [{}]", caller_.empty() || code == HEDDLE_STATUS_INTERNAL ? who : caller_.c_str(), text,
-                                 rule);
+  std::string told =
+      fmt::format("{} broke a rule: {} [{}]", caller_.empty() || code == HEDDLE_STATUS_INTERNAL ? who : caller_.c_str(), text, rule);
   note(told);
   if (failure_code_ != 0) return;
   failure_code_ = code;
@@ -167,8 +168,8 @@ void Call::check_lost(const heddle_status_t* status) {
 
 void Call::check_unused(Record& record, const char* argument, uint64_t begin, uint64_t end) {
   if (const Use* use = record.uses.unfinished(begin, end)) {
-    host_broke("HD-Q-03", "{} is {}, which work uses that ends at value {} of timeline {}; {} is reached", argument, fmt::ptr(record.handle),
-               use->value, fmt::ptr(use->timeline->handle), use->timeline->reached);
+    host_broke("HD-Q-03", "{} is {}, which work uses that ends at value {} of timeline {}; {} is reached", argument,
+               fmt::ptr(record.handle), use->value, fmt::ptr(use->timeline->handle), use->timeline->reached);
   }
 }
 
@@ -205,8 +206,8 @@ Sync::Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t*
     std::shared_ptr<Timeline> timeline = call.live_here<Timeline>(point.timeline, fmt::format("signals[{}].timeline", i));
     if (!timeline) continue;
     if (point.value > HEDDLE_TIMELINE_MAX_VALUE || (!timeline->imported && point.value <= timeline->enqueued)) {
-      call.host_broke("HD-Q-09", "signals[{}] is value {} of timeline {}, which was told {} before", i, point.value, fmt::ptr(point.timeline),
-                      timeline->enqueued);
+      call.host_broke("HD-Q-09", "signals[{}] is value {} of timeline {}, which was told {} before", i, point.value,
+                      fmt::ptr(point.timeline), timeline->enqueued);
     } else if (!timeline->over(timeline->enqueued)) {
       call.host_broke("HD-Q-06", "signals[{}] is of timeline {}, which has an unfinished submission that signals {}", i,
                       fmt::ptr(point.timeline), timeline->enqueued);

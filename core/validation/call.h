@@ -130,7 +130,20 @@ class Call {
     std::memcpy(out, room, size);
     return status;
   }
-  // A handle that was made: fills *out, or tells what is wrong with the answer. True: make its record.
+  // What a function that makes an object answers: the object gets its record, or, where the plugin broke a rule, is undone through `undo`.
+  template <class T, class Handle, class Undo>
+  heddle_status_t* keep(heddle_status_t* status, Handle** out, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device,
+                        Undo undo) {
+    if (!made<T>(status, out, std::is_same_v<T, Allocator> ? nullptr : plugin_->api)) return answer(status);
+    if (refused()) {
+      undo(*out);
+      *out = nullptr;
+    } else {
+      remember(*out, record, device);
+    }
+    return answer(nullptr);
+  }
+  // Tells what is wrong with a handle that was made. True: there is one.
   template <class T, class Handle>
   bool made(heddle_status_t* status, Handle** out, const heddle_driver_api_t* api) {
     if (status) {
@@ -156,13 +169,12 @@ class Call {
     return true;
   }
   template <class T>
-  std::shared_ptr<T> remember(const void* handle, std::shared_ptr<T> record, const std::shared_ptr<Device>& device) {
+  void remember(const void* handle, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device) {
     record->handle = handle;
     record->plugin = plugin_;
     record->device = device;
     if (device) ++device->children;
     registry().live<T>()[handle] = record;
-    return record;
   }
   template <class T>
   void forget(const std::shared_ptr<T>& record) {

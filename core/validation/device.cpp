@@ -52,28 +52,23 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, uint32_t ordinal, cons
   if (!of_instance(call, instance)) return call.refusal();
   Plugin& plugin = call.plugin();
   if (!params || params->api != plugin.api) {
-    call.host_broke("HD-H-01", "params->api is {}, not the table {} of this driver", fmt::ptr(params ? params->api : nullptr), fmt::ptr(plugin.api));
+    call.host_broke("HD-H-01", "params->api is {}, not the table {} of this driver", fmt::ptr(params ? params->api : nullptr),
+                    fmt::ptr(plugin.api));
     return call.refusal();
   }
   auto record = std::make_shared<Device>();
   record->limits.struct_size = sizeof(record->limits);
-  if (heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin.driver.device->describe(instance, ordinal, &record->limits); })) {
+  if (heddle_status_t* status =
+          call.pass(Tag::kMayBlock, [&] { return plugin.driver.device->describe(instance, ordinal, &record->limits); })) {
     plugin.host->status_free(plugin.host->self, status);  // open will say it too
     record->limits = {};
   }
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin.driver.device->open(instance, ordinal, params, out_device); });
-  if (call.made<Device>(status, out_device, plugin.api)) {
-    call.remember(*out_device, record, nullptr);
-    ++plugin.live;
-  }
-  if (!status && call.refused() && *out_device) {
-    // It is not given on, so it is closed again; what that answers is of no interest any more.
-    registry().live<Device>().erase(*out_device);
-    --plugin.live;
-    if (heddle_status_t* closed = plugin.driver.device->close(*out_device)) plugin.host->status_free(plugin.host->self, closed);
-    *out_device = nullptr;
-  }
-  return call.answer(status);
+  heddle_status_t* answer = call.keep<Device>(status, out_device, record, nullptr, [&](heddle_device_t* made) {
+    if (heddle_status_t* closed = plugin.driver.device->close(made)) plugin.host->status_free(plugin.host->self, closed);
+  });
+  if (!answer) ++plugin.live;
+  return answer;
 }
 
 heddle_status_t* close(heddle_device_t* device) noexcept {
@@ -96,14 +91,22 @@ heddle_status_t* close(heddle_device_t* device) noexcept {
   return status;  // also where a rule was broken: what is closed is closed
 }
 
+heddle_status_t* keep_queue(Call& call, heddle_status_t* status, heddle_queue_t** out_queue, const std::shared_ptr<Device>& parent,
+                            bool blocks) {
+  auto record = std::make_shared<Queue>();
+  record->blocks = blocks;
+  return call.keep<Queue>(status, out_queue, record, parent, [&](heddle_queue_t* made) {
+    const Plugin& plugin = call.plugin();
+    if (heddle_status_t* ended = plugin.driver.device->queue_destroy(made)) plugin.host->status_free(plugin.host->self, ended);
+  });
+}
+
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue) noexcept {
   Call call("heddle.device/1 queue_create");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   if (call.refused()) return call.refusal();
-  heddle_status_t* status =
-      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.device->queue_create(device, params, out_queue); });
-  if (call.made<Queue>(status, out_queue, call.plugin().api)) call.remember(*out_queue, std::make_shared<Queue>(), parent);
-  return call.answer(status);
+  heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.device->queue_create(device, params, out_queue); });
+  return keep_queue(call, status, out_queue, parent, false);
 }
 
 heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept {
@@ -124,9 +127,8 @@ heddle_status_t* statistics(heddle_device_t* device, heddle_device_statistics_t*
   Call call("heddle.device/1 statistics");
   call.live<Device>(device, "device");
   if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.fill(Tag::kNoBlock, out_statistics, [&](heddle_device_statistics_t* out) {
-    return call.plugin().driver.device->statistics(device, out);
-  });
+  heddle_status_t* status = call.fill(
+      Tag::kNoBlock, out_statistics, [&](heddle_device_statistics_t* out) { return call.plugin().driver.device->statistics(device, out); });
   return call.answer(status);
 }
 
@@ -150,18 +152,12 @@ heddle_status_t* queue_import(heddle_device_t* device, uint64_t stream, heddle_q
   Call call("heddle.native/1 queue_import");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   if (call.refused()) return call.refusal();
-  heddle_status_t* status =
-      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.native->queue_import(device, stream, out_queue); });
-  if (call.made<Queue>(status, out_queue, call.plugin().api)) {
-    auto record = std::make_shared<Queue>();
-    record->blocks = true;
-    call.remember(*out_queue, record, parent);
-  }
-  return call.answer(status);
+  heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.native->queue_import(device, stream, out_queue); });
+  return keep_queue(call, status, out_queue, parent, true);
 }
 
-heddle_status_t* buffer_import(heddle_device_t* device, uint64_t address, uint64_t size_bytes, void (*release)(void* context), void* context,
-                               heddle_buffer_t** out_buffer) noexcept {
+heddle_status_t* buffer_import(heddle_device_t* device, uint64_t address, uint64_t size_bytes, void (*release)(void* context),
+                               void* context, heddle_buffer_t** out_buffer) noexcept {
   Call call("heddle.native/1 buffer_import");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   if (call.refused()) {
@@ -172,12 +168,9 @@ heddle_status_t* buffer_import(heddle_device_t* device, uint64_t address, uint64
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] {
     return call.plugin().driver.native->buffer_import(device, address, size_bytes, release_callback, number, out_buffer);
   });
-  if (call.made<Buffer>(status, out_buffer, call.plugin().api)) {
-    auto record = std::make_shared<Buffer>();
-    record->size = size_bytes;
-    call.remember(*out_buffer, record, parent);
-  }
-  return call.answer(status);
+  auto record = std::make_shared<Buffer>();
+  record->size = size_bytes;
+  return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { call.plugin().driver.buffer->free(made); });
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
     if (params->entry_count && !params->entries) call.host_broke("HD-E-04", "params counts {} entries and gives none", params->entry_count);
     if (params->code_bytes && !params->code) call.host_broke("HD-M-02", "params.code is NULL, for {} bytes", params->code_bytes);
     for (uint32_t i = 0; params->entries && i < params->entry_count; ++i) {
-      const auto* entry = reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params->entries) + i * params->entry_stride);
+      const auto* entry =
+          reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params->entries) + i * params->entry_stride);
       if (params->entry_stride < sizeof(uint32_t) || entry->struct_size > params->entry_stride) {
         call.host_broke("HD-E-04", "params.entry_stride is {}, and an entry's struct_size more", params->entry_stride);
         break;
@@ -36,8 +37,8 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
   heddle_status_t* status =
       call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->executable_load(device, params, out_executable); });
   call.check_lost(status);
-  if (call.made<Executable>(status, out_executable, call.plugin().api)) call.remember(*out_executable, record, parent);
-  return call.answer(status);
+  return call.keep<Executable>(status, out_executable, record, parent,
+                               [&](heddle_executable_t* made) { call.plugin().driver.dispatch->executable_unload(made); });
 }
 
 void executable_unload(heddle_executable_t* executable) noexcept {
@@ -66,12 +67,13 @@ heddle_status_t* entry(heddle_executable_t* executable, uint32_t index, heddle_e
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.dispatch->entry(executable, index, out_entry); });
   // The same entry may be asked for again.
-  if (!status && *out_entry && std::find(parent->given.begin(), parent->given.end(), *out_entry) != parent->given.end()) return call.answer(status);
-  if (!call.made<Entry>(status, out_entry, call.plugin().api)) return call.answer(status);
-  if (index >= parent->entries.size()) {
-    call.plugin_broke("HD-M-02", "it gave entry {} of {}", index, parent->entries.size());
-    *out_entry = nullptr;
+  if (!status && *out_entry && std::find(parent->given.begin(), parent->given.end(), *out_entry) != parent->given.end())
     return call.answer(status);
+  if (!call.made<Entry>(status, out_entry, call.plugin().api)) return call.answer(status);
+  if (index >= parent->entries.size()) call.plugin_broke("HD-M-02", "it gave entry {} of {}", index, parent->entries.size());
+  if (call.refused()) {
+    *out_entry = nullptr;
+    return call.answer(nullptr);
   }
   auto record = std::make_shared<Entry>();
   record->handle = *out_entry;
@@ -81,7 +83,7 @@ heddle_status_t* entry(heddle_executable_t* executable, uint32_t index, heddle_e
   std::tie(record->bindings, record->constants_bytes) = parent->entries[index];
   registry().live<Entry>()[*out_entry] = record;
   parent->given.push_back(*out_entry);
-  return call.answer(status);
+  return nullptr;
 }
 
 // What a list of commands names. `dynamic` as in record; NULL: it is submitted.
@@ -104,7 +106,8 @@ struct List {
   void dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at, const uint8_t* dynamic);
 };
 
-void List::dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at, const uint8_t* dynamic) {
+void List::dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at,
+                    const uint8_t* dynamic) {
   std::shared_ptr<Entry> entry = call.live_here<Entry>(command.entry, at + ".entry");
   if (entry && (command.binding_count != entry->bindings || command.constants_bytes != entry->constants_bytes)) {
     call.host_broke("HD-C-01", "{} has {} bindings and {} bytes of constants; its kernel takes {} and {}", at, command.binding_count,
@@ -115,7 +118,8 @@ void List::dispatch(Call& call, const Device& device, const heddle_dispatch_comm
   }
   for (int i = 0; i < 3; ++i) {
     const uint32_t most = device.limits.max_workgroup_count[i];
-    if (most != 0 && command.grid[i] > most) call.host_broke("HD-M-04", "{}.grid[{}] is {}, of {} that the device has", at, i, command.grid[i], most);
+    if (most != 0 && command.grid[i] > most)
+      call.host_broke("HD-M-04", "{}.grid[{}] is {}, of {} that the device has", at, i, command.grid[i], most);
   }
   for (uint32_t i = 0; i < command.binding_count; ++i) {
     binding(call, command.bindings[i], fmt::format("{}.bindings[{}] (region {})", at, i, command.region), dynamic, false);
@@ -123,7 +127,8 @@ void List::dispatch(Call& call, const Device& device, const heddle_dispatch_comm
   if (entry) entries.push_back(std::move(entry));
 }
 
-void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic) {
+void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_command_t* commands, uint32_t count,
+                 const uint8_t* dynamic) {
   if (!queue) return;
   if (count && !commands) return call.host_broke("HD-M-02", "commands is NULL, and counts {}", count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -141,8 +146,8 @@ void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_c
         binding(call, {copy.target, copy.target_offset, copy.length}, at + ".target", dynamic, true);
         if (copy.source == copy.target && copy.source_offset < copy.target_offset + copy.length &&
             copy.target_offset < copy.source_offset + copy.length) {
-          call.host_broke("HD-M-02", "{} copies {} bytes at {} to {} of the same buffer, which overlap", at, copy.length, copy.source_offset,
-                          copy.target_offset);
+          call.host_broke("HD-M-02", "{} copies {} bytes at {} to {} of the same buffer, which overlap", at, copy.length,
+                          copy.source_offset, copy.target_offset);
         }
         break;
       }
@@ -226,8 +231,10 @@ heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands,
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(
       Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->record(queue, commands, command_count, dynamic, out_recording); });
-  if (!call.made<Recording>(status, out_recording, call.plugin().api)) return call.answer(status);
   auto made = std::make_shared<Recording>();
+  heddle_status_t* answer = call.keep<Recording>(status, out_recording, made, of_queue->device,
+                                                 [&](heddle_recording_t* wrong) { call.plugin().driver.dispatch->recording_free(wrong); });
+  if (answer) return answer;
   for (size_t i = 0; i < list.named.size(); ++i) {
     if (dynamic[i] & HEDDLE_BINDING_DYNAMIC) {
       made->dynamic.push_back(list.named[i].length);
@@ -237,8 +244,7 @@ heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands,
     }
   }
   made->entries = std::move(list.entries);
-  call.remember(*out_recording, made, of_queue->device);
-  return call.answer(status);
+  return nullptr;
 }
 
 heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
@@ -289,8 +295,16 @@ void recording_free(heddle_recording_t* recording) noexcept {
 
 }  // namespace
 
-const heddle_dispatch_interface_t kDispatchTable = {
-    sizeof(heddle_dispatch_interface_t), 0, variant_rank, executable_load, executable_unload, entry, submit, record, replay, recording_free};
+const heddle_dispatch_interface_t kDispatchTable = {sizeof(heddle_dispatch_interface_t),
+                                                    0,
+                                                    variant_rank,
+                                                    executable_load,
+                                                    executable_unload,
+                                                    entry,
+                                                    submit,
+                                                    record,
+                                                    replay,
+                                                    recording_free};
 const heddle_profile_interface_t kProfileTable = {sizeof(heddle_profile_interface_t), 0, profiled_submit};
 
 }  // namespace heddle::validation

@@ -74,7 +74,8 @@ void report(heddle_plugin_instance_t* instance, void (*visit)(void* context, uin
   visit(context, calls, violations, {first.data(), first.size()});
 }
 
-constexpr heddle_validation_t kLayer = {sizeof(heddle_validation_t), 0, wrap_driver, wrap_allocator, shutdown, report, looks_at, region_begins, region_ended};
+constexpr heddle_validation_t kLayer = {
+    sizeof(heddle_validation_t), 0, wrap_driver, wrap_allocator, shutdown, report, looks_at, region_begins, region_ended};
 
 }  // namespace
 }  // namespace heddle::validation

@@ -25,8 +25,8 @@ typedef struct heddle_validation_rules {
   uint32_t struct_size;
   uint32_t kinds; /* bits HEDDLE_VALIDATION_*: what stops a call */
   const heddle_string_t* patterns;
-  uint64_t pattern_count;     /* of regions to dump */
-  heddle_string_t folder;     /* for dumps */
+  uint64_t pattern_count; /* of regions to dump */
+  heddle_string_t folder; /* for dumps */
   void* log_context;
   void (*log)(void* log_context, uint32_t level, heddle_string_t message);
   heddle_status_t* (*status_create)(heddle_status_code_t code, heddle_string_t message);

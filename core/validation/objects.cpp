@@ -38,6 +38,8 @@ Plugin* Registry::add(std::unique_ptr<Plugin> plugin) {
 void Registry::end(Plugin& plugin) {
   plugin.ended = true;
   by_instance_.erase(plugin.instance);
+  // What it left: its addresses are free for others.
+  std::apply([&](auto&... live) { (std::erase_if(live, [&](const auto& one) { return one.second->plugin == &plugin; }), ...); }, live_);
 }
 
 Plugin* Registry::any() {

@@ -39,7 +39,8 @@ struct Plugin {
   uint64_t live = 0;  // devices or allocators
   bool ended = false;
   uint64_t calls = 0, violations = 0;
-  std::vector<std::string> first;  // texts
+  std::vector<std::string> first;           // texts
+  std::vector<std::shared_ptr<void>> kept;  // what the plugin may still call although it should not
 };
 
 struct Timeline;
@@ -122,7 +123,7 @@ struct Allocator : Record {
   static constexpr const char* kName = "allocator";
   Blocks blocks;  // that it handed out
   uint64_t requested = 0, allocations = 0, frees = 0;
-  uint32_t calls = 0;  // that have not returned
+  uint32_t calls = 0;    // that have not returned
   uint64_t changes = 0;  // calls that allocated or freed, begun or ended
   // What it stands over: the host's provider, and the one it was given in its place.
   const heddle_provider_t* below = nullptr;

@@ -72,11 +72,12 @@ heddle_status_t* failure(const heddle_validation_rules_t& rules, heddle_status_c
 heddle_status_t* dump(const heddle_validation_rules_t& rules, const heddle_validation_region_t& region, uint32_t index, bool after) {
   const heddle_validation_binding_t& binding = region.bindings[index];
   const Type type = type_of(binding);
-  const std::string path = fmt::format("{}/{:06}-{:04}-{}-{}-{}.npy", view(rules.folder), region.call, region.order, file_name(view(region.name)),
-                                       index, after ? "out" : "in");
+  const std::string path = fmt::format("{}/{:06}-{:04}-{}-{}-{}.npy", view(rules.folder), region.call, region.order,
+                                       file_name(view(region.name)), index, after ? "out" : "in");
   const std::string wrong = write_npy(path, type.element_type, type.dims, after ? binding.after : binding.before, binding.size_bytes);
   if (wrong.empty()) return nullptr;
-  return failure(rules, HEDDLE_STATUS_DATA_LOSS, fmt::format("dumping {} bytes of its binding {} failed: {}", binding.size_bytes, index, wrong));
+  return failure(rules, HEDDLE_STATUS_DATA_LOSS,
+                 fmt::format("dumping {} bytes of its binding {} failed: {}", binding.size_bytes, index, wrong));
 }
 
 heddle_status_t* judge(const heddle_validation_rules_t& rules, const heddle_validation_region_t& region, uint32_t index, const Type& type,
@@ -90,7 +91,8 @@ heddle_status_t* judge(const heddle_validation_rules_t& rules, const heddle_vali
   for (uint32_t i = 0; i < region.binding_count; ++i) {
     const heddle_validation_binding_t& input = region.bindings[i];
     if (!input.before || scan(type_of(input).element_type, input.before, input.size_bytes, rules.kinds).count == 0) continue;
-    const std::string line = fmt::format("call {}, region '{}': {}; its binding {} had such before", region.call, view(region.name), what, i);
+    const std::string line =
+        fmt::format("call {}, region '{}': {}; its binding {} had such before", region.call, view(region.name), what, i);
     rules.log(rules.log_context, HEDDLE_LOG_WARN, {line.data(), line.size()});
     return nullptr;
   }

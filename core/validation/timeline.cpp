@@ -5,6 +5,12 @@
 namespace heddle::validation {
 namespace {
 
+heddle_status_t* keep(Call& call, heddle_status_t* status, heddle_timeline_t** out_timeline, const std::shared_ptr<Timeline>& record,
+                      const std::shared_ptr<Device>& parent) {
+  return call.keep<Timeline>(status, out_timeline, record, parent,
+                             [&](heddle_timeline_t* made) { call.plugin().driver.timeline->destroy(made); });
+}
+
 heddle_status_t* create(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline) noexcept {
   Call call("heddle.timeline/1 create");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
@@ -13,12 +19,9 @@ heddle_status_t* create(heddle_device_t* device, uint64_t initial_value, heddle_
   heddle_status_t* status =
       call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.timeline->create(device, initial_value, out_timeline); });
   call.check_lost(status);
-  if (call.made<Timeline>(status, out_timeline, call.plugin().api)) {
-    auto record = std::make_shared<Timeline>();
-    record->enqueued = record->reached = initial_value;
-    call.remember(*out_timeline, record, parent);
-  }
-  return call.answer(status);
+  auto record = std::make_shared<Timeline>();
+  record->enqueued = record->reached = initial_value;
+  return keep(call, status, out_timeline, record, parent);
 }
 
 void destroy(heddle_timeline_t* timeline) noexcept {
@@ -104,7 +107,8 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
       bool poisoned = false;
       for (const auto& timeline : timelines) {
         uint64_t value = 0;
-        if (heddle_status_t* failure = driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(timeline->handle)), &value)) {
+        if (heddle_status_t* failure =
+                driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(timeline->handle)), &value)) {
           poisoned = true;
           host.status_free(host.self, failure);
         }
@@ -118,8 +122,8 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
     if (!timelines[i]->live || timelines[i]->over(points[i].value)) ++over;
   }
   if (over < (mode == HEDDLE_WAIT_ALL ? point_count : 1)) {
-    call.plugin_broke("HD-Q-09", "it succeeded, and {} of {} points are reached; the first is value {} of timeline {}, which is at {}", over,
-                      point_count, points[0].value, fmt::ptr(points[0].timeline), timelines[0]->reached);
+    call.plugin_broke("HD-Q-09", "it succeeded, and {} of {} points are reached; the first is value {} of timeline {}, which is at {}",
+                      over, point_count, points[0].value, fmt::ptr(points[0].timeline), timelines[0]->reached);
   }
   return call.answer(nullptr);
 }
@@ -142,7 +146,8 @@ heddle_status_t* notify(heddle_timeline_t* timeline, uint64_t value, void (*func
   if (record && value > HEDDLE_TIMELINE_MAX_VALUE) call.host_broke("HD-Q-09", "value is {}", value);
   if (call.refused()) return call.refusal();
   void* number = registry().add_callback({&call.plugin(), "notify", function, nullptr, context});
-  heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->notify(timeline, value, notified, number); });
+  heddle_status_t* status =
+      call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->notify(timeline, value, notified, number); });
   if (status) {
     Registry::Callback unused;
     if (!registry().take_callback(number, &unused)) call.plugin_broke("HD-T-03", "it failed, and called the function as well");
@@ -164,14 +169,11 @@ heddle_status_t* import_handle(heddle_device_t* device, heddle_string_t kind, ui
   Call call("heddle.timeline/1 import_handle");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.pass(
-      Tag::kMayBlock, [&] { return call.plugin().driver.timeline->import_handle(device, kind, handle, out_timeline); });
-  if (call.made<Timeline>(status, out_timeline, call.plugin().api)) {
-    auto record = std::make_shared<Timeline>();
-    record->imported = true;
-    call.remember(*out_timeline, record, parent);
-  }
-  return call.answer(status);
+  heddle_status_t* status =
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.timeline->import_handle(device, kind, handle, out_timeline); });
+  auto record = std::make_shared<Timeline>();
+  record->imported = true;
+  return keep(call, status, out_timeline, record, parent);
 }
 
 }  // namespace

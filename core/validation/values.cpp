@@ -18,12 +18,9 @@ struct FloatFormat {
   bool has_infinity;
 };
 constexpr FloatFormat kFormats[] = {
-    {HEDDLE_TYPE_F16, 0x7C00, 0x03FF, true},
-    {HEDDLE_TYPE_BF16, 0x7F80, 0x007F, true},
-    {HEDDLE_TYPE_F32, 0x7F800000, 0x007FFFFF, true},
-    {HEDDLE_TYPE_F64, 0x7FF0000000000000, 0x000FFFFFFFFFFFFF, true},
-    {HEDDLE_TYPE_F8E4M3, 0x78, 0x07, false},
-    {HEDDLE_TYPE_F8E5M2, 0x7C, 0x03, true},
+    {HEDDLE_TYPE_F16, 0x7C00, 0x03FF, true},         {HEDDLE_TYPE_BF16, 0x7F80, 0x007F, true},
+    {HEDDLE_TYPE_F32, 0x7F800000, 0x007FFFFF, true}, {HEDDLE_TYPE_F64, 0x7FF0000000000000, 0x000FFFFFFFFFFFFF, true},
+    {HEDDLE_TYPE_F8E4M3, 0x78, 0x07, false},         {HEDDLE_TYPE_F8E5M2, 0x7C, 0x03, true},
 };
 
 // 0, or which of HEDDLE_VALIDATION_*.

@@ -27,7 +27,8 @@ std::string_view npy_type_code(heddle_element_type_t type) {
 
 heddle_element_type_t npy_type_from_code(std::string_view code) {
   for (const NpyType& one : kTypes) {
-    if (code.size() == 3 && code.substr(1) == one.code.substr(1) && (code[0] == one.code[0] || code[0] == '<' || code[0] == '=')) return one.type;
+    if (code.size() == 3 && code.substr(1) == one.code.substr(1) && (code[0] == one.code[0] || code[0] == '<' || code[0] == '='))
+      return one.type;
   }
   return HEDDLE_TYPE_UNDEFINED;
 }

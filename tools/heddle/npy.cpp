@@ -191,7 +191,8 @@ Wrong write_pieces(const std::string& path, std::span<const std::byte> first, st
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   out = NpyHeader{};
   auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
-  if (file.size() < 10 || std::memcmp(file.data(), module::kNpyMagic.data(), module::kNpyMagic.size()) != 0) return "it does not start as an .npy file does";
+  if (file.size() < 10 || std::memcmp(file.data(), module::kNpyMagic.data(), module::kNpyMagic.size()) != 0)
+    return "it does not start as an .npy file does";
   const uint8_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
     return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";

@@ -20,7 +20,8 @@ void ValidationFlags::add_to(Flags& flags) {
   flags.word("--validate", validate,
              "check every call of the plugins, and stop at the first region that makes a NaN; =calls, =nan and =inf (also with commas "
              "between) choose what of it");
-  flags.texts("--dump", dump, "write what these regions read and write to files; names as `heddle explain` has them, with * and ?", "REGIONS");
+  flags.texts("--dump", dump, "write what these regions read and write to files; names as `heddle explain` has them, with * and ?",
+              "REGIONS");
   flags.text("--dump-to", dump_folder, "folder for --dump", "FOLDER");
 }
 
