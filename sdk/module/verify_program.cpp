@@ -230,7 +230,6 @@ class ProgramChecker {
       life = {std::max(life.first, transient->first()), std::min(life.last, transient->last())};
     }
     site_lives_.push_back(life);
-    if (!binding_types(i)) return false;
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
@@ -263,7 +262,7 @@ class ProgramChecker {
           return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
       }
     }
-    return true;
+    return binding_types(i);
   }
 
   // A command at `pc` names the value: a transient must be alive there.

@@ -53,6 +53,12 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
       for (const mf::Guard* guard : *candidate->guards()) require(guard->register_() < registers && guard->divisor() > 0, "guard");
     }
     for (const mf::BindingRef* binding : *site->bindings()) value_exists(binding->value());
+    if (const auto* types = site->binding_types()) {
+      require(types->size() == 0 || types->size() == site->bindings()->size(), "types of bindings");
+      uint64_t rank = 0;
+      for (const mf::BindingType* type : *types) rank += type->rank();
+      require(rank == site->binding_dims()->size(), "dimensions of bindings");
+    }
     for (uint32_t r : *site->constants()) require(r < registers, "constant register");
   }
   for (const mf::CopySite* site : *program.copies()) {
