@@ -82,6 +82,8 @@ class Run {
   uint32_t inspected_ = 0;       // dispatches
 };
 
+// The failure with the context in front, and with the region where its payload says which it was.
+Status in_region(Status&& failure, const module_format::Program& program, std::string context);
 // What a plan adds to the counters of its instance.
 void count(const Plan& plan, Counters& counters);
 

@@ -21,6 +21,7 @@ Task Run::inspect(const Frame& frame, const Segment& segment) {
     const bool looks = command.kind == HEDDLE_COMMAND_DISPATCH;
     Inspection::Look look;
     if (looks) {
+      HEDDLE_CO_RETURN_IF_ERROR(check(frame, {segment.device, i, 1, false, {}, {}}));
       const module_format::DispatchSite* site = params_.program.dispatches()->Get(command.as.dispatch.region);
       look = {inspected_call_, ++inspected_, &device, site, &command.as.dispatch, false, {}, {}, {}};
       HEDDLE_CO_RETURN_IF_ERROR(inspection.before(look));

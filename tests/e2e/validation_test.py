@@ -56,6 +56,16 @@ class Validation(HeddleTestCase):
         self.assertIn("element 8 [1, 0]", stopped.stderr)
         self.assertNotIn("region 'main.*last", stopped.stderr)
 
+    def test_a_parameter_that_makes_a_nan_when_it_is_prepared(self):
+        model = onnx.load(self.model)
+        model.graph.node.insert(0, helper.make_node("Log", ["raw"], ["first"], name="prepared"))
+        model.graph.initializer[0].name = "raw"
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((8, 8), -1, np.float32), "raw"))
+        onnx.save(model, self.model)
+        stopped = self.run_heddle(self.compile(self.model), "--validate=nan")
+        self.assertEqual(stopped.code, 1, stopped)
+        self.assertRegex(stopped.stderr, r"running the initializer of .* failed: in region '[^']*prepared[^']*': 64 of 64 elements")
+
     def test_dumps_equal_onnx_runtimes_values(self):
         module = self.compile(self.model)
         folder = self.folder / "dumps"
