@@ -30,14 +30,13 @@ heddle_allocator_t* handle_of(const Allocator& record) {
   return static_cast<heddle_allocator_t*>(const_cast<void*>(record.handle));
 }
 
-void check_params(Call& call, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
-                  uint32_t* out_wait_count) {
-  if (!params || params->struct_size < sizeof(uint32_t) * 2) {
-    return call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
-  }
-  call.check_power_of_two(params->alignment_bytes, "params.alignment_bytes");
-  if (params->wait_capacity && !out_waits) call.host_broke("HD-M-01", "out_waits is NULL, with room for {}", params->wait_capacity);
+heddle_block_params_t read_params(Call& call, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
+                                  uint32_t* out_wait_count) {
+  const heddle_block_params_t given = call.read(params, "params");
+  call.check_power_of_two(given.alignment_bytes, "params.alignment_bytes");
+  if (given.wait_capacity && !out_waits) call.host_broke("HD-M-01", "out_waits is NULL, with room for {}", given.wait_capacity);
   if (!out_block || !out_wait_count) call.host_broke("HD-E-07", "an output is NULL");
+  return given;
 }
 
 // What a provider or an allocator handed out. False: no block to keep.
@@ -107,7 +106,7 @@ heddle_status_t* provider_allocate(void* self, const heddle_block_params_t* para
   {
     Call call("its provider's allocate");
     as_plugin(call, record);
-    check_params(call, params, out_block, out_waits, out_wait_count);
+    read_params(call, params, out_block, out_waits, out_wait_count);
     if (call.refused()) return call.refusal();
   }
   heddle_status_t* status = record.below->allocate(record.below->self, params, out_block, out_waits, out_wait_count);
@@ -153,20 +152,20 @@ heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocat
   Plugin* plugin = registry().of(instance);
   if (plugin) call.set_plugin(plugin);
   if (!plugin) call.host_broke("HD-L-01", "instance is {}, which is no instance that lives", fmt::ptr(instance));
-  if (plugin && (!params || params->struct_size < sizeof(*params) || !params->provider)) {
-    call.host_broke("HD-E-04", "params is NULL, short, or without a provider");
-  }
-  if (plugin && params && params->option_count && (!params->options || params->option_stride < sizeof(uint32_t))) {
-    call.host_broke("HD-E-04", "params counts {} options at a stride of {}", params->option_count, params->option_stride);
+  if (call.refused()) return call.refusal();
+  heddle_allocator_params_t through = call.read(params, "params");
+  if (!through.provider) call.host_broke("HD-E-04", "params.provider is NULL");
+  if (through.option_count && (!through.options || through.option_stride < sizeof(uint32_t))) {
+    call.host_broke("HD-E-04", "params counts {} options at a stride of {}", through.option_count, through.option_stride);
   }
   if (call.refused()) return call.refusal();
   auto record = std::make_shared<Allocator>();
   record->plugin = plugin;
-  record->below = params->provider;
+  record->below = through.provider;
   record->provider = {
       sizeof(heddle_provider_t), 0, record.get(), provider_allocate, provider_free, provider_statistics, provider_trim, provider_holders,
       provider_reached};
-  heddle_allocator_params_t through = *params;
+  through.struct_size = std::min<uint32_t>(through.struct_size, sizeof(through));
   through.provider = &record->provider;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin->allocator.create(instance, &through, out_allocator); });
   heddle_status_t* answer = call.keep<Allocator>(status, out_allocator, record, nullptr, [&](heddle_allocator_t* made) {
@@ -209,7 +208,8 @@ heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_para
                           heddle_point_t* out_waits, uint32_t* out_wait_count) noexcept {
   Call call("heddle.allocator/1 allocate");
   std::shared_ptr<Allocator> record = call.live<Allocator>(allocator, "allocator");
-  if (record) check_params(call, params, out_block, out_waits, out_wait_count);
+  heddle_block_params_t given{};
+  if (record) given = read_params(call, params, out_block, out_waits, out_wait_count);
   if (call.refused()) return call.refusal();
   ++record->calls, ++record->changes;
   heddle_status_t* status =
@@ -223,7 +223,7 @@ heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_para
     return status;
   }
   ++record->allocations;
-  const bool keep = check_block(call, *params, *out_block, record->blocks, *out_wait_count);
+  const bool keep = check_block(call, given, *out_block, record->blocks, *out_wait_count);
   if (call.refused()) {
     const heddle_block_t wrong = *out_block;
     *out_block = {};

@@ -23,16 +23,15 @@ void check_properties(Call& call, const Buffer& expected, heddle_buffer_t* buffe
 heddle_status_t* allocate(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer) noexcept {
   Call call("heddle.buffer/1 allocate");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
-  if (!params || params->struct_size < sizeof(*params))
-    call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
-  if (params) call.check_power_of_two(params->alignment_bytes, "params.alignment_bytes");
+  const heddle_buffer_params_t given = call.read(params, "params");
+  call.check_power_of_two(given.alignment_bytes, "params.alignment_bytes");
   if (call.refused()) return call.refusal();
   const heddle_buffer_interface_t& driver = *call.plugin().driver.buffer;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return driver.allocate(device, params, out_buffer); });
   call.check_lost(status);
   auto record = std::make_shared<Buffer>();
-  record->size = params->size_bytes;
-  record->alignment = std::max(params->alignment_bytes, parent->limits.min_alignment_bytes);
+  record->size = given.size_bytes;
+  record->alignment = std::max(given.alignment_bytes, parent->limits.min_alignment_bytes);
   if (!status && *out_buffer) check_properties(call, *record, *out_buffer);
   return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { driver.free(made); });
 }

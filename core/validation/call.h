@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -106,6 +107,17 @@ class Call {
       if constexpr (std::is_same_v<decltype(result), heddle_status_t*>) check_status(result);
       return result;
     }
+  }
+  // An input struct of the caller's: what it does not have is zero (HD-E-04). NULL, or without a size, is the host's violation.
+  template <class Struct>
+  Struct read(const Struct* given, const char* argument) {
+    Struct full{};
+    if (!given || given->struct_size < sizeof(uint32_t)) {
+      host_broke("HD-E-04", "{}.struct_size is {}", argument, given ? given->struct_size : 0);
+      return full;
+    }
+    std::memcpy(static_cast<void*>(&full), given, std::min<size_t>(given->struct_size, sizeof(full)));
+    return full;
   }
   // An output struct: the plugin gets a copy in whose tail nothing may be written.
   template <class Struct, class Function>

@@ -27,7 +27,7 @@ heddle_status_t* describe(heddle_plugin_instance_t* instance, uint32_t ordinal, 
   heddle_status_t* status = call.fill(Tag::kMayBlock, out_description, [&](heddle_device_description_t* out) {
     return call.plugin().driver.device->describe(instance, ordinal, out);
   });
-  if (call.refused() || status) return call.answer(status);
+  if (call.refused() || status || out_description->struct_size < sizeof(*out_description)) return call.answer(status);
   const uint64_t alignment = out_description->min_alignment_bytes;
   if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
     call.plugin_broke("HD-M-04", "its min_alignment_bytes is {}, no power of two", alignment);
@@ -51,11 +51,11 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, uint32_t ordinal, cons
   Call call("heddle.device/1 open");
   if (!of_instance(call, instance)) return call.refusal();
   Plugin& plugin = call.plugin();
-  if (!params || params->api != plugin.api) {
-    call.host_broke("HD-H-01", "params->api is {}, not the table {} of this driver", fmt::ptr(params ? params->api : nullptr),
-                    fmt::ptr(plugin.api));
-    return call.refusal();
+  const heddle_device_open_params_t given = call.read(params, "params");
+  if (!call.refused() && given.api != plugin.api) {
+    call.host_broke("HD-H-01", "params.api is {}, not the table {} of this driver", fmt::ptr(given.api), fmt::ptr(plugin.api));
   }
+  if (call.refused()) return call.refusal();
   auto record = std::make_shared<Device>();
   record->limits.struct_size = sizeof(record->limits);
   if (heddle_status_t* status =

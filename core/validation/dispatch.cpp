@@ -18,20 +18,19 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
   Call call("heddle.dispatch/1 executable_load");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   auto record = std::make_shared<Executable>();
-  if (!params || params->struct_size < sizeof(*params)) {
-    call.host_broke("HD-E-04", "params.struct_size is {}", params ? params->struct_size : 0);
-  } else {
-    if (params->entry_count && !params->entries) call.host_broke("HD-E-04", "params counts {} entries and gives none", params->entry_count);
-    if (params->code_bytes && !params->code) call.host_broke("HD-M-02", "params.code is NULL, for {} bytes", params->code_bytes);
-    for (uint32_t i = 0; params->entries && i < params->entry_count; ++i) {
-      const auto* entry =
-          reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(params->entries) + i * params->entry_stride);
-      if (params->entry_stride < sizeof(uint32_t) || entry->struct_size > params->entry_stride) {
-        call.host_broke("HD-E-04", "params.entry_stride is {}, and an entry's struct_size more", params->entry_stride);
-        break;
-      }
-      record->entries.emplace_back(entry->binding_count, entry->constants_bytes);
+  const heddle_executable_params_t given = call.read(params, "params");
+  if (given.entry_count && (!given.entries || given.entry_stride < sizeof(uint32_t))) {
+    call.host_broke("HD-E-04", "params counts {} entries, at a stride of {}, and has none", given.entry_count, given.entry_stride);
+  }
+  if (given.code_bytes && !given.code) call.host_broke("HD-M-02", "params.code is NULL, for {} bytes", given.code_bytes);
+  for (uint32_t i = 0; !call.refused() && i < given.entry_count; ++i) {
+    const auto* entry =
+        reinterpret_cast<const heddle_entry_params_t*>(reinterpret_cast<const char*>(given.entries) + i * given.entry_stride);
+    if (entry->struct_size > given.entry_stride) {
+      call.host_broke("HD-E-04", "params.entries[{}].struct_size is {}, at a stride of {}", i, entry->struct_size, given.entry_stride);
     }
+    const heddle_entry_params_t known = call.read(entry, "an entry");
+    record->entries.emplace_back(known.binding_count, known.constants_bytes);
   }
   if (call.refused()) return call.refusal();
   heddle_status_t* status =
