@@ -357,40 +357,6 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
   }
 }
 
-// HEDDLE_VALIDATION: "calls", "calls,nan,inf", or "off", over the file's.
-void read_validation_variable(const std::string& text, ConfigRead* read) {
-  if (text.empty()) return;
-  ValidationConfig& config = read->config.validation;
-  auto set = [&](bool& value, std::string_view key, bool to) {
-    value = to;
-    const std::string path = fmt::format("validation.{}", key);
-    auto& values = read->config.effective;
-    std::erase_if(values, [&](const ConfigValue& v) { return v.key == path; });
-    values.push_back({path, to ? "true" : "false", "HEDDLE_VALIDATION"});
-  };
-  for (size_t start = 0; start <= text.size();) {
-    const size_t end = std::min(text.find(',', start), text.size());
-    const std::string word = text.substr(start, end - start);
-    start = end + 1;
-    if (word == "calls") {
-      set(config.calls, "calls", true);
-    } else if (word == "nan") {
-      set(config.stop_at_nan, "stop_at_nan", true);
-    } else if (word == "inf") {
-      set(config.stop_at_inf, "stop_at_inf", true);
-    } else if (word == "off") {
-      config.dump.clear();
-      set(config.calls, "calls", false);
-      set(config.stop_at_nan, "stop_at_nan", false);
-      set(config.stop_at_inf, "stop_at_inf", false);
-    } else {
-      Place place{read->diagnostics.add_file("HEDDLE_VALIDATION", text), {}};
-      read->diagnostics.error(place, "E105",
-                              fmt::format("'{}' is nothing to validate; calls, nan, inf or off was expected", word.substr(0, 64)));
-    }
-  }
-}
-
 }  // namespace
 
 std::string allocator_path(const std::string& alias, size_t depth) {
@@ -512,10 +478,7 @@ void read_sources(const ConfigSources& sources, const std::string& settings, Con
     if (!path.empty()) reader.file(path, nullptr, named ? "HEDDLE_CONFIG" : nullptr);
   }
   if (!settings.empty()) reader.text(kSettings, settings);
-  if (sources.use_environment) {
-    read_log_variable(environment("HEDDLE_LOG"), out_read);
-    read_validation_variable(environment("HEDDLE_VALIDATION"), out_read);
-  }
+  if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
   if (!sources.text.empty()) reader.text("<text>", sources.text);
 }
 

@@ -37,7 +37,7 @@ struct ConfigRead {
 
 struct ConfigSources {
   bool use_files = true;        // false: only the text
-  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG, HEDDLE_VALIDATION
+  bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG
   std::string path;             // empty: $HEDDLE_CONFIG, then $XDG_CONFIG_HOME/heddle/heddle.toml, then /etc/heddle/heddle.toml
   std::string text;             // wins over files and environment
 };
