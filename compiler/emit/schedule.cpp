@@ -235,8 +235,12 @@ class Scheduler {
       uint32_t value = locate(storage_of(input));
       synchronize(value);
       site.bindings.emplace_back(value, whole, whole, read);
+      note_type(input, site);
     }
-    for (Value output : outputs) site.bindings.emplace_back(locate(output), whole, whole, write);
+    for (Value output : outputs) {
+      site.bindings.emplace_back(locate(output), whole, whole, write);
+      note_type(output, site);
+    }
     for (const mf::BindingRef& binding : site.bindings) {
       note_use(binding.value());
       if (binding.access() == write) written_.insert(binding.value());
@@ -304,6 +308,13 @@ class Scheduler {
       operation->attributes.push_back(std::move(attribute));
     }
     return operation;
+  }
+
+  // What the binding that was added last holds.
+  static void note_type(Value value, mf::DispatchSiteT& site) {
+    auto type = llvm::cast<RankedTensorType>(value.getType());
+    site.binding_types.emplace_back(element_type_code(type.getElementType()), type.getRank());
+    for (int64_t extent : type.getShape()) site.binding_dims.push_back(ShapedType::isDynamic(extent) ? -1 : extent);
   }
 
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {

@@ -105,6 +105,17 @@ struct LogConfig {
   std::map<std::string, uint32_t> components;
 };
 
+// [validation]
+struct ValidationConfig {
+  bool calls = false;
+  bool stop_at_nan = false, stop_at_inf = false;
+  std::vector<std::string> dump;  // patterns of regions
+  std::string dump_folder;
+  // Values of regions are looked at.
+  bool values() const { return stop_at_nan || stop_at_inf || !dump.empty(); }
+  bool any() const { return calls || values(); }
+};
+
 struct Config {
   std::vector<std::string> files;  // read, in order
 
@@ -126,6 +137,7 @@ struct Config {
   ParamIoConfig param_io;
   LogConfig log;
   TraceConfig trace;
+  ValidationConfig validation;
 
   std::vector<ConfigValue> effective;  // every value, later files win
 };

@@ -150,9 +150,7 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
   prefers(table);
   if (const TomlNode* child = table.table("log")) log(TableReader(*child, file, "log", diagnostics_));
   if (const TomlNode* child = table.table("trace")) trace(TableReader(*child, file, "trace", diagnostics_));
-  if (const TomlNode* child = table.table("validation")) {
-    not_yet(table.key_place(*child), "[validation]", "take it out", std::string_view("validation").size());
-  }
+  if (const TomlNode* child = table.table("validation")) validation(TableReader(*child, file, "validation", diagnostics_));
   table.finish();
 }
 
@@ -417,6 +415,9 @@ void finish_config(ConfigRead* read) {
   }
   // What a line that could not be read was to say, nobody knows.
   if (read->is_partial) return;
+  if (!read->config.validation.dump.empty() && read->config.validation.dump_folder.empty()) {
+    diagnostics.error(read->validation_place, "E104", "[validation] dumps regions and lacks the key 'dump_folder'");
+  }
   for (const DeviceConfig& device : read->config.devices) {
     for (size_t depth = 1; depth < device.allocators.size(); ++depth) {
       if (!device.allocators[depth].plugin.empty()) continue;

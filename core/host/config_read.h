@@ -31,6 +31,7 @@ struct ConfigRead {
   std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*] and where
   std::vector<std::pair<std::string, Place>> plugin_ids;        // ids that [plugins] and [device.*] name, and where
   std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, and where their `plugin` is, or the table
+  Place validation_place{};                                     // of the last [validation]
   std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases that routes and links name, and where
 };
 

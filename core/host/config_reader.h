@@ -39,6 +39,7 @@ class ConfigReader {
   void prefers(TableReader& table);
   void log(TableReader table);
   void trace(TableReader table);
+  void validation(TableReader table);
 
   // Records a value for `heddle config effective`, replacing an earlier one of the same key.
   void effective(TableReader& table, const std::string& key);

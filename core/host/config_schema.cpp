@@ -75,7 +75,13 @@ constexpr std::string_view kSchema = R"({
     "categories": {"type": "array", "items": {"enum": ["dispatch", "transfer", "memory", "plugins"]}}}},
   "log": {"type": "object", "additionalProperties": false, "properties": {
     "level": {"$ref": "#/$defs/level"},
-    "components": {"type": "object", "additionalProperties": {"$ref": "#/$defs/level"}}}}
+    "components": {"type": "object", "additionalProperties": {"$ref": "#/$defs/level"}}}},
+  "validation": {"type": "object", "additionalProperties": false, "dependentRequired": {"dump": ["dump_folder"]}, "properties": {
+    "calls": {"type": "boolean", "description": "every call of a plugin is checked"},
+    "stop_at_nan": {"type": "boolean", "description": "a call fails at the first region that makes a NaN"},
+    "stop_at_inf": {"type": "boolean"},
+    "dump": {"type": "array", "items": {"$ref": "#/$defs/text"}, "description": "patterns of the regions whose values are written"},
+    "dump_folder": {"type": "string", "pattern": "^/"}}}
 }})";
 
 std::string option_schema(const OptionSpec& option) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tables of heddle.toml about the work: parameters, links, routes, preferences, log.
+// Tables of heddle.toml about the work: parameters, links, routes, preferences, log, validation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -160,6 +160,24 @@ void ConfigReader::trace(TableReader table) {
                          did_you_mean(categories[i], known), categories[i].size() + 2);
     }
     effective(table, "categories");
+  }
+  table.finish();
+}
+
+void ConfigReader::validation(TableReader table) {
+  ValidationConfig& config = config_.validation;
+  read_.validation_place = table.own_place();
+  if (table.boolean("calls", &config.calls)) effective(table, "calls");
+  if (table.boolean("stop_at_nan", &config.stop_at_nan)) effective(table, "stop_at_nan");
+  if (table.boolean("stop_at_inf", &config.stop_at_inf)) effective(table, "stop_at_inf");
+  if (table.strings("dump", &config.dump)) effective(table, "dump");
+  std::string folder;
+  if (table.string("dump_folder", &folder)) {
+    if (folder.empty() || folder.front() != '/') {
+      diagnostics_.error(table.place(*table.find("dump_folder")), "E105", "'dump_folder' is no absolute path", {}, folder.size() + 2);
+    }
+    config.dump_folder = std::move(folder);
+    effective(table, "dump_folder");
   }
   table.finish();
 }

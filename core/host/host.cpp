@@ -20,6 +20,7 @@
 #include "core/host/probe_cache.h"
 #include "core/host/trace.h"
 #include "core/host/trust.h"
+#include "core/host/validation.h"
 
 namespace heddle::host {
 namespace {
@@ -48,6 +49,7 @@ struct Host::State {
   std::vector<std::string> folders;
   std::shared_ptr<HostServices> services;
   ProbeCache cache{""};
+  const heddle_validation_t* validation = nullptr;
 
   std::mutex mutex;  // everything below
   std::vector<Plugin> plugins;
@@ -207,6 +209,7 @@ Verdict Host::State::load_now(Plugin& plugin) {
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
   plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);
+  if (plugin.instance && config().validation.calls) plugin.instance->validate(*validation);
   return verdict;
 }
 
@@ -232,7 +235,7 @@ Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_device
   LoadedDriver* driver = plugin.instance->driver.get();
   if (!driver) return error(HEDDLE_STATUS_UNAVAILABLE, "host: listing devices of {} failed: its library is no driver", plugin.manifest.id);
   uint32_t count = 0;
-  if (Status status(driver->device.count(driver->api.instance, &count)); !status.ok()) return status;
+  if (Status status(driver->api.device->count(driver->api.instance, &count)); !status.ok()) return status;
   count = std::min(count, 4096u);
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
     DeviceInfo info;
@@ -241,7 +244,7 @@ Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_device
     info.ordinal = ordinal;
     info.description = {};
     info.description.struct_size = sizeof(info.description);
-    if (Status status(driver->device.describe(driver->api.instance, ordinal, &info.description)); !status.ok()) return status;
+    if (Status status(driver->api.device->describe(driver->api.instance, ordinal, &info.description)); !status.ok()) return status;
     out_devices->push_back(std::move(info));
   }
   return {};
@@ -326,6 +329,11 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   state->services = std::make_shared<HostServices>(options.log, config.log.level, config.log.components,
                                                    std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
   if (!config.trace.sink.empty()) state->services->trace = std::make_unique<Trace>(config.trace, state->services->log);
+  if (config.validation.any()) {
+    Result<const heddle_validation_t*> layer = open_validation(state->is_strict());
+    if (!layer.ok()) return layer.take_status();
+    state->validation = *layer;
+  }
   for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   for (Code code : {Code("E108"), Code("E204")}) {
     for (const std::string& line : state->read.diagnostics.warnings(code)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
@@ -389,6 +397,29 @@ std::vector<ConfigValue> Host::effective() const {
     }
   }
   return values;
+}
+
+const heddle_validation_t* Host::validation() const {
+  return state_->validation;
+}
+
+std::vector<ValidationInfo> Host::validated() {
+  std::vector<ValidationInfo> list;
+  std::lock_guard lock(state_->mutex);
+  for (const Plugin& plugin : state_->plugins) {
+    if (!plugin.instance || !plugin.instance->validation) continue;
+    list.push_back({plugin.manifest.id, 0, 0, {}});
+    state_->validation->report(
+        plugin.instance->handle,
+        [](void* info, uint64_t calls, uint64_t violations, heddle_string_t first) {
+          auto* into = static_cast<ValidationInfo*>(info);
+          into->calls = calls;
+          into->violations = violations;
+          into->first = view(first);
+        },
+        &list.back());
+  }
+  return list;
 }
 
 // Errors would have kept open from succeeding: what is left are warnings.

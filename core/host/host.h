@@ -58,6 +58,13 @@ struct DeviceInfo {
   const DeviceConfig* config = nullptr;  // NULL when the configuration does not name it
 };
 
+// What the validation layer saw of a plugin.
+struct ValidationInfo {
+  std::string id;
+  uint64_t calls = 0, violations = 0;
+  std::string first;  // texts of the first violations, a line each
+};
+
 // One allocator of a stack, to be made with these options: the manifest's defaults, then the configuration.
 struct AllocatorLayer {
   LoadedAllocator* allocator = nullptr;
@@ -95,6 +102,10 @@ class Host {
   std::vector<ConfigValue> effective() const;
   // What the configuration says that is not wrong but may not be meant, with places and excerpts; empty if nothing.
   std::string config_warnings() const;
+
+  // The validation layer; NULL where the configuration asks for nothing of it.
+  const heddle_validation_t* validation() const;
+  std::vector<ValidationInfo> validated();
 
   // Every plugin found, in order of discovery. With look, those not yet looked at are checked and probed (in parallel, in child
   // processes); without, their state is only what the manifest told.
@@ -140,7 +151,7 @@ class Host {
   // True in a process forked since open: every function that would touch a plugin answers FAILED_PRECONDITION there (HD-T-01).
   bool in_forked_child() const;
 
-  // Report topics of runtime.h as JSON: "devices", "plugins", "config", "schema".
+  // Report topics of runtime.h as JSON: "devices", "plugins", "config", "schema", "validation".
   Result<std::string> report(std::string_view topic);
   // heddle.toml as a JSON Schema, with the options of the drivers found.
   std::string schema() const;

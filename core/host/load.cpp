@@ -283,9 +283,16 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
   return instance;
 }
 
+void PluginInstance::validate(const heddle_validation_t& layer) {
+  if (driver) layer.wrap_driver(&driver->api, heddle::to_c(library->id));
+  if (allocator) layer.wrap_allocator(&allocator->allocator, handle, &host->table, heddle::to_c(library->id));
+  validation = &layer;
+}
+
 PluginInstance::~PluginInstance() {
   if (!handle) return;
-  Status status = contained("its shutdown", [&] { return library->table.shutdown(handle); });
+  Status status = contained(
+      "its shutdown", [&] { return validation ? validation->shutdown(handle, library->table.shutdown) : library->table.shutdown(handle); });
   if (status.ok()) return;
   if (status.code() != HEDDLE_STATUS_UNIMPLEMENTED) {
     host->services->log.write(HEDDLE_LOG_WARN, library->id, std::string("shutting down failed: ").append(one_line(status.message())));

@@ -10,6 +10,7 @@
 
 #include "core/host/host_table.h"
 #include "core/host/plugin_state.h"
+#include "core/validation/layer.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 #include "heddle/ext/library.h"
@@ -72,11 +73,14 @@ struct PluginInstance {
   std::unique_ptr<LoadedDriver> driver;
   std::unique_ptr<LoadedAllocator> allocator;
   std::unique_ptr<LoadedLibrary> operations;
+  const heddle_validation_t* validation = nullptr;  // whose functions stand in the tables; NULL: the plugin's own do
 
   PluginInstance() = default;
   PluginInstance(const PluginInstance&) = delete;
   // Shuts down. With live children everything they may still use is left in place, and a warning is logged (HD-L-01).
   ~PluginInstance();
+  // From now on every call goes through the layer. Before anything is made through the tables.
+  void validate(const heddle_validation_t& layer);
 };
 
 // Creates an instance and copies its tables. On failure NULL and a verdict.

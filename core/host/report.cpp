@@ -61,6 +61,17 @@ std::string config_report(Host& host) {
   return out + "],\"warnings\":" + quoted(host.config_warnings()) + "}";
 }
 
+std::string validation_report(Host& host) {
+  std::string out = "{\"plugins\":[";
+  bool first = true;
+  for (const ValidationInfo& plugin : host.validated()) {
+    out += fmt::format("{}{{\"id\":{},\"calls\":{},\"violations\":{},\"first\":{}}}", first ? "" : ",", quoted(plugin.id), plugin.calls,
+                       plugin.violations, quoted(plugin.first));
+    first = false;
+  }
+  return out + "]}";
+}
+
 }  // namespace
 
 Result<std::string> Host::report(std::string_view topic) {
@@ -68,8 +79,10 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "devices") return devices_report(*this);
   if (topic == "config") return config_report(*this);
   if (topic == "schema") return schema();
+  if (topic == "validation") return validation_report(*this);
   return error(HEDDLE_STATUS_NOT_FOUND,
-               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config or schema was expected", topic);
+               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema or validation was expected",
+               topic);
 }
 
 }  // namespace heddle::host

@@ -106,12 +106,12 @@ void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::T
   }
 }
 
-heddle_status_t* Frame::submit_list(const Segment& segment, const heddle_sync_t& sync) const {
-  heddle_submission_t submission{sizeof(submission), segment.count, commands_.data() + segment.first, sync};
+heddle_status_t* Frame::submit_commands(const Segment& segment, uint32_t first, uint32_t count, const heddle_sync_t& sync) const {
+  heddle_submission_t submission{sizeof(submission), count, commands_.data() + first, sync};
   const memory::Device& device = *devices_[segment.device];
   if (plan_->profile && (device.description().features & HEDDLE_DEVICE_TIMESTAMPS)) {
     submitted_ns_[static_cast<size_t>(&segment - plan_->segments.data())] = host::clock_ns();
-    return device.api().profile->submit(device.queue(), &submission, times_.data() + segment.first);
+    return device.api().profile->submit(device.queue(), &submission, times_.data() + first);
   }
   return device.api().dispatch->submit(device.queue(), &submission);
 }
@@ -217,7 +217,7 @@ void Frame::record_if_due() {
 
 heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {
   *replayed = recording_ != nullptr;
-  if (!recording_) return submit_list(segment, sync);
+  if (!recording_) return submit_commands(segment, segment.first, segment.count, sync);
   const memory::Device& device = *devices_[segment.device];
   Status replay =
       device.noted(Status(device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync)));
@@ -228,7 +228,7 @@ heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync
     *recorded_[i].buffer = dynamic_[i].buffer;
     *recorded_[i].offset = dynamic_[i].offset;
   }
-  return submit_list(segment, sync);
+  return submit_commands(segment, segment.first, segment.count, sync);
 }
 
 heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,

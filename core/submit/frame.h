@@ -31,6 +31,11 @@ class Frame {
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
   // Enqueues one segment (not a crossing) on its device, or replays it where it is recorded. *replayed: which of the two it was.
   heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const;
+  // Enqueues one of its commands alone. [may-block]
+  heddle_status_t* submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
+    return submit_commands(segment, command, 1, sync);
+  }
+  const heddle_command_t& command(uint32_t index) const { return commands_[index]; }
   // Records the segment of a single() plan where the device can and the frame is used again and again. After bind; may take a while, so
   // that nothing is locked meanwhile.
   void record_if_due();
@@ -54,7 +59,7 @@ class Frame {
   };
   Frame() = default;
   Target target_of(const Patch& patch);
-  heddle_status_t* submit_list(const Segment& segment, const heddle_sync_t& sync) const;
+  heddle_status_t* submit_commands(const Segment& segment, uint32_t first, uint32_t count, const heddle_sync_t& sync) const;
   // Records the only segment; from then on bind() fills in dynamic_. A driver that cannot is not asked again.
   void record();
 

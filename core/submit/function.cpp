@@ -4,7 +4,6 @@
 #include "core/submit/function.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/host/process.h"
 #include "core/submit/call.h"
@@ -52,15 +51,7 @@ Status Function::fail(Status&& status, const Invocation& call) const {
     context += i == call.state_wait ? kStateFailed : ": an earlier call that it waits for failed";
     return wrap(std::move(status), context);
   }
-  // A driver says which region it was by number; the module knows its name.
-  std::string_view region = view(heddle_status_payload(status.get(), to_c("region")));
-  uint32_t index = 0;
-  if (std::from_chars(region.data(), region.data() + region.size(), index).ec == std::errc() && index < program_.dispatches()->size()) {
-    std::string name = program_.dispatches()->Get(index)->name()->str();
-    context += ": in region '" + name + "'";
-    return wrap(std::move(status), context).payload("region_name", name);
-  }
-  return wrap(std::move(status), context);
+  return in_region(std::move(status), program_, context);
 }
 
 // ------------------------------------------------------------------------------------------------------------- checks

@@ -130,9 +130,10 @@ Status Instance::run_initializer() {
   if (route_.initializer >= 0) {
     const open::Signature signature{"initializer", {}, {}, {}};
     Pace here(nullptr);
-    Run run({*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)), signature, machine_, devices_, {}, {}}, here, counters_);
+    const mf::Program& program = *meta.initializer()->Get(static_cast<uint32_t>(route_.initializer));
+    Run run({program, signature, machine_, devices_, {}, {}}, here, counters_);
     Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }).run();
-    if (!status.ok()) return wrap(std::move(status), "heddle: running the initializer of " + module_->path() + " failed");
+    if (!status.ok()) return in_region(std::move(status), program, "heddle: running the initializer of " + module_->path() + " failed");
   }
   // What only the initializer reads goes now.
   for (uint32_t i = 0; i < globals_.size(); ++i) {

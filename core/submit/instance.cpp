@@ -102,9 +102,13 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   host::Trace* trace = instance->runtime_->host->trace();
   if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
   if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
+  Result<std::unique_ptr<Inspection>> inspection = Inspection::create(*instance->runtime_->host, *instance->module_);
+  if (!inspection.ok()) return inspection.take_status();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   instance->operations_ = std::make_unique<Operations>(*instance->runtime_->host, instance->devices_);
   instance->machine_.operations = instance->operations_.get();
+  instance->inspection_ = std::move(*inspection);
+  instance->machine_.inspection = instance->inspection_.get();
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   instance->machine_.profile = instance->profile_.get();  // of calls alone

@@ -14,6 +14,7 @@
 #include "core/open/module.h"
 #include "core/open/parameter_files.h"
 #include "core/route/route.h"
+#include "core/submit/inspection.h"
 #include "core/submit/plan.h"
 #include "core/submit/profile.h"
 #include "core/submit/runtime.h"
@@ -89,6 +90,7 @@ class Instance final : public memory::Counted {
   Machine machine_;
   std::unique_ptr<Profile> profile_;
   std::unique_ptr<Operations> operations_;
+  std::unique_ptr<Inspection> inspection_;
   std::vector<std::unique_ptr<Function>> functions_;
   Counters counters_;
   StateOrder state_order_;

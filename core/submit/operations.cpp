@@ -54,7 +54,7 @@ struct Operations::Request {
     }
     size_t at = 0;
     for (uint32_t i = 0; i < wanted.operands()->size(); ++i) {
-      const mf::OperandType* type = wanted.operands()->Get(i);
+      const mf::BindingType* type = wanted.operands()->Get(i);
       const std::span<const int64_t> extents = dims.subspan(at, type->rank());
       at += type->rank();
       operands.push_back({sizeof(heddle_operand_t), type->element_type(), type->rank(), 0, extents.data()});

@@ -415,6 +415,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
   plan->profile = machine_.profile;
+  plan->inspected = machine_.inspection != nullptr;
   HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
   HEDDLE_RETURN_IF_ERROR(prepare_operations(recording, first_command, *plan));
   HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, *plan));

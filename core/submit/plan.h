@@ -71,12 +71,14 @@ struct GlobalMemory {
 struct Operation;
 class OperationSource;
 class Profile;
+class Inspection;
 struct Machine {
   std::vector<std::string> device_names;
   std::vector<uint64_t> min_alignment_of_device;
   std::vector<GridLimit> grid_of_slot;
   std::vector<uint32_t> device_of_slot;
-  Profile* profile = nullptr;  // where what commands took is summed up; NULL: nobody asks
+  Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
+  Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
   OperationSource* operations = nullptr;
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded.
@@ -87,6 +89,7 @@ class Plan final : public memory::Counted {
  public:
   const module_format::Program* program = nullptr;  // the instance's, like profile
   Profile* profile = nullptr;
+  bool inspected = false;  // its commands are enqueued one by one, and looked at
   std::vector<int64_t> key;
   std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
   std::vector<uint32_t> first_binding;     // per command, for dispatches
@@ -103,7 +106,7 @@ class Plan final : public memory::Counted {
   uint64_t copied_bytes = 0;
 
   // One submission on one device is all there is to it.
-  bool single() const { return segments.size() == 1 && !segments[0].crossing; }
+  bool single() const { return segments.size() == 1 && !segments[0].crossing && !inspected; }
   uint64_t arena_bytes() const;
 };
 

@@ -3,6 +3,7 @@
 #include "core/submit/run.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <memory>
 
@@ -18,6 +19,18 @@ namespace {
 constexpr size_t kMostArenas = 1024;
 
 }  // namespace
+
+Status in_region(Status&& failure, const module_format::Program& program, std::string context) {
+  // A driver says which region it was by number; the module knows its name.
+  std::string_view region = view(heddle_status_payload(failure.get(), to_c("region")));
+  uint32_t index = 0;
+  if (std::from_chars(region.data(), region.data() + region.size(), index).ec == std::errc() && index < program.dispatches()->size()) {
+    std::string name = program.dispatches()->Get(index)->name()->str();
+    context += ": in region '" + name + "'";
+    return wrap(std::move(failure), context).payload("region_name", name);
+  }
+  return wrap(std::move(failure), context);
+}
 
 void count(const Plan& plan, Counters& counters) {
   counters.submissions.fetch_add(plan.submission_count, std::memory_order_relaxed);
@@ -92,6 +105,11 @@ Task Run::pieces_of(const Frame& frame) {
                                            began_ns, host::clock_ns() - began_ns);
       }
       if (!crossed.ok()) co_return std::move(crossed);
+      continue;
+    }
+    if (params_.machine.inspection) {
+      Status looked = co_await inspect(frame, segment);
+      if (!looked.ok()) co_return std::move(looked);
       continue;
     }
     bool replayed = false;

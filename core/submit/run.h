@@ -63,6 +63,8 @@ class Run {
   Task pieces_of(const Frame& frame);
   Status add(uint32_t device, Result<Pending>&& started);
   Task lane_over(uint32_t device);
+  // A segment command by command, each looked at before and after.
+  Task inspect(const Frame& frame, const Segment& segment);
   Task cross(const Frame& frame, const Segment& segment);
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
@@ -76,8 +78,12 @@ class Run {
   std::vector<InFlight> in_flight_;
   std::vector<Borrowed> borrowed_;
   bool started_ = false;
+  uint64_t inspected_call_ = 0;  // 0: not yet
+  uint32_t inspected_ = 0;       // dispatches
 };
 
+// The failure with the context in front, and with the region where its payload says which it was.
+Status in_region(Status&& failure, const module_format::Program& program, std::string context);
 // What a plan adds to the counters of its instance.
 void count(const Plan& plan, Counters& counters);
 

@@ -91,7 +91,7 @@ class ProgramChecker {
   bool affordable(const mf::Operation& operation, uint32_t site) {
     if (!all_usable(operation.attributes(), operation.operands()))
       return fail("dispatch site ", site, ": a vector of its operation is missing or misaligned");
-    uint64_t bytes = uint64_t{4} * operation.attributes()->size() + sizeof(mf::OperandType) * uint64_t{operation.operands()->size()};
+    uint64_t bytes = uint64_t{4} * operation.attributes()->size() + sizeof(mf::BindingType) * uint64_t{operation.operands()->size()};
     if (!budget_.take(bytes)) return fail("dispatch site ", site, ": vectors of its operation are shared with others");
     for (const mf::OperationAttribute* attribute : *operation.attributes()) {
       if (!all_usable(attribute->ints(), attribute->floats(), attribute->text()))
@@ -202,6 +202,34 @@ class ProgramChecker {
     return true;
   }
 
+  // Files before 0.2 have none, and neither do programs that do not say.
+  bool binding_types(uint32_t i) {
+    const mf::DispatchSite* site = program_.dispatches()->Get(i);
+    const auto* types = site->binding_types();
+    const auto* dims = site->binding_dims();
+    if (!types && !dims) return true;
+    // One shape of message: this is checked for every file and seldom wrong.
+    auto wrong = [&](const std::string& text) { return fail("dispatch site ", i, ": ", text); };
+    if (!all_usable(types, dims)) return wrong("the types of its bindings are not whole");
+    if (!budget_.take(sizeof(mf::BindingType) * uint64_t{types->size()} + uint64_t{8} * dims->size())) {
+      return wrong("its vectors are shared with others");
+    }
+    if (types->size() != 0 && types->size() != site->bindings()->size()) return wrong("not every binding has a type");
+    uint64_t rank = 0;
+    for (const mf::BindingType* type : *types) {
+      if (type->element_type() != HEDDLE_TYPE_UNDEFINED && !element_type_exists(type->element_type())) {
+        return wrong("element type " + std::to_string(type->element_type()) + " of a binding does not exist");
+      }
+      if (type->rank() > HEDDLE_MAX_RANK) return wrong("rank " + std::to_string(type->rank()) + " of a binding is above 16");
+      rank += type->rank();
+    }
+    if (rank != dims->size()) return wrong("the ranks of its bindings do not add up to their dimensions");
+    for (int64_t dim : *dims) {
+      if (dim < -1) return wrong("dimension " + std::to_string(dim) + " of a binding is negative");
+    }
+    return true;
+  }
+
   bool dispatch_site(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
     if (Status bad = verify_name(site->name(), true, "name", budget_)) return fail("dispatch site ", i, ": ", bad->message);
@@ -223,7 +251,7 @@ class ProgramChecker {
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
-    if (site->operation()) return operation(*site->operation(), *site, i);
+    if (site->operation()) return operation(*site->operation(), *site, i) && binding_types(i);
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
       const mf::Candidate* candidate = site->candidates()->Get(c);
@@ -253,7 +281,7 @@ class ProgramChecker {
           return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
       }
     }
-    return true;
+    return binding_types(i);
   }
 
   bool operation(const mf::Operation& operation, const mf::DispatchSite& site, uint32_t i) {
@@ -269,7 +297,7 @@ class ProgramChecker {
       return wrong("of ", count, " operands ", operation.input_count(), " are inputs, and none is an output");
     uint64_t extents = 0;
     for (uint32_t k = 0; k < count; ++k) {
-      const mf::OperandType* type = operation.operands()->Get(k);
+      const mf::BindingType* type = operation.operands()->Get(k);
       if (!element_type_exists(type->element_type())) return wrong("operand ", k, ": element type ", type->element_type(), " is not known");
       if (type->rank() > HEDDLE_MAX_RANK) return wrong("operand ", k, ": rank ", type->rank(), " is above ", HEDDLE_MAX_RANK);
       const uint32_t access = k < operation.input_count() ? kRead : kWrite;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens the frozen .heddle files. sample-0.1.heddle was written by the writer of format 0.1 from module_sample.h; set
+// Opens the frozen .heddle files. sample-0.1.heddle and sample-0.2.heddle were written by the writers of these formats from module_sample.h; set
 // HEDDLE_FREEZE=FILE to write one of the present version. add-0.1.heddle was compiled from an ONNX file with one Add of 4 floats.
 #include <gtest/gtest.h>
 
@@ -46,17 +46,41 @@ TEST(FrozenModule, Sample01MeansWhatItMeant) {
   EXPECT_EQ(metadata.parameters()->Get(0)->name()->str(), "dense.weight");
   EXPECT_EQ(metadata.parameters()->Get(0)->hash(), 0xc4399c7829d0628fu);
   EXPECT_EQ(static_cast<uint32_t>(metadata.globals()->Get(4)->kind()), 3u);
+  EXPECT_EQ(program.dispatches()->Get(0)->binding_types(), nullptr);  // 0.2 brought them
 }
 
-TEST(FrozenModule, TheWriterStillWritesFormat01) {
-  if (kFormatMajor != 0 || kFormatMinorOfKernels != 1) GTEST_SKIP() << "SKIP: the writer writes a newer format";
+TEST(FrozenModule, Sample02SaysWhatBindingsHold) {
+  auto opened = open_module(kFolder + "/sample-0.2.heddle");
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto& site = *opened.value()->metadata().functions()->Get(0)->programs()->Get(0)->dispatches()->Get(0);
+  ASSERT_EQ(site.binding_types()->size(), 3u);
+  EXPECT_EQ(site.binding_types()->Get(1)->element_type(), HEDDLE_TYPE_F32);
+  EXPECT_EQ(site.binding_types()->Get(2)->rank(), 2u);
+  EXPECT_EQ(std::vector<int64_t>(site.binding_dims()->begin(), site.binding_dims()->end()), (std::vector<int64_t>{-1, 4, 8, 8, -1, 8}));
+  EXPECT_EQ(site.name()->str(), "dense");
+  ASSERT_NE(site.operation(), nullptr);
+  EXPECT_EQ(site.operation()->domain()->str() + "::" + site.operation()->name()->str(), "org.example::Dense");
+  EXPECT_EQ(site.operation()->input_count(), 2u);
+}
+
+TEST(FrozenModule, TheWriterStillWritesFormat02) {
+  if (kFormatMajor != 0 || kFormatMinor != 2) GTEST_SKIP() << "SKIP: the writer writes a newer format";
   heddle::testing::TemporaryFolder folder;
   const char* freeze = std::getenv("HEDDLE_FREEZE");
   const std::string path = freeze ? freeze : folder.path("m.heddle");
   ModuleWriter writer;
   auto module = sample::make(writer);
+  module_format::DispatchSiteT& site = *module.functions.at(0)->programs.at(0)->dispatches.at(0);
+  site.operation = std::make_unique<module_format::OperationT>();
+  site.operation->domain = "org.example";
+  site.operation->name = "Dense";
+  site.operation->version = 1;
+  site.operation->input_count = 2;
+  site.operation->operands = site.binding_types;
+  site.candidates.clear();
+  site.constants.assign(6, 0);  // extents
   ASSERT_FALSE(writer.write(module, path));
-  EXPECT_EQ(heddle::testing::read_file(path), heddle::testing::read_file(kFolder + "/sample-0.1.heddle"));
+  EXPECT_EQ(heddle::testing::read_file(path), heddle::testing::read_file(kFolder + "/sample-0.2.heddle"));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
   for (const mf::DispatchSite* site : *program.dispatches()) {
     if (const mf::Operation* operation = site->operation()) {
       uint64_t extents = 0;
-      for (const mf::OperandType* type : *operation->operands()) extents += type->rank();
+      for (const mf::BindingType* type : *operation->operands()) extents += type->rank();
       require(extents == site->constants()->size() && operation->operands()->size() == site->bindings()->size(), "operands");
       require(operation->input_count() < operation->operands()->size() && site->candidates()->size() == 0, "inputs");
       for (const mf::OperationAttribute* attribute : *operation->attributes()) {
@@ -65,6 +65,12 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
       for (const mf::Guard* guard : *candidate->guards()) require(guard->register_() < registers && guard->divisor() > 0, "guard");
     }
     for (const mf::BindingRef* binding : *site->bindings()) value_exists(binding->value());
+    if (const auto* types = site->binding_types()) {
+      require(types->size() == 0 || types->size() == site->bindings()->size(), "types of bindings");
+      uint64_t rank = 0;
+      for (const mf::BindingType* type : *types) rank += type->rank();
+      require(rank == site->binding_dims()->size(), "dimensions of bindings");
+    }
     for (uint32_t r : *site->constants()) require(r < registers, "constant register");
   }
   for (const mf::CopySite* site : *program.copies()) {

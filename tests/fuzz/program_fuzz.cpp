@@ -134,7 +134,7 @@ class AnyOperation final : public OperationSource {
     made->workspace_bytes = wanted.version() % 3 * 1000;
     made->workspace_alignment = 256;
     size_t at = 0;
-    for (const mf::OperandType* type : *wanted.operands()) {
+    for (const mf::BindingType* type : *wanted.operands()) {
       require(at + type->rank() <= dims.size(), "an operand's extents are not there");
       std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(type->element_type()), dims.subspan(at, type->rank()));
       if (!bytes) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "an operand that is no tensor");

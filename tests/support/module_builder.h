@@ -91,6 +91,14 @@ class ProgramBuilder {
     program->dispatches.push_back(std::move(site));
     return emit(mf::Op::Dispatch, static_cast<uint32_t>(program->dispatches.size() - 1));
   }
+  // What the bindings of the dispatch before hold.
+  void types(const std::vector<std::pair<heddle_element_type_t, std::vector<int64_t>>>& bindings) {
+    for (const auto& [element_type, dims] : bindings) {
+      program->dispatches.back()->binding_types.emplace_back(element_type, static_cast<uint32_t>(dims.size()));
+      auto& all = program->dispatches.back()->binding_dims;
+      all.insert(all.end(), dims.begin(), dims.end());
+    }
+  }
   uint32_t copy(mf::BindingRef source, mf::BindingRef target) {
     program->copies.emplace_back(source, target);
     return emit(mf::Op::Copy, static_cast<uint32_t>(program->copies.size() - 1));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -232,7 +233,10 @@ class LoadedPlugin {
 // One driver with one open device and one queue.
 class OpenDriver {
  public:
-  explicit OpenDriver(const std::string& path, PluginHost* host, const std::string& cpus = "") : plugin_(path), host_(host) {
+  // wrap: puts other tables in the place of the driver's, before anything is made through them.
+  explicit OpenDriver(const std::string& path, PluginHost* host, const std::string& cpus = "",
+                      const std::function<void(heddle_driver_api_t*)>& wrap = {})
+      : plugin_(path), host_(host) {
     Result created(plugin_->create(host->table(), &instance_));
     if (!created.ok()) {
       ADD_FAILURE() << created.message();
@@ -249,13 +253,24 @@ class OpenDriver {
     profile_api = static_cast<const heddle_profile_interface_t*>(interface(HEDDLE_PROFILE_INTERFACE));
     api = {sizeof api,   0,          host->table(), instance_, device_api, buffer_api, transfer_api, param_io_api, dispatch_api,
            timeline_api, native_api, profile_api};
+    if (wrap) {
+      wrap(&api);
+      device_api = api.device;
+      buffer_api = api.buffer;
+      transfer_api = api.transfer;
+      param_io_api = api.param_io;
+      dispatch_api = api.dispatch;
+      timeline_api = api.timeline;
+      native_api = api.native;
+      profile_api = api.profile;
+    }
     device = open(0, cpus);
     if (device) queue = make_queue(device);
   }
   ~OpenDriver() {
     if (queue) EXPECT_OK(device_api->queue_destroy(queue));
     if (device) EXPECT_OK(device_api->close(device));
-    if (instance_) EXPECT_OK(plugin_->shutdown(instance_));
+    if (instance_) EXPECT_OK(shut_down ? shut_down(instance_) : plugin_->shutdown(instance_));
   }
   OpenDriver(const OpenDriver&) = delete;
   OpenDriver& operator=(const OpenDriver&) = delete;
@@ -359,7 +374,8 @@ class OpenDriver {
   heddle_driver_api_t api = {};
   heddle_device_t* device = nullptr;
   heddle_queue_t* queue = nullptr;
-  uint64_t patience_ns = HEDDLE_TIMEOUT_INFINITE;  // of await
+  uint64_t patience_ns = HEDDLE_TIMEOUT_INFINITE;                        // of await
+  std::function<heddle_status_t*(heddle_plugin_instance_t*)> shut_down;  // in the place of the plugin's own
 
  private:
   LoadedPlugin plugin_;

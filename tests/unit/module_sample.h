@@ -172,6 +172,9 @@ inline mf::ModuleT make(ModuleWriter& writer) {
   program->dispatches.push_back(site(
       "dense", {mf::BindingRef(0, kAll, kAll, kReadOnly), mf::BindingRef(3, kAll, kAll, kReadOnly), mf::BindingRef(2, kAll, 3, kWriteOnly)},
       {0}));
+  program->dispatches[0]->binding_types = {mf::BindingType(HEDDLE_TYPE_F32, 2), mf::BindingType(HEDDLE_TYPE_F32, 2),
+                                           mf::BindingType(HEDDLE_TYPE_F32, 2)};
+  program->dispatches[0]->binding_dims = {-1, 4, 8, 8, -1, 8};
   program->copies = {mf::CopySite(mf::BindingRef(2, kAll, 3, kReadOnly), mf::BindingRef(1, kAll, 3, kWriteOnly))};
   program->fills = {mf::FillSite(mf::BindingRef(4, kAll, kAll, kWriteOnly), 0, 8, 0)};
   program->code = {

@@ -12,22 +12,11 @@
 #include <new>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/npy_header.h"
 #include "sdk/module/output_file.h"
 
 namespace heddle::tool {
 namespace {
-
-constexpr char kMagic[] = "\x93NUMPY";
-
-struct NpyType {
-  std::string_view code;
-  heddle_element_type_t type;
-};
-constexpr NpyType kTypes[] = {
-    {"|b1", HEDDLE_TYPE_BOOL}, {"|i1", HEDDLE_TYPE_I8},  {"|u1", HEDDLE_TYPE_U8},  {"<i2", HEDDLE_TYPE_I16},
-    {"<u2", HEDDLE_TYPE_U16},  {"<i4", HEDDLE_TYPE_I32}, {"<u4", HEDDLE_TYPE_U32}, {"<i8", HEDDLE_TYPE_I64},
-    {"<u8", HEDDLE_TYPE_U64},  {"<f2", HEDDLE_TYPE_F16}, {"<f4", HEDDLE_TYPE_F32}, {"<f8", HEDDLE_TYPE_F64},
-};
 
 // Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: strings, True, False, tuples of integers, nothing else.
 class HeaderParser {
@@ -93,13 +82,8 @@ class HeaderParser {
   Wrong descr(Shape& shape) {
     std::string_view code;
     if (!string(code)) return at("descr is not a string; structured arrays are not read");
-    for (const NpyType& one : kTypes) {
-      // '|' and '<' mean the same for one byte, '=' is the host's order.
-      if (code.size() == 3 && code.substr(1) == one.code.substr(1) && (code[0] == one.code[0] || code[0] == '<' || code[0] == '=')) {
-        shape.element_type = one.type;
-        return {};
-      }
-    }
+    shape.element_type = module::npy_type_from_code(code);
+    if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
     const std::string shown = "'" + std::string(code.substr(0, 40)) + "'";
     if (!code.empty() && code[0] == '>') return "header: type " + shown + " is big-endian; save it as little-endian";
     return "header: type " + shown + " is not read";
@@ -207,7 +191,8 @@ Wrong write_pieces(const std::string& path, std::span<const std::byte> first, st
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   out = NpyHeader{};
   auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
-  if (file.size() < 10 || std::memcmp(file.data(), kMagic, 6) != 0) return "it does not start as an .npy file does";
+  if (file.size() < 10 || std::memcmp(file.data(), module::kNpyMagic.data(), module::kNpyMagic.size()) != 0)
+    return "it does not start as an .npy file does";
   const uint8_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
     return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";
@@ -245,29 +230,11 @@ Wrong read_npy(const std::string& path, HostTensor& out) {
 }
 
 Wrong write_npy(const std::string& path, const HostTensor& tensor) {
-  std::string_view code;
-  for (const NpyType& one : kTypes) {
-    if (one.type == tensor.shape.element_type) code = one.code;
-  }
-  if (code.empty()) {
+  if (module::npy_type_code(tensor.shape.element_type).empty()) {
     return about(path,
                  "NumPy has no type for " + std::string(module::element_type_name(tensor.shape.element_type)) + "; write a .bin file");
   }
-  std::string dict = "{'descr': '" + std::string(code) + "', 'fortran_order': False, 'shape': (";
-  for (size_t i = 0; i < tensor.shape.dims.size(); ++i) {
-    dict.append(std::to_string(tensor.shape.dims[i]));
-    dict.append(i + 1 < tensor.shape.dims.size() ? ", " : tensor.shape.dims.size() == 1 ? "," : "");
-  }
-  dict += "), }";
-  // Data starts on 64 bytes; the header ends in a newline.
-  const size_t total = (10 + dict.size() + 1 + 63) / 64 * 64;
-  dict.append(total - 10 - dict.size() - 1, ' ').push_back('\n');
-  std::string head(kMagic, 6);
-  head.push_back(1);
-  head.push_back(0);
-  head.push_back(static_cast<char>(dict.size() & 255));
-  head.push_back(static_cast<char>(dict.size() >> 8));
-  head.append(dict);
+  const std::string head = module::npy_header(tensor.shape.element_type, tensor.shape.dims);
   return write_pieces(path, {reinterpret_cast<const std::byte*>(head.data()), head.size()}, tensor.bytes);
 }
 

@@ -9,6 +9,7 @@
 #include "tools/heddle/output.h"
 #include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
+#include "tools/heddle/validation.h"
 
 namespace heddle::tool {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   RuntimeFlags runtime;
   ModuleFlags module;
+  ValidationFlags validation;
   std::vector<std::string> inputs, outputs, expected;
   double rtol = 1e-5, atol = 1e-8;
   uint64_t values = 1000;
@@ -36,6 +38,7 @@ struct Options {
                  "how parameters are read; this version has auto and file");
     flags.on("--statistics", statistics, "print the instance's statistics on stderr, as JSON");
     flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
+    validation.add_to(flags);
     runtime.add_to(flags);
   }
 };
@@ -121,6 +124,7 @@ int run(const Arguments& arguments) {
     if (Wrong wrong = parse_output_argument(options.outputs[i], outputs[i]); !wrong.empty()) return flags.misuse("--output " + wrong);
   }
   if (Wrong wrong = overwrites(outputs, options.module); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = options.validation.to_config(options.runtime.settings); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device: " + wrong);
 
   Runtime runtime;
@@ -151,6 +155,8 @@ int run(const Arguments& arguments) {
 
   Results results;
   if (heddle_status_t* status = call(function, given, results)) return report(status);
+  uint64_t violations = 0;
+  if (heddle_status_t* status = count_violations(runtime.get(), violations)) return report(status);
   // Compared before anything is written: an expected file may be one of the files written.
   std::vector<bool> written(function.results.size());
   int code = kFine;
@@ -183,6 +189,11 @@ int run(const Arguments& arguments) {
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("statistics"), &raw)) return report(status);
     const Text text(raw);
     std::fprintf(stderr, "%s\n", printable(text_of(text)).c_str());
+  }
+  if (violations != 0 && code == kFine) {
+    std::fprintf(stderr, "heddle run: %llu rules between the runtime and its plugins were broken, as the log says\n",
+                 static_cast<unsigned long long>(violations));
+    code = kUnavailable;
   }
   return code;
 }

@@ -51,7 +51,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_runtime_create(const heddle_runtime_params
 HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
 
 /* A report as JSON: "devices", "plugins" (with state and reason of each), "config" (values with their origins),
- * "schema" (JSON Schema of heddle.toml, with the options of the plugins found).
+ * "schema" (JSON Schema of heddle.toml, with the options of the plugins found), "validation" (of each plugin that is loaded behind the
+ * validation layer: calls, violations, and the texts of the first).
  * Devices are opened by no report. NOT_FOUND for another topic. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
 

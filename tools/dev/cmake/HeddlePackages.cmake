@@ -54,6 +54,12 @@ heddle_package(sdk NAME heddle-dev SECTION libdevel DEPENDS "heddle-runtime (= $
   SUMMARY "what programs and plugins of Heddle are built against"
   TEXT "Headers, libraries, and packages for CMake and pkg-config: for applications, and for drivers and allocators.")
 
+if(TARGET heddle_validation)
+  heddle_package(validation NAME heddle-validation SECTION libs DEPENDS "heddle-runtime (= ${this_version})"
+    SUMMARY "checks what Heddle and its plugins do"
+    TEXT "What [validation] of the configuration uses: checked calls, dumps of values, and where the first NaN is made.")
+endif()
+
 if(TARGET heddle-conformance)
   heddle_package(conformance NAME heddle-conformance SECTION devel RECOMMENDS heddle-dev
     SUMMARY "checks plugins of Heddle against the rules"

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads bindings back and has them looked at. Called through inspection.h.
+#include "core/submit/inspection.h"
+
+#include <algorithm>
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+
+constexpr uint32_t kRead = 1;  // of BindingRef.access
+
+// Every dispatch says what its bindings hold.
+bool says_types(const mf::Program& program) {
+  return std::ranges::all_of(*program.dispatches(), [](const mf::DispatchSite* site) {
+    return site->bindings()->size() == 0 || (site->binding_types() && site->binding_types()->size() != 0);
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const open::OpenModule& module) {
+  const host::ValidationConfig& config = host.config().validation;
+  if (!config.values()) return std::unique_ptr<Inspection>();
+  std::unique_ptr<Inspection> made(new Inspection(host, *host.validation()));
+  made->rules_.kinds = (config.stop_at_nan ? HEDDLE_VALIDATION_NAN : 0) | (config.stop_at_inf ? HEDDLE_VALIDATION_INF : 0);
+  bool known = true;
+  for (const mf::Function* function : *module.metadata().functions()) {
+    for (const mf::Program* program : *function->programs()) known = known && says_types(*program);
+  }
+  for (const mf::Program* program : *module.metadata().initializer()) known = known && says_types(*program);
+  const std::string untold = fmt::format(
+      "{} was compiled before format 0.2 and does not say the element types of its regions; compile the model again", module.path());
+  if (!known && made->rules_.kinds != 0) {
+    return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: looking for NaN, as [validation] asks, failed: {}", untold);
+  }
+  if (!known) host.log(HEDDLE_LOG_WARN, "validation", "dumps are raw bytes: " + untold);
+  for (const std::string& pattern : config.dump) made->patterns_.push_back(to_c(pattern));
+  heddle_validation_rules_t& rules = made->rules_;
+  rules.struct_size = sizeof(rules);
+  rules.patterns = made->patterns_.data();
+  rules.pattern_count = made->patterns_.size();
+  rules.folder = to_c(config.dump_folder);
+  rules.log_context = &host;
+  rules.log = [](void* to, uint32_t level, heddle_string_t message) {
+    static_cast<host::Host*>(to)->log(level, "validation", view(message));
+  };
+  rules.status_create = heddle_status_create;
+  return made;
+}
+
+Status Inspection::told(const Look& look,
+                        heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const {
+  const heddle_validation_region_t region{look.call, look.order, static_cast<uint32_t>(look.bindings.size()),
+                                          to_c(look.site->name()->string_view()), look.bindings.data()};
+  return Status(tell(&rules_, &region)).payload("region", std::to_string(look.command->region));
+}
+
+Status Inspection::before(Look& look) const {
+  look.looks = layer_.looks_at(&rules_, to_c(look.site->name()->string_view())) != 0;
+  if (!look.looks) return Status();
+  const uint32_t count = look.site->bindings()->size();
+  look.in.resize(count);
+  look.out.resize(count);
+  look.bindings.resize(count);
+  const auto* types = look.site->binding_types();
+  uint32_t dim = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    heddle_validation_binding_t& binding = look.bindings[i];
+    binding.access = look.site->bindings()->Get(i)->access();
+    binding.size_bytes = look.command->bindings[i].length;
+    if (types && i < types->size()) {
+      binding.element_type = types->Get(i)->element_type();
+      binding.rank = types->Get(i)->rank();
+      binding.dims = look.site->binding_dims()->data() + dim;
+      dim += binding.rank;
+    }
+    if (!(binding.access & kRead)) continue;
+    look.in[i].resize(binding.size_bytes);
+    HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[i], look.in[i].data()));
+    binding.before = look.in[i].data();
+  }
+  return told(look, layer_.region_begins);
+}
+
+Status Inspection::after(Look& look) const {
+  if (!look.looks) return Status();
+  for (uint32_t i = 0; i < look.bindings.size(); ++i) {
+    look.out[i].resize(look.bindings[i].size_bytes);
+    HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[i], look.out[i].data()));
+    look.bindings[i].after = look.out[i].data();
+  }
+  return told(look, layer_.region_ended);
+}
+
+}  // namespace heddle::submit

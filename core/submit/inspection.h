@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Looks at what regions read and write, for [validation] of the configuration: stops at the first value that is no number, and dumps values to files.
+// Made by Instance where the configuration asks for it, used by Run around each command; what looks into bytes is the validation layer's.
+#ifndef HEDDLE_CORE_SUBMIT_INSPECTION_H_
+#define HEDDLE_CORE_SUBMIT_INSPECTION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/memory/device.h"
+#include "core/open/module.h"
+
+namespace heddle::submit {
+
+class Inspection {
+ public:
+  // NULL where nothing is asked for. UNIMPLEMENTED for a module that does not say the types that are needed.
+  static Result<std::unique_ptr<Inspection>> create(host::Host& host, const open::OpenModule& module);
+
+  uint64_t next_call() { return ++calls_; }
+
+  // One dispatch of a call.
+  struct Look {
+    uint64_t call = 0;
+    uint32_t order = 0;  // of the dispatch in its call
+    memory::Device* device = nullptr;
+    const module_format::DispatchSite* site = nullptr;
+    const heddle_dispatch_command_t* command = nullptr;
+    bool looks = false;                           // the rest is filled in
+    std::vector<std::vector<std::byte>> in, out;  // by binding; nothing in `in` for what is only written
+    std::vector<heddle_validation_binding_t> bindings;
+  };
+  // Between them the region runs; no other work touches what it names. [may-block]
+  Status before(Look& look) const;
+  Status after(Look& look) const;
+
+ private:
+  Inspection(host::Host& host, const heddle_validation_t& layer) : host_(host), layer_(layer) {}
+  Status told(const Look& look, heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const;
+
+  host::Host& host_;
+  const heddle_validation_t& layer_;
+  std::vector<heddle_string_t> patterns_;
+  heddle_validation_rules_t rules_{};
+  std::atomic<uint64_t> calls_{0};
+};
+
+}  // namespace heddle::submit
+
+#endif  // HEDDLE_CORE_SUBMIT_INSPECTION_H_

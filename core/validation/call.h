@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One call between the core and a plugin: what is checked before it is passed on, how it is passed on, what is checked of the answer, and how a
+// violation is told. Used by the functions that stand in the tables, one object a call.
+//
+// A violation is told three times: as a line of the log, in the report, and as the call's status where it has one. The host's is
+// FAILED_PRECONDITION, and the call is not passed on; the plugin's is INTERNAL. What a plugin changed in the thread (HD-T-02) is put right and only
+// logged: the work is done, and its results are good.
+#ifndef HEDDLE_CORE_VALIDATION_CALL_H_
+#define HEDDLE_CORE_VALIDATION_CALL_H_
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "core/validation/objects.h"
+
+namespace heddle::validation {
+
+enum class Tag { kNoBlock, kMayBlock };
+
+// What a call may not change in the thread that makes it (HD-T-02).
+class ThreadState {
+ public:
+  ThreadState();
+  // What differs now, empty if nothing; puts it back.
+  std::string put_back();
+
+ private:
+  int errno_;
+  uint64_t mask_;
+  uint64_t floating_point_;
+  void* vendor_context_;
+};
+
+class Call {
+ public:
+  // Locks the registry.
+  explicit Call(const char* name) : name_(name), lock_(registry().mutex) {}
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // The record of a handle; a handle that is none is the host's violation. The first one decides whose call it is.
+  template <class T>
+  std::shared_ptr<T> live(const void* handle, const char* argument) {
+    std::shared_ptr<T> record = registry().find<T>(handle);
+    if (!record) {
+      host_broke("HD-L-01", "{} is {}, which is no {} that lives{}", argument, fmt::ptr(handle), T::kName, handle ? "" : ": NULL");
+      return nullptr;
+    }
+    if (!plugin_) plugin_ = record->plugin;
+    if constexpr (std::is_same_v<T, Device>) {
+      set_device(record);
+    } else {
+      if (record->device) set_device(record->device);
+    }
+    return record;
+  }
+  // The same, of the device of the call (HD-Q-02).
+  template <class T>
+  std::shared_ptr<T> live_here(const void* handle, const std::string& argument) {
+    std::shared_ptr<T> record = live<T>(handle, argument.c_str());
+    if (record && device_ && record->device != device_) {
+      host_broke("HD-Q-02", "{} is of another device than the call", argument);
+      return nullptr;
+    }
+    return record;
+  }
+  void set_plugin(Plugin* plugin) { plugin_ = plugin; }
+  Plugin& plugin() { return *plugin_; }
+
+  template <class... A>
+  void host_broke(const char* rule, fmt::format_string<A...> text, A&&... arguments) {
+    broke("the host", rule, fmt::format(text, std::forward<A>(arguments)...), HEDDLE_STATUS_FAILED_PRECONDITION);
+  }
+  template <class... A>
+  void plugin_broke(const char* rule, fmt::format_string<A...> text, A&&... arguments) {
+    broke("the plugin", rule, fmt::format(text, std::forward<A>(arguments)...), HEDDLE_STATUS_INTERNAL);
+  }
+  // The host's allocation calls of allocators are made by other plugins: names who called.
+  void caller_is(std::string who) { caller_ = std::move(who); }
+
+  // The call is not to be passed on.
+  bool refused() const { return failure_code_ != 0; }
+  // The status of the first violation; owned by the caller.
+  heddle_status_t* refusal();
+  // What the caller gets: the plugin's status, or that of a violation in the place of success.
+  heddle_status_t* answer(heddle_status_t* status);
+
+  // Calls the plugin, without the lock.
+  template <class Function>
+  auto pass(Tag tag, Function function) {
+    ++plugin_->calls;
+    const heddle_host_t& host = *plugin_->host;
+    lock_.unlock();
+    ThreadState state;
+    const uint64_t start = host.clock_ns(host.self), switches = tag == Tag::kNoBlock ? times_blocked() : 0;
+    if constexpr (std::is_void_v<decltype(function())>) {
+      function();
+      passed(state, tag, start, switches);
+    } else {
+      auto result = function();
+      passed(state, tag, start, switches);
+      if constexpr (std::is_same_v<decltype(result), heddle_status_t*>) check_status(result);
+      return result;
+    }
+  }
+  // An input struct of the caller's: what it does not have is zero (HD-E-04). NULL, or without a size, is the host's violation.
+  template <class Struct>
+  Struct read(const Struct* given, const char* argument) {
+    Struct full{};
+    if (!given || given->struct_size < sizeof(uint32_t)) {
+      host_broke("HD-E-04", "{}.struct_size is {}", argument, given ? given->struct_size : 0);
+      return full;
+    }
+    std::memcpy(static_cast<void*>(&full), given, std::min<size_t>(given->struct_size, sizeof(full)));
+    return full;
+  }
+  // An output struct: the plugin gets a copy in whose tail nothing may be written.
+  template <class Struct, class Function>
+  heddle_status_t* fill(Tag tag, Struct* out, Function function) {
+    constexpr size_t kTail = 64;
+    alignas(16) unsigned char room[sizeof(Struct) + kTail];
+    uint32_t size = 0;
+    if (out) std::memcpy(&size, out, sizeof(size));
+    if (!out || size < sizeof(size)) {
+      host_broke("HD-E-04", "the output struct's struct_size is {}", size);
+      return refusal();
+    }
+    if (size > sizeof(Struct)) return pass(tag, [&] { return function(out); });
+    std::memset(room, kCanary, sizeof(room));
+    std::memcpy(room, out, size);
+    heddle_status_t* status = pass(tag, [&] { return function(reinterpret_cast<Struct*>(room)); });
+    for (size_t i = size; i < sizeof(room); ++i) {
+      if (room[i] == kCanary) continue;
+      plugin_broke("HD-E-04", "it wrote byte {} of an output struct whose struct_size is {}", i, size);
+      break;
+    }
+    std::memcpy(out, room, size);
+    return status;
+  }
+  // What a function that makes an object answers: the object gets its record, or, where the plugin broke a rule, is undone through `undo`.
+  template <class T, class Handle, class Undo>
+  heddle_status_t* keep(heddle_status_t* status, Handle** out, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device,
+                        Undo undo) {
+    if (!made<T>(status, out, std::is_same_v<T, Allocator> ? nullptr : plugin_->api)) return answer(status);
+    if (refused()) {
+      undo(*out);
+      *out = nullptr;
+    } else {
+      remember(*out, record, device);
+    }
+    return answer(nullptr);
+  }
+  // Tells what is wrong with a handle that was made. True: there is one.
+  template <class T, class Handle>
+  bool made(heddle_status_t* status, Handle** out, const heddle_driver_api_t* api) {
+    if (status) {
+      if (*out) {
+        plugin_broke("HD-E-07", "it failed and left {} in its output", fmt::ptr(*out));
+        *out = nullptr;
+      }
+      return false;
+    }
+    if (!*out) {
+      plugin_broke("HD-E-07", "it succeeded and gave no {}", T::kName);
+      return false;
+    }
+    if (api && reinterpret_cast<heddle_object_t*>(*out)->api != api) {
+      plugin_broke("HD-H-01", "the first word of the new {} is {}, not the host's table {}", T::kName,
+                   fmt::ptr(reinterpret_cast<heddle_object_t*>(*out)->api), fmt::ptr(api));
+    }
+    if (registry().find<T>(*out)) {
+      plugin_broke("HD-E-07", "it gave {} for a new {}, and that one lives", fmt::ptr(*out), T::kName);
+      *out = nullptr;
+      return false;
+    }
+    return true;
+  }
+  template <class T>
+  void remember(const void* handle, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device) {
+    record->handle = handle;
+    record->plugin = plugin_;
+    record->device = device;
+    if (device) ++device->children;
+    registry().live<T>()[handle] = record;
+  }
+  template <class T>
+  void forget(const std::shared_ptr<T>& record) {
+    if (record->device) --record->device->children;
+    registry().live<T>().erase(record->handle);
+  }
+  // Of a [serial] function: one call on the object at a time.
+  void enter_serial(std::shared_ptr<Record> record, const char* argument);
+  // Nothing that was enqueued may use the object any more (HD-Q-03).
+  void check_unused(Record& record, const char* argument, uint64_t begin = 0, uint64_t end = UINT64_MAX);
+  // A device that was lost before the call answers so for good (HD-S-02).
+  void check_lost(const heddle_status_t* status);
+  void check_power_of_two(uint64_t value, const char* argument);
+  // offset + length within size, without overflow (HD-M-02).
+  bool check_range(uint64_t offset, uint64_t length, uint64_t size, const std::string& argument);
+
+ private:
+  static constexpr unsigned char kCanary = 0xC5;
+  static uint64_t times_blocked();
+  void set_device(const std::shared_ptr<Device>& device) {
+    if (device_) return;
+    device_ = device;
+    was_lost_ = device->lost;
+  }
+  void passed(ThreadState& state, Tag tag, uint64_t start_ns, uint64_t switches);
+  void check_status(const heddle_status_t* status);
+  void broke(const char* who, const char* rule, std::string text, heddle_status_code_t code);
+  void note(const std::string& text);
+
+  const char* name_;
+  std::unique_lock<std::mutex> lock_;
+  Plugin* plugin_ = nullptr;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Record> serial_;
+  std::string caller_;
+  bool was_lost_ = false;
+  heddle_status_code_t failure_code_ = 0;
+  std::string failure_;
+  std::vector<std::pair<uint32_t, std::string>> lines_;  // for the log, once the lock is free
+};
+
+// What waits and signals may be: checks, and what is known once the work is enqueued.
+class Sync {
+ public:
+  // Signals count as enqueued from here on: a callback of the driver may already go by them.
+  Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t* sync);
+  // The work is enqueued, and names this.
+  void uses(Record& record) { uses(record.uses, 0, UINT64_MAX); }
+  void uses(Uses& uses, uint64_t begin, uint64_t end);
+  // The driver answered.
+  void enqueued(bool success);
+
+ private:
+  struct Signal {
+    std::shared_ptr<Timeline> timeline;
+    uint64_t value, before;
+  };
+  Call& call_;
+  std::shared_ptr<Queue> queue_;
+  std::vector<std::shared_ptr<Timeline>> waits_;
+  std::vector<Signal> signals_;
+};
+
+// A range of a buffer that work names.
+struct Named {
+  std::shared_ptr<Buffer> buffer;
+  uint64_t offset = 0, length = 0;
+};
+// Checks a range; adds it to `named` if there is such a buffer.
+void check_binding(Call& call, const heddle_binding_t& binding, const std::string& argument, std::vector<Named>* named);
+
+// The functions that stand in the tables.
+extern const heddle_device_interface_t kDeviceTable;
+extern const heddle_buffer_interface_t kBufferTable;
+extern const heddle_transfer_interface_t kTransferTable;
+extern const heddle_param_io_interface_t kParamIoTable;
+extern const heddle_dispatch_interface_t kDispatchTable;
+extern const heddle_timeline_interface_t kTimelineTable;
+extern const heddle_native_interface_t kNativeTable;
+extern const heddle_profile_interface_t kProfileTable;
+extern const heddle_allocator_interface_t kAllocatorTable;
+
+// release(context) through a number: more than one call of it is seen.
+void release_callback(void* number) noexcept;
+
+}  // namespace heddle::validation
+
+#endif  // HEDDLE_CORE_VALIDATION_CALL_H_

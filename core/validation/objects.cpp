@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Records and uses. Called through objects.h, under the registry's mutex.
+#include "core/validation/objects.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace heddle::validation {
+
+namespace {
+
+constexpr size_t kKeptUses = 512;  // before those that are known to be over are dropped
+
+bool known_over(const Timeline& timeline, uint64_t value) {
+  return !timeline.live || timeline.reached >= value || timeline.failed_from <= value;
+}
+
+}  // namespace
+
+Registry& registry() {
+  // Never destroyed: plugins may call back while the process ends. A fork finds the mutex free and the records whole.
+  static Registry* one = [] {
+    auto* made = new Registry;
+    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); }, [] { registry().mutex.unlock(); });
+    return made;
+  }();
+  return *one;
+}
+
+Plugin* Registry::add(std::unique_ptr<Plugin> plugin) {
+  Plugin* added = plugin.get();
+  by_instance_[plugin->instance] = added;
+  plugins_.push_back(std::move(plugin));
+  return added;
+}
+
+void Registry::end(Plugin& plugin) {
+  plugin.ended = true;
+  by_instance_.erase(plugin.instance);
+  // What it left: its addresses are free for others.
+  std::apply([&](auto&... live) { (std::erase_if(live, [&](const auto& one) { return one.second->plugin == &plugin; }), ...); }, live_);
+}
+
+Plugin* Registry::any() {
+  auto found = std::find_if(plugins_.rbegin(), plugins_.rend(), [](const auto& plugin) { return !plugin->ended; });
+  return found == plugins_.rend() ? nullptr : found->get();
+}
+
+void* Registry::add_callback(const Callback& callback) {
+  callbacks_[++next_callback_] = callback;
+  return reinterpret_cast<void*>(next_callback_);
+}
+
+bool Registry::take_callback(void* number, Callback* out) {
+  auto found = callbacks_.find(reinterpret_cast<uint64_t>(number));
+  if (found == callbacks_.end()) return false;
+  *out = found->second;
+  callbacks_.erase(found);
+  return true;
+}
+
+size_t Registry::drop_callbacks(const Plugin& plugin) {
+  return std::erase_if(callbacks_, [&](const auto& one) { return one.second.plugin == &plugin; });
+}
+
+bool Timeline::over(uint64_t value) {
+  if (known_over(*this, value)) return true;
+  // [no-block] and allowed on any thread: the mutex may be held meanwhile.
+  uint64_t now = 0;
+  heddle_status_t* failed = plugin->driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(handle)), &now);
+  if (failed) {
+    plugin->host->status_free(plugin->host->self, failed);
+    return true;  // poisoned: what is behind it is not waited for
+  }
+  reached = std::max(reached, now);
+  return reached >= value;
+}
+
+void Uses::add(const std::shared_ptr<Timeline>& timeline, uint64_t value, uint64_t begin, uint64_t end) {
+  if (uses_.size() >= kKeptUses) std::erase_if(uses_, [](const auto& one) { return known_over(*one.second.timeline, one.second.value); });
+  uses_.insert_or_assign({begin, end, timeline.get()}, Use{timeline, value});
+}
+
+const Use* Uses::unfinished(uint64_t begin, uint64_t end) {
+  for (auto one = uses_.begin(); one != uses_.end();) {
+    const auto& [from, to, timeline] = one->first;
+    if (known_over(*one->second.timeline, one->second.value)) {
+      one = uses_.erase(one);
+    } else if (from < end && begin < to && !one->second.timeline->over(one->second.value)) {
+      return &one->second;
+    } else {
+      ++one;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::validation

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the layer knows of plugins and of the objects that live: one record for each handle, found by its address. Used by the functions that stand in
+// the tables; knows nothing of what is checked. Everything here is under registry().mutex.
+//
+// Glossary
+//   plugin   an instance of a driver or of an allocator whose table was replaced
+//   record   what is known of one object of a plugin: an open device, a buffer, a timeline...
+//   use      work that names an object, and the point at which it is over
+#ifndef HEDDLE_CORE_VALIDATION_OBJECTS_H_
+#define HEDDLE_CORE_VALIDATION_OBJECTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "heddle/allocator.h"
+#include "heddle/driver.h"
+#include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
+
+namespace heddle::validation {
+
+inline std::string_view view(heddle_string_t text) {
+  return {text.data ? text.data : "", text.data ? text.size : 0};
+}
+
+struct Plugin {
+  std::string id;
+  const heddle_host_t* host = nullptr;
+  heddle_plugin_instance_t* instance = nullptr;
+  heddle_driver_api_t driver{};              // the plugin's own tables
+  const heddle_driver_api_t* api = nullptr;  // what its handles begin with; NULL for an allocator
+  heddle_allocator_interface_t allocator{};
+  uint64_t live = 0;  // devices or allocators
+  bool ended = false;
+  uint64_t calls = 0, violations = 0;
+  std::vector<std::string> first;           // texts
+  std::vector<std::shared_ptr<void>> kept;  // what the plugin may still call although it should not
+};
+
+struct Timeline;
+
+struct Use {
+  std::shared_ptr<Timeline> timeline;
+  uint64_t value = 0;
+};
+
+// What uses an object, or bytes of a buffer. Of work on one timeline over the same bytes only the last is kept: its point comes last.
+class Uses {
+ public:
+  void add(const std::shared_ptr<Timeline>& timeline, uint64_t value, uint64_t begin = 0, uint64_t end = UINT64_MAX);
+  // One that is not over and touches [begin, end). May ask the driver. NULL: none.
+  const Use* unfinished(uint64_t begin = 0, uint64_t end = UINT64_MAX);
+
+ private:
+  std::map<std::tuple<uint64_t, uint64_t, const Timeline*>, Use> uses_;
+};
+
+struct Device;
+struct Record {
+  const void* handle = nullptr;
+  Plugin* plugin = nullptr;
+  std::shared_ptr<Device> device;  // empty for devices and allocators
+  uint32_t inside = 0;             // [serial] calls on it that have not returned
+  Uses uses;
+};
+
+struct Device : Record {
+  static constexpr const char* kName = "device";
+  heddle_device_description_t limits{};  // its numbers; all 0 where describe failed
+  bool lost = false;
+  uint64_t children = 0;
+};
+struct Queue : Record {
+  static constexpr const char* kName = "queue";
+  bool blocks = false;  // over an application's stream, where submit may (HD-Q-08)
+};
+struct Buffer : Record {
+  static constexpr const char* kName = "buffer";
+  uint64_t size = 0, alignment = 0, maps = 0;
+  uint32_t recordings = 0;  // that name it for good
+};
+struct Timeline : Record {
+  static constexpr const char* kName = "timeline";
+  bool live = true;
+  bool imported = false;  // others signal it
+  uint64_t enqueued = 0;  // the largest value whose signal is on its way or came
+  uint64_t reached = 0;   // as far as it was seen
+  uint64_t failed_from = UINT64_MAX;
+  // The point came, or never will. Asks the driver if that is not known.
+  bool over(uint64_t value);
+};
+struct Executable : Record {
+  static constexpr const char* kName = "executable";
+  std::vector<std::pair<uint32_t, uint32_t>> entries;  // bindings, bytes of constants
+  std::vector<const void*> given;                      // entries handed out
+};
+struct Entry : Record {
+  static constexpr const char* kName = "entry";
+  uint32_t bindings = 0, constants_bytes = 0;
+  std::weak_ptr<Executable> executable;
+};
+struct Recording : Record {
+  static constexpr const char* kName = "recording";
+  std::vector<uint64_t> dynamic;  // lengths
+  std::vector<std::shared_ptr<Buffer>> fixed;
+  std::vector<std::shared_ptr<Entry>> entries;
+};
+struct File : Record {
+  static constexpr const char* kName = "file";
+};
+struct Allocator;
+
+// Blocks of one giver, by where they are.
+using Blocks = std::map<std::pair<heddle_buffer_t*, uint64_t>, heddle_block_t>;
+
+struct Allocator : Record {
+  static constexpr const char* kName = "allocator";
+  Blocks blocks;  // that it handed out
+  uint64_t requested = 0, allocations = 0, frees = 0;
+  uint32_t calls = 0;    // that have not returned
+  uint64_t changes = 0;  // calls that allocated or freed, begun or ended
+  // What it stands over: the host's provider, and the one it was given in its place.
+  const heddle_provider_t* below = nullptr;
+  heddle_provider_t provider{};
+  Blocks held;  // that it has from below
+};
+
+template <class T>
+using Live = std::unordered_map<const void*, std::shared_ptr<T>>;
+
+class Registry {
+ public:
+  std::mutex mutex;
+
+  template <class T>
+  Live<T>& live() {
+    return std::get<Live<T>>(live_);
+  }
+  template <class T>
+  std::shared_ptr<T> find(const void* handle) {
+    auto found = live<T>().find(handle);
+    return found == live<T>().end() ? nullptr : found->second;
+  }
+  Plugin* of(const heddle_plugin_instance_t* instance) {
+    auto found = by_instance_.find(instance);
+    return found == by_instance_.end() ? nullptr : found->second;
+  }
+  Plugin* add(std::unique_ptr<Plugin> plugin);
+  void end(Plugin& plugin);
+  // Some plugin, for a call that names no object of any.
+  Plugin* any();
+  const std::vector<std::unique_ptr<Plugin>>& plugins() const { return plugins_; }
+
+  // What a callback that a plugin holds stands for. Numbers are never used again, so that a second call is seen.
+  struct Callback {
+    Plugin* plugin;
+    const char* name;
+    void (*notified)(void* context, const heddle_status_t* failure);
+    void (*released)(void* context);
+    void* context;
+  };
+  void* add_callback(const Callback& callback);
+  bool take_callback(void* number, Callback* out);
+  // How many the plugin still owes; they are forgotten.
+  size_t drop_callbacks(const Plugin& plugin);
+
+ private:
+  std::tuple<Live<Device>, Live<Queue>, Live<Buffer>, Live<Timeline>, Live<Executable>, Live<Entry>, Live<Recording>, Live<File>,
+             Live<Allocator>>
+      live_;
+  std::unordered_map<const heddle_plugin_instance_t*, Plugin*> by_instance_;
+  std::vector<std::unique_ptr<Plugin>> plugins_;  // for good: reports name them
+  std::unordered_map<uint64_t, Callback> callbacks_;
+  uint64_t next_callback_ = 0;
+};
+
+Registry& registry();
+
+}  // namespace heddle::validation
+
+#endif  // HEDDLE_CORE_VALIDATION_OBJECTS_H_
