@@ -26,6 +26,11 @@ BUGS_OF_THE_ARCHIVED = {("0.1", "org.example.sample_c"): {"param_io.short_read"}
 STEPS = {"create": ("runtime", "module", "instance", "function", "type"), "buffer": ("buffer", "round trip"), "dispatch": ("call", "start", "statistics")}
 
 
+def json_in(text):
+    """The first object in what the application printed; the log may come before and behind it."""
+    return json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+
+
 class Versions:
     """Made once for all tests of this file."""
 
@@ -95,7 +100,7 @@ class Plugins(MatrixTest):
     def look(self, host, version, plugin):
         """What the host says of the plugin: a report with its state, and its devices."""
         text = self.succeeds(self.made.application(host, host, "report", self.made.flat[version], "plugins"))
-        found = {each["id"]: each for each in json.loads(text[text.index("{"):])["plugins"]}
+        found = {each["id"]: each for each in json_in(text)["plugins"]}
         self.assertEqual(found[plugin]["state"], "available", found[plugin]["reason"])
         self.assertTrue(found[plugin]["library"].startswith(str(self.made.flat[version])), found[plugin]["library"])
         return found[plugin]
@@ -107,7 +112,7 @@ class Plugins(MatrixTest):
         for names in STEPS.values():
             for name in names:
                 self.assertIn(name, done, text[-2000:])
-        return json.loads(text[text.index("statistics are ") + len("statistics are "):])
+        return json_in(text[text.index("statistics are "):])
 
     def test_every_driver_works_in_every_host(self):
         for host in self.made.all:
@@ -118,7 +123,7 @@ class Plugins(MatrixTest):
                         try:
                             self.assertGreaterEqual(self.look(host, version, driver)["devices"], 1)
                             text = self.succeeds(self.made.application(host, host, "report", folder, "devices"))
-                            self.assertIn(driver, {device["driver"] for device in json.loads(text[text.index("{"):])["devices"]})
+                            self.assertIn(driver, {device["driver"] for device in json_in(text)["devices"]})
                             counts = self.steps(host, version, f"{driver}:0", "")
                             self.assertEqual(counts["dispatches"], 5)
                             result = "ok"
@@ -255,7 +260,7 @@ class Refusals(MatrixTest):
     def say(self, host, plugin):
         code, text = self.made.application(host, host, "report", self.refused, "plugins")
         self.assertEqual(code, 0, text)
-        found = {each["id"]: each for each in json.loads(text[text.index("{"):])["plugins"]}[plugin]
+        found = {each["id"]: each for each in json_in(text)["plugins"]}[plugin]
         self.assertEqual(found["state"], "incompatible", found)
         code, text = self.made.application(host, host, "run", self.refused, f"{plugin}:0", self.made.module, "")
         self.assertEqual(code, 1, text)
