@@ -174,7 +174,9 @@ void ConfigReader::validation(TableReader table) {
   std::string folder;
   if (table.string("dump_folder", &folder)) {
     if (folder.empty() || folder.front() != '/') {
-      diagnostics_.error(table.place(*table.find("dump_folder")), "E105", "'dump_folder' is no absolute path", {}, folder.size() + 2);
+      diagnostics_.error(table.place(*table.find("dump_folder")), "E105",
+                         fmt::format("'dump_folder' is \"{}\"; an absolute path was expected", folder.substr(0, 64)), {},
+                         folder.size() + 2);
     }
     config.dump_folder = std::move(folder);
     effective(table, "dump_folder");

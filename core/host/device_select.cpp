@@ -123,7 +123,7 @@ std::string why_not_linked(const LinkConfig& link, const std::vector<DeviceInfo>
   if (link.kind.empty() || a == devices.end() || b == devices.end() || a->driver != b->driver) return {};
   heddle_device_link_t found{};
   found.struct_size = sizeof(found);
-  if (!Status(a->driver->device.link(a->driver->api.instance, a->ordinal, b->ordinal, &found)).ok()) return {};
+  if (!Status(a->driver->api.device->link(a->driver->api.instance, a->ordinal, b->ordinal, &found)).ok()) return {};
   if (found.kind == link_kind(link.kind)) return {};
   return coded(link.place, "warning", "E208",
                fmt::format("the link between {} and {} is '{}', as {} tells; '{}' was expected", link.a, link.b, link_name(found.kind),
