@@ -141,7 +141,8 @@ void read_requires(TableReader table, Manifest& manifest) {
 void read_operator(TableReader table, Manifest& manifest) {
   OperatorId id;
   int64_t version = 1;
-  for (const char* key : {"domain", "name"}) table.require(key);
+  table.require("domain", "domain = \"com.example\"");
+  table.require("name", "name = \"Whiten\"");
   bool good = true;
   auto text = [&](const char* key, std::string* out) {
     if (!table.string(key, out)) return good = false;

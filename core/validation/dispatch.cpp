@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.dispatch/1 and heddle.profile/1, checked: code, command lists and recordings.
 #include "core/validation/call.h"
+#include "heddle/ext/library.h"
 
 namespace heddle::validation {
 namespace {
@@ -35,6 +36,22 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
   if (call.refused()) return call.refusal();
   heddle_status_t* status =
       call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->executable_load(device, params, out_executable); });
+  call.check_lost(status);
+  return call.keep<Executable>(status, out_executable, record, parent,
+                               [&](heddle_executable_t* made) { call.plugin().driver.dispatch->executable_unload(made); });
+}
+
+heddle_status_t* operation_load(heddle_device_t* device, const heddle_operation_params_t* params,
+                                heddle_executable_t** out_executable) noexcept {
+  Call call("heddle.dispatch/1 operation_load");
+  std::shared_ptr<Device> parent = call.live<Device>(device, "device");
+  const heddle_operation_params_t given = call.read(params, "params");
+  if (!given.library || !given.operation) call.host_broke("HD-M-02", "params has no library or no operation");
+  if (call.refused()) return call.refusal();
+  auto record = std::make_shared<Executable>();
+  record->entries.emplace_back(given.operand_count + (given.workspace_bytes != 0), 0);
+  heddle_status_t* status =
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->operation_load(device, params, out_executable); });
   call.check_lost(status);
   return call.keep<Executable>(status, out_executable, record, parent,
                                [&](heddle_executable_t* made) { call.plugin().driver.dispatch->executable_unload(made); });
@@ -303,7 +320,8 @@ const heddle_dispatch_interface_t kDispatchTable = {sizeof(heddle_dispatch_inter
                                                     submit,
                                                     record,
                                                     replay,
-                                                    recording_free};
+                                                    recording_free,
+                                                    operation_load};
 const heddle_profile_interface_t kProfileTable = {sizeof(heddle_profile_interface_t), 0, profiled_submit};
 
 }  // namespace heddle::validation
