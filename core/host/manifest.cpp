@@ -39,7 +39,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
   table.require("version", "version = \"1.0.0\"");
   table.require("kind", "kind = [\"driver\"]");
   table.require("library", "library = \"libnpu.so\", which lies beside this file");
-  table.require("abi", "abi = [\"0.1\", \"0.1\"]");
+  table.require("abi", "abi = [\"0.1\", \"0.2\"]");
 
   if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
     if (is_reserved_id(id->string)) {
@@ -141,13 +141,14 @@ void read_requires(TableReader table, Manifest& manifest) {
 void read_operator(TableReader table, Manifest& manifest) {
   OperatorId id;
   int64_t version = 1;
-  table.require("domain", "domain = \"com.example\"");
+  table.require("domain", "domain = \"com.acme\"");
   table.require("name", "name = \"Whiten\"");
   bool good = true;
   auto text = [&](const char* key, std::string* out) {
     if (!table.string(key, out)) return good = false;
     if (!out->empty() && out->size() <= kMaxOperatorName) return true;
-    table.diagnostics().error(table.value_place(key), "E105", fmt::format("'{}' is empty or longer than {} bytes", key, kMaxOperatorName));
+    table.diagnostics().error(table.value_place(key), "E105",
+                              fmt::format("'{}' has {} bytes; 1 to {} were expected", key, out->size(), kMaxOperatorName));
     return good = false;
   };
   text("domain", &id.domain);
@@ -159,7 +160,7 @@ void read_operator(TableReader table, Manifest& manifest) {
   });
   if (good && twice) {
     table.diagnostics().error(table.value_place("name"), "E105",
-                              fmt::format("operator {}::{}/{} is there twice", id.domain, id.name, id.version));
+                              fmt::format("operator {}::{}/{} is there twice; each once was expected", id.domain, id.name, id.version));
   } else if (good) {
     manifest.operators.push_back(std::move(id));
   }
@@ -230,10 +231,13 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   for (const TomlNode* node : operators) read_operator(TableReader(*node, file, "operator", diagnostics), manifest);
   const bool is_library = (manifest.kind & HEDDLE_PLUGIN_LIBRARY) != 0;
   if (!operators.empty() && !is_library) {
-    diagnostics.error({file, operators.front()->place}, "E105", "[[operator]] is for plugins of kind \"library\"");
+    diagnostics.error({file, operators.front()->place}, "E105",
+                      "[[operator]] stands in a plugin of another kind; \"library\" was expected in 'kind'",
+                      "add \"library\" to 'kind', or take the table out");
   }
   if (is_library && operators.empty()) {
-    diagnostics.error({file, {}}, "E104", "a plugin of kind \"library\" lacks [[operator]]: it is asked for what it declares only");
+    diagnostics.error({file, {}}, "E104", "a plugin of kind \"library\" lacks [[operator]]; one for each operator that it has was expected",
+                      "add [[operator]] with domain and name");
   }
   root.finish();
   return diagnostics.error_count() == errors_before;

@@ -163,6 +163,14 @@ void two_hosts_share_nothing() {
       heddle_allocator_params_t params = {sizeof params, 0, nullptr, nullptr, sizeof(heddle_option_t), string_of("kit")};
       heddle_allocator_t* made = nullptr;
       if (plugin().is_allocator()) EXPECT_REFUSED(first.tables.allocator.create(instance, &params, &made));
+      heddle_operation_request_t nobodys = {};
+      nobodys.struct_size = sizeof nobodys;
+      nobodys.version = 1;
+      nobodys.domain = nobodys.name = string_of("org.example.nobody");
+      nobodys.target = string_of(HEDDLE_LIBRARY_TARGET_HOST);
+      heddle_operation_properties_t properties = {};
+      properties.struct_size = sizeof properties;
+      if (plugin().is_library()) EXPECT_CODE(first.tables.library.query(instance, &nobodys, &properties), HEDDLE_STATUS_NOT_FOUND);
     };
     refused(first.handle);
     const uint64_t of_first = first.host.statuses_made(), of_second = second_host.statuses_made();
