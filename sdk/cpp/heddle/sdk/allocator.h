@@ -11,6 +11,7 @@
 //   uint64_t live_blocks()                          destroy fails while there are any
 //   void log_leaks()                                if it likes: logs what it knows of them
 // Each is called from any thread; what they throw becomes a status. In one source file of the plugin: HEDDLE_ALLOCATOR_PLUGIN(acme::Slab)
+// The library made from it is of kind allocator alone: its instance is this file's own. A library of several kinds writes its own entry.
 #ifndef HEDDLE_SDK_ALLOCATOR_H_
 #define HEDDLE_SDK_ALLOCATOR_H_
 
@@ -24,10 +25,6 @@
 #include "heddle/sdk/status.h"
 
 namespace heddle::sdk {
-
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
 
 // A quantity of heddle_allocator_statistics_t as it changes. Not thread-safe.
 struct MemoryCount : heddle_memory_count_t {
@@ -97,15 +94,6 @@ heddle_status_t* exhaustion_status(const heddle_host_t* host, const char* who, s
 // The text of a status, which is freed.
 std::string take_text(const heddle_host_t* host, heddle_status_t* status);
 
-// "acme.slab" -> "slab".
-constexpr const char* short_name(const char* id) noexcept {
-  const char* last = id;
-  for (const char* at = id; *at; ++at) {
-    if (*at == '.') last = at + 1;
-  }
-  return last;
-}
-
 struct AllocatorInstance {
   const heddle_host_t* host;
   std::atomic<uint64_t> allocators{0};
@@ -123,8 +111,8 @@ class AllocatorPlugin {
   static const heddle_plugin_t* entry(heddle_negotiation_t* negotiation) noexcept {
     static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
                                            HEDDLE_PLUGIN_ALLOCATOR,
-                                           {A::kId, std::char_traits<char>::length(A::kId)},
-                                           {A::kVersion, std::char_traits<char>::length(A::kVersion)},
+                                           string_of(A::kId),
+                                           string_of(A::kVersion),
                                            probe,
                                            create_instance,
                                            shutdown,
