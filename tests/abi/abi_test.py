@@ -16,7 +16,7 @@ SOURCE = pathlib.Path(os.environ["HEDDLE_SOURCE"])
 sys.path.insert(0, str(SOURCE / "tools" / "dev"))
 import abi  # noqa: E402
 
-QUEUE = "  uint32_t priority; /* 0 normal, 1 high */\n"
+QUEUE = next(line for line in (SOURCE / "sdk" / "include" / "heddle" / "driver.h").read_text(encoding="utf-8").splitlines(True) if "uint32_t priority;" in line)
 # (name, header, before, after, what must be said). Before is there exactly once.
 BREAKS = (
     ("two fields change places", "driver.h", "  uint64_t source_offset;\n  uint64_t target_offset;\n", "  uint64_t target_offset;\n  uint64_t source_offset;\n",

@@ -230,12 +230,14 @@ class Modules(MatrixTest):
                             self.made.row("module x libheddle", name, host, driver, "open, load code and parameters, call", result)
 
     def test_a_module_of_a_later_format_is_refused_by_both_numbers(self):
-        """The header of today's module, with the next minor and the next major format version."""
+        """The header of today's module, with the minor behind the newest that is read today, and with the next major format version."""
         content = self.made.module.read_bytes()
+        layout = (pathlib.Path(os.environ["HEDDLE_SOURCE"]) / "sdk" / "module" / "layout.h").read_text(encoding="utf-8")
+        newest = int(re.search(r"kFormatMinor = (\d+);", layout)[1])
         major, minor = int.from_bytes(content[8:10], "little"), int.from_bytes(content[10:12], "little")
-        for place, changed in ((10, f"{major}.{minor + 1}"), (8, f"{major + 1}.{minor}")):
+        for place, version, changed in ((10, newest + 1, f"{major}.{newest + 1}"), (8, major + 1, f"{major + 1}.{minor}")):
             later = bytearray(content)
-            later[place] += 1
+            later[place] = version
             path = self.made.folder / f"later-{changed}.heddle"
             path.write_bytes(later)
             for host in self.made.all:
