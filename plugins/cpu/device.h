@@ -101,9 +101,7 @@ heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
 // DeviceRoot::help of a CPU device.
 bool help(sdk::DeviceRoot* device, heddle_point_t point) noexcept;
 
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
+using sdk::number;
 
 }  // namespace heddle::cpu
 #endif  // HEDDLE_CPU_DEVICE_H_

@@ -8,50 +8,35 @@
 #include "cpu/topology.h"
 #include "heddle/sdk/host_timeline.h"
 #include "heddle/sdk/negotiate.h"
+#include "heddle/sdk/options.h"
 
 namespace heddle::cpu {
 namespace {
 
+constexpr const char* kId = "heddle.cpu";
+constexpr const char* kWho = sdk::short_name(kId);
+
 using sdk::guarded;
+using sdk::read_option;
 using sdk::status;
 
-// The option of that name; false if the host does not have it, so that the default holds.
-bool read_option(const heddle_host_t* host, const char* name, uint32_t kind, heddle_option_t* out) noexcept {
-  *out = {};
-  out->struct_size = sizeof *out;
-  if (heddle_status_t* missing = host->option(host->self, sdk::string_of(name), out)) {
-    host->status_free(host->self, missing);
-    return false;
-  }
-  return out->kind == kind;
-}
-
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
-  heddle_option_t option;
-  auto bounded = [&](const char* name, int64_t least, int64_t most, auto* value, int64_t scale) -> heddle_status_t* {
-    if (!read_option(host, name, HEDDLE_OPTION_INT, &option)) return nullptr;
-    if (option.int_value < least || option.int_value > most) {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option %s failed: %lld is not in %lld to %lld", name,
-                    static_cast<long long>(option.int_value), static_cast<long long>(least), static_cast<long long>(most));
-    }
-    *value = static_cast<std::remove_reference_t<decltype(*value)>>(option.int_value * scale);
-    return nullptr;
-  };
-  if (heddle_status_t* bad = bounded("device_count", 1, 256, &out->device_count, 1)) return bad;
-  if (heddle_status_t* bad = bounded("threads", 0, 1024, &out->threads, 1)) return bad;
-  if (heddle_status_t* bad = bounded("spin_us", 0, 1000000, &out->spin_ns, 1000)) return bad;
-  if (read_option(host, "pin", HEDDLE_OPTION_BOOL, &option)) out->pin = option.int_value != 0;
-  if (read_option(host, "gdb_symbols", HEDDLE_OPTION_BOOL, &option)) out->gdb_symbols = option.int_value != 0;
-  if (read_option(host, "perf_map", HEDDLE_OPTION_BOOL, &option)) out->perf_map = option.int_value != 0;
+  uint64_t spin_us = out->spin_ns / 1000;
+  std::string level;
+  if (heddle_status_t* bad = read_option(host, kWho, "device_count", 1, 256, &out->device_count)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "threads", 0, 1024, &out->threads)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "spin_us", 0, 1000000, &spin_us)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "pin", &out->pin)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "gdb_symbols", &out->gdb_symbols)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "perf_map", &out->perf_map)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "max_level", &level)) return bad;
+  out->spin_ns = spin_us * 1000;
   out->level = x86_64_level();
-  if (read_option(host, "max_level", HEDDLE_OPTION_STRING, &option)) {
-    const std::string_view level = sdk::view_of(option.string_value);
-    if (level == "v3") {
-      out->level = std::min(out->level, 3u);
-    } else if (!level.empty() && level != "v4") {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option max_level failed: '%.*s' is neither \"v3\" nor \"v4\"",
-                    static_cast<int>(std::min<size_t>(level.size(), 100)), level.data());
-    }
+  if (level == "v3") {
+    out->level = std::min(out->level, 3u);
+  } else if (!level.empty() && level != "v4") {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: reading option max_level failed: '%.100s' is neither \"v3\" nor \"v4\"",
+                  level.c_str());
   }
   return nullptr;
 }
@@ -134,7 +119,8 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER, {"heddle.cpu", 10},   {"0.1.0", 5},
-                                         cpu::plugin_probe,       cpu::plugin_create,   cpu::plugin_shutdown, cpu::plugin_get_interface};
-  return sdk::negotiate(negotiation, "heddle.cpu", &plugin);
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER,     sdk::string_of(cpu::kId),
+                                         sdk::string_of("0.1.0"), cpu::plugin_probe,        cpu::plugin_create,
+                                         cpu::plugin_shutdown,    cpu::plugin_get_interface};
+  return sdk::negotiate(negotiation, cpu::kId, &plugin);
 }

@@ -166,9 +166,7 @@ heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::ve
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out) noexcept;
 heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
 
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
+using sdk::number;
 inline int shown(std::string_view text) noexcept {
   return static_cast<int>(text.size() < 160 ? text.size() : 160);
 }

@@ -6,36 +6,26 @@
 
 #include "cuda/device.h"
 #include "heddle/sdk/negotiate.h"
+#include "heddle/sdk/options.h"
 
 namespace heddle::cuda {
 namespace {
 
+constexpr const char* kId = "heddle.cuda";
+constexpr const char* kWho = sdk::short_name(kId);
+
 using sdk::guarded;
+using sdk::read_option;
 using sdk::status;
 
-heddle_status_t* read_number(const heddle_host_t* host, const char* name, uint32_t kind, int64_t most, uint64_t scale, uint64_t* out) {
-  heddle_option_t option = {};
-  option.struct_size = sizeof option;
-  if (heddle_status_t* missing = host->option(host->self, sdk::string_of(name), &option)) {
-    host->status_free(host->self, missing);
-    return nullptr;
-  }
-  if (option.kind != kind) return nullptr;
-  if (option.int_value < 0 || option.int_value > most) {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: reading option %s failed: %lld is not in 0 to %lld", name,
-                  static_cast<long long>(option.int_value), static_cast<long long>(most));
-  }
-  *out = static_cast<uint64_t>(option.int_value) * scale;
-  return nullptr;
-}
-
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
-  if (heddle_status_t* bad = read_number(host, "pool_retain", HEDDLE_OPTION_INT, INT64_MAX, 1, &out->pool_retain_bytes)) return bad;
-  if (heddle_status_t* bad = read_number(host, "staging", HEDDLE_OPTION_INT, int64_t{1} << 40, 1, &out->staging_bytes)) return bad;
-  uint64_t graphs = out->graphs ? 1 : 0;
-  if (heddle_status_t* bad = read_number(host, "graphs", HEDDLE_OPTION_BOOL, 1, 1, &graphs)) return bad;
-  out->graphs = graphs != 0;
-  return read_number(host, "spin_us", HEDDLE_OPTION_INT, 1000000, 1000, &out->spin_ns);
+  uint64_t spin_us = out->spin_ns / 1000;
+  if (heddle_status_t* bad = read_option(host, kWho, "pool_retain", 0, INT64_MAX, &out->pool_retain_bytes)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "staging", 0, int64_t{1} << 40, &out->staging_bytes)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "graphs", &out->graphs)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "spin_us", 0, 1000000, &spin_us)) return bad;
+  out->spin_ns = spin_us * 1000;
+  return nullptr;
 }
 
 uint32_t verdict_of(ApiVerdict verdict) {
@@ -142,7 +132,8 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER, {"heddle.cuda", 11},   {"0.1.0", 5},
-                                         cuda::plugin_probe,      cuda::plugin_create,  cuda::plugin_shutdown, cuda::plugin_get_interface};
-  return sdk::negotiate(negotiation, "heddle.cuda", &plugin);
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER,      sdk::string_of(cuda::kId),
+                                         sdk::string_of("0.1.0"), cuda::plugin_probe,        cuda::plugin_create,
+                                         cuda::plugin_shutdown,   cuda::plugin_get_interface};
+  return sdk::negotiate(negotiation, cuda::kId, &plugin);
 }

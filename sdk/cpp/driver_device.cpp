@@ -56,11 +56,13 @@ heddle_status_t* Device::import_host(void*, uint64_t size_bytes, Buffer**) {
 }
 
 heddle_status_t* Device::write(Buffer*, uint64_t, const char*, uint64_t length) {
-  return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: writing %llu bytes failed: this driver has no way to", who, number(length));
+  return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: writing %llu bytes failed: this driver has no sdk::Device::write", who,
+                number(length));
 }
 
 heddle_status_t* Device::read(Buffer*, uint64_t, char*, uint64_t length) {
-  return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: reading %llu bytes failed: this driver has no way to", who, number(length));
+  return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: reading %llu bytes failed: this driver has no sdk::Device::read", who,
+                number(length));
 }
 
 void Device::lose(heddle_status_t* failure) noexcept {

@@ -29,6 +29,37 @@ char* address_of(const Range& range) noexcept {
   return range.buffer->host_address() + range.offset;
 }
 
+// What run_on_host does itself, in words; NULL for what needs no address.
+const char* verb_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::kCopy:
+    case Kind::kCopy2d:
+      return "copying";
+    case Kind::kFill:
+      return "filling";
+    case Kind::kUpdate:
+      return "updating";
+    case Kind::kUpload:
+      return "uploading";
+    case Kind::kDownload:
+      return "downloading";
+    default:
+      return nullptr;
+  }
+}
+
+heddle_status_t* check_reachable(Device* device, const Operation& operation) noexcept {
+  const char* verb = verb_of(operation.kind);
+  if (!verb) return nullptr;
+  for (const Range& range : operation.ranges) {
+    if (!range.length || range.buffer->host_address()) continue;
+    return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                  "%s: %s %llu bytes failed: the host cannot reach this buffer; do it in Queue::enqueue (heddle/sdk/driver.h)", device->who,
+                  verb, number(range.length));
+  }
+  return nullptr;
+}
+
 // Chunk by chunk; through one staging block where the host does not reach the buffer, or where the file is read past the page cache.
 heddle_status_t* run_file(Device* device, FileJob& job) {
   job.choose_method();
@@ -77,6 +108,7 @@ heddle_status_t* await_waits(Device* device, const Submission& submission) noexc
 
 heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcept {
   return guarded(device->host, "running a command", [&]() -> heddle_status_t* {
+    if (heddle_status_t* unreachable = check_reachable(device, operation)) return unreachable;
     const std::vector<Range>& ranges = operation.ranges;
     switch (operation.kind) {
       case Kind::kCopy:

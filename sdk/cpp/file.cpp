@@ -17,10 +17,6 @@ namespace {
 constexpr uint64_t kMinChunk = kFileBlock;
 constexpr uint64_t kMaxChunk = 1 << 30;
 
-unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
-
 uint64_t block_floor(uint64_t value) noexcept {
   return value / kFileBlock * kFileBlock;
 }

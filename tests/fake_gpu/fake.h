@@ -195,9 +195,7 @@ const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
 
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
+using sdk::number;
 
 }  // namespace heddle::fake
 #endif  // HEDDLE_TESTS_FAKE_GPU_FAKE_H_

@@ -14,7 +14,7 @@ using sdk::number;
 constexpr uint64_t kGranule = 256;
 constexpr uint64_t kChunkAlignment = 4096;
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
-constexpr heddle_string_t kOwner = {"chunks of heddle.arena", 22};
+constexpr heddle_string_t kOwner = sdk::string_of("chunks of heddle.arena");
 
 // to: a power of two, as every alignment is.
 uint64_t round_up(uint64_t value, uint64_t to) {

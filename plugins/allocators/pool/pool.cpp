@@ -25,7 +25,7 @@ constexpr uint64_t kCutBlock = 4;                                   // by a bloc
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr uint64_t kChunkAlignment = 4096;
 constexpr size_t kSettleOnAllocate = 4;
-constexpr heddle_string_t kOwner = {"chunks of heddle.pool", 21};
+constexpr heddle_string_t kOwner = sdk::string_of("chunks of heddle.pool");
 
 // to: a power of two, as every alignment is.
 uint64_t round_up(uint64_t value, uint64_t to) {

@@ -11,6 +11,7 @@
 //   uint64_t live_blocks()                          destroy fails while there are any
 //   void log_leaks()                                if it likes: logs what it knows of them
 // Each is called from any thread; what they throw becomes a status. In one source file of the plugin: HEDDLE_ALLOCATOR_PLUGIN(acme::Slab)
+// The library made from it is of kind allocator alone: its instance is this file's own. A library of several kinds writes its own entry.
 #ifndef HEDDLE_SDK_ALLOCATOR_H_
 #define HEDDLE_SDK_ALLOCATOR_H_
 
@@ -24,10 +25,6 @@
 #include "heddle/sdk/status.h"
 
 namespace heddle::sdk {
-
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
 
 // A quantity of heddle_allocator_statistics_t as it changes. Not thread-safe.
 struct MemoryCount : heddle_memory_count_t {
@@ -97,14 +94,8 @@ heddle_status_t* exhaustion_status(const heddle_host_t* host, const char* who, s
 // The text of a status, which is freed.
 std::string take_text(const heddle_host_t* host, heddle_status_t* status);
 
-// "acme.slab" -> "slab".
-constexpr const char* short_name(const char* id) noexcept {
-  const char* last = id;
-  for (const char* at = id; *at; ++at) {
-    if (*at == '.') last = at + 1;
-  }
-  return last;
-}
+// The provider of ABI 0.1. What later minors append may be missing: look at struct_size before it is used.
+inline constexpr size_t kLeastProviderBytes = offsetof(heddle_provider_t, reached) + sizeof(heddle_provider_t::reached);
 
 struct AllocatorInstance {
   const heddle_host_t* host;
@@ -123,8 +114,8 @@ class AllocatorPlugin {
   static const heddle_plugin_t* entry(heddle_negotiation_t* negotiation) noexcept {
     static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
                                            HEDDLE_PLUGIN_ALLOCATOR,
-                                           {A::kId, std::char_traits<char>::length(A::kId)},
-                                           {A::kVersion, std::char_traits<char>::length(A::kVersion)},
+                                           string_of(A::kId),
+                                           string_of(A::kVersion),
                                            probe,
                                            create_instance,
                                            shutdown,
@@ -157,8 +148,10 @@ class AllocatorPlugin {
       heddle_allocator_params_t params;
       uint64_t bad_byte;
       if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_allocator_params_t", bad_byte);
-      if (!params.provider || params.provider->struct_size < sizeof(heddle_provider_t)) {
-        return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: creating an allocator failed: no provider, or one of an older host", kWho);
+      if (!params.provider || params.provider->struct_size < kLeastProviderBytes) {
+        return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "%s: creating an allocator failed: there is no provider, or it has %u bytes and %zu is the least [HD-E-04]", kWho,
+                      params.provider ? params.provider->struct_size : 0, kLeastProviderBytes);
       }
       const AllocatorSetup setup(host, kWho, params);
       Held* held = make<Held>(host, instance, setup);

@@ -6,7 +6,10 @@
 // Ownership: a function that makes an object makes it with sdk::make(host, ...) and gives it away; the base ends it with sdk::unmake. So each
 // derives from one class of this file, and from nothing else.
 //
-// Thread tags are those of driver.h. What a virtual function gets is checked, unless its comment says otherwise.
+// Thread tags are those of driver.h: a virtual function is called in the thread of the host's call that it serves, and Device::read and write in
+// the one that calls run_on_host. What it gets is checked, unless its comment says otherwise. It may throw: what is thrown
+// becomes a status, except in a thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here may not. Where
+// a function fails or throws, what it has made is its own to end, and *out is not looked at.
 #ifndef HEDDLE_SDK_DRIVER_H_
 #define HEDDLE_SDK_DRIVER_H_
 
@@ -24,10 +27,6 @@ class Buffer;
 class Device;
 class Executable;
 class Queue;
-
-inline unsigned long long number(uint64_t value) noexcept {
-  return value;
-}
 
 // The plugin's instance.
 class Driver {
@@ -182,8 +181,14 @@ struct Range {
 struct Operation {
   enum class Kind { kBarrier, kDispatch, kCopy, kFill, kUpdate, kCopy2d, kUpload, kDownload, kFile };
   Kind kind = Kind::kBarrier;
-  std::vector<Range> ranges;  // a dispatch's bindings; else the source, if it is a buffer, then the target, if it is
-  std::vector<char> bytes;    // a dispatch's constants, an update's bytes
+  // kBarrier    none                             kUpdate    [0] target, of bytes.size() bytes
+  // kDispatch   its bindings, in order           kCopy2d    [0] source, [1] target: each from its first row to the end of its last
+  // kCopy       [0] source, [1] target           kUpload    [0] target
+  // kFill       [0] target                       kDownload  [0] source
+  // kFile       none: the chunks of `file` name their buffers
+  // A length may be 0.
+  std::vector<Range> ranges;
+  std::vector<char> bytes;  // a dispatch's constants, an update's bytes
   // dispatch
   const Entry* entry = nullptr;
   uint32_t grid[3] = {};
@@ -212,7 +217,7 @@ struct QueueRoot {
 
 class Queue : public QueueRoot {
  public:
-  explicit Queue(Device* device) noexcept : QueueRoot{device->api}, device(device) {}
+  explicit Queue(Device* its_device) noexcept : QueueRoot{its_device->api}, device(its_device) {}
   // Waits for what is enqueued.
   virtual ~Queue() = default;
   Queue(const Queue&) = delete;
@@ -229,7 +234,8 @@ class Queue : public QueueRoot {
 // For a queue whose work is done by a thread of the host:
 // Waits for the submission's waits; the failure of the first that failed, or the device's loss.
 heddle_status_t* await_waits(Device* device, const Submission& submission) noexcept;
-// Does what is no dispatch on memory that the host reaches; a file also through Device::write and read.
+// Does what is no dispatch, where every buffer has a host_address(); else FAILED_PRECONDITION, except that a file goes through Device::write and
+// read. A barrier is nothing to a thread that works in order.
 heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcept;
 // Counts the work, and reaches or fails its signals. Takes the failure. Nothing of the submission's objects is touched afterwards (HD-Q-06).
 void retire(Device* device, std::unique_ptr<Submission> submission, heddle_status_t* failure) noexcept;

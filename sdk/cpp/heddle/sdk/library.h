@@ -117,8 +117,8 @@ class LibraryPlugin {
   static const heddle_plugin_t* entry(heddle_negotiation_t* negotiation) noexcept {
     static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),
                                            HEDDLE_PLUGIN_LIBRARY,
-                                           {Id::id, std::char_traits<char>::length(Id::id)},
-                                           {Id::version, std::char_traits<char>::length(Id::version)},
+                                           string_of(Id::id),
+                                           string_of(Id::version),
                                            probe,
                                            create_instance,
                                            shutdown,

@@ -16,11 +16,25 @@
 
 namespace heddle::sdk {
 
-inline heddle_string_t string_of(std::string_view text) noexcept {
+constexpr heddle_string_t string_of(std::string_view text) noexcept {
   return {text.data(), text.size()};
 }
 inline std::string_view view_of(heddle_string_t text) noexcept {
   return text.data ? std::string_view(text.data, static_cast<size_t>(text.size)) : std::string_view();
+}
+
+// The last part of an id, which opens error texts: "acme.slab" -> "slab".
+constexpr const char* short_name(const char* id) noexcept {
+  const char* last = id;
+  for (const char* at = id; *at; ++at) {
+    if (*at == '.') last = at + 1;
+  }
+  return last;
+}
+
+// For %llu.
+constexpr unsigned long long number(uint64_t value) noexcept {
+  return value;
 }
 
 // A status with a printf-formatted message. The text is `<who>: <operation> failed: <cause>; <next step> [RULE]`.
