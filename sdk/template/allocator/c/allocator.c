@@ -8,7 +8,13 @@
 
 #include "heddle/allocator.h"
 
-static const char kId[] = "org.example.system";
+/* Replace both by your own, the id in the manifest too. */
+#define ID "org.example.system"
+#define WHO "system" /* opens every error text */
+
+#define TEXT(literal) {literal, sizeof(literal) - 1}
+/* The provider of ABI 0.1: what later minors append may be missing. */
+#define LEAST_PROVIDER_BYTES (offsetof(heddle_provider_t, reached) + sizeof(((heddle_provider_t*)0)->reached))
 
 struct heddle_plugin_instance {
   const heddle_host_t* host;
@@ -58,7 +64,7 @@ static heddle_status_t* failure(const heddle_host_t* host, heddle_status_code_t 
 }
 
 static heddle_status_t* forked(const heddle_host_t* host) {
-  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: a call in a forked child failed; make the pool again there [HD-T-01]");
+  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": a call in a forked child failed; make the pool again there [HD-T-01]");
 }
 
 /* Copies a caller's struct: what a smaller one lacks is zero, the tail of a larger one must be (HD-E-04). */
@@ -71,7 +77,7 @@ static heddle_status_t* read_struct(const heddle_host_t* host, const char* what,
   for (uint32_t i = size; i < given; ++i) {
     if (((const unsigned char*)in)[i]) {
       return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                     "system: reading %s failed: byte %u is set, which this version does not know [HD-E-04]", what, i);
+                     WHO ": reading %s failed: byte %u is set, which this version does not know [HD-E-04]", what, i);
     }
   }
   return NULL;
@@ -85,11 +91,11 @@ static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, con
   if (host->is_forked_child(host->self)) return forked(host);
   heddle_status_t* bad = read_struct(host, "heddle_allocator_params_t", in, &params, sizeof params);
   if (bad) return bad;
-  if (!params.provider || params.provider->struct_size < sizeof *params.provider) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: creating an allocator failed: no provider, or one of an older host");
+  if (!params.provider || params.provider->struct_size < LEAST_PROVIDER_BYTES) {
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": creating an allocator failed: no provider, or one of an older host");
   }
   heddle_allocator_t* made = host->memory_allocate(host->self, sizeof *made + params.name.size, 16);
-  if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an allocator failed: host memory is exhausted");
+  if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": creating an allocator failed: host memory is exhausted");
   memset(made, 0, sizeof *made);
   made->instance = instance;
   made->provider = params.provider;
@@ -173,7 +179,7 @@ static heddle_status_t* allocator_destroy(heddle_allocator_t* allocator) {
   if (host->is_forked_child(host->self)) return forked(host);
   if (allocator->live) {
     return held_failure(allocator, HEDDLE_STATUS_FAILED_PRECONDITION,
-                        "system: destroying '%.*s' failed: %llu block%s; free what is left first [HD-L-01]", (int)allocator->name.size,
+                        WHO ": destroying '%.*s' failed: %llu block%s; free what is left first [HD-L-01]", (int)allocator->name.size,
                         allocator->name.data, (unsigned long long)allocator->live, allocator->live == 1 ? " lives" : "s live");
   }
   while (allocator->waiting) { /* the provider waits for their points */
@@ -225,19 +231,19 @@ static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const 
   if (bad) return bad;
   const uint64_t alignment = params.alignment_bytes ? params.alignment_bytes : 64;
   if (alignment & (alignment - 1)) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "system: allocating %llu bytes failed: alignment %llu is no power of two",
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": allocating %llu bytes failed: alignment %llu is no power of two",
                    (unsigned long long)params.size_bytes, (unsigned long long)alignment);
   }
   params.after.timeline = NULL; /* a block comes without points to wait for, wherever the caller is */
   params.wait_capacity = 0;
   collect(allocator);
   block_t* block = host->memory_allocate(host->self, sizeof *block, 16);
-  if (!block) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: allocating a block failed: host memory is exhausted");
+  if (!block) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": allocating a block failed: host memory is exhausted");
   memset(block, 0, sizeof *block);
   block->owner = owner_of(allocator, params.owner);
   if (!block->owner) {
     host->memory_free(host->self, block);
-    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: allocating a block failed: host memory is exhausted");
+    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": allocating a block failed: host memory is exhausted");
   }
   const heddle_provider_t* provider = allocator->provider;
   bad = provider->allocate(provider->self, &params, &block->below, NULL, out_wait_count);
@@ -269,7 +275,7 @@ static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const 
     const char* end = text.size ? memchr(text.data, '\n', text.size) : NULL;
     ++statistics->exhaustions;
     bad = held_failure(allocator, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                       "system: allocating %llu bytes from '%.*s' failed: %.*s; use less [HD-M-03]", (unsigned long long)params.size_bytes,
+                       WHO ": allocating %llu bytes from '%.*s' failed: %.*s; use less [HD-M-03]", (unsigned long long)params.size_bytes,
                        (int)allocator->name.size, allocator->name.data, (int)(end ? (size_t)(end - text.data) : text.size), text.data);
     host->status_free(host->self, cause);
   }
@@ -304,8 +310,8 @@ static void allocator_free(heddle_allocator_t* allocator, const heddle_block_t* 
   }
   block_t* larger = host->memory_allocate(host->self, sizeof *larger + count * sizeof *points, 16);
   if (!larger) { /* the buffer is lost to this pool until its points could be kept: say so, and keep the memory safe */
-    static const char message[] = "system: host memory is exhausted, so a block is never given back";
-    heddle_string_t file = {"allocator.c", 11}, text = {message, sizeof message - 1};
+    static const char message[] = WHO ": host memory is exhausted, so a block is never given back";
+    heddle_string_t file = TEXT("allocator.c"), text = TEXT(message);
     host->log(host->self, HEDDLE_LOG_ERROR, file, __LINE__, text);
     return;
   }
@@ -349,7 +355,7 @@ static heddle_status_t* allocator_holders(heddle_allocator_t* allocator, heddle_
 
 static heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance_t** out) {
   *out = host->memory_allocate(host->self, sizeof **out, 16);
-  if (!*out) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "system: creating an instance failed: host memory is exhausted");
+  if (!*out) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": creating an instance failed: host memory is exhausted");
   memset(*out, 0, sizeof **out);
   (*out)->host = host;
   pthread_mutex_init(&(*out)->mutex, NULL);
@@ -360,7 +366,7 @@ static heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* instance) {
   const heddle_host_t* host = instance->host;
   if (host->is_forked_child(host->self)) return forked(host);
   if (instance->allocators) {
-    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "system: shutting down failed: %llu pools live; destroy them first [HD-L-01]",
+    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": shutting down failed: %llu pools live; destroy them first [HD-L-01]",
                    (unsigned long long)instance->allocators);
   }
   pthread_mutex_destroy(&instance->mutex);
@@ -377,8 +383,8 @@ static const void* plugin_get_interface(heddle_plugin_instance_t* instance, hedd
 }
 
 HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* record) {
-  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_ALLOCATOR, {kId, sizeof kId - 1}, {"0.1.0", 5},
-                                         NULL,          plugin_create,           plugin_shutdown,       plugin_get_interface};
+  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_ALLOCATOR, TEXT(ID),        TEXT("0.1.0"),
+                                         NULL,          plugin_create,           plugin_shutdown, plugin_get_interface};
   const uint32_t highest = record->host_max_minor < HEDDLE_ABI_MINOR ? record->host_max_minor : HEDDLE_ABI_MINOR;
   const int agreed = highest >= record->host_min_minor && highest >= HEDDLE_ABI_MIN_MINOR;
   heddle_negotiation_t answer;
@@ -390,7 +396,7 @@ HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* r
   answer.plugin_max_minor = HEDDLE_ABI_MINOR;
   answer.chosen_minor = agreed ? highest : 0;
   if (!agreed) {
-    static const char reason[] = "org.example.system speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
+    static const char reason[] = ID " speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
     memcpy(answer.reason, reason, sizeof reason - 1);
     answer.reason_size = sizeof reason - 1;
   }

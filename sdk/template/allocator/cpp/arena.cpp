@@ -18,7 +18,7 @@ constexpr uint64_t kGrain = 64;
 constexpr uint64_t kChunkBytes = uint64_t{8} << 20;      // least that is asked for
 constexpr uint64_t kChunkAlignment = uint64_t{1} << 16;  // so that most blocks fit every chunk
 constexpr uint64_t kMost = uint64_t{1} << 62;            // so that no sum of two wraps
-constexpr heddle_string_t kOwner = {"chunks of org.example.arena", 27};
+constexpr heddle_string_t kOwner = sdk::string_of("chunks of org.example.arena");
 
 // to: a power of two, as every alignment is.
 uint64_t round_up(uint64_t value, uint64_t to) {
@@ -264,7 +264,7 @@ class Arena {
     std::snprintf(state, sizeof state, " (%llu bytes reserved, %llu of them in blocks, %llu waiting for points)", number(reserved_.current),
                   number(allocated_.current), number(active_.current - allocated_.current));
     cause = cause.substr(0, cause.find('\n')) + state;
-    return sdk::exhaustion_status(host_, "arena", name_, size_bytes, cause, "use less", holders_now());
+    return sdk::exhaustion_status(host_, sdk::short_name(kId), name_, size_bytes, cause, "use less", holders_now());
   }
 
   const heddle_host_t* const host_;

@@ -11,9 +11,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define TEXT(literal) {literal, sizeof(literal) - 1}
-
-static const char kId[] = "org.example.sample_c";
 static const uint64_t kMemory = (uint64_t)8 << 30, kAlignment = 64;
 static const uint32_t kKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 
@@ -29,7 +26,7 @@ heddle_status_t* failure(const heddle_host_t* host, heddle_status_code_t code, c
 }
 
 heddle_status_t* no_memory(const heddle_host_t* host, const char* what) {
-  return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "sample_c: %s failed: host memory is exhausted [HD-S-01]", what);
+  return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": %s failed: host memory is exhausted [HD-S-01]", what);
 }
 
 heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const void* in, void* out, uint32_t size) {
@@ -40,7 +37,7 @@ heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const 
   for (uint32_t i = size; i < given; ++i) {
     if (((const unsigned char*)in)[i]) {
       return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                     "sample_c: reading %s failed: byte %u is set, which this version does not know [HD-E-04]", what, i);
+                     WHO ": reading %s failed: byte %u is set, which this version does not know [HD-E-04]", what, i);
     }
   }
   return NULL;
@@ -56,8 +53,7 @@ static void write_struct(const void* value, void* out, uint32_t size) {
 
 static heddle_status_t* forked(const heddle_host_t* host) {
   if (!host->is_forked_child(host->self)) return NULL;
-  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                 "sample_c: a call in a forked child failed; open the device again there [HD-T-01]");
+  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": a call in a forked child failed; open the device again there [HD-T-01]");
 }
 
 heddle_status_t* refused(heddle_device_t* device) {
@@ -80,7 +76,7 @@ static void count_live(heddle_device_t* device, uint64_t* counter, int more) {
 static heddle_status_t* check_ordinal(heddle_plugin_instance_t* instance, uint32_t ordinal) {
   heddle_status_t* status = forked(instance->host);
   if (status || ordinal == 0) return status;
-  return failure(instance->host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: finding device %u failed: there is one, number 0", ordinal);
+  return failure(instance->host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": finding device %u failed: there is one, number 0", ordinal);
 }
 
 static heddle_status_t* device_count(heddle_plugin_instance_t* instance, uint32_t* out) {
@@ -93,7 +89,7 @@ static heddle_status_t* device_describe(heddle_plugin_instance_t* instance, uint
   static const heddle_string_t formats[] = {TEXT("sample-fixed/1")};
   heddle_device_description_t description = {.name = TEXT("sample device in C"),
                                              .family = TEXT("sample_c"),
-                                             .uuid = {0x5a, 0x3c},
+                                             .uuid = {0}, /* unknown: fill in what the vendor's API says of this device */
                                              .numa_node = -1,
                                              .features = HEDDLE_DEVICE_UNIFIED_MEMORY,
                                              .compute_units = 1,
@@ -121,7 +117,7 @@ static heddle_status_t* device_open(heddle_plugin_instance_t* instance, uint32_t
   heddle_status_t* bad = check_ordinal(instance, ordinal);
   if (!bad) bad = read_struct(host, "heddle_device_open_params_t", in, &params, sizeof params);
   if (bad) return bad;
-  if (!params.api) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: opening a device failed: there is no table [HD-H-01]");
+  if (!params.api) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": opening a device failed: there is no table [HD-H-01]");
   heddle_device_t* device = host->memory_allocate(host->self, sizeof *device, 16);
   if (!device) return no_memory(host, "opening a device");
   memset(device, 0, sizeof *device);
@@ -144,7 +140,7 @@ static heddle_status_t* device_open(heddle_plugin_instance_t* instance, uint32_t
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->mutex);
     host->memory_free(host->self, device);
-    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "sample_c: starting a device's thread failed: %s", strerror(error));
+    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": starting a device's thread failed: %s", strerror(error));
   }
   pthread_mutex_lock(&instance->mutex);
   ++instance->devices;
@@ -162,11 +158,10 @@ static heddle_status_t* device_close(heddle_device_t* device) {
   pthread_mutex_lock(&device->mutex);
   const int live = device->queues || device->buffers || device->timelines || device->executables || device->files;
   if (live) {
-    bad =
-        failure(host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                "sample_c: closing a device failed: %llu queues, %llu buffers, %llu timelines, %llu executables, %llu files live [HD-L-01]",
-                (number_t)device->queues, (number_t)device->buffers, (number_t)device->timelines, (number_t)device->executables,
-                (number_t)device->files);
+    bad = failure(host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                  WHO ": closing a device failed: %llu queues, %llu buffers, %llu timelines, %llu executables, %llu files live [HD-L-01]",
+                  (number_t)device->queues, (number_t)device->buffers, (number_t)device->timelines, (number_t)device->executables,
+                  (number_t)device->files);
   }
   device->stop = !live;
   pthread_cond_broadcast(&device->changed);
@@ -191,7 +186,7 @@ static heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue
   if (!bad) bad = read_struct(host, "heddle_queue_params_t", in, &params, sizeof params);
   if (bad) return bad;
   if (params.priority > 1)
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: creating a queue failed: priority %u", params.priority);
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": creating a queue failed: priority %u", params.priority);
   heddle_queue_t* queue = host->memory_allocate(host->self, sizeof *queue, 16);
   if (!queue) return no_memory(host, "creating a queue");
   *queue = (heddle_queue_t){device->api, device, 0};
@@ -239,7 +234,7 @@ static heddle_status_t* buffer_allocate(heddle_device_t* device, const heddle_bu
   const uint64_t alignment = params.alignment_bytes > kAlignment ? params.alignment_bytes : kAlignment;
   if ((params.memory & ~kKinds) || (alignment & (alignment - 1)) || (params.alignment_bytes & (params.alignment_bytes - 1)) ||
       alignment > kMemory) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: allocating %llu bytes of kinds %x aligned to %llu failed",
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": allocating %llu bytes of kinds %x aligned to %llu failed",
                    (number_t)params.size_bytes, params.memory, (number_t)params.alignment_bytes);
   }
   pthread_mutex_lock(&device->mutex);
@@ -248,7 +243,7 @@ static heddle_status_t* buffer_allocate(heddle_device_t* device, const heddle_bu
   if (fits) device->bytes += params.size_bytes;
   pthread_mutex_unlock(&device->mutex);
   if (!fits) {
-    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "sample_c: allocating %llu bytes failed: %llu of %llu are free [HD-M-03]",
+    return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": allocating %llu bytes failed: %llu of %llu are free [HD-M-03]",
                    (number_t)params.size_bytes, (number_t)left, (number_t)kMemory);
   }
   const int saved = errno; /* HD-T-02 */
@@ -289,7 +284,7 @@ static void buffer_free(heddle_buffer_t* buffer) {
 static heddle_status_t* check_range(heddle_buffer_t* buffer, uint64_t offset, uint64_t length) {
   heddle_status_t* bad = refused(buffer->device);
   if (bad || holds(buffer, offset, length)) return bad;
-  return failure(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: mapping %llu bytes at %llu failed: the buffer has %llu",
+  return failure(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": mapping %llu bytes at %llu failed: the buffer has %llu",
                  (number_t)length, (number_t)offset, (number_t)buffer->size);
 }
 
@@ -298,8 +293,7 @@ static heddle_status_t* buffer_map(heddle_buffer_t* buffer, uint64_t offset, uin
   heddle_status_t* bad = check_range(buffer, offset, length);
   if (bad) return bad;
   if (flags > 7 || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) || ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
-    return failure(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: mapping with flags %x failed: read, write or both",
-                   flags);
+    return failure(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": mapping with flags %x failed: read, write or both", flags);
   }
   *out = buffer->data + offset;
   return NULL;
@@ -330,7 +324,7 @@ static const heddle_buffer_interface_t buffer_table = {
 
 static heddle_status_t* check_value(heddle_device_t* device, uint64_t value) {
   if (value <= HEDDLE_TIMELINE_MAX_VALUE) return NULL;
-  return failure(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: value %llu of a timeline is beyond 2^62-1", (number_t)value);
+  return failure(device->host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": value %llu of a timeline is beyond 2^62-1", (number_t)value);
 }
 
 static heddle_status_t* timeline_create(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out) {
@@ -341,7 +335,7 @@ static heddle_status_t* timeline_create(heddle_device_t* device, uint64_t initia
   if (bad) return bad;
   heddle_timeline_t* timeline = host->memory_allocate(host->self, sizeof *timeline, 16);
   if (!timeline) return no_memory(host, "creating a timeline");
-  *timeline = (heddle_timeline_t){device->api, device, initial_value, 0, NULL};
+  *timeline = (heddle_timeline_t){device->api, device, initial_value, 0, NULL, NULL};
   count_live(device, &device->timelines, 1);
   *out = timeline;
   return NULL;
@@ -373,7 +367,43 @@ static int has_failed(const heddle_timeline_t* timeline, uint64_t value) {
   return value > timeline->value && timeline->failure && value >= timeline->failed_at;
 }
 
-void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t* failed) {
+struct watch {
+  struct watch* next;
+  uint64_t value;
+  void (*function)(void* context, const heddle_status_t* failure);
+  void* context;
+  heddle_status_t* failure; /* of one that is due */
+};
+
+/* With the lock held: takes those whose value is reached or has failed off the timeline, and puts them behind *due. */
+static void take_due(heddle_device_t* device, heddle_timeline_t* timeline, struct watch** due) {
+  while (*due) due = &(*due)->next;
+  for (struct watch** link = &timeline->watches; *link;) {
+    struct watch* watch = *link;
+    const int failed = has_failed(timeline, watch->value);
+    if (!failed && watch->value > timeline->value) {
+      link = &watch->next;
+      continue;
+    }
+    *link = watch->next;
+    watch->next = NULL;
+    if (failed) watch->failure = device->host->status_clone(device->host->self, timeline->failure);
+    *due = watch;
+    due = &watch->next;
+  }
+}
+
+void tell(const heddle_host_t* host, struct watch* due) {
+  while (due) {
+    struct watch* watch = due;
+    due = watch->next;
+    watch->function(watch->context, watch->failure);
+    host->status_free(host->self, watch->failure);
+    host->memory_free(host->self, watch);
+  }
+}
+
+void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t* failed, struct watch** due) {
   heddle_timeline_t* timeline = point.timeline;
   if (failed) {
     const uint64_t from = point.value > timeline->value ? point.value : timeline->value + 1; /* what is reached stays reached */
@@ -386,6 +416,7 @@ void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t*
   } else if (point.value > timeline->value && !has_failed(timeline, point.value)) {
     timeline->value = point.value;
   }
+  take_due(device, timeline, due);
   pthread_cond_broadcast(&device->changed);
 }
 
@@ -394,26 +425,51 @@ static heddle_status_t* timeline_signal(heddle_timeline_t* timeline, uint64_t va
   heddle_status_t* bad = forked(device->host);
   if (!bad) bad = check_value(device, value);
   if (bad) return bad;
+  struct watch* due = NULL;
   pthread_mutex_lock(&device->mutex);
   if (value <= timeline->value) {
-    bad = failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: signalling value %llu failed: the timeline has reached %llu",
+    bad = failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": signalling value %llu failed: the timeline has reached %llu",
                   (number_t)value, (number_t)timeline->value);
   } else if (has_failed(timeline, value)) {
     bad = device->host->status_clone(device->host->self, timeline->failure);
   } else {
-    reach(device, (heddle_point_t){timeline, value}, NULL);
+    reach(device, (heddle_point_t){timeline, value}, NULL, &due);
   }
   pthread_mutex_unlock(&device->mutex);
+  tell(device->host, due);
   return bad;
 }
 
 static void timeline_fail(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status) {
   heddle_device_t* device = timeline->device;
   if (device->host->is_forked_child(device->host->self)) return;
+  struct watch* due = NULL;
+  if (!status) status = failure(device->host, HEDDLE_STATUS_UNKNOWN, WHO ": a timeline was failed without a reason");
   pthread_mutex_lock(&device->mutex);
-  reach(device, (heddle_point_t){timeline, value}, status);
+  reach(device, (heddle_point_t){timeline, value}, status, &due);
   pthread_mutex_unlock(&device->mutex);
   device->host->status_free(device->host->self, status);
+  tell(device->host, due);
+}
+
+static heddle_status_t* timeline_notify(heddle_timeline_t* timeline, uint64_t value,
+                                        void (*function)(void* context, const heddle_status_t* failure), void* context) {
+  heddle_device_t* device = timeline->device;
+  const heddle_host_t* host = device->host;
+  heddle_status_t* bad = forked(host);
+  if (bad) return bad;
+  struct watch* watch = host->memory_allocate(host->self, sizeof *watch, 16);
+  if (!watch) return no_memory(host, "asking for a notification");
+  *watch = (struct watch){NULL, value, function, context, NULL};
+  struct watch* due = NULL;
+  pthread_mutex_lock(&device->mutex);
+  struct watch** last = &timeline->watches;
+  while (*last) last = &(*last)->next;
+  *last = watch;
+  take_due(device, timeline, &due); /* itself, if it need not wait */
+  pthread_mutex_unlock(&device->mutex);
+  tell(host, due);
+  return NULL;
 }
 
 /* 1 if the wait is over, with *out its failure; 0 if it goes on. */
@@ -442,7 +498,7 @@ static heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t cou
   if (status) return status;
   for (uint64_t i = 0; i < count; ++i) {
     if (mode > HEDDLE_WAIT_ANY || !points[i].timeline || points[i].timeline->device != device) {
-      return failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: waiting failed: mode %u, point %llu", mode, (number_t)i);
+      return failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": waiting failed: mode %u, point %llu", mode, (number_t)i);
     }
   }
   struct timespec end;
@@ -455,8 +511,8 @@ static heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t cou
   pthread_mutex_lock(&device->mutex);
   while (!judge(device, points, count, mode, &status)) {
     if (late) {
-      status = failure(device->host, HEDDLE_STATUS_DEADLINE_EXCEEDED,
-                       "sample_c: waiting for %llu points failed: not reached within %llu ns", (number_t)count, (number_t)timeout_ns);
+      status = failure(device->host, HEDDLE_STATUS_DEADLINE_EXCEEDED, WHO ": waiting for %llu points failed: not reached within %llu ns",
+                       (number_t)count, (number_t)timeout_ns);
       break;
     }
     late = pthread_cond_timedwait(&device->changed, &device->mutex, &end) == ETIMEDOUT;
@@ -473,6 +529,7 @@ static const heddle_timeline_interface_t timeline_table = {
     .signal = timeline_signal,
     .fail = timeline_fail,
     .wait = timeline_wait,
+    .notify = timeline_notify,
 };
 
 /* ---- the plugin */
@@ -498,7 +555,7 @@ static heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* instance) {
   heddle_status_t* bad = forked(host);
   if (bad) return bad;
   if (instance->devices) {
-    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "sample_c: shutting down failed: %llu devices are open [HD-L-01]",
+    return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": shutting down failed: %llu devices are open [HD-L-01]",
                    (number_t)instance->devices);
   }
   pthread_mutex_destroy(&instance->mutex);
@@ -521,9 +578,9 @@ static const void* plugin_get_interface(heddle_plugin_instance_t* instance, hedd
 }
 
 HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* record) {
-  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_DRIVER, {kId, sizeof kId - 1}, {"0.1.0", 5},
-                                         plugin_probe,  plugin_create,        plugin_shutdown,       plugin_get_interface};
-  static const char reason[] = "org.example.sample_c speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
+  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_DRIVER, TEXT(ID),        TEXT("0.1.0"),
+                                         plugin_probe,  plugin_create,        plugin_shutdown, plugin_get_interface};
+  static const char reason[] = ID " speaks another minor of the ABI; install a version of either that overlaps [HD-E-02]";
   const uint32_t highest = record->host_max_minor < HEDDLE_ABI_MINOR ? record->host_max_minor : HEDDLE_ABI_MINOR;
   const int agreed = highest >= record->host_min_minor && highest >= HEDDLE_ABI_MIN_MINOR;
   heddle_negotiation_t answer = {0};

@@ -12,6 +12,13 @@
 #define MAX_BINDINGS 16u
 #define MAX_CONSTANTS 128u
 
+/* Replace both by your own, the id in the manifest too. */
+#define ID "org.example.sample_c"
+#define WHO "sample_c" /* opens every error text */
+
+/* An initializer of a heddle_string_t. */
+#define TEXT(literal) {literal, sizeof(literal) - 1}
+
 typedef unsigned long long number_t; /* for %llu */
 
 struct heddle_plugin_instance {
@@ -20,7 +27,8 @@ struct heddle_plugin_instance {
   uint64_t devices; /* open ones, under mutex */
 };
 
-struct item; /* one enqueued submission (work.c) */
+struct item;  /* one enqueued submission (work.c) */
+struct watch; /* one notification that was asked for (driver.c) */
 
 struct heddle_device {
   const heddle_driver_api_t* api; /* the first word of every handle (HD-H-01) */
@@ -57,6 +65,7 @@ struct heddle_timeline {
   uint64_t value;
   uint64_t failed_at; /* counts where failure is not NULL */
   heddle_status_t* failure;
+  struct watch* watches; /* in the order in which they came */
 };
 
 struct heddle_file {
@@ -76,8 +85,10 @@ heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const 
 heddle_status_t* refused(heddle_device_t* device);
 int holds(const heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
 
-/* With the device's lock held: reaches or fails the point. Takes no ownership of the failure. */
-void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t* failed);
+/* With the device's lock held: reaches or fails the point. Takes no ownership of the failure. Who is to be told of it comes behind *due. */
+void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t* failed, struct watch** due);
+/* Without the lock: whoever is told may submit, signal, and destroy the timeline. */
+void tell(const heddle_host_t* host, struct watch* due);
 /* With the device's lock held: waits for all points; the failure of one, owned by the caller. */
 heddle_status_t* await(heddle_device_t* device, const heddle_point_t* points, uint32_t count);
 

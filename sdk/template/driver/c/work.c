@@ -128,13 +128,12 @@ static heddle_status_t* read_entry(heddle_device_t* device, const heddle_executa
   read_image(params->code, params->code_bytes, entry.name, &named);
   const struct function* function = named ? find(entry.name) : NULL;
   if (!function) {
-    return failure(host, HEDDLE_STATUS_NOT_FOUND, "sample_c: loading entry %u failed: the image names no '%.*s'", index,
+    return failure(host, HEDDLE_STATUS_NOT_FOUND, WHO ": loading entry %u failed: the image names no '%.*s'", index,
                    (int)(entry.name.size < 100 ? entry.name.size : 100), entry.name.data);
   }
   if (entry.binding_count != function->bindings || entry.constants_bytes != function->constants_bytes || entry.argument_count) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "sample_c: loading entry %u failed: '%s' takes %u bindings and %u bytes of constants", index, function->name,
-                   function->bindings, function->constants_bytes);
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading entry %u failed: '%s' takes %u bindings and %u bytes of constants",
+                   index, function->name, function->bindings, function->constants_bytes);
   }
   *out = (heddle_entry_t){device->api, device, function};
   return NULL;
@@ -150,9 +149,9 @@ static heddle_status_t* executable_load(heddle_device_t* device, const heddle_ex
   if (!bad) bad = read_struct(host, "heddle_executable_params_t", in, &params, sizeof params);
   if (bad) return bad;
   variant_rank(device, params.format, params.target, &rank);
-  if (!rank) return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "sample_c: loading code failed: it is for another device [HD-C-01]");
+  if (!rank) return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": loading code failed: it is for another device [HD-C-01]");
   if (!read_image(params.code, params.code_bytes, params.name, &named) || params.entry_count > 1024) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: loading %llu bytes of code failed: they are no whole image [HD-C-01]",
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading %llu bytes of code failed: they are no whole image [HD-C-01]",
                    (number_t)params.code_bytes);
   }
   heddle_executable_t* executable = host->memory_allocate(host->self, sizeof *executable + params.entry_count * sizeof(heddle_entry_t), 16);
@@ -185,7 +184,7 @@ static void executable_unload(heddle_executable_t* executable) {
 static heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) {
   *out = NULL;
   if (index >= executable->entry_count) {
-    return failure(executable->device->host, HEDDLE_STATUS_NOT_FOUND, "sample_c: looking up entry %u failed: there are %u", index,
+    return failure(executable->device->host, HEDDLE_STATUS_NOT_FOUND, WHO ": looking up entry %u failed: there are %u", index,
                    executable->entry_count);
   }
   *out = &executable->entries[index];
@@ -243,7 +242,7 @@ static struct item* make_item(const heddle_host_t* host, uint64_t ops, const hed
 static heddle_status_t* check_sync(heddle_device_t* device, const heddle_sync_t* sync) {
   heddle_status_t* bad = NULL;
   if ((sync->wait_count && !sync->waits) || (sync->signal_count && !sync->signals)) {
-    return failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: submitting failed: waits or signals are null");
+    return failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": submitting failed: waits or signals are null");
   }
   pthread_mutex_lock(&device->mutex);
   for (uint32_t i = 0; i < sync->wait_count + sync->signal_count && !bad; ++i) {
@@ -252,7 +251,7 @@ static heddle_status_t* check_sync(heddle_device_t* device, const heddle_sync_t*
     if (!point.timeline || point.timeline->device != device ||
         (!waits && (point.value <= point.timeline->value || point.value > HEDDLE_TIMELINE_MAX_VALUE))) {
       bad = failure(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "sample_c: submitting failed: a point has no timeline of this device, or value %llu", (number_t)point.value);
+                    WHO ": submitting failed: a point has no timeline of this device, or value %llu", (number_t)point.value);
     }
   }
   pthread_mutex_unlock(&device->mutex);
@@ -277,9 +276,9 @@ static heddle_status_t* enqueue(heddle_queue_t* queue, struct item* item) {
 
 static heddle_status_t* locate(const heddle_host_t* host, uint32_t index, const heddle_buffer_t* buffer, uint64_t offset, uint64_t length,
                                char** out) {
-  if (!buffer) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: command %u failed: no buffer", index);
+  if (!buffer) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: no buffer", index);
   if (!holds(buffer, offset, length)) {
-    return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: command %u failed: %llu bytes at %llu of a buffer of %llu", index,
+    return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": command %u failed: %llu bytes at %llu of a buffer of %llu", index,
                    (number_t)length, (number_t)offset, (number_t)buffer->size);
   }
   *out = buffer->data + offset;
@@ -292,14 +291,14 @@ static heddle_status_t* rows(const heddle_host_t* host, uint32_t index, const he
   char* source = NULL;
   if (count && (__builtin_mul_overflow(count - 1, copy->source_stride, &from) || __builtin_add_overflow(from, copy->row_bytes, &from) ||
                 __builtin_mul_overflow(count - 1, copy->target_stride, &to) || __builtin_add_overflow(to, copy->row_bytes, &to))) {
-    return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: command %u failed: its rows are more than 2^64 bytes", index);
+    return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": command %u failed: its rows are more than 2^64 bytes", index);
   }
   heddle_status_t* bad = locate(host, index, copy->source->buffer, copy->source->offset, from, &source);
   if (!bad) bad = locate(host, index, copy->target->buffer, copy->target->offset, to, &op->target);
   if (bad) return bad;
   if ((count && source < op->target + to && op->target < source + from) || (count > 1 && copy->target_stride < copy->row_bytes)) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "sample_c: command %u failed: source and target overlap; copy through another buffer", index);
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: source and target overlap; copy through another buffer",
+                   index);
   }
   op->source = source;
   op->rows = count;
@@ -315,16 +314,15 @@ static heddle_status_t* dispatch(heddle_device_t* device, uint32_t index, const 
   if (!entry || entry->device != device || command->binding_count != entry->function->bindings ||
       command->constants_bytes != entry->function->constants_bytes || !command->bindings ||
       (command->constants_bytes && !command->constants)) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "sample_c: command %u failed: no kernel of this device takes %u bindings and %u bytes", index, command->binding_count,
-                   command->constants_bytes);
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: no kernel of this device takes %u bindings and %u bytes",
+                   index, command->binding_count, command->constants_bytes);
   }
   op->function = entry->function;
   op->region = command->region;
   op->work.workgroups = 1;
   for (int i = 0; i < 3; ++i) {
     if (command->grid[i] > MAX_GRID) {
-      return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: command %u failed: a grid side of %u is more than %u", index,
+      return failure(host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": command %u failed: a grid side of %u is more than %u", index,
                      command->grid[i], MAX_GRID);
     }
     op->work.workgroups *= command->grid[i]; /* at most 2^60 */
@@ -359,11 +357,10 @@ static heddle_status_t* read_command(heddle_device_t* device, uint32_t index, co
     }
     case HEDDLE_COMMAND_COPY_2D:
       if (command->as.copy_2d.source && command->as.copy_2d.target) return rows(host, index, &command->as.copy_2d, op);
-      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: command %u failed: no source or no target", index);
+      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: no source or no target", index);
     case HEDDLE_COMMAND_FILL:
       if (fill->pattern_bytes != 1 && fill->pattern_bytes != 2 && fill->pattern_bytes != 4 && fill->pattern_bytes != 8) {
-        return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: command %u failed: a pattern of %u bytes", index,
-                       fill->pattern_bytes);
+        return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: a pattern of %u bytes", index, fill->pattern_bytes);
       }
       bad = locate(host, index, fill->target, fill->offset, fill->length, &op->target);
       op->rows = 1;
@@ -374,7 +371,7 @@ static heddle_status_t* read_command(heddle_device_t* device, uint32_t index, co
     case HEDDLE_COMMAND_UPDATE:
       bad = locate(host, index, update->target, update->offset, update->length, &op->target);
       if (bad || !update->length) return bad;
-      if (!update->source) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: command %u failed: no source", index);
+      if (!update->source) return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: no source", index);
       memcpy(item->bytes, update->source, update->length);
       op->source = item->bytes;
       op->rows = 1;
@@ -382,7 +379,7 @@ static heddle_status_t* read_command(heddle_device_t* device, uint32_t index, co
       item->bytes += update->length;
       return NULL;
     default:
-      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: command %u failed: its kind %u is unknown", index, command->kind);
+      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: its kind %u is unknown", index, command->kind);
   }
 }
 
@@ -395,8 +392,7 @@ static heddle_status_t* submit(heddle_queue_t* queue, const heddle_submission_t*
   if (!bad) bad = check_sync(device, &submission.sync);
   if (bad) return bad;
   if (submission.command_count && !submission.commands) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: submitting %u commands failed: the list is null",
-                   submission.command_count);
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": submitting %u commands failed: the list is null", submission.command_count);
   }
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < submission.command_count; ++i) {
@@ -438,7 +434,7 @@ static heddle_status_t* host_copy(heddle_queue_t* queue, const heddle_sync_t* in
   if (!bad) bad = locate(host, 0, binding->buffer, binding->offset, binding->length, &memory);
   if (bad) return bad;
   if (binding->length && !source && !target)
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: copying failed: the host pointer is null");
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": copying failed: the host pointer is null");
   struct item* item = make_item(host, 1, &sync, 0);
   if (!item) return no_memory(host, "copying");
   item->op_count = 1;
@@ -479,8 +475,8 @@ static heddle_status_t* file_open(heddle_device_t* device, int32_t descriptor, u
   errno = saved;
   if (file->descriptor < 0 || ((access & HEDDLE_FILE_READ) && (flags & O_ACCMODE) == O_WRONLY)) {
     if (file->descriptor >= 0) close(file->descriptor);
-    bad = failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample_c: opening '%s' (descriptor %d) with access %x failed", file->name,
-                  descriptor, access);
+    bad = failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": opening '%s' (descriptor %d) with access %x failed", file->name, descriptor,
+                  access);
     host->memory_free(host->self, file);
     return bad;
   }
@@ -516,7 +512,7 @@ static heddle_status_t* file_read(heddle_queue_t* queue, const heddle_sync_t* in
   if (bad) return bad;
   if (!file || !(file->access & HEDDLE_FILE_READ) || (count && !extents) || count > UINT32_MAX) {
     return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "sample_c: reading %llu extents failed: no list, no file, or one not opened for reading", (number_t)count);
+                   WHO ": reading %llu extents failed: no list, no file, or one not opened for reading", (number_t)count);
   }
   struct item* item = make_item(host, 0, &sync, sizeof(struct io) + count * sizeof *extents);
   if (!item) return no_memory(host, "reading a file");
@@ -530,7 +526,7 @@ static heddle_status_t* file_read(heddle_queue_t* queue, const heddle_sync_t* in
     if (!extents[i].length) continue;
     bad = locate(host, (uint32_t)i, extents[i].buffer, extents[i].buffer_offset, extents[i].length, &ignored);
     if (!bad && (extents[i].file_offset > INT64_MAX || extents[i].length > INT64_MAX - extents[i].file_offset)) {
-      bad = failure(host, HEDDLE_STATUS_OUT_OF_RANGE, "sample_c: extent %llu of '%s' ends beyond 2^63", (number_t)i, file->name);
+      bad = failure(host, HEDDLE_STATUS_OUT_OF_RANGE, WHO ": extent %llu of '%s' ends beyond 2^63", (number_t)i, file->name);
     }
   }
   if (!bad) return enqueue(queue, item);
@@ -562,7 +558,7 @@ static heddle_status_t* run_io(const heddle_host_t* host, const struct io* io) {
         const ssize_t got = pread(io->file->descriptor, extent->buffer->data + extent->buffer_offset + at + moved, wanted - moved,
                                   (off_t)(extent->file_offset + at + moved));
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
-          heddle_status_t* status = failure(host, HEDDLE_STATUS_DATA_LOSS, "sample_c: reading '%s' at byte %llu failed: %s", io->file->name,
+          heddle_status_t* status = failure(host, HEDDLE_STATUS_DATA_LOSS, WHO ": reading '%s' at byte %llu failed: %s", io->file->name,
                                             (number_t)(extent->file_offset + at + moved), got ? strerror(errno) : "the file ends there");
           set_number(host, status, "extent", i);
           return status;
@@ -575,7 +571,7 @@ static heddle_status_t* run_io(const heddle_host_t* host, const struct io* io) {
     }
   }
   if (io->params.cancel && *io->params.cancel) {
-    return failure(host, HEDDLE_STATUS_CANCELLED, "sample_c: reading '%s' failed: cancelled by the caller", io->file->name);
+    return failure(host, HEDDLE_STATUS_CANCELLED, WHO ": reading '%s' failed: cancelled by the caller", io->file->name);
   }
   return NULL;
 }
@@ -605,7 +601,7 @@ static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
   const int outcome = op->function->run(&op->work);
   if (!outcome) return NULL;
   heddle_status_t* status = failure(host, outcome == 2 ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL,
-                                    "sample_c: running kernel '%s' (region %u) failed: %s", op->function->name, op->region, why[outcome]);
+                                    WHO ": running kernel '%s' (region %u) failed: %s", op->function->name, op->region, why[outcome]);
   set_number(host, status, "region", op->region);
   if (outcome == 2) {
     pthread_mutex_lock(&device->mutex);
@@ -631,12 +627,16 @@ void* work_loop(void* opaque) {
     pthread_mutex_unlock(&device->mutex);
     for (uint32_t i = 0; i < item->op_count && !status; ++i) status = run_op(device, &item->ops[i]);
     if (item->io && !status) status = run_io(host, item->io);
+    struct watch* due = NULL;
     pthread_mutex_lock(&device->mutex);
-    for (uint32_t i = 0; i < item->signal_count; ++i) reach(device, item->signals[i], status);
+    for (uint32_t i = 0; i < item->signal_count; ++i) reach(device, item->signals[i], status, &due);
     --item->queue->unfinished;
     pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->mutex);
     host->status_free(host->self, status);
     host->memory_free(host->self, item);
+    tell(host, due);
+    pthread_mutex_lock(&device->mutex);
   }
   pthread_mutex_unlock(&device->mutex);
   return NULL;

@@ -65,11 +65,11 @@ class SampleQueue : public sdk::Queue {
 
 }  // namespace
 
-heddle_status_t* SampleDriver::describe(uint32_t ordinal, heddle_device_description_t* out) {
+heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* out) {
   static const heddle_string_t formats[] = {sdk::string_of(kFormat)};
   out->name = sdk::string_of("sample device");
   out->family = sdk::string_of("sample");
-  std::fill(std::begin(out->uuid), std::end(out->uuid), static_cast<uint8_t>(ordinal + 1));
+  // out->uuid stays zero, which is unknown: fill in what the vendor's API says of this device, and nothing that another device could have.
   out->numa_node = -1;
   out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
   out->memory_kinds = kAllKinds;
@@ -105,7 +105,7 @@ heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sd
   const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is over 2^62
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
-    return sdk::errno_status(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, errno, "sample: allocating %llu bytes failed",
+    return sdk::errno_status(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, errno, "%s: allocating %llu bytes failed", who,
                              number(params.size_bytes));
   }
   const uint64_t start = reinterpret_cast<uint64_t>(mapped);
@@ -139,7 +139,7 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
   std::vector<Kernel> kernels;
   std::string error;
   if (!read_program({code.bytes, code.size}, &kernels, &error)) {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "sample: loading executable '%.*s' failed: %s [HD-C-01]",
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%.*s' failed: %s [HD-C-01]", who,
                   static_cast<int>(std::min<size_t>(code.name.size(), 100)), code.name.data(), error.c_str());
   }
   for (const heddle_entry_params_t& entry : code.entries) {
@@ -147,7 +147,7 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
       if (kernel.name != sdk::view_of(entry.name)) continue;
       if (kernel.bindings == entry.binding_count && kernel.constants_bytes == entry.constants_bytes && !entry.argument_count) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "sample: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in one order [HD-C-01]",
+                    "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in one order [HD-C-01]", who,
                     kernel.name.c_str(), kernel.bindings, kernel.constants_bytes);
     }
   }
@@ -229,7 +229,7 @@ heddle_status_t* Worker::run(const sdk::Submission& submission) {
 
 heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
   const heddle_host_t* host = device_->host;
-  return sdk::guarded(host, "sample: running a kernel", [&]() -> heddle_status_t* {
+  return sdk::guarded(host, "running a kernel", [&]() -> heddle_status_t* {
     const auto& kernel = *static_cast<const Kernel*>(dispatch.entry->kernel);
     std::vector<Memory> bindings;
     for (const sdk::Range& range : dispatch.ranges) {
@@ -240,7 +240,7 @@ heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
     if (outcome == Outcome::kDone) return nullptr;
     const bool lost = outcome == Outcome::kLost;
     heddle_status_t* failure = status(host, lost ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL,
-                                      "sample: running kernel '%s' (region %u) failed: %s %llu%s", kernel.name.c_str(), dispatch.region,
+                                      "%s: running kernel '%s' (region %u) failed: %s %llu%s", kWho, kernel.name.c_str(), dispatch.region,
                                       lost                          ? "the device is gone; open it again. workgroups:"
                                       : outcome == Outcome::kFailed ? "it failed with number"
                                                                     : "it reached outside of a binding, at index",

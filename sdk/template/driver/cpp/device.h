@@ -16,6 +16,9 @@ namespace sample {
 
 namespace sdk = heddle::sdk;
 
+inline constexpr const char* kId = "org.example.sample";   // replace it by your own, in reverse DNS, here and in the manifest
+inline constexpr const char* kWho = sdk::short_name(kId);  // opens every error text
+
 // What the manifest's [options] say.
 struct Options {
   uint32_t device_count = 1;
@@ -25,7 +28,7 @@ struct Options {
 
 class SampleDriver : public sdk::Driver {
  public:
-  SampleDriver(const heddle_host_t* host, const Options& options) : Driver(host, "sample"), options_(options) {}
+  SampleDriver(const heddle_host_t* host, const Options& options) : Driver(host, kWho), options_(options) {}
   uint32_t device_count() override { return options_.device_count; }
   heddle_status_t* describe(uint32_t ordinal, heddle_device_description_t* out) override;
   heddle_status_t* open(uint32_t ordinal, const heddle_device_open_params_t& params, sdk::Device** out) override;

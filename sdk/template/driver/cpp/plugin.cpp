@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The entry of the sample driver: negotiation, options, instances. Replace the id here and in the manifest by your own, in reverse DNS.
+// The entry of the sample driver: negotiation, options, instances.
 #include "device.h"
 #include "heddle/sdk/negotiate.h"
 #include "heddle/sdk/options.h"
@@ -8,12 +8,13 @@ namespace sample {
 namespace {
 
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
-  if (heddle_status_t* bad = sdk::read_option(host, "sample", "device_count", 1, 16, &out->device_count)) return bad;
-  if (heddle_status_t* bad = sdk::read_option(host, "sample", "memory", 1 << 20, int64_t{1} << 40, &out->memory_bytes)) return bad;
-  return sdk::read_option(host, "sample", "latency_us", 0, 1000000, &out->latency_us);
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "device_count", 1, 16, &out->device_count)) return bad;
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "memory", 1 << 20, int64_t{1} << 40, &out->memory_bytes)) return bad;
+  return sdk::read_option(host, kWho, "latency_us", 0, 1000000, &out->latency_us);
 }
 
-// A vendor opens its library here with dlopen, and says MISSING_DEPENDENCY if it is not there (HD-B-02).
+// A vendor opens its library here with dlopen, and says MISSING_DEPENDENCY if it is not there (HD-B-02). This runs in another process than create, or
+// not at all (its verdict is kept): nothing that it opens or stores may be needed later.
 heddle_status_t* plugin_probe(const heddle_host_t* host, heddle_probe_result_t* out) noexcept {
   return sdk::guarded(host, "probing the sample driver", [&]() -> heddle_status_t* {
     Options options;
@@ -26,6 +27,7 @@ heddle_status_t* plugin_probe(const heddle_host_t* host, heddle_probe_result_t* 
   });
 }
 
+// A vendor opens its library here again: UNAVAILABLE, with what to install, if it is not there.
 heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance_t** out) noexcept {
   *out = nullptr;
   return sdk::guarded(host, "creating an instance of the sample driver", [&]() -> heddle_status_t* {
@@ -44,8 +46,8 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
 }  // namespace sample
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
-  static const heddle_plugin_t plugin = {
-      sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER,  {"org.example.sample", 18}, {"0.1.0", 5},
-      sample::plugin_probe,    sample::plugin_create, heddle::sdk::shut_down,     sample::plugin_get_interface};
-  return heddle::sdk::negotiate(negotiation, "org.example.sample", &plugin);
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t),         HEDDLE_PLUGIN_DRIVER,        sample::sdk::string_of(sample::kId),
+                                         sample::sdk::string_of("0.1.0"), sample::plugin_probe,        sample::plugin_create,
+                                         heddle::sdk::shut_down,          sample::plugin_get_interface};
+  return heddle::sdk::negotiate(negotiation, sample::kId, &plugin);
 }

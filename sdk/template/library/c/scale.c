@@ -10,8 +10,11 @@
 
 #define TEXT(literal) {literal, sizeof literal - 1}
 
-static const char kId[] = "org.example.scale";
-static const char kNeeds[] = "org.example.scale needs ABI 0.2 or newer; install a newer libheddle [HD-E-02]";
+/* Replace both by your own, the id in the manifest too. */
+#define ID "org.example.scale"
+#define WHO "scale" /* opens every error text */
+
+static const char kNeeds[] = ID " needs ABI 0.2 or newer; install a newer libheddle [HD-E-02]";
 
 struct heddle_plugin_instance {
   const heddle_host_t* host;
@@ -42,7 +45,7 @@ static int is(heddle_string_t text, const char* expected) {
 
 static heddle_status_t* forked(const heddle_host_t* host) {
   if (!host->is_forked_child(host->self)) return NULL;
-  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, "scale: it was made before this process was forked [HD-T-01]");
+  return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": it was made before this process was forked [HD-T-01]");
 }
 
 /* A caller's struct (HD-E-04): what a smaller one lacks is zero, and a larger one must have a zero tail. */
@@ -72,41 +75,41 @@ static heddle_status_t* understand(const heddle_host_t* host, const heddle_opera
   heddle_operand_t operands[2];
   heddle_attribute_t factor;
   if (!read_struct(in, &request, sizeof request)) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "scale: the request has fields of a newer host that are not zero [HD-E-04]");
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": the request has fields of a newer host that are not zero [HD-E-04]");
   }
   if (!is(request.domain, "org.example") || !is(request.name, "Scale") || request.version != 1) {
     return failure(host, HEDDLE_STATUS_NOT_FOUND, "there is no such operator; it has org.example::Scale/1 [HD-O-01]");
   }
   if (!is(request.target, HEDDLE_LIBRARY_TARGET_HOST)) {
-    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, "scale: it runs on " HEDDLE_LIBRARY_TARGET_HOST " only [HD-O-01]");
+    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": it runs on " HEDDLE_LIBRARY_TARGET_HOST " only [HD-O-01]");
   }
   if (request.input_count != 1 || request.output_count != 1) {
-    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, "scale: it takes one input and gives one output [HD-O-01]");
+    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": it takes one input and gives one output [HD-O-01]");
   }
   for (uint32_t i = 0; i < 2; ++i) {
     const void* at = (const char*)request.operands + i * request.operand_stride;
     if (!read_struct(at, &operands[i], sizeof operands[i])) {
-      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "scale: operand %u has fields of a newer host that are not zero [HD-E-04]", i);
+      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": operand %u has fields of a newer host that are not zero [HD-E-04]", i);
     }
   }
   if (operands[0].element_type != HEDDLE_TYPE_F32 || operands[1].element_type != HEDDLE_TYPE_F32 || operands[0].rank != operands[1].rank ||
       (operands[0].rank && memcmp(operands[0].dims, operands[1].dims, operands[0].rank * sizeof(int64_t)) != 0)) {
-    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, "scale: x and y are not f32 of one shape [HD-O-01]");
+    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": x and y are not f32 of one shape [HD-O-01]");
   }
   int found = 0;
   for (uint32_t i = 0; i < request.attribute_count; ++i) {
     heddle_attribute_t attribute;
     if (!read_struct((const char*)request.attributes + i * request.attribute_stride, &attribute, sizeof attribute)) {
-      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, "scale: attribute %u has fields of a newer host that are not zero [HD-E-04]", i);
+      return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": attribute %u has fields of a newer host that are not zero [HD-E-04]", i);
     }
     if (!is(attribute.name, "factor") || attribute.kind != HEDDLE_ATTRIBUTE_FLOAT) {
-      return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, "scale: attribute '%.*s' is not known, or not of its type [HD-O-01]",
+      return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": attribute '%.*s' is not known, or not of its type [HD-O-01]",
                      attribute.name.size < 100 ? (int)attribute.name.size : 100, attribute.name.data);
     }
     factor = attribute;
     found = 1;
   }
-  if (!found) return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, "scale: attribute 'factor' is missing [HD-O-01]");
+  if (!found) return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": attribute 'factor' is missing [HD-O-01]");
   out->elements = 1;
   for (uint32_t i = 0; i < operands[0].rank; ++i) out->elements *= (uint64_t)operands[0].dims[i];
   out->factor = (float)factor.floats[0];
@@ -142,7 +145,7 @@ static heddle_status_t* library_prepare(heddle_plugin_instance_t* instance, cons
   if (refused) return refused;
   operation.instance = instance;
   heddle_operation_t* made = host->memory_allocate(host->self, sizeof *made, 8);
-  if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "scale: preparing an operation failed: out of memory");
+  if (!made) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": preparing an operation failed: out of memory");
   *made = operation;
   atomic_fetch_add(&instance->operations, 1);
   *out = made;
@@ -173,7 +176,7 @@ static heddle_status_t* library_enqueue(heddle_operation_t* operation, const hed
 static heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance_t** out) {
   *out = NULL;
   heddle_plugin_instance_t* instance = host->memory_allocate(host->self, sizeof *instance, 8);
-  if (!instance) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "scale: creating an instance failed: out of memory");
+  if (!instance) return failure(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, WHO ": creating an instance failed: out of memory");
   instance->host = host;
   atomic_init(&instance->operations, 0);
   *out = instance;
@@ -187,7 +190,7 @@ static heddle_status_t* plugin_shutdown(heddle_plugin_instance_t* instance) {
   const unsigned long long live = atomic_load(&instance->operations);
   if (live) {
     return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                   "scale: shutting down failed: %llu operations live; destroy them first [HD-L-01]", live);
+                   WHO ": shutting down failed: %llu operations live; destroy them first [HD-L-01]", live);
   }
   host->memory_free(host->self, instance);
   return NULL;
@@ -200,8 +203,8 @@ static const void* plugin_get_interface(heddle_plugin_instance_t* instance, hedd
 }
 
 HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* record) {
-  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_LIBRARY, {kId, sizeof kId - 1}, TEXT("0.1.0"),
-                                         NULL,          plugin_create,         plugin_shutdown,       plugin_get_interface};
+  static const heddle_plugin_t plugin = {sizeof plugin, HEDDLE_PLUGIN_LIBRARY, TEXT(ID),        TEXT("0.1.0"),
+                                         NULL,          plugin_create,         plugin_shutdown, plugin_get_interface};
   const uint32_t oldest = 2; /* the first minor with heddle.library/1 */
   const uint32_t highest = record->host_max_minor < HEDDLE_ABI_MINOR ? record->host_max_minor : HEDDLE_ABI_MINOR;
   const int agreed = highest >= record->host_min_minor && highest >= oldest;
