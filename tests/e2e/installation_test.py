@@ -183,8 +183,32 @@ class BuildingAgainstIt(InstallationCase):
         # The runtime finds its plugins beside libheddle; here they come from the build.
         plugins_there = {"HEDDLE_PLUGIN_PATH": str(BUILD / "lib/heddle/plugins.d")}
         self.assertEqual(self.execute("./read_digit", "digits.heddle", extra_environment=plugins_there), "the digit is a 1\n")
-        (self.folder / "plugin.cpp").write_text('#include "heddle/sdk/status.h"\n#include "heddle/driver.h"\nint unused;\n')
-        self.execute("c++", "-std=c++20", "-shared", "-fPIC", *SANITIZE, "plugin.cpp", *words("heddle-sdk"), "-o", "libplugin.so")
+        # The lines of docs/installation.md, on the templates.
+        page = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+        for compiler, template, sources in (("c++", "cpp", "plugin.cpp device.cpp code.cpp"), ("cc", "c", "driver.c work.c")):
+            line = re.search(rf"^{re.escape(compiler)} .*libplugin\.so$", page, re.MULTILINE).group(0)
+            line = line.replace("driver.c work.c", sources).replace("plugin.cpp", sources)
+            if SANITIZE:  # the sanitizers' functions are the program's
+                line = line.replace("-Wl,-z,defs,-z,now", " ".join(SANITIZE))
+            here = self.folder / template
+            shutil.copytree(prefix / "share/heddle/template/driver" / template, here)
+            self.execute("bash", "-euc", f"cd '{here}'\n{line}", extra_environment=where)
+            shown = self.execute("nm", "-D", "--defined-only", here / "libplugin.so").split()
+            self.assertEqual([name for name in shown if name.startswith("heddle_")], ["heddle_plugin_entry_0"])
+            self.assertLess(len(shown), 4, shown)
+        plugins = self.execute("pkg-config", "--variable=pluginsdir", "heddle-sdk", extra_environment=where).strip()
+        self.assertEqual((pathlib.Path(plugins)).resolve(), (prefix / "lib/heddle/plugins.d").resolve())
+
+    def test_new_driver_of_an_installation(self):
+        prefix = self.install("sdk")
+        self.execute(prefix / "share/heddle/template/new-driver", "com.acme.weft", self.folder / "weft")
+        (self.folder / "out").mkdir()
+        self.execute("cmake", "-S", self.folder / "weft", "-B", self.folder / "out", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
+                     f"-DCMAKE_CXX_FLAGS={' '.join(SANITIZE)}")
+        self.execute("cmake", "--build", self.folder / "out")
+        self.execute("cmake", "--install", self.folder / "out", "--prefix", self.folder / "there")
+        self.assertEqual({path.name for path in (self.folder / "there/lib/heddle/plugins.d").iterdir()},
+                         {"com.acme.weft.toml", "libweft_driver.so"})
 
     def test_the_sdk_alone_is_enough_for_plugins(self):
         prefix = self.install("sdk")
