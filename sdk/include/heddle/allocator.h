@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The interface of an allocator plugin: one policy that cuts blocks out of what a provider gives. Implemented by
- * plugins/allocators/<name>, called by core/memory. Bookkeeping on the host only: no queue and no thread of its own.
+ * plugins of kind HEDDLE_PLUGIN_ALLOCATOR, called by libheddle. Bookkeeping on the host only: no queue and no thread of its own.
  *
  * Glossary
  *   provider  where an allocator gets memory: the device, or another allocator below it; so allocators stack
@@ -31,11 +31,11 @@ typedef struct heddle_block {
 
 typedef struct heddle_block_params {
   uint32_t struct_size;
-  uint32_t wait_capacity; /* room in out_waits */
-  uint64_t size_bytes;
-  uint64_t alignment_bytes; /* of the block's address, not only of its offset; power of two; 0: 64 */
-  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees blocks
-   * when their last work is over: stream order is there for later ones. */
+  uint32_t wait_capacity;   /* room in out_waits */
+  uint64_t size_bytes;      /* 0 is allowed: a block as any other, with a buffer, which is freed */
+  uint64_t alignment_bytes; /* of the block's address, not only of its offset; power of two, or INVALID_ARGUMENT; 0: 64 */
+  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees
+   * blocks when their last work is over: stream order is there for later ones. */
   heddle_point_t after;
   const heddle_string_t* owner; /* outlives the allocator; NULL: not told. Compared by text */
 } heddle_block_params_t;
@@ -107,18 +107,20 @@ typedef struct heddle_allocator_interface {
   heddle_status_t* (*destroy)(heddle_allocator_t* allocator);
   /* out_waits receives the points the caller must wait for before it touches the block, wait_capacity of them at most; with `after.timeline` NULL
    * the block is usable at once and there are none. out_waits may be NULL with a wait_capacity of 0; out_wait_count is never NULL.
-   * RESOURCE_EXHAUSTED lists who holds what (HD-M-03). [any] [may-block only when the device is asked] */
+   * RESOURCE_EXHAUSTED lists who holds what (HD-M-03). On failure out_block->buffer is NULL. [any] [may-block], but only where the device is
+   * asked: what is free already is handed out without waiting */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
-  /* The block may be reused once all points are reached or failed; none (points may be NULL then): at once. The points' timelines outlive the allocator, or the
-   * provider's `reached` knows that they are gone. [any] [no-block] */
+  /* The block may be reused once all points are reached or failed; none (points may be NULL then): at once. The points' timelines outlive the
+   * allocator, or the provider's `reached` knows that they are gone. [any] [no-block] */
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
   /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
-  /* Gives back to the provider what is free, down to keep_bytes, and has it trim what is more than that too. [any] [may-block] */
+  /* Gives back to the provider what is free until at most keep_bytes are held from it (bytes_reserved), live blocks counted; then the provider
+   * trims with the same number. [any] [may-block] */
   heddle_status_t* (*trim)(heddle_allocator_t* allocator, uint64_t keep_bytes);
-  /* Calls visit once for each owner of a live block, and perhaps for others with 0 blocks, before it returns; visit must not call the allocator. An
-   * adaptor that does not know asks its provider. [any] [no-block] */
+  /* Calls visit [callback] in the calling thread once for each owner of a live block, and perhaps for others with 0 blocks, before it returns;
+   * visit must not call the allocator. An adaptor that does not know asks its provider. [any] [no-block] */
   heddle_status_t* (*holders)(heddle_allocator_t* allocator, heddle_holder_visitor_t visit, void* context);
 } heddle_allocator_interface_t;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by plugins/<driver>,
- * called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
+/* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by
+ * plugins of kind HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no
+ * routing.
  *
  * Glossary
  *   queue        an ordered place to enqueue submissions; two queues of a device may run at the same time
@@ -25,8 +26,8 @@
  *   A submission whose wait fails is not run, or runs on undefined contents; its signals fail with that failure either way.
  *
  * What the host asks for
- *   All six interfaces must be there (plugin.h); those of ext/ are optional. Used by every host: device count, describe, open, close, queue_create, queue_destroy; buffer allocate
- *   and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and download; file_open, file_close and param_io
+ *   All six interfaces must be there (plugin.h); those of ext/ are optional. Used by every host: device count, describe, open, close,
+ *   queue_create, queue_destroy; buffer allocate and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and download; file_open, file_close and param_io
  *   read, for modules with parameters; variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy, query,
  *   signal, fail and wait, and notify for calls in several pieces. map and unmap of HEDDLE_MEMORY_PINNED buffers where those are offered. record,
  *   replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be missing.
@@ -73,7 +74,7 @@ typedef struct heddle_device_description {
   /* Of every allocation; a power of two. The host places every value on a multiple of it, so it is also the least alignment of a binding that is
    * a whole value. */
   uint64_t min_alignment_bytes;
-  /* Limits; 0: not known. The host passes over a variant with an entry that needs more (decision 0011), and a kernel whose grid is larger;
+  /* Limits; 0: not known. The host passes over a variant with an entry that needs more, and a kernel whose grid is larger;
    * drivers check again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
   uint32_t registers_per_thread;   /* 0: not applicable; for reports */
@@ -83,7 +84,7 @@ typedef struct heddle_device_description {
   uint32_t max_bindings;           /* of an entry */
   uint32_t max_constants_bytes;    /* of an entry */
   uint32_t code_format_count;
-  const heddle_string_t* code_formats; /* format ids of code.h, best first */
+  const heddle_string_t* code_formats; /* format ids of code.h, best first; lives as long as the strings */
   heddle_string_t operation_target;    /* which operations operation_load takes (ext/library.h); empty: none. Since ABI 0.2 */
 } heddle_device_description_t;
 
@@ -105,17 +106,17 @@ typedef struct heddle_device_open_params {
   uint32_t struct_size;
   uint32_t reserved;
   const heddle_driver_api_t* api; /* to be the first word of every object of this device; outlives the device */
-  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's */
-  int32_t numa_node;              /* -1: as the device is */
+  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's. Ignored where it means nothing */
+  int32_t numa_node;              /* -1: as the device is. Ignored where it means nothing */
   uint32_t reserved2;
 } heddle_device_open_params_t;
 
 typedef struct heddle_queue_params {
   uint32_t struct_size;
-  uint32_t priority; /* 0 normal, 1 high */
+  uint32_t priority; /* 0 normal, 1 high; above: INVALID_ARGUMENT. A driver without priorities takes 1 as 0 */
 } heddle_queue_params_t;
 
-/* Counters since the device was opened; exact whenever no call is in flight. */
+/* Counters of one device since it was opened; exact whenever no call is in flight. */
 typedef struct heddle_device_statistics {
   uint32_t struct_size;
   uint32_t reserved;
@@ -135,13 +136,14 @@ typedef struct heddle_device_interface {
   heddle_status_t* (*describe)(heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out_description);
   /* The link from device a to device b of this instance. [any] [may-block] */
   heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
-  /* owned by the caller: close it. Opening one ordinal twice gives two devices. After a loss (HD-S-02) it gives a device that works, also while
-   * the lost one is still open, or UNAVAILABLE with what has to happen first. [any] [may-block] */
+  /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices with budgets and counters of their
+   * own. After a loss (HD-S-02) it gives a device that works, also while the lost one is still open, or UNAVAILABLE with what has to happen
+   * first. [any] [may-block] */
   heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                            heddle_device_t** out_device);
   /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
   heddle_status_t* (*close)(heddle_device_t* device);
-  /* owned by the caller. [any] [may-block] */
+  /* owned by the caller. RESOURCE_EXHAUSTED when the device has no more; the host needs one. [any] [may-block] */
   heddle_status_t* (*queue_create)(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue);
   /* Waits for what is enqueued. [serial:queue] [may-block] */
   heddle_status_t* (*queue_destroy)(heddle_queue_t* queue);
@@ -153,15 +155,18 @@ typedef struct heddle_device_interface {
 
 #define HEDDLE_BUFFER_INTERFACE "heddle.buffer/1"
 
+/* READ, WRITE or both, DISCARD only with WRITE; anything else is INVALID_ARGUMENT. */
 #define HEDDLE_MAP_READ 1u
 #define HEDDLE_MAP_WRITE 2u
 #define HEDDLE_MAP_DISCARD 4u /* old contents need not be visible */
 
 typedef struct heddle_buffer_params {
   uint32_t struct_size;
-  uint32_t memory;          /* bits HEDDLE_MEMORY_*; all of them must hold */
-  uint64_t size_bytes;      /* 0 is allowed */
-  uint64_t alignment_bytes; /* power of two; 0: the device's min_alignment */
+  uint32_t memory;     /* bits HEDDLE_MEMORY_*; all of them must hold. 0: any. Unknown bits are INVALID_ARGUMENT */
+  uint64_t size_bytes; /* 0 is allowed */
+  /* 0: the device's min_alignment. Else a power of two, or INVALID_ARGUMENT. Every driver takes those up to 65536 and to its min_alignment; where
+   * it ends beyond that is its own affair: INVALID_ARGUMENT. */
+  uint64_t alignment_bytes;
 } heddle_buffer_params_t;
 
 typedef struct heddle_buffer_properties {
@@ -176,23 +181,25 @@ typedef struct heddle_buffer_properties {
 typedef struct heddle_buffer_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* RESOURCE_EXHAUSTED names size, limit and what is free. Contents are undefined. [any] [may-block] */
+  /* RESOURCE_EXHAUSTED names size, limit and what is free; FAILED_PRECONDITION for a known kind of memory that the device lacks. Contents are
+   * undefined. [any] [may-block] */
   heddle_status_t* (*allocate)(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer);
   /* The caller knows that no work uses it any more. [any] [may-block] */
   void (*free)(heddle_buffer_t* buffer);
-  /* Host pointer to bytes [offset, offset+length); FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the
-   * range is outside. The caller has waited for the device's writes to that range; work on other bytes of the buffer may go on. Several threads may
-   * have ranges of one buffer mapped at once, the same bytes too: a pool cuts many blocks out of one buffer. A pointer is good until there were as
-   * many unmaps of the buffer as maps; a driver keeps the whole buffer mapped, or counts. [any] [may-block] */
+  /* Host pointer to bytes [offset, offset+length); FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the range is outside.
+   * The caller has waited for the device's writes to that range; work on other bytes of the buffer may go on. Several threads may have ranges of
+   * one buffer mapped at once, the same bytes too: a pool cuts many blocks out of one buffer. A pointer is good until there were as many unmaps
+   * of the buffer as maps; a driver keeps the whole buffer mapped, or counts. A map of length 0 succeeds, with a pointer that nobody follows and
+   * that may be NULL. [any] [may-block] */
   heddle_status_t* (*map)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, uint32_t flags, void** out_pointer);
   /* Ends one map, no matter which. [any] [may-block] */
   heddle_status_t* (*unmap)(heddle_buffer_t* buffer);
-  /* Makes host writes visible to the device; no-ops where memory is coherent. [any] [may-block] */
+  /* Makes host writes visible to the device; no-ops where memory is coherent. Both fail as map does. [any] [may-block] */
   heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Makes device writes visible to the host. [any] [may-block] */
   heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Wraps host memory without a copy; release(context) is called exactly once, when the buffer is freed or if this call
-   * fails. Never file-backed memory. [any] [may-block] */
+   * fails, in the thread that does that, before it returns [callback]; NULL: nobody is told. Never file-backed memory. [any] [may-block] */
   heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
                                   heddle_buffer_t** out_buffer);
   /* [any] [no-block] */
@@ -217,11 +224,12 @@ typedef struct heddle_binding {
 #define HEDDLE_COMMAND_UPDATE 4u
 #define HEDDLE_COMMAND_COPY_2D 5u
 
-/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry; zero workgroups are a no-op that still orders. */
+/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry; zero workgroups are a no-op that still orders. Numbers of bindings or bytes of constants
+ * other than the entry's are INVALID_ARGUMENT; a grid beyond max_workgroup_count is refused, best with OUT_OF_RANGE. */
 typedef struct heddle_dispatch_command {
   heddle_entry_t* entry;
-  const heddle_binding_t* bindings; /* binding_count, in the entry's order */
-  const void* constants;            /* constants_bytes, copied at enqueue */
+  const heddle_binding_t* bindings; /* binding_count, in the entry's order, or NULL; a buffer is NULL only where offset and length are 0 */
+  const void* constants;            /* constants_bytes, copied at enqueue, or NULL */
   uint32_t binding_count;
   uint32_t constants_bytes;
   uint32_t grid[3];
@@ -278,7 +286,8 @@ typedef struct heddle_command {
   } as;
 } heddle_command_t;
 
-/* What one submission waits for and signals. signal values are larger than what the timeline was told before. Frozen, although it has a
+/* What one submission waits for and signals. signal values are larger than what the timeline was told before, or INVALID_ARGUMENT; beyond
+ * HEDDLE_TIMELINE_MAX_VALUE they are refused, with INVALID_ARGUMENT or OUT_OF_RANGE. Frozen, although it has a
  * struct_size (always 32): heddle_submission holds it by value. What a later version adds comes behind `sync` in heddle_submission. */
 typedef struct heddle_sync {
   uint32_t struct_size;
@@ -342,8 +351,8 @@ typedef struct heddle_param_io_params {
   uint32_t queue_depth;  /* reads in flight; 0: the driver's choice */
   uint64_t chunk_bytes;  /* size of one read; 0: the driver's choice */
   uint64_t pinned_bytes; /* bound of staging memory; 0: the driver's choice */
-  /* Called with bytes done since the start, not more often than every chunk; NULL: no progress. It, context and cancel are used until the signals
-   * are reached or fail. [callback] */
+  /* Called with bytes done since the start, not more often than every chunk, on a thread of the driver's choice, one call at a time; NULL: no
+   * progress. It, context and cancel are used until the signals are reached or fail. [callback] */
   void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
   void* context;
   /* Read now and then, atomically; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
@@ -433,23 +442,25 @@ typedef struct heddle_dispatch_interface {
   uint32_t reserved;
   /* How well the device, which is open, runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
   heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
-  /* Checks and loads; INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks. owned by the caller.
-   * [any] [may-block] */
+  /* Checks and loads. INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks, and INVALID_ARGUMENT for an entry whose bindings,
+   * constants or arguments are not the kernel's, where the code says what it takes: both come from files. NOT_FOUND for a name that the code does not have. Code of a format or
+   * target that variant_rank gives 0 for is refused, best with FAILED_PRECONDITION. owned by the caller. [any] [may-block] */
   heddle_status_t* (*executable_load)(heddle_device_t* device, const heddle_executable_params_t* params,
                                       heddle_executable_t** out_executable);
   /* No work uses it any more. [any] [may-block] */
   void (*executable_unload)(heddle_executable_t* executable);
-  /* The entry of that index in executable_load's array; borrowed from the executable. [any] [no-block] */
+  /* The entry of that index in executable_load's array; borrowed from the executable. NOT_FOUND for an index beyond it. [any] [no-block] */
   heddle_status_t* (*entry)(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out_entry);
   /* The hot path. Checks ranges and grid; enqueues or fails as a whole. Errors while it runs poison the signals (HD-S-02).
    * [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
-  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this
-   * driver cannot record: the host goes on submitting it. dynamic[i] has bits HEDDLE_BINDING_* of binding i, counted through the whole
-   * list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy two, a fill and an update one. What is not dynamic,
-   * constants and updates' bytes included, is captured. The queue, the entries and static bindings' buffers outlive the recording. The host
-   * records at the third submission of a list, in a thread that starts a call and expects not to wait, with none of its locks held: it may take
-   * a while, but must not wait for work on the device. A failure is logged and costs the replay only. [any] [may-block] */
+  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver cannot
+   * record: the host goes on submitting it. dynamic has a byte for each binding, NULL only where there are none: dynamic[i] has bits
+   * HEDDLE_BINDING_* of binding i, counted through the whole list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy
+   * two, a fill and an update one. What is not dynamic, constants and updates' bytes included, is captured. The queue, the entries and static
+   * bindings' buffers outlive the recording. The host records at the third submission of a list, in a thread that starts a call and expects not
+   * to wait, with none of its locks held: it may take a while, but must not wait for work on the device. A failure is logged and costs the replay
+   * only. [any] [may-block] */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
   /* Replays with the dynamic bindings in order of their appearance, each as long as the one that was recorded; checked as submit
@@ -460,8 +471,8 @@ typedef struct heddle_dispatch_interface {
   /* No replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
   /* An executable of one entry, which runs a prepared operation of a library plugin: a dispatch of it has a grid of (shards, 1, 1), the operands
-   * and then the workspace as bindings, and no constants. INVALID_ARGUMENT for a target that is not the device's operation_target. UNIMPLEMENTED: the
-   * driver runs none. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2. [any] [may-block] */
+   * and then the workspace as bindings, and no constants. INVALID_ARGUMENT for a target that is not the device's operation_target. UNIMPLEMENTED:
+   * the driver runs none. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
@@ -476,23 +487,27 @@ typedef struct heddle_dispatch_interface {
 typedef struct heddle_timeline_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* owned by the caller. initial_value is at most HEDDLE_TIMELINE_MAX_VALUE, as are all values. [any] [may-block] */
+  /* owned by the caller. initial_value is at most HEDDLE_TIMELINE_MAX_VALUE, as are all values; what is larger is refused, with INVALID_ARGUMENT
+   * or OUT_OF_RANGE. [any] [may-block] */
   heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
   /* Nothing waits for it or will signal it: allowed from the moment on that a wait, a query or a notification has shown its last point, reached
    * or failed. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
-  /* Value reached so far. A poisoned timeline gives its failure (owned by the caller) and the last good value. [any] [no-block] */
+  /* Value reached so far. A poisoned timeline gives its failure (owned by the caller) and the last good value: the one output that is good on
+   * failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
   /* Host signal. INVALID_ARGUMENT if value is not larger than the one reached. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
-  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). What is reached stays reached. [any]
-   * [no-block] */
+  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). What is reached stays reached: then it poisons
+   * from the next value upward. A NULL status is a failure too: UNKNOWN. [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
-  /* Waits for the points, all of timelines of one device. DEADLINE_EXCEEDED leaves everything as it was; every other failure is a poisoned
-   * point's own, or the device's loss. ANY: a reached point counts before a failed one. timeout 0 polls. [any] [may-block] */
+  /* Waits for the points, all of timelines of one device; none: OK at once. INVALID_ARGUMENT for an unknown mode. DEADLINE_EXCEEDED leaves
+   * everything as it was; every other failure is a poisoned point's own, or the device's loss. ANY: a reached point counts before a failed one.
+   * timeout 0 polls. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
-  /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns. The failure is
-   * borrowed for the call. [any] [no-block], function: [callback], may submit and signal. */
+  /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns, and never if this fails. The
+   * failure is borrowed for the call. [any] [no-block], function: [callback], may submit and signal, and destroy the timeline if this was its
+   * last point. */
   heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
                              void* context);
   /* Both share with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. [any] [may-block] */

@@ -11,7 +11,11 @@
  * from an allocator is not, and such a plugin is refused as incompatible. The host copies tables when it makes an instance: what changes in them
  * later is not seen.
  *
- * Shared preconditions: pointers are non-NULL unless a comment allows it; outputs are set to NULL or zero on failure. */
+ * Shared preconditions
+ *   Pointers are non-NULL unless a comment allows it. Functions that end an object accept NULL and do nothing; shutdown alone is never given it.
+ *   In a submission, missing buffers, timelines and arrays are INVALID_ARGUMENT.
+ *   Where a function fails, what it gives by pointer to pointer is NULL; a struct or a number that it was to fill is unspecified, unless a comment says
+ *   otherwise (query of heddle.timeline/1 does). */
 #ifndef HEDDLE_PLUGIN_H_
 #define HEDDLE_PLUGIN_H_
 
@@ -38,17 +42,19 @@ typedef struct heddle_plugin_instance heddle_plugin_instance_t;
 #define HEDDLE_OPTION_FLOAT 3u
 #define HEDDLE_OPTION_STRING 4u
 
-/* One typed configuration value: an option of the manifest's [options], after defaults, file and environment. */
+/* One typed configuration value: an option of the manifest's [options], with its default or with what heddle.toml says. No environment variable
+ * sets one. */
 typedef struct heddle_option {
   uint32_t struct_size;
-  uint32_t kind; /* HEDDLE_OPTION_* */
-  heddle_string_t name;
-  int64_t int_value; /* also 0 or 1 for BOOL */
-  double float_value;
+  uint32_t kind;        /* HEDDLE_OPTION_*; type = "bytes" of a manifest arrives as HEDDLE_OPTION_INT */
+  heddle_string_t name; /* lives as long as the host's table, as does string_value; in heddle_allocator_params_t, for the call */
+  int64_t int_value;    /* of INT, and 0 or 1 of BOOL; else 0 */
+  double float_value;   /* of FLOAT; else 0 */
   heddle_string_t string_value;
 } heddle_option_t;
 
-/* The host's table, given to probe and create. Valid until shutdown returns; every function is [any]. */
+/* The host's table, given to probe and create: in probe valid until it returns; from create on until shutdown succeeds, or create fails. Every
+ * function is [any]. */
 typedef struct heddle_host heddle_host_t;
 struct heddle_host {
   uint32_t struct_size;
@@ -64,12 +70,16 @@ struct heddle_host {
    * exhausted it is one static RESOURCE_EXHAUSTED (HD-S-01). [any] [no-block] */
   heddle_status_t* (*status_create)(void* self, heddle_status_code_t code, heddle_string_t domain, int64_t native_code,
                                     heddle_string_t message);
-  /* Files `value` under `key`, both copied. [any] [no-block] */
+  /* Files `value` under `key`, both copied; nothing for NULL. Before the status is given away. Of several under one key the last counts.
+   * [any] [no-block] */
   void (*status_set_payload)(void* self, heddle_status_t* status, heddle_string_t key, heddle_string_t value);
   /* A second reference to the same status; owned by the caller. NULL gives NULL. [any] [no-block] */
   heddle_status_t* (*status_clone)(void* self, const heddle_status_t* status);
+  /* OK for NULL. [any] [no-block] */
   heddle_status_code_t (*status_code)(void* self, const heddle_status_t* status);
+  /* Borrowed until the status is freed; empty for NULL. [any] [no-block] */
   heddle_string_t (*status_message)(void* self, const heddle_status_t* status);
+  /* One reference; NULL is allowed. [any] [no-block] */
   void (*status_free)(void* self, heddle_status_t* status);
 
   /* Lowest level that anyone listens to for this plugin; test it before formatting. [any] [no-block] */
@@ -81,7 +91,9 @@ struct heddle_host {
   void (*trace_end)(void* self);
   void (*trace_counter)(void* self, heddle_string_t name, int64_t value);
 
-  /* Runs function(context) once on a thread of the host. UNAVAILABLE while the host shuts down. [any] [no-block] */
+  /* Runs function(context) once on a thread of the host, perhaps before this returns. On a failure it is not run: UNAVAILABLE while the host
+   * shuts down. `function` may block, but the threads are few (one to four) and shared by all plugins: what waits for long takes a thread of its
+   * own. It throws nothing. The plugin sees to it that all of it is over before shutdown returns. [any] [no-block] */
   heddle_status_t* (*execute)(void* self, void (*function)(void* context), void* context);
 
   /* The plugin's option of that name; NOT_FOUND if the manifest does not declare it. [any] [no-block] */
@@ -105,8 +117,8 @@ struct heddle_host {
 typedef struct heddle_probe_result {
   uint32_t struct_size;
   uint32_t verdict;      /* HEDDLE_PROBE_* */
-  uint32_t device_count; /* devices that open would find now */
-  uint32_t reason_size;  /* bytes used in reason */
+  uint32_t device_count; /* devices that open would find now; 0 with another verdict than AVAILABLE */
+  uint32_t reason_size;  /* bytes used in reason; not looked at with AVAILABLE */
   char reason[256];      /* what is missing and what to install or change; not NUL-terminated */
   uint32_t vendor_version_size;
   char vendor_version[64]; /* version of the vendor's driver, for the probe cache */
@@ -124,19 +136,23 @@ typedef struct heddle_plugin {
   heddle_string_t id;      /* e.g. "heddle.cpu"; reverse DNS for third parties; "heddle.*" is reserved */
   heddle_string_t version; /* semantic version of the plugin itself */
 
-  /* Looks whether the plugin could work here: opens the vendor's library (HD-B-02), counts devices. Allocates nothing that
-   * outlives the call. A missing device or library is a verdict, not a failed status. [serial:plugin] [may-block] */
+  /* Looks whether the plugin could work here: opens the vendor's library (HD-B-02), counts devices. Runs in another process than create, or not
+   * at all (its verdict is kept): nothing it opens or stores may be needed later; create opens the vendor's library again. Or in the same one,
+   * where a configuration says so: it leaves nothing behind. A missing device or library is a verdict, not a failed status. NULL: always
+   * AVAILABLE. [serial:plugin] [may-block] */
   heddle_status_t* (*probe)(const heddle_host_t* host, heddle_probe_result_t* out_result);
-  /* Makes an instance. `host` stays valid until shutdown. No state is shared between instances (HD-E-06).
+  /* Makes an instance, and is required. `host` stays valid until shutdown succeeds. No state is shared between instances (HD-E-06).
    * [serial:plugin] [may-block] */
   heddle_status_t* (*create)(const heddle_host_t* host, heddle_plugin_instance_t** out_instance);
   /* Ends an instance. With live children it fails with FAILED_PRECONDITION, lists them and changes nothing (HD-L-01). Private
-   * threads are joined before it returns (HD-T-01). [serial:instance] [may-block] */
+   * threads are joined before it returns (HD-T-01). NULL: instances are never ended, and keep what they hold until the process ends.
+   * [serial:instance] [may-block] */
   heddle_status_t* (*shutdown)(heddle_plugin_instance_t* instance);
   /* The table of an interface, e.g. "heddle.device/1"; NULL if the plugin does not have it. Static. Of a plugin whose kind has
-   * HEDDLE_PLUGIN_DRIVER the host asks for all six interfaces of driver.h, of one with HEDDLE_PLUGIN_ALLOCATOR for heddle.allocator/1, of one with HEDDLE_PLUGIN_LIBRARY for heddle.library/1; without
-   * one of them it is refused as incompatible. A function of a table may be NULL: the host then answers UNIMPLEMENTED in its place, so that a
-   * driver leaves out what it cannot do. probe and shutdown may be NULL too. [any] [no-block] */
+   * HEDDLE_PLUGIN_DRIVER the host asks for all six interfaces of driver.h, of one with HEDDLE_PLUGIN_ALLOCATOR for heddle.allocator/1, of one
+   * with HEDDLE_PLUGIN_LIBRARY for heddle.library/1; without one of them it is refused as incompatible. A function of a table may be NULL: the
+   * host then answers UNIMPLEMENTED in its place, so that a driver leaves out what it cannot do; driver.h says what a host cannot do without.
+   * [any] [no-block] */
   const void* (*get_interface)(heddle_plugin_instance_t* instance, heddle_string_t id);
 } heddle_plugin_t;
 

@@ -12,11 +12,13 @@
  *
  * Thread tags, used in every function's comment
  *   [any]            callable from any thread at any time, also concurrently on the same object
- *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object
+ *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin] means calls of
+ *                    one host, and two hosts may call at once
  *   [no-block]       returns without waiting for a device, a file or another thread; may hold a short lock
  *   [may-block]      may wait for a device, a file or the system; kept off the path of an invocation
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
  *                    back into the object that called it, except where the comment says so
+ *   A function that ends an object (free, close, destroy, unload, shutdown) is called beside nothing else on that object, whatever its tag.
  *
  * Struct rules (HD-E-04)
  *   A struct that crosses the boundary by pointer starts with `uint32_t struct_size`, set by the caller to the sizeof it was compiled

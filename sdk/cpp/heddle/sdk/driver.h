@@ -240,7 +240,7 @@ heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcep
 // Counts the work, and reaches or fails its signals. Takes the failure. Nothing of the submission's objects is touched afterwards (HD-Q-06).
 void retire(Device* device, std::unique_ptr<Submission> submission, heddle_status_t* failure) noexcept;
 
-// Checks commands and makes operations of them; of recording.cpp too.
+// Checks commands and makes operations of them; for drivers that replace a slot of the tables below.
 heddle_status_t* read_commands(Device* device, const heddle_command_t* commands, uint32_t count, std::vector<Operation>* out);
 heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* out);
 heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,

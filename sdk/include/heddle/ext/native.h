@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* heddle.native/1, an optional interface of drivers: the vendor's own objects, so that those of an application or of another library are used
- * without a copy and without waiting on the host. Implemented by plugins/<driver>, called by libheddle for heddle_tensor_from_device and for
+ * without a copy and without waiting on the host. Implemented by drivers, called by libheddle for heddle_tensor_from_device and for
  * calls that are ordered with a stream (runtime.h).
  *
  * What the 64-bit words are, by the family of the device:
@@ -30,7 +30,8 @@ typedef struct heddle_native_interface {
    * stream is captured. The stream stays the application's: it lives for as long as somebody submits to the queue, and is not used by
    * queue_destroy. INVALID_ARGUMENT for a stream of another device. owned by the caller: queue_destroy. [any] [may-block] */
   heddle_status_t* (*queue_import)(heddle_device_t* device, uint64_t stream, heddle_queue_t** out_queue);
-  /* A buffer over device memory of the application's. release(context) is called exactly once, when the buffer is freed or if this call fails.
+  /* A buffer over device memory of the application's. release(context) is called exactly once, when the buffer is freed or if this call fails, as
+   * import_host's is.
    * INVALID_ARGUMENT for memory that is not all of this device. [any] [may-block] */
   heddle_status_t* (*buffer_import)(heddle_device_t* device, uint64_t address, uint64_t size_bytes, void (*release)(void* context),
                                     void* context, heddle_buffer_t** out_buffer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* heddle.profile/1, an optional interface of drivers: when each command of a submission ran on the device. Implemented by plugins/<driver>, called
+/* heddle.profile/1, an optional interface of drivers: when each command of a submission ran on the device. Implemented by drivers, called
  * by libheddle for instances made with HEDDLE_INSTANCE_PROFILE (runtime.h), on devices with HEDDLE_DEVICE_TIMESTAMPS. */
 #ifndef HEDDLE_EXT_PROFILE_H_
 #define HEDDLE_EXT_PROFILE_H_
