@@ -135,6 +135,9 @@ class PluginHost {
     set_int(name, value);
     options_[name].kind = HEDDLE_OPTION_BOOL;
   }
+  void set_float(const std::string& name, double value) {
+    options_[name] = {sizeof(heddle_option_t), HEDDLE_OPTION_FLOAT, {}, 0, value, {}};
+  }
   void set_string(const std::string& name, const std::string& value) {
     texts_.push_back(std::make_unique<std::string>(value));
     options_[name] = {sizeof(heddle_option_t), HEDDLE_OPTION_STRING, {}, 0, 0, string_of(*texts_.back())};

@@ -27,10 +27,11 @@
  *
  * What the host asks for
  *   All six interfaces must be there (plugin.h); those of ext/ are optional. Used by every host: device count, describe, open, close,
- *   queue_create, queue_destroy; buffer allocate and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and download; file_open, file_close and param_io
- *   read, for modules with parameters; variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy, query,
- *   signal, fail and wait, and notify for calls in several pieces. map and unmap of HEDDLE_MEMORY_PINNED buffers where those are offered. record,
- *   replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be missing.
+ *   queue_create, queue_destroy; buffer allocate and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and
+ *   download; file_open, file_close and param_io read, for modules with parameters; variant_rank, executable_load, executable_unload, entry,
+ *   submit; timeline create, destroy, query, signal, fail and wait, and notify for calls in several pieces. map and unmap of
+ *   HEDDLE_MEMORY_PINNED buffers where those are offered. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be
+ *   missing.
  *   Not called by the host of ABI 0.1 yet, and there so that drivers can be written for what comes: link, import_host, both properties,
  *   peer_copy, param_io write, export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of
  *   priority 0, and emits neither HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
@@ -443,8 +444,9 @@ typedef struct heddle_dispatch_interface {
   /* How well the device, which is open, runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
   heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
   /* Checks and loads. INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks, and INVALID_ARGUMENT for an entry whose bindings,
-   * constants or arguments are not the kernel's, where the code says what it takes: both come from files. NOT_FOUND for a name that the code does not have. Code of a format or
-   * target that variant_rank gives 0 for is refused, best with FAILED_PRECONDITION. owned by the caller. [any] [may-block] */
+   * constants or arguments are not the kernel's, where the code says what it takes: both come from files. NOT_FOUND for a name that the code
+   * does not have. Code of a format or target that variant_rank gives 0 for is refused, best with FAILED_PRECONDITION. owned by the caller.
+   * [any] [may-block] */
   heddle_status_t* (*executable_load)(heddle_device_t* device, const heddle_executable_params_t* params,
                                       heddle_executable_t** out_executable);
   /* No work uses it any more. [any] [may-block] */

@@ -14,8 +14,8 @@
  * Shared preconditions
  *   Pointers are non-NULL unless a comment allows it. Functions that end an object accept NULL and do nothing; shutdown alone is never given it.
  *   In a submission, missing buffers, timelines and arrays are INVALID_ARGUMENT.
- *   Where a function fails, what it gives by pointer to pointer is NULL; a struct or a number that it was to fill is unspecified, unless a comment says
- *   otherwise (query of heddle.timeline/1 does). */
+ *   Where a function fails, what it gives by pointer to pointer is NULL; a struct or a number that it was to fill is unspecified, unless a
+ *   comment says otherwise (query of heddle.timeline/1 does). */
 #ifndef HEDDLE_PLUGIN_H_
 #define HEDDLE_PLUGIN_H_
 
