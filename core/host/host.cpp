@@ -148,7 +148,8 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
   auto how = config().plugin_probe.find(plugin.manifest.id);
   if (how == config().plugin_probe.end() || how->second != "in-process") return false;
   // The operator's choice: a crash is then a crash of this process.
-  if (const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &plugin.verdict)) {
+  if (const PluginLibrary* library =
+          load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &plugin.verdict)) {
     PluginHost plugin_host(plugin.manifest.id, library->abi_minor, services, plugin.options);
     plugin.verdict = run_probe(*library, plugin_host.table);
   }
@@ -166,7 +167,8 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
     if (use_verdict_without_probe(*plugin, key)) continue;
     waiting.push_back(plugin);
     keys.push_back(std::move(key));
-    requests.push_back({plugin->manifest.id, plugin->manifest.library_path, plugin->manifest.timeout_ms, plugin->options});
+    requests.push_back(
+        {plugin->manifest.id, plugin->manifest.version, plugin->manifest.library_path, plugin->manifest.timeout_ms, plugin->options});
   }
   if (waiting.empty()) return;
   const std::string program = find_probe_program();
@@ -200,10 +202,11 @@ Verdict Host::State::load_now(Plugin& plugin) {
   Verdict verdict = check_digests(plugin);
   if (verdict.state == PluginState::kAvailable && plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
   if (verdict.state != PluginState::kAvailable) return verdict;
-  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &verdict);
+  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &verdict);
   if (!library) return verdict;
   if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {
-    return {PluginState::kIncompatible, "its manifest claims a kind that its library does not have [HD-E-03]"};
+    return {PluginState::kIncompatible, fmt::format("its manifest says kind {}, its library {}; make them the same [HD-E-03]",
+                                                    kind_text(plugin.manifest.kind), kind_text(library->table.kind))};
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
   plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);

@@ -54,6 +54,26 @@ bool log_level_from_name(std::string_view name, uint32_t* out_level) {
   return false;
 }
 
+std::string one_line(std::string_view text, size_t most) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string line;
+  while (!text.empty() && static_cast<unsigned char>(text.back()) <= 0x20 && text.back() != '\0') text.remove_suffix(1);  // ends of lines
+  for (size_t i = 0; i < text.size() && i < most; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    if (byte == '\n' || byte == '\t' || byte == '\r') {
+      line += ' ';
+    } else if (byte >= 0x20 && byte != 0x7f && !c1) {
+      line += text[i];
+    } else if (byte == 0) {
+      line += "\\0";
+    } else {
+      line.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+    }
+  }
+  return line;
+}
+
 Log::Log(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components)
     : sink_(sink), level_(level), components_(components.begin(), components.end()) {}
 
