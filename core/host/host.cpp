@@ -36,7 +36,7 @@ struct Plugin {
   bool is_driver() const { return (manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   // "cpu" of "heddle.cpu".
   std::string short_name() const { return manifest.id.substr(manifest.id.find_last_of('.') + 1); }
-  std::string why() const { return fmt::format("{} is {}: {}", manifest.id, name_of(verdict.state), verdict.reason); }
+  std::string why() const { return fmt::format("{}, but {}: {}", manifest.id, words_of(verdict.state), verdict.reason); }
 };
 
 }  // namespace
@@ -226,7 +226,7 @@ Status Host::State::load(Plugin& plugin) {
     }
     plugin.verdict = std::move(verdict);
   }
-  return error(HEDDLE_STATUS_UNAVAILABLE, "host: loading plugin {} failed: it is {}: {}", plugin.manifest.id, name_of(plugin.verdict.state),
+  return error(HEDDLE_STATUS_UNAVAILABLE, "host: loading plugin {} failed: {}: {}", plugin.manifest.id, words_of(plugin.verdict.state),
                plugin.verdict.reason);
 }
 
@@ -335,6 +335,14 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   }
   state->cache = ProbeCache(params.strict ? std::string() : ProbeCache::default_folder());
   for (FoundPlugin& plugin : found) {
+    for (const std::string& other : plugin.shadowed) {
+      const std::string folder = plugin.manifest.path.substr(0, plugin.manifest.path.rfind('/'));
+      if (other.substr(0, other.rfind('/')) != folder) continue;
+      state->services->log.write(
+          HEDDLE_LOG_WARN, "host",
+          fmt::format("plugin folder '{}' holds two manifests of {}: {} counts and {} does not; remove one", folder, plugin.manifest.id,
+                      plugin.manifest.path.substr(folder.size() + 1), other.substr(folder.size() + 1)));
+    }
     Plugin& entry = state->plugins.emplace_back();
     entry.manifest = std::move(plugin.manifest);
     entry.verdict = std::move(plugin.verdict);
@@ -453,16 +461,28 @@ std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) 
   // All children of a probe run at once, whatever is loaded afterwards.
   std::vector<Plugin*> drivers;
   const auto& configured = state_->config().devices;
+  auto other_families = [&](const Plugin& plugin) {
+    return fmt::format("{} is of {}, and the module is for {}", plugin.manifest.id, fmt::join(plugin.manifest.families, ", "),
+                       fmt::join(families, ", "));
+  };
   for (Plugin& plugin : state_->plugins) {
     const bool named = configured.empty() || std::any_of(configured.begin(), configured.end(),
                                                          [&](const DeviceConfig& d) { return d.driver == plugin.manifest.id; });
     if (plugin.is_driver() && named && wanted(plugin)) drivers.push_back(&plugin);
   }
+  if (drivers.empty() && configured.empty()) {
+    for (const Plugin& plugin : state_->plugins) {
+      if (plugin.is_driver()) state_->skip(other_families(plugin));
+    }
+  }
   state_->look(drivers);
   if (!configured.empty()) {
     for (const DeviceConfig& device : configured) {
       Plugin* plugin = state_->find(device.driver);
-      if (plugin && !wanted(*plugin)) continue;
+      if (plugin && !wanted(*plugin)) {
+        state_->skip(fmt::format("device {} ({}): its driver {}", device.alias, device.place, other_families(*plugin)));
+        continue;
+      }
       Result<DeviceInfo> info = state_->configured_device(device);
       if (info.ok()) {
         list.push_back(std::move(*info));

@@ -230,7 +230,8 @@ void required_functions_are_there() {
                 "heddle.timeline/1 query",
                 "heddle.timeline/1 signal",
                 "heddle.timeline/1 fail",
-                "heddle.timeline/1 wait"};
+                "heddle.timeline/1 wait",
+                "heddle.timeline/1 notify"};
   }
   if (plugin().is_allocator()) {
     for (const char* name : {"create", "destroy", "allocate", "free"})
