@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace heddle::conformance {
 namespace {
@@ -24,11 +25,11 @@ thread_local const char* current = nullptr;
 thread_local const char* last = "the plugin";
 
 void append_escaped(std::string* out, std::string_view text) {
+  bool c1 = false;  // the byte before was 0xc2: U+0080 to U+009f follow it in UTF-8
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // 0xc2 0x80 to 0xc2 0x9f are the control characters U+0080 to U+009f in UTF-8.
-    const bool control = byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
-    if (byte >= 0x20 && byte != 0x7f && !control) {
+    const bool second = std::exchange(c1, byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80);
+    if (byte >= 0x20 && byte != 0x7f && !c1 && !second) {
       *out += text[i];
       continue;
     }

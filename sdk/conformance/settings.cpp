@@ -208,9 +208,8 @@ const Settings& settings() {
 
 std::string why_no_reason(const std::string& reason) {
   constexpr size_t kShortest = 10;
-  return reason.size() >= kShortest
-             ? ""
-             : fmt::format("{} has {} characters; a reason has at least {}", shown(reason), reason.size(), kShortest);
+  return reason.size() >= kShortest ? ""
+                                    : fmt::format("{} has {} bytes; a reason has at least {}", shown(reason), reason.size(), kShortest);
 }
 
 bool read_settings(int argc, char** argv, std::string* out_error) {
