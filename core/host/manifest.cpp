@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 
@@ -53,7 +54,8 @@ void read_plugin(TableReader table, Manifest& manifest) {
   if (table.string("version", &manifest.version) && !is_semantic_version(manifest.version)) {
     diagnostics.error(
         table.value_place("version"), "E105",
-        fmt::format("'version' is '{}'; a semantic version of at most 64 bytes was expected, e.g. \"1.4.0\" or \"1.4.0-rc.1\"",
+        fmt::format("'version' is \"{}\", which is no semantic version; three numbers with dots between, in 64 bytes at most, were "
+                    "expected, e.g. \"1.4.0\" or \"1.4.0-rc.1\"",
                     manifest.version.substr(0, 64)),
         {}, manifest.version.size() + 2);
     manifest.version.clear();

@@ -235,7 +235,7 @@ class Manifests(unittest.TestCase):
 
     def test_what_the_host_refuses(self):
         for case, said, changes in (
-            ("manifest.valid", "'version' is 'banana'", {"replace": [('"0.1.0"', '"banana"')]}),
+            ("manifest.valid", "'version' is \"banana\", which is no semantic version", {"replace": [('"0.1.0"', '"banana"')]}),
             ("manifest.valid", "works with ABI 0.7 to 0.9", {"replace": [('abi = ["0.1", "0.1"]', 'abi = ["0.7", "0.9"]')]}),
             ("manifest.valid", "unknown key 'licence'", {"replace": [("[plugin]", '[plugin]\nlicence = "x"')]}),
             ("manifest.valid", "unknown key 'extras'", {"add": "\n[extras]\nx = 1\n"}),
