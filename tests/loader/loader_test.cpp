@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "core/host/log.h"
+#include "core/host/manifest.h"
 #include "core/host/text_file.h"
 #include "tests/loader/loader_case.h"
 
@@ -260,7 +261,9 @@ TEST_F(Loader, RefusesALibraryOfAnotherVersion) {
   ASSERT_EQ(read_text_file(manifest.string(), kMaxManifestBytes, &text), "");
   text.replace(text.find("1.0.0"), 5, "1.2.0-rc.1");
   std::ofstream(manifest) << text;
-  PluginInfo found = look_at("good");
+  std::unique_ptr<Host> host = open();
+  ASSERT_TRUE(host);
+  PluginInfo found = info(*host, "good");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
   EXPECT_THAT(
       found.reason,
