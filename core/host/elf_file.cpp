@@ -20,7 +20,6 @@ constexpr uint32_t kMaxProgramHeaders = 256;
 constexpr uint64_t kMaxDynamicBytes = 64 << 10;
 constexpr uint64_t kMaxStringBytes = 4 << 20;
 constexpr size_t kMaxNeeded = 512;
-constexpr size_t kMaxExports = 64;
 constexpr uint32_t kMaxSymbols = 1 << 20;
 
 struct Descriptor {

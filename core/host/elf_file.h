@@ -9,12 +9,14 @@
 
 namespace heddle::host {
 
+constexpr size_t kMaxExports = 64;
+
 struct ElfFile {
   uint32_t elf_class = 0;             // 1: 32 bits, 2: 64 bits
   uint32_t machine = 0;               // EM_*
   uint32_t type = 0;                  // ET_*
   std::vector<std::string> needed;    // DT_NEEDED
-  std::vector<std::string> exports;   // names of functions and data that other libraries could bind to, 64 at most
+  std::vector<std::string> exports;   // names of functions and data that other libraries could bind to, kMaxExports at most
   std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', not expanded
 };
 

@@ -37,7 +37,7 @@ struct Plugin {
   bool is_driver() const { return (manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   // "cpu" of "heddle.cpu".
   std::string short_name() const { return manifest.id.substr(manifest.id.find_last_of('.') + 1); }
-  std::string why() const { return fmt::format("{} is {}: {}", manifest.id, name_of(verdict.state), verdict.reason); }
+  std::string why() const { return fmt::format("{}, but {}: {}", manifest.id, words_of(verdict.state), verdict.reason); }
 };
 
 }  // namespace
@@ -150,7 +150,8 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
   auto how = config().plugin_probe.find(plugin.manifest.id);
   if (how == config().plugin_probe.end() || how->second != "in-process") return false;
   // The operator's choice: a crash is then a crash of this process.
-  if (const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &plugin.verdict)) {
+  if (const PluginLibrary* library =
+          load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &plugin.verdict)) {
     PluginHost plugin_host(plugin.manifest.id, library->abi_minor, services, plugin.options);
     plugin.verdict = run_probe(*library, plugin_host.table);
   }
@@ -168,7 +169,8 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
     if (use_verdict_without_probe(*plugin, key)) continue;
     waiting.push_back(plugin);
     keys.push_back(std::move(key));
-    requests.push_back({plugin->manifest.id, plugin->manifest.library_path, plugin->manifest.timeout_ms, plugin->options});
+    requests.push_back(
+        {plugin->manifest.id, plugin->manifest.version, plugin->manifest.library_path, plugin->manifest.timeout_ms, plugin->options});
   }
   if (waiting.empty()) return;
   const std::string program = find_probe_program();
@@ -202,10 +204,11 @@ Verdict Host::State::load_now(Plugin& plugin) {
   Verdict verdict = check_digests(plugin);
   if (verdict.state == PluginState::kAvailable && plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
   if (verdict.state != PluginState::kAvailable) return verdict;
-  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, &verdict);
+  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &verdict);
   if (!library) return verdict;
   if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {
-    return {PluginState::kIncompatible, "its manifest claims a kind that its library does not have [HD-E-03]"};
+    return {PluginState::kIncompatible, fmt::format("its manifest says kind {}, its library {}; make them the same [HD-E-03]",
+                                                    kind_text(plugin.manifest.kind), kind_text(library->table.kind))};
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
   plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);
@@ -226,7 +229,7 @@ Status Host::State::load(Plugin& plugin) {
     }
     plugin.verdict = std::move(verdict);
   }
-  return error(HEDDLE_STATUS_UNAVAILABLE, "host: loading plugin {} failed: it is {}: {}", plugin.manifest.id, name_of(plugin.verdict.state),
+  return error(HEDDLE_STATUS_UNAVAILABLE, "host: loading plugin {} failed: {}: {}", plugin.manifest.id, words_of(plugin.verdict.state),
                plugin.verdict.reason);
 }
 
@@ -340,6 +343,14 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   }
   state->cache = ProbeCache(params.strict ? std::string() : ProbeCache::default_folder());
   for (FoundPlugin& plugin : found) {
+    for (const std::string& other : plugin.shadowed) {
+      const std::string folder = plugin.manifest.path.substr(0, plugin.manifest.path.rfind('/'));
+      if (other.substr(0, other.rfind('/')) != folder) continue;
+      state->services->log.write(
+          HEDDLE_LOG_WARN, "host",
+          fmt::format("plugin folder '{}' holds two manifests of {}: {} counts and {} does not; remove one", folder, plugin.manifest.id,
+                      plugin.manifest.path.substr(folder.size() + 1), other.substr(folder.size() + 1)));
+    }
     Plugin& entry = state->plugins.emplace_back();
     entry.manifest = std::move(plugin.manifest);
     entry.verdict = std::move(plugin.verdict);
@@ -503,16 +514,28 @@ std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) 
   // All children of a probe run at once, whatever is loaded afterwards.
   std::vector<Plugin*> drivers;
   const auto& configured = state_->config().devices;
+  auto other_families = [&](const Plugin& plugin) {
+    return fmt::format("{} is of {}, and the module is for {}", plugin.manifest.id, fmt::join(plugin.manifest.families, ", "),
+                       fmt::join(families, ", "));
+  };
   for (Plugin& plugin : state_->plugins) {
     const bool named = configured.empty() || std::any_of(configured.begin(), configured.end(),
                                                          [&](const DeviceConfig& d) { return d.driver == plugin.manifest.id; });
     if (plugin.is_driver() && named && wanted(plugin)) drivers.push_back(&plugin);
   }
+  if (drivers.empty() && configured.empty()) {
+    for (const Plugin& plugin : state_->plugins) {
+      if (plugin.is_driver()) state_->skip(other_families(plugin));
+    }
+  }
   state_->look(drivers);
   if (!configured.empty()) {
     for (const DeviceConfig& device : configured) {
       Plugin* plugin = state_->find(device.driver);
-      if (plugin && !wanted(*plugin)) continue;
+      if (plugin && !wanted(*plugin)) {
+        state_->skip(fmt::format("device {} ({}): its driver {}", device.alias, device.place, other_families(*plugin)));
+        continue;
+      }
       Result<DeviceInfo> info = state_->configured_device(device);
       if (info.ok()) {
         list.push_back(std::move(*info));

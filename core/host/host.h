@@ -126,7 +126,7 @@ class Host {
   // there; UNAVAILABLE says why the driver is not.
   Result<DeviceInfo> device(std::string_view name);
 
-  // Why devices that the configuration names or that a driver should have offered are absent: "gpu0: heddle.cuda is no-device: ...".
+  // Why devices that the configuration names or that a driver should have offered are absent: "gpu0: loading plugin heddle.cuda failed: ...".
   std::vector<std::string> skipped();
 
   // The device's allocators as configured, loaded; else the default pool, else none. NOT_FOUND and UNAVAILABLE as above.

@@ -38,16 +38,24 @@ void keep_forever(std::shared_ptr<void> object) {
   kept->push_back(std::move(object));
 }
 
-// Text from a plugin may hold anything; logs and terminals get one clean line.
-std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, 1024));
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
+std::string text_of(const char* text, uint32_t size, size_t capacity) {
+  return one_line(std::string_view(text, std::min<size_t>(size, capacity)));
 }
 
-std::string one_line(const char* text, uint32_t size, size_t capacity) {
-  return one_line(std::string_view(text, std::min<size_t>(size, capacity)));
+// In texts where two ids or versions differ, what cannot be seen shows: 'com.acme.weaver\0' (16 bytes).
+std::string shown(std::string_view text) {
+  std::string line = one_line(text);
+  return line == text ? fmt::format("'{}'", line) : fmt::format("'{}' ({} bytes)", line, text.size());
+}
+
+// What a manifest promises of its library.
+Verdict check_identity(const PluginLibrary& plugin, std::string_view id, std::string_view version) {
+  const char* what = plugin.id != id ? "id" : plugin.version != version ? "version" : nullptr;
+  if (!what) return {};
+  const bool is_id = plugin.id != id;
+  return {PluginState::kIncompatible,
+          fmt::format("its library says {} {}, its manifest {}; install library and manifest of one build [HD-E-03]", what,
+                      shown(is_id ? plugin.id : plugin.version), shown(is_id ? id : version))};
 }
 
 // The dynamic linker's words decide which state fits.
@@ -63,11 +71,12 @@ Verdict verdict_of_dlopen(const std::string& path, std::string_view text) {
 
 // An exception that a plugin lets out breaks HD-B-01; it is a failure of that plugin and goes no further.
 template <typename Call>
-Status contained(const char* what, Call&& call) noexcept {
+Status contained(const PluginLibrary& library, const char* function, Call&& call) noexcept {
   try {
     return Status(call());
   } catch (...) {
-    return error(HEDDLE_STATUS_INTERNAL, "plugin: {} threw an exception across the ABI [HD-B-01]", what);
+    return error(HEDDLE_STATUS_INTERNAL, "the function {} of {} threw an exception, and none may leave a plugin; ask its maker [HD-B-01]",
+                 function, library.id);
   }
 }
 
@@ -78,7 +87,7 @@ bool is_symbol_of(const boost::dll::shared_library& shared, const void* symbol) 
   return dladdr(symbol, &info) != 0 && info.dli_fname && map->l_name && std::string_view(info.dli_fname) == map->l_name;
 }
 
-Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, PluginLibrary& plugin) {
+Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, std::string_view expected_version, PluginLibrary& plugin) {
   heddle_negotiation_t record{};
   record.struct_size = sizeof(record);
   record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
@@ -88,10 +97,15 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
                                    record.plugin_min_minor, HEDDLE_ABI_MAJOR, record.plugin_max_minor, HEDDLE_ABI_MAJOR,
                                    record.host_min_minor, HEDDLE_ABI_MAJOR, record.host_max_minor);
   if (!table) {
-    std::string said = one_line(record.reason, record.reason_size, sizeof(record.reason));
-    const bool newer = record.plugin_min_minor > HEDDLE_ABI_MINOR;
-    return {PluginState::kIncompatible, fmt::format("negotiation failed: {}{}{}; install {} [HD-E-02]", ranges, said.empty() ? "" : ": ",
-                                                    said, newer ? "a newer libheddle" : "a newer version of the plugin")};
+    // What the plugin says in its own words is the same once more, unless the ranges do overlap.
+    const bool newer = record.plugin_min_minor > HEDDLE_ABI_MINOR, older = record.plugin_max_minor < HEDDLE_ABI_MIN_MINOR;
+    if (newer || older) {
+      return {PluginState::kIncompatible,
+              fmt::format("{}; install a newer {} [HD-E-02]", ranges, newer ? "libheddle" : "version of the plugin")};
+    }
+    const std::string said = text_of(record.reason, record.reason_size, sizeof(record.reason));
+    return {PluginState::kIncompatible, fmt::format("its entry refuses this host, though {}: {}; ask its maker [HD-E-02]", ranges,
+                                                    said.empty() ? std::string("it gave no reason") : said)};
   }
   if (record.chosen_minor < HEDDLE_ABI_MIN_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
     return {PluginState::kIncompatible,
@@ -102,13 +116,9 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
     return {PluginState::kIncompatible, "negotiation failed: " + wrong};
   }
   plugin.abi_minor = record.chosen_minor;
-  plugin.id = one_line(view(plugin.table.id));
-  plugin.version = one_line(view(plugin.table.version));
-  if (plugin.id != expected_id) {
-    return {PluginState::kIncompatible,
-            fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]", plugin.id, expected_id)};
-  }
-  return {};
+  plugin.id = view(plugin.table.id);
+  plugin.version = view(plugin.table.version);
+  return check_identity(plugin, expected_id, expected_version);
 }
 
 template <typename Table>
@@ -175,7 +185,8 @@ std::string copy_only(PluginInstance& instance, std::string_view id, const Loade
 
 }  // namespace
 
-const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, Verdict* out_verdict) {
+const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,
+                                  Verdict* out_verdict) {
   *out_verdict = {};
   if (path.empty() || path.front() != '/') {
     *out_verdict = {PluginState::kIncompatible, fmt::format("loading '{}' failed: the path is not absolute [HD-B-03]", path)};
@@ -183,10 +194,8 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
   }
   std::lock_guard lock(libraries_mutex);
   if (auto found = libraries().find(path); found != libraries().end()) {
-    if (found->second->plugin.id == expected_id) return &found->second->plugin;
-    *out_verdict = {PluginState::kIncompatible,
-                    fmt::format("the library says that it is '{}', its manifest '{}' [HD-E-03]", found->second->plugin.id, expected_id)};
-    return nullptr;
+    *out_verdict = check_identity(found->second->plugin, expected_id, expected_version);
+    return out_verdict->state == PluginState::kAvailable ? &found->second->plugin : nullptr;
   }
   auto library = std::make_unique<Library>();
   boost::dll::fs::error_code failed;
@@ -205,7 +214,7 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
                     fmt::format("loading {} failed: it exports no {}; it is no plugin, or one of another major ABI version [HD-E-01]", path,
                                 HEDDLE_PLUGIN_ENTRY_NAME)};
   } else {
-    *out_verdict = negotiate(reinterpret_cast<heddle_plugin_entry_fn_t>(entry), expected_id, plugin);
+    *out_verdict = negotiate(reinterpret_cast<heddle_plugin_entry_fn_t>(entry), expected_id, expected_version, plugin);
   }
   if (out_verdict->state != PluginState::kAvailable) {
     keep_forever(std::move(library));  // mapped code stays mapped (HD-L-02), also when it is of no use
@@ -214,15 +223,30 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
   return &libraries().emplace(path, std::move(library)).first->second->plugin;
 }
 
+namespace {
+
+const char* probe_verdict_text(uint32_t verdict) {
+  switch (verdict) {
+    case HEDDLE_PROBE_NO_DEVICE:
+      return "that there is no device";
+    case HEDDLE_PROBE_MISSING_DEPENDENCY:
+      return "that something it needs is missing";
+    default:
+      return "that it cannot work here";
+  }
+}
+
+}  // namespace
+
 Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
   if (!library.table.probe) return {};
   heddle_probe_result_t result{};
   result.struct_size = sizeof(result);
-  Status status = contained("its probe", [&] { return library.table.probe(&host, &result); });
+  Status status = contained(library, "probe", [&] { return library.table.probe(&host, &result); });
   if (!status.ok()) return {PluginState::kProbeFailed, one_line(status.message())};
   Verdict verdict;
-  verdict.reason = one_line(result.reason, result.reason_size, sizeof(result.reason));
-  verdict.vendor_version = one_line(result.vendor_version, result.vendor_version_size, sizeof(result.vendor_version));
+  verdict.reason = text_of(result.reason, result.reason_size, sizeof(result.reason));
+  verdict.vendor_version = text_of(result.vendor_version, result.vendor_version_size, sizeof(result.vendor_version));
   verdict.device_count = result.device_count;
   switch (result.verdict) {
     case HEDDLE_PROBE_AVAILABLE:
@@ -233,7 +257,8 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
       break;
     case HEDDLE_PROBE_NO_PERMISSION:
       verdict.state = PluginState::kNoDevice;
-      verdict.reason = "no permission: " + verdict.reason;
+      verdict.reason = "no permission: " +
+                       (verdict.reason.empty() ? fmt::format("{} does not say for what; ask its maker", library.id) : verdict.reason);
       break;
     case HEDDLE_PROBE_MISSING_DEPENDENCY:
       verdict.state = PluginState::kMissingDependency;
@@ -245,7 +270,10 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
       verdict.state = PluginState::kProbeFailed;
       verdict.reason = fmt::format("its probe answered with verdict {}, which this libheddle does not know", result.verdict);
   }
-  if (verdict.reason.empty()) verdict.reason = "its probe gave no reason";
+  if (verdict.reason.empty()) {
+    verdict.reason =
+        fmt::format("the function probe of {} says {} and gives no reason; ask its maker", library.id, probe_verdict_text(result.verdict));
+  }
   return verdict;
 }
 
@@ -254,7 +282,7 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
   auto instance = std::make_unique<PluginInstance>();
   instance->library = &library;
   instance->host = std::move(host);
-  Status status = contained("its create", [&] { return library.table.create(&instance->host->table, &instance->handle); });
+  Status status = contained(library, "create", [&] { return library.table.create(&instance->host->table, &instance->handle); });
   if (!status.ok()) {
     instance->handle = nullptr;
     *out_verdict = {PluginState::kProbeFailed, fmt::format("creating an instance failed: {}", one_line(status.message()))};
@@ -291,8 +319,9 @@ void PluginInstance::validate(const heddle_validation_t& layer) {
 
 PluginInstance::~PluginInstance() {
   if (!handle) return;
-  Status status = contained(
-      "its shutdown", [&] { return validation ? validation->shutdown(handle, library->table.shutdown) : library->table.shutdown(handle); });
+  Status status = contained(*library, "shutdown", [&] {
+    return validation ? validation->shutdown(handle, library->table.shutdown) : library->table.shutdown(handle);
+  });
   if (status.ok()) return;
   if (status.code() != HEDDLE_STATUS_UNIMPLEMENTED) {
     host->services->log.write(HEDDLE_LOG_WARN, library->id, std::string("shutting down failed: ").append(one_line(status.message())));

@@ -28,8 +28,10 @@ struct PluginLibrary {
   uint32_t abi_minor = 0;
 };
 
-// Maps the library at this absolute path (once a process) and negotiates. On failure NULL and a verdict.
-const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, Verdict* out_verdict);
+// Maps the library at this absolute path (once a process) and negotiates; id and version must be those of its manifest. On failure NULL and
+// a verdict.
+const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,
+                                  Verdict* out_verdict);
 
 // Asks the plugin whether it can work here. Fills device_count and vendor_version too.
 Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host);

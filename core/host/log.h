@@ -33,6 +33,10 @@ class Log {
   std::map<std::string, uint32_t, std::less<>> components_;
 };
 
+// Text of a plugin's as one line for logs and terminals: bytes below 0x20, 0x7f and the control characters of C1 are written as \x1b and \0, what is
+// longer is cut.
+std::string one_line(std::string_view text, size_t most = 1024);
+
 // "trace", "debug", "info", "warn", "error" or "off".
 std::string_view log_level_name(uint32_t level);
 // False if there is no level of that name.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 
@@ -54,9 +55,14 @@ void read_plugin(TableReader table, Manifest& manifest) {
                         to_toml(*id).size());
     }
   }
-  if (table.string("version", &manifest.version) && (manifest.version.empty() || manifest.version.size() > 64)) {
-    diagnostics.error(table.value_place("version"), "E105",
-                      fmt::format("'version' has {} bytes; 1 to 64 were expected", manifest.version.size()));
+  if (table.string("version", &manifest.version) && !is_semantic_version(manifest.version)) {
+    diagnostics.error(
+        table.value_place("version"), "E105",
+        fmt::format("'version' is \"{}\", which is no semantic version; three numbers with dots between, in 64 bytes at most, were "
+                    "expected, e.g. \"1.4.0\" or \"1.4.0-rc.1\"",
+                    manifest.version.substr(0, 64)),
+        {}, manifest.version.size() + 2);
+    manifest.version.clear();
   }
   std::vector<std::string> kinds;
   if (table.strings("kind", &kinds)) {
@@ -176,6 +182,51 @@ void read_integrity(TableReader table, Manifest& manifest) {
 }
 
 }  // namespace
+
+bool is_semantic_version(std::string_view text) {
+  if (text.size() > 64) return false;
+  auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  auto number = [&] {  // without a 0 in front
+    size_t size = 0;
+    while (size < text.size() && is_digit(text[size])) ++size;
+    const bool good = size != 0 && (size == 1 || text[0] != '0');
+    text.remove_prefix(size);
+    return good;
+  };
+  auto skip = [&](char c) {
+    const bool there = !text.empty() && text[0] == c;
+    if (there) text.remove_prefix(1);
+    return there;
+  };
+  if (!number() || !skip('.') || !number() || !skip('.') || !number()) return false;
+  // Words of letters, digits and '-' with dots between; those of a pre-release that are numbers have no 0 in front.
+  auto words = [&](bool is_release) {
+    do {
+      size_t size = 0;
+      bool digits = true;
+      for (; size < text.size() && (std::isalnum(static_cast<unsigned char>(text[size])) || text[size] == '-'); ++size)
+        digits = digits && is_digit(text[size]);
+      if (size == 0 || (!is_release && digits && size > 1 && text[0] == '0')) return false;
+      text.remove_prefix(size);
+    } while (skip('.'));
+    return true;
+  };
+  if (skip('-') && !words(false)) return false;
+  if (skip('+') && !words(true)) return false;
+  return text.empty();
+}
+
+std::string kind_text(uint32_t kind) {
+  std::string text;
+  for (const auto& [bit, name] : {std::pair<uint32_t, const char*>{HEDDLE_PLUGIN_DRIVER, "driver"},
+                                  {HEDDLE_PLUGIN_ALLOCATOR, "allocator"},
+                                  {HEDDLE_PLUGIN_LIBRARY, "library"}}) {
+    if (kind & bit) text.append(text.empty() ? "" : " and ").append(name);
+    kind &= ~bit;
+  }
+  if (kind || text.empty()) text.append(text.empty() ? "" : " and ").append(fmt::format("the unknown bits {:#x}", kind));
+  return text;
+}
 
 bool is_plugin_id(std::string_view id) {
   if (id.empty() || id.size() > 128 || id.front() == '.' || id.back() == '.' || id.find("..") != std::string_view::npos) return false;

@@ -67,6 +67,10 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
 bool is_plugin_id(std::string_view id);
 inline constexpr char kNoPluginId[] =
     "no plugin id; 1 to 128 letters, digits, '_', '-' and single dots between were expected, e.g. \"heddle.cpu\"";
+// MAJOR.MINOR.PATCH[-PRE.RELEASE][+BUILD] of semver.org, of at most 64 bytes.
+bool is_semantic_version(std::string_view text);
+// "driver and allocator" of bits HEDDLE_PLUGIN_*.
+std::string kind_text(uint32_t kind);
 
 }  // namespace heddle::host
 

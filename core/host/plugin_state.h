@@ -26,6 +26,14 @@ inline const char* name_of(PluginState state) {
   return kNames[static_cast<uint32_t>(state)];
 }
 
+// The same in a sentence about the plugin.
+inline const char* words_of(PluginState state) {
+  constexpr const char* kWords[] = {
+      "it is disabled",        "it is not trusted",           "it is incompatible", "something that it needs is missing",
+      "it has no device here", "the first look at it failed", "it is available",    "it is loaded"};
+  return kWords[static_cast<uint32_t>(state)];
+}
+
 // What a look at a plugin found.
 struct Verdict {
   PluginState state = PluginState::kAvailable;

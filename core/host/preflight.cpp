@@ -68,7 +68,9 @@ Verdict check_isa(const Manifest& manifest) {
 Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
   if (std::string wrong = read_elf_file(manifest.library_path, false, out_file); !wrong.empty()) {
     return {PluginState::kIncompatible,
-            fmt::format("its library {} is of no use: {}; install the plugin again", manifest.library_path, wrong)};
+            fmt::format(
+                "its library {} is of no use: {}; install the plugin again, or mend `library`, which is relative to the manifest's folder",
+                manifest.library_path, wrong)};
   }
   if (out_file->machine != own_machine() || out_file->elf_class != (sizeof(void*) == 8 ? 2u : 1u)) {
     return {PluginState::kIncompatible,
@@ -87,13 +89,14 @@ Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
   size_t count = 0;
   for (const std::string& name : file.exports) {
     if (name == HEDDLE_PLUGIN_ENTRY_NAME) continue;
-    if (++count <= 3) others += (others.empty() ? "" : ", ") + name.substr(0, 64);
+    if (++count <= 3) others += (others.empty() ? "" : ", ") + name.substr(0, 64) + (name.size() > 64 ? "..." : "");
   }
   if (count == 0) return {};
-  return {
-      PluginState::kIncompatible,
-      fmt::format("its library {} exports {} symbols beside {}: {}{}; link it with a version script that exports the entry alone [HD-B-01]",
-                  manifest.library_path, count, HEDDLE_PLUGIN_ENTRY_NAME, others, count > 3 ? ", ..." : "")};
+  return {PluginState::kIncompatible,
+          fmt::format(
+              "its library {} exports {}{} symbols beside {}: {}{}; link it with a version script that exports the entry alone [HD-B-01]",
+              manifest.library_path, file.exports.size() >= kMaxExports ? "at least " : "", count, HEDDLE_PLUGIN_ENTRY_NAME, others,
+              count > 3 ? ", ..." : "")};
 }
 
 // A digest in a manifest finds accidents, such as a half-written file; trust is another matter (docs/trust.md).

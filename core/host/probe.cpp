@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "core/host/discovery.h"
+#include "core/host/log.h"
 #include "core/host/process.h"
 
 extern char** environ;
@@ -58,13 +59,6 @@ bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
   return fcntl(out_read->get(), F_SETFL, O_NONBLOCK) == 0;
 }
 
-std::string clean(std::string_view text) {
-  std::string line(text);
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
-
 struct Child {
   const ProbeRequest* request = nullptr;
   pid_t pid = -1;
@@ -85,7 +79,7 @@ void start(const std::string& program, const std::string& nonce, Child& child) {
     child.start_error = fmt::format("a pipe cannot be made: {}", std::strerror(errno));
     return;
   }
-  std::vector<std::string> words = {program, nonce, child.request->id, child.request->library_path};
+  std::vector<std::string> words = {program, nonce, child.request->id, child.request->version, child.request->library_path};
   for (const OptionValue& option : child.request->options) words.push_back(option_to_argument(option));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -234,16 +228,16 @@ bool read_answer(const std::string& answer, const std::string& nonce, std::strin
     } else if (!started) {
       return false;
     } else if (word == "stage") {
-      *out_stage = clean(text);
+      *out_stage = one_line(text);
     } else if (word == "state") {
       if (number > static_cast<uint32_t>(PluginState::kAvailable)) return false;
       out_verdict->state = static_cast<PluginState>(number);
     } else if (word == "devices") {
       out_verdict->device_count = number;
     } else if (word == "vendor") {
-      out_verdict->vendor_version = clean(text.substr(0, 64));
+      out_verdict->vendor_version = one_line(text, 64);
     } else if (word == "reason") {
-      out_verdict->reason = clean(text.substr(0, 2048));
+      out_verdict->reason = one_line(text, 2048);
     } else if (word == "end") {
       ended = true;
     }
@@ -273,7 +267,7 @@ Verdict judge(const Child& child, const std::string& nonce) {
     cause = fmt::format("it ended the process with exit code {} before it answered", WEXITSTATUS(child.status));
   }
   std::string reason = fmt::format("looking at it failed while {}: {}", stage, cause);
-  if (std::string said = clean(child.output); !said.empty()) reason += "; it printed: " + said;
+  if (std::string said = one_line(child.output, kTailBytes); !said.empty()) reason += "; it printed: " + said;
   return {PluginState::kProbeFailed, reason};
 }
 

@@ -16,6 +16,7 @@ namespace heddle::host {
 
 struct ProbeRequest {
   std::string id;
+  std::string version;
   std::string library_path;
   uint32_t timeout_ms = 10000;
   std::vector<OptionValue> options;

@@ -4,6 +4,8 @@
 
 #include "core/host/host.h"
 #include "core/host/json_text.h"
+#include "core/host/manifest.h"
+#include "core/host/text_file.h"
 
 namespace heddle::host {
 namespace {
@@ -72,16 +74,31 @@ std::string validation_report(Host& host) {
   return out + "]}";
 }
 
+// A plugin's manifest that need not be installed, as discovery would read it.
+Result<std::string> manifest_report(const std::string& path) {
+  std::string text;
+  if (std::string wrong = read_text_file(path, kMaxManifestBytes, &text); !wrong.empty()) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "host: reading manifest '{}' failed: {}", path, wrong);
+  }
+  Diagnostics diagnostics;
+  Manifest manifest;
+  const bool valid = parse_manifest(path, text, diagnostics, &manifest);
+  return fmt::format("{{\"valid\":{},\"diagnostics\":{}}}", valid, quoted(diagnostics.render()));
+}
+
 }  // namespace
 
 Result<std::string> Host::report(std::string_view topic) {
+  constexpr std::string_view kManifest = "manifest:";
+  if (topic.starts_with(kManifest)) return manifest_report(std::string(topic.substr(kManifest.size())));
   if (topic == "plugins") return plugins_report(*this);
   if (topic == "devices") return devices_report(*this);
   if (topic == "config") return config_report(*this);
   if (topic == "schema") return schema();
   if (topic == "validation") return validation_report(*this);
   return error(HEDDLE_STATUS_NOT_FOUND,
-               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema or validation was expected",
+               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema, validation or manifest:PATH was "
+               "expected",
                topic);
 }
 

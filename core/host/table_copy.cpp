@@ -170,11 +170,15 @@ std::string copy_functions(const void* source, const LoadedSegments& loaded, std
 
   uint32_t struct_size = 0;
   if (std::string wrong = read_struct_size(source, loaded, what, &struct_size); !wrong.empty()) return wrong;
-  if (struct_size < kHeaderBytes) return fmt::format("its {} table has struct_size {}, less than a header [HD-E-04]", what, struct_size);
+  if (struct_size < kHeaderBytes) {
+    return fmt::format("its {} table has struct_size {}; at least {} was expected, and {} of a whole one [HD-E-04]", what, struct_size,
+                       kHeaderBytes, sizeof(Table));
+  }
   // A larger table's tail is ignored, a smaller one leaves holes; half a pointer at the end is a hole too.
   const size_t read = std::min<size_t>(struct_size, sizeof(Table)) & ~(sizeof(void*) - 1);
   if (!loaded.readable(source, read)) {
-    return fmt::format("its {} table has struct_size {}, more than there is of it [HD-E-04]", what, struct_size);
+    return fmt::format("its {} table has struct_size {}, more than lies in its library; {} is a whole one [HD-E-04]", what, struct_size,
+                       sizeof(Table));
   }
   for (size_t offset = kHeaderBytes; offset < read; offset += sizeof(void*)) {
     void* function;

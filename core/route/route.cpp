@@ -136,6 +136,7 @@ class Search {
       uint32_t device = bound_[slot];
       if (chosen_.count({executable, device})) continue;
       std::optional<RankedVariant> best = best_variant(executable, device);
+      if (!best && unusable_.count(device)) return false;  // why is said already
       if (!best) {
         std::string offered;
         for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
@@ -181,6 +182,7 @@ class Search {
           value = *rank;
         } else {  // the device cannot even be opened: a reason, not the end
           refuse(slot_of(device), device, std::string(rank.status().message()));
+          unusable_.insert(device);
         }
         known = ranks_.emplace(key, value).first;
       }
@@ -306,6 +308,7 @@ class Search {
   std::vector<Refusal> refusals_;
   std::map<std::pair<uint32_t, uint32_t>, RankedVariant> chosen_;  // executable, device
   std::map<std::pair<uint32_t, std::string>, uint32_t> ranks_;
+  std::set<uint32_t> unusable_;  // devices that would not say a rank
   struct Tried {
     uint32_t executable, device, variant;
     auto operator<=>(const Tried&) const = default;

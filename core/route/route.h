@@ -37,7 +37,7 @@ struct DeviceFacts {
 struct SlotWish {
   std::vector<uint32_t> devices;    // indexes into the facts
   std::string reason;               // "--device", "heddle.toml:12:1", "devices in order"
-  std::vector<std::string> absent;  // named, but not there: "gpu0: heddle.cuda is no-device: ..."
+  std::vector<std::string> absent;  // named, but not there: "gpu0: loading plugin heddle.cuda failed: ..."
 };
 
 struct ChosenCode {

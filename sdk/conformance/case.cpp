@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Findings leave as lines, one write each, so that a crash right after loses none: "fail TEXT", "absent TEXT", "done".
+// Findings leave as lines, one write each, so that a crash right after loses none: "fail TEXT", "absent TEXT", "misuse TEXT", "done", and from
+// a process that ends inside a call of the plugin, "inside CALL".
 #include "case.h"
 
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace heddle::conformance {
 namespace {
@@ -16,16 +21,72 @@ int findings = -1;
 std::atomic<uint32_t> failures{0};
 std::mt19937_64 numbers;
 
-void say(const char* word, const char* format, va_list arguments) {
-  char line[1500];
-  size_t used = static_cast<size_t>(std::snprintf(line, sizeof line, "%s ", word));
-  const int written = std::vsnprintf(line + used, sizeof line - used - 1, format, arguments);
-  if (written > 0) used += std::min(static_cast<size_t>(written), sizeof line - used - 2);
-  for (size_t i = 0; i < used; ++i) {
-    if (static_cast<unsigned char>(line[i]) < 0x20) line[i] = ' ';
+thread_local const char* current = nullptr;
+thread_local const char* last = "the plugin";
+
+void append_escaped(std::string* out, std::string_view text) {
+  bool c1 = false;  // the byte before was 0xc2: U+0080 to U+009f follow it in UTF-8
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool second = std::exchange(c1, byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80);
+    if (byte >= 0x20 && byte != 0x7f && !c1 && !second) {
+      *out += text[i];
+      continue;
+    }
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, byte ? "\\x%02x" : "\\0", byte);
+    *out += escaped;
   }
-  line[used++] = '\n';
-  if (write(findings, line, used) < 0) _exit(3);  // nobody listens any more
+}
+
+void say(const char* word, const char* format, va_list arguments) {
+  char text[1400];
+  const int written = std::vsnprintf(text, sizeof text, format, arguments);
+  std::string line = std::string(word) + " ";
+  append_escaped(&line, {text, written > 0 ? std::min(static_cast<size_t>(written), sizeof text - 1) : 0});
+  line += '\n';
+  if (write(findings, line.data(), line.size()) < 0) _exit(3);  // nobody listens any more
+}
+
+// ---- where a process ends. Async-signal-safe: it writes, and nothing else.
+
+constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
+struct sigaction before[sizeof kFatal / sizeof *kFatal];
+
+void note_where() {
+  const char* where = current;
+  if (!where && syscall(SYS_gettid) != getpid()) where = "no call, in a thread of its own";
+  if (!where) return;
+  char line[200] = "inside ";
+  size_t size = 7;
+  while (*where && size < sizeof line - 1) line[size++] = *where++;
+  line[size++] = '\n';
+  if (write(findings, line, size) < 0) return;  // it ends anyway
+}
+
+// The handler before, a sanitizer's or the default, sees the same signal: the instruction runs again, or the signal is sent again.
+void on_fatal_signal(int signal, siginfo_t* info, void*) {
+  note_where();
+  for (size_t i = 0; i < sizeof kFatal / sizeof *kFatal; ++i) {
+    if (kFatal[i] == signal) sigaction(signal, &before[i], nullptr);
+  }
+  if (info->si_code <= 0) raise(signal);
+}
+
+void watch_the_end() {
+  static char stack[64 << 10];  // for a stack that has run over
+  stack_t alternate = {};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action = {};
+  action.sa_sigaction = on_fatal_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof kFatal / sizeof *kFatal; ++i) sigaction(kFatal[i], &action, &before[i]);
+  std::atexit([] {
+    if (current) note_where();
+  });
 }
 
 }  // namespace
@@ -55,8 +116,41 @@ void absent(const char* format, ...) {
   _exit(0);
 }
 
+void misuse(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say("misuse", format, arguments);
+  va_end(arguments);
+  _exit(2);
+}
+
 bool failed() {
   return failures.load() != 0;
+}
+
+bool is_plain(std::string_view text) {
+  std::string escaped;
+  append_escaped(&escaped, text);
+  return escaped == text;
+}
+
+std::string shown(std::string_view text) {
+  std::string out = "'";
+  append_escaped(&out, text.substr(0, 256));
+  out += text.size() > 256 ? "...'" : "'";
+  return is_plain(text) ? out : out + " (" + std::to_string(text.size()) + " bytes)";
+}
+
+Inside::Inside(const char* call) : before_(current) {
+  current = last = call;
+}
+
+Inside::~Inside() {
+  current = before_;
+}
+
+const char* last_call() {
+  return last;
 }
 
 std::mt19937_64& random_numbers() {
@@ -77,6 +171,7 @@ void begin_case(int findings_descriptor, uint64_t seed, const std::string& name)
   uint64_t hash = 1469598103934665603u;
   for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   numbers.seed(seed ^ hash);
+  watch_the_end();
 }
 
 void end_case() {

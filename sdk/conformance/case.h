@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle::conformance {
@@ -23,6 +24,7 @@ struct Case {
 
 // One function per file of cases.
 using Cases = std::vector<Case>;
+void add_manifest_cases(Cases* out);
 void add_plugin_cases(Cases* out);
 void add_device_cases(Cases* out);
 void add_buffer_cases(Cases* out);
@@ -47,6 +49,29 @@ void add_operation_cases(Cases* out);
 // The plugin does not offer what this case is about, and may: the case ends here and is counted as neither passed nor failed.
 [[noreturn, gnu::format(printf, 1, 2)]] void absent(const char* format, ...);
 bool failed();
+// The command line or a file beside the plugin does not fit the plugin: nothing was found out, and the kit ends with exit code 2.
+[[noreturn, gnu::format(printf, 1, 2)]] void misuse(const char* format, ...);
+
+// What a plugin says, between quotes, for a text of the kit: bytes that would move a cursor, end the text or begin a terminal's command are
+// written as \0 and \x1b, and what holds any has its size behind it.
+std::string shown(std::string_view text);
+
+// False for text with bytes that `shown` escapes.
+bool is_plain(std::string_view text);
+
+// Says which call of the plugin this thread is in, for as long as it lives; a crash or an exit meanwhile is reported with it.
+class Inside {
+ public:
+  explicit Inside(const char* call);
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  const char* before_;
+};
+// The last call of the plugin that this thread made.
+const char* last_call();
 
 #define CHECK(condition, ...)                                   \
   do {                                                          \

@@ -110,7 +110,9 @@ void waits_for_points() {
   auto try_all = [&](const char* when, bool expected) {
     Result status = allocator.try_allocate(size, 0, &second);
     CHECK(status.ok() == expected, "%s: a block that must be usable at once gave %s [HD-M-01]", when, status.text().c_str());
-    if (!status.ok()) CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s: the block gave %s", when, status.text().c_str());
+    if (!status.ok())
+      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s: the block gave %s; RESOURCE_EXHAUSTED was expected", when,
+            status.text().c_str());
     if (status.ok() && !expected) allocator.free(second);
   };
   try_all("freed with two points, neither reached", false);
@@ -132,7 +134,8 @@ void stream_order() {
   // Whoever comes later on the same stream may have it, with the point to wait for or without (it is ordered behind it).
   std::vector<heddle_point_t> waits;
   Result same = allocator.try_allocate(size, 0, &block, {stream.handle(), 4}, &waits);
-  CHECK(same.ok() || same.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s", same.text().c_str());
+  CHECK(same.ok() || same.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+        "a block in stream order gave %s; success or RESOURCE_EXHAUSTED was expected", same.text().c_str());
   if (same.ok()) {
     CHECK(waits.size() <= 1 && (waits.empty() || (waits[0].timeline == stream.handle() && waits[0].value <= 4)),
           "a block freed at point 3 of a stream came to point 4 of it with %zu waits of another kind", waits.size());
@@ -147,7 +150,8 @@ void stream_order() {
     CHECK(waited, "a block that another stream still uses was given without the point to wait for [HD-M-01]");
     allocator.free(block);
   } else {
-    CHECK(foreign.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s", foreign.text().c_str());
+    CHECK(foreign.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s; RESOURCE_EXHAUSTED was expected",
+          foreign.text().c_str());
   }
   stream.value = 10;
   other.value = 10;
@@ -279,7 +283,7 @@ void holders_add_up() {
             number(found->second.requested.current), number(found->second.blocks), number(holds.bytes), number(holds.blocks));
     }
     for (const auto& [owner, holder] : told)
-      CHECK(expected.count(owner), "%s: holders tell of '%s', whom nobody named", when, owner.c_str());
+      CHECK(expected.count(owner), "%s: holders tell of %s, whom nobody named", when, shown(owner).c_str());
     const uint64_t requested = allocator.statistics().requested.current;
     CHECK(sum == requested, "%s: the sum of the holders is %llu, and requested %llu", when, number(sum), number(requested));
   };
@@ -337,7 +341,8 @@ void exhausted() {
       blocks.push_back(block);
       continue;
     }
-    REQUIRE(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "when the provider has no more a block gave %s", status.text().c_str());
+    REQUIRE(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+            "when the provider has no more a block gave %s; RESOURCE_EXHAUSTED was expected", status.text().c_str());
     CHECK(status.message().find("1048576") != std::string::npos, "the refusal does not name the size: %s", status.message().c_str());
     CHECK(status.message().find("the kit's weights") != std::string::npos, "the refusal does not say who holds the memory: %s [HD-M-03]",
           status.message().c_str());
@@ -366,7 +371,8 @@ void limit_is_kept() {
     heddle_block_t block;
     Result status = allocator.try_allocate(100000, 0, &block);
     if (!status.ok()) {
-      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "beyond its limit a block gave %s", status.text().c_str());
+      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "beyond its limit a block gave %s; RESOURCE_EXHAUSTED was expected",
+            status.text().c_str());
       break;
     }
     blocks.push_back(block);
@@ -459,7 +465,8 @@ void host_memory_ends() {
     heddle_block_t block;
     Result status = allocator.try_allocate(uint64_t{70} << 20, 0, &block);
     injected = allocator.instance.host.has_failed_allocation();
-    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block without host memory gave %s", status.text().c_str());
+    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "a block without host memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     if (status.ok()) allocator.free(block);
     allocator.instance.host.fail_allocation(-1);
     allocator.trim(0);

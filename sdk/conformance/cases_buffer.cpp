@@ -251,7 +251,8 @@ void import_failure_releases() {
   host.releases = 0;
   heddle_buffer_t* buffer = nullptr;
   Result status(session.tables().buffer.import_host(session.device, nullptr, 4096, Imported::count, &host, &buffer));
-  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "importing 4096 bytes at NULL gave %s", status.text().c_str());
+  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "importing 4096 bytes at NULL gave %s; INVALID_ARGUMENT was expected",
+        status.text().c_str());
   CHECK(host.releases == 1, "release was called %d times for an import that failed; once was expected", host.releases.load());
 }
 
@@ -307,7 +308,8 @@ void exhaustion_ends() {
     code = Result(allocate(session, each, 0, 0, &buffer)).code();
     if (buffer) buffers.push_back(buffer);
   }
-  CHECK(code == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "with %zu buffers of %llu bytes on a device of %llu the next gave %s", buffers.size(),
+  CHECK(code == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+        "with %zu buffers of %llu bytes on a device of %llu the next gave %s; RESOURCE_EXHAUSTED was expected", buffers.size(),
         number(each), number(session.description.memory_bytes), code_name(code).c_str());
   for (heddle_buffer_t* buffer : buffers) session.tables().buffer.free(buffer);
   session.buffer(each);

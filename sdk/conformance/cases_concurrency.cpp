@@ -30,7 +30,8 @@ void creating_and_destroying() {
       heddle_queue_params_t queue_params = {sizeof queue_params, 0};
       heddle_queue_t* queue = nullptr;
       Result made(tables.device.queue_create(session.device, &queue_params, &queue));
-      REQUIRE(made.ok() || made.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "queue_create gave %s", made.text().c_str());
+      REQUIRE(made.ok() || made.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+              "queue_create gave %s; success or RESOURCE_EXHAUSTED was expected", made.text().c_str());
       if (queue) EXPECT_OK(tables.device.queue_destroy(queue));
       EXPECT_OK(tables.timeline.signal(timeline, 1));
       tables.timeline.destroy(timeline);

@@ -21,6 +21,15 @@ void descriptions_are_sane() {
     const heddle_device_description_t first = describe_device(&instance, i), again = describe_device(&instance, i);
     CHECK(first.ordinal == i, "device %u says that its ordinal is %u", i, first.ordinal);
     CHECK(first.name.size && first.family.size, "device %u has no name or no family", i);
+    for (const auto& [what, text] : {std::pair{"name", first.name}, {"family", first.family}, {"pci", first.pci}}) {
+      CHECK(is_plain(text_of(text)), "device %u has the %s %s; text without control characters was expected", i, what,
+            shown(text_of(text)).c_str());
+    }
+    const std::vector<std::string>& families = settings().declared.families;
+    CHECK(
+        families.empty() || std::find(families.begin(), families.end(), text_of(first.family)) != families.end(),
+        "device %u is of family %s, which `families` of its manifest does not name: the host looks for devices of a family by the manifest",
+        i, shown(text_of(first.family)).c_str());
     CHECK(first.memory_kinds && !(first.memory_kinds & ~7u), "device %u has memory kinds %x", i, first.memory_kinds);
     CHECK(first.memory_bytes && first.max_allocation_bytes && first.max_allocation_bytes <= first.memory_bytes,
           "device %u has %llu bytes of memory and buffers of at most %llu", i, number(first.memory_bytes),
@@ -28,8 +37,9 @@ void descriptions_are_sane() {
     CHECK(is_power_of_two(first.min_alignment_bytes), "device %u aligns to %llu, no power of two", i, number(first.min_alignment_bytes));
     CHECK(first.code_format_count > 0, "device %u accepts no code format", i);
     for (uint32_t k = 0; k < first.code_format_count; ++k) {
-      CHECK(text_of(first.code_formats[k]).find('/') != std::string::npos, "device %u accepts code format '%s', which has no version", i,
-            text_of(first.code_formats[k]).c_str());
+      const std::string format = text_of(first.code_formats[k]);
+      CHECK(format.find('/') != std::string::npos && is_plain(format),
+            "device %u accepts code format %s, which has no version or is no plain text", i, shown(format).c_str());
     }
     CHECK(!(first.features & HEDDLE_DEVICE_UNIFIED_MEMORY) || (first.memory_kinds & HEDDLE_MEMORY_HOST_VISIBLE),
           "device %u says unified memory, and has none that the host can see", i);
@@ -54,8 +64,8 @@ void ordinals_end() {
     EXPECT_CODE(instance.tables.device.describe(instance.handle, ordinal, &description), HEDDLE_STATUS_OUT_OF_RANGE);
     Result failure(nullptr);
     heddle_device_t* device = open_device(&instance, ordinal, &failure);
-    CHECK(!device && failure.code() == HEDDLE_STATUS_OUT_OF_RANGE, "opening device %u of %u gave %s", ordinal, count,
-          failure.text().c_str());
+    CHECK(!device && failure.code() == HEDDLE_STATUS_OUT_OF_RANGE, "opening device %u of %u gave %s; OUT_OF_RANGE was expected", ordinal,
+          count, failure.text().c_str());
   }
 }
 
@@ -133,10 +143,11 @@ void priorities() {
     heddle_queue_t* queue = nullptr;
     Result status(session.tables().device.queue_create(session.device, &params, &queue));
     if (priority == 1) {
-      CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a queue of priority 1 gave %s", status.text().c_str());
+      CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+            "a queue of priority 1 gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     } else {
       CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-            "a queue of priority 77 gave %s", status.text().c_str());
+            "a queue of priority 77 gave %s; INVALID_ARGUMENT or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     }
     if (queue) EXPECT_OK(session.tables().device.queue_destroy(queue));
   }

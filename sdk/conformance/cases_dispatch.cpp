@@ -6,6 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "heddle/code.h"
 #include "session.h"
 
 namespace heddle::conformance {
@@ -62,6 +63,37 @@ heddle_buffer_t* zeroed(Session& session, uint64_t size) {
   List list;
   session.run(list.fill(buffer, 0, size, 0, 1));
   return buffer;
+}
+
+// What the device says that it takes.
+std::string formats_of(const heddle_device_description_t& description) {
+  std::string text;
+  for (uint32_t i = 0; i < description.code_format_count; ++i) text += (i ? ", " : "") + text_of(description.code_formats[i]);
+  return text.empty() ? "none" : text;
+}
+
+void kernels_are_there() {
+  Session session;
+  const std::string offered = formats_of(session.description), &file = settings().kernels_file;
+  for (const KernelSet& set : settings().kernels) {
+    uint32_t rank = 0;
+    REQUIRE_OK(session.tables().dispatch.variant_rank(session.device, string_of(set.format), string_of(set.target), &rank));
+    if (rank) continue;
+    bool is_known = false;
+    for (uint32_t i = 0; i < session.description.code_format_count; ++i)
+      is_known = is_known || text_of(session.description.code_formats[i]) == set.format;
+    if (!is_known) misuse("%s: format %s is not among the device's: %s", file.c_str(), shown(set.format).c_str(), offered.c_str());
+    misuse("%s: the device takes format %s, and variant_rank says 0 for target %s", file.c_str(), shown(set.format).c_str(),
+           shown(set.target).c_str());
+  }
+  if (!Kernels::choose(&session)) {
+    if (settings().no_kernels) absent("--no-kernels was given; no case with a kernel runs");
+    stop(
+        "the kit has no kernels that the device takes, so that nothing is known of what it computes: its formats are %s; write the kit's "
+        "kernels in one of them, in conformance/kernels.toml, or say --no-kernels",
+        offered.c_str());
+  }
+  Kernels kernels(&session);
 }
 
 void bindings_and_constants() {
@@ -259,6 +291,56 @@ void unknown_kernels() {
     EXPECT_CODE(session.tables().dispatch.entry(kernels.executable, index, &entry), HEDDLE_STATUS_NOT_FOUND);
 }
 
+void entry_counts() {
+  Session session;
+  const KernelSet& set = chosen(session);
+  for (const char* silent : {HEDDLE_CODE_X86_64_ELF, HEDDLE_CODE_PTX, HEDDLE_CODE_CUBIN}) {
+    if (set.format == silent) absent("code of format %s does not say what its kernels take", silent);
+  }
+  Kernels right(&session);
+  heddle_buffer_t* buffer = zeroed(session, session.round_up(64));
+  for (const std::string& name : {std::string("count"), std::string("chain"), std::string("add")}) {
+    if (!set.has(name)) continue;
+    const auto index = static_cast<uint32_t>(std::find(set.entries.begin(), set.entries.end(), name) - set.entries.begin());
+    const heddle_entry_params_t true_counts = Kernels::params_of(set)[index];
+    for (auto [bindings, constants] : {std::pair<uint32_t, uint32_t>{0, true_counts.constants_bytes},
+                                       {true_counts.binding_count - 1, true_counts.constants_bytes},
+                                       {true_counts.binding_count + 1, true_counts.constants_bytes},
+                                       {true_counts.binding_count, 0},
+                                       {true_counts.binding_count, true_counts.constants_bytes + 8}}) {
+      if (bindings == true_counts.binding_count && constants == true_counts.constants_bytes) continue;
+      std::vector<heddle_entry_params_t> entries = Kernels::params_of(set);
+      entries[index].binding_count = bindings;
+      entries[index].constants_bytes = constants;
+      heddle_executable_t* executable = nullptr;
+      Result refused(load(session, set, entries, &executable));
+      if (!refused.ok()) {
+        CHECK(refused.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
+              "heddle.dispatch/1 executable_load with an entry '%s' of %u bindings and %u bytes of constants gave %s; INVALID_ARGUMENT was "
+              "expected",
+              name.c_str(), bindings, constants, refused.text().c_str());
+        continue;
+      }
+      // Loaded with what its kernel does not take: a dispatch that fits the entry is refused, and above all reads no binding that is not there.
+      heddle_entry_t* entry = nullptr;
+      REQUIRE_OK(session.tables().dispatch.entry(executable, index, &entry));
+      const std::vector<heddle_binding_t> given(bindings, {buffer, 0, 64});
+      const std::vector<int64_t> values(constants / 8, 1);
+      List list;
+      list.barrier();
+      list.commands[0].kind = HEDDLE_COMMAND_DISPATCH;
+      list.commands[0].as.dispatch = {entry, given.data(), values.data(), bindings, constants, {1, 1, 1}, 0};
+      Result ran = session.try_run(list);
+      CHECK(ran.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
+            "an entry '%s' that declares %u bindings and %u bytes of constants was loaded, though its kernel takes %u and %u, and a "
+            "dispatch of "
+            "it gave %s; INVALID_ARGUMENT from executable_load or submit was expected",
+            name.c_str(), bindings, constants, true_counts.binding_count, true_counts.constants_bytes, ran.text().c_str());
+      session.tables().dispatch.executable_unload(executable);
+    }
+  }
+}
+
 void foreign_code() {
   Session session;
   KernelSet set = chosen(session);
@@ -404,7 +486,9 @@ void empty_lists() {
 void add_dispatch_cases(Cases* out) {
   out->insert(
       out->end(),
-      {{"dispatch.bindings_and_constants", "a kernel gets its bindings and constants; sums are exact", bindings_and_constants,
+      {{"dispatch.kernels", "the device runs the kit's kernels: its own, or those of conformance/kernels.toml", kernels_are_there,
+        Kind::kDriver},
+       {"dispatch.bindings_and_constants", "a kernel gets its bindings and constants; sums are exact", bindings_and_constants,
         Kind::kDriver},
        {"dispatch.every_workgroup", "every workgroup of a grid runs once, numbered x fastest", every_workgroup_once, Kind::kDriver},
        {"dispatch.zero_workgroups", "a grid without workgroups does nothing, signals and orders", zero_workgroups, Kind::kDriver},
@@ -416,6 +500,8 @@ void add_dispatch_cases(Cases* out) {
        {"dispatch.many_commands", "1000 dispatches with barriers run in order", many_commands, Kind::kDriver},
        {"dispatch.submissions_chain", "submissions that wait for each other run in order, across queues", submissions_chain, Kind::kDriver},
        {"dispatch.unknown_kernel", "a kernel or an entry that is not there is NOT_FOUND", unknown_kernels, Kind::kDriver},
+       {"dispatch.entry_counts", "an entry that declares other counts than its kernel has is INVALID_ARGUMENT at its load or its dispatch",
+        entry_counts, Kind::kDriver},
        {"dispatch.foreign_code", "code of another format or target has no rank and is not loaded", foreign_code, Kind::kDriver},
        {"dispatch.broken_code", "bytes that are no whole image are refused", broken_code, Kind::kDriver},
        {"dispatch.larger_entries", "entries are read at their stride, and a tail that is set is refused", larger_entries, Kind::kDriver},

@@ -21,8 +21,8 @@ void the_first_sticks() {
   api.fail(timeline, 9, kit_failure("the third failure"));
   for (uint64_t value : {5, 6, 1000}) {
     Result result = session.wait({timeline, value});
-    CHECK(result.code() == HEDDLE_STATUS_ABORTED, "a wait for %llu of a timeline that failed from 5 on gave %s", number(value),
-          result.text().c_str());
+    CHECK(result.code() == HEDDLE_STATUS_ABORTED, "a wait for %llu of a timeline that failed from 5 on gave %s; ABORTED was expected",
+          number(value), result.text().c_str());
     CHECK(result.message().find("the first failure") != std::string::npos,
           "a waiter sees '%s', and the first failure was another [HD-S-02]", result.message().c_str());
   }
@@ -77,7 +77,7 @@ void failures_travel() {
   heddle_buffer_t* buffer = session.buffer(64);
   List list, behind;
   REQUIRE_OK(session.submit(list.fill(buffer, 0, 64, 1, 1), {poisoned}, {first, beside}).release());
-  REQUIRE_OK(session.submit(behind.fill(buffer, 0, 64, 2, 1), {first}, {second}, session.other_queue()).release());
+  REQUIRE_OK(session.submit(behind.fill(buffer, 0, 64, 2, 1), {first}, {second}, session.other_queue_or_first()).release());
   Result result = session.wait(second);
   CHECK(result.code() == HEDDLE_STATUS_ABORTED, "work behind a failed wait gave %s; its failure was expected [HD-S-02]",
         result.text().c_str());
@@ -220,7 +220,8 @@ void lost_devices() {
   // Releases succeed; they are what the session's end does. A new device works, or says what has to happen first.
   Result failure(nullptr);
   heddle_device_t* again = open_device(&session.instance, 0, &failure);
-  CHECK(again || failure.code() == HEDDLE_STATUS_UNAVAILABLE, "opening a lost device again gave %s", failure.text().c_str());
+  CHECK(again || failure.code() == HEDDLE_STATUS_UNAVAILABLE, "opening a lost device again gave %s; success or UNAVAILABLE was expected",
+        failure.text().c_str());
   if (again) {
     CHECK(Result(tables.buffer.allocate(again, &params, &more)).ok(), "the device that was opened after a loss does not work");
     if (more) tables.buffer.free(more);
@@ -292,7 +293,8 @@ void out_of_memory_in_create() {
     Result status(plugin().table.create(host.table(), &instance));
     const bool injected = host.has_failed_allocation();
     host.fail_allocation(-1);
-    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "create without memory gave %s", status.text().c_str());
+    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "create without memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     CHECK(!status.ok() || instance, "create gave neither a status nor an instance");
     if (instance) EXPECT_OK(plugin().table.shutdown(instance));
     CHECK(host.live_memory() == 0, "a create that failed left host memory");
@@ -313,8 +315,8 @@ void out_of_memory_in_a_load() {
     Result status(session.tables().dispatch.executable_load(session.device, &params, &executable));
     const bool injected = session.instance.host.has_failed_allocation();
     session.instance.host.fail_allocation(-1);
-    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "executable_load without memory gave %s",
-          status.text().c_str());
+    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "executable_load without memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     if (executable) session.tables().dispatch.executable_unload(executable);
     CHECK(session.instance.host.live_memory() == before, "an executable_load that failed left host memory");
     if (!injected) return;

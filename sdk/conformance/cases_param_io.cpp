@@ -199,7 +199,7 @@ void access_is_kept() {
     Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
     Result status = opened.move({{0, 64, buffer, 0}}, nullptr, true);
     CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT || status.code() == HEDDLE_STATUS_UNIMPLEMENTED,
-          "writing a file that was opened for reading gave %s", status.text().c_str());
+          "writing a file that was opened for reading gave %s; INVALID_ARGUMENT or UNIMPLEMENTED was expected", status.text().c_str());
   }
   heddle_file_t* opened = nullptr;
   EXPECT_CODE(session.tables().param_io.file_open(session.device, file.descriptor, 0, string_of("f"), &opened),
@@ -283,7 +283,8 @@ void cancelled_before() {
   heddle_param_io_params_t params = params_of(4096);
   params.cancel = &cancel;
   Result result = opened.move({{0, 100000, buffer, 0}}, &params);
-  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read that was cancelled before it began gave %s", result.text().c_str());
+  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read that was cancelled before it began gave %s; CANCELLED was expected",
+        result.text().c_str());
 }
 
 struct Cancel {
@@ -309,8 +310,8 @@ void cancelled_meanwhile() {
   params.context = &cancel;
   params.cancel = reinterpret_cast<const volatile uint32_t*>(&cancel.flag);
   Result result = opened.move({{0, size, buffer, 0}}, &params);
-  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read of %llu bytes that was cancelled at its first chunk gave %s", number(size),
-        result.text().c_str());
+  CHECK(result.code() == HEDDLE_STATUS_CANCELLED,
+        "a read of %llu bytes that was cancelled at its first chunk gave %s; CANCELLED was expected", number(size), result.text().c_str());
   CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at the first chunk %llu of %llu bytes were read",
         number(cancel.last.load()), number(size));
 }

@@ -16,8 +16,13 @@
 namespace heddle::conformance {
 namespace {
 
-enum class Outcome { kPassed, kFailed, kSkipped, kAbsent };
-const char* const kOutcomes[] = {"passed", "failed", "skipped", "absent"};
+enum class Outcome { kPassed, kFailed, kSkipped, kAbsent, kMisuse };
+const char* const kOutcomes[] = {"passed", "failed", "skipped", "absent", "misused"};
+constexpr int kCounted = 4;  // misuse ends the run
+
+// What every host relies on before it does any work with a plugin: no vendor's engine that is not there yet excuses these.
+const char* const kNeverSkipped[] = {"build.", "entry.", "lifetime.", "manifest.", "plugin.", "structs."};
+const char kKernels[] = "dispatch.kernels";
 
 struct Finding {
   Outcome outcome = Outcome::kPassed;
@@ -27,9 +32,9 @@ struct Finding {
 
 std::vector<Case> all_cases() {
   Cases cases;
-  for (auto* add : {add_plugin_cases, add_device_cases, add_buffer_cases, add_transfer_cases, add_param_io_cases, add_dispatch_cases,
-                    add_recording_cases, add_timeline_cases, add_failure_cases, add_lifetime_cases, add_concurrency_cases,
-                    add_allocator_cases, add_library_cases, add_operation_cases}) {
+  for (auto* add : {add_manifest_cases, add_plugin_cases, add_device_cases, add_buffer_cases, add_transfer_cases, add_param_io_cases,
+                    add_dispatch_cases, add_recording_cases, add_timeline_cases, add_failure_cases, add_lifetime_cases,
+                    add_concurrency_cases, add_allocator_cases, add_library_cases, add_operation_cases}) {
     add(&cases);
   }
   return cases;
@@ -130,6 +135,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   Finding finding;
   finding.seconds = static_cast<double>(now_ns() - child.start_ns) * 1e-9;
   bool done = false;
+  std::string where;
   std::istringstream lines(child.said);
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("fail ", 0) == 0) {
@@ -139,6 +145,8 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
       finding.outcome = Outcome::kAbsent;
       finding.texts.push_back(line.substr(7));
     }
+    if (line.rfind("misuse ", 0) == 0) return {Outcome::kMisuse, {line.substr(7)}, finding.seconds};
+    if (line.rfind("inside ", 0) == 0) where = line;
     done = done || line == "done";
   }
   auto failed = [&](const std::string& text) {
@@ -148,15 +156,19 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   if (timed_out) {
     failed("it hung: not over within " + std::to_string(static_cast<long>(settings().time_limit_s)) + " s");
   } else if (WIFSIGNALED(wait_status)) {
-    failed(std::string("it crashed: ") + strsignal(WTERMSIG(wait_status)));
+    failed("it crashed " + (where.empty() ? "outside of the plugin's functions" : where) + ": " + strsignal(WTERMSIG(wait_status)));
   } else if (finding.outcome != Outcome::kFailed && WEXITSTATUS(wait_status) != 0) {
     failed("the process ended with exit code " + std::to_string(WEXITSTATUS(wait_status)) +
-           (done ? " after the case" : " inside the case"));
+           (done ? " after the case" : " " + (where.empty() ? "inside the case" : where)));
   } else if (finding.outcome == Outcome::kPassed && !done) {
-    failed("the process ended inside the case, with exit code 0");
+    failed("the process ended " + (where.empty() ? "inside the case" : where) + ", with exit code 0");
   }
   if (finding.outcome == Outcome::kFailed && !child.printed.empty()) {
-    finding.texts.push_back("it printed: " + child.printed.substr(0, 2000));
+    std::string printed = child.printed.substr(0, 2000);
+    for (char& c : printed) {
+      if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';  // no commands for the reader's terminal
+    }
+    finding.texts.push_back("it printed: " + printed);
   }
   return finding;
 }
@@ -225,10 +237,10 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-void print_json(const std::vector<Case>& cases, const std::vector<Finding>& findings, const size_t (&counts)[4]) {
+void print_json(const std::vector<Case>& cases, const std::vector<Finding>& findings, const size_t (&counts)[5]) {
   std::printf("{\"plugin\": %s, \"id\": %s, \"seed\": %llu,\n", quoted(settings().library).c_str(), quoted(settings().id).c_str(),
               number(settings().seed));
-  for (int i = 0; i < 4; ++i) std::printf(" \"%s\": %zu,", kOutcomes[i], counts[i]);
+  for (int i = 0; i < kCounted; ++i) std::printf(" \"%s\": %zu,", kOutcomes[i], counts[i]);
   std::printf("\n \"cases\": [\n");
   for (size_t i = 0; i < cases.size(); ++i) {
     std::printf("  {\"name\": %s, \"outcome\": \"%s\", \"seconds\": %.3f, \"texts\": [", quoted(cases[i].name).c_str(),
@@ -239,7 +251,7 @@ void print_json(const std::vector<Case>& cases, const std::vector<Finding>& find
   std::printf(" ]}\n");
 }
 
-void print_table(const std::vector<Case>& cases, const std::vector<Finding>& findings, const size_t (&counts)[4]) {
+void print_table(const std::vector<Case>& cases, const std::vector<Finding>& findings, const size_t (&counts)[5]) {
   for (size_t i = 0; i < cases.size(); ++i) {
     const Finding& finding = findings[i];
     if (finding.outcome == Outcome::kPassed && !settings().verbose) continue;
@@ -252,20 +264,57 @@ void print_table(const std::vector<Case>& cases, const std::vector<Finding>& fin
               number(settings().seed));
 }
 
+bool has_name(const Case& each, const std::string& part) {
+  return std::string(each.name).find(part) != std::string::npos;
+}
+
 bool wanted(const Case& each) {
   if (settings().filter.empty()) return true;
   std::istringstream parts(settings().filter);
   for (std::string part; std::getline(parts, part, ',');) {
-    if (std::string(each.name).find(part) != std::string::npos) return true;
+    if (has_name(each, part)) return true;
   }
   return false;
+}
+
+// What is wrong with the names in --filter and skips.toml; empty if nothing is.
+std::string check_names(const std::vector<Case>& cases) {
+  std::istringstream parts(settings().filter);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (std::none_of(cases.begin(), cases.end(), [&](const Case& each) { return has_name(each, part); }))
+      return "--filter: no case's name holds " + shown(part) + "; --list shows them";
+  }
+  std::vector<std::string> names;
+  for (const Case& each : cases) names.push_back(each.name);
+  const std::string& file = settings().skips_file;
+  for (const auto& [name, reason] : settings().skips) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      const std::string hint = host::did_you_mean(name, names);
+      return file + ": there is no case " + shown(name) + "; " + (hint.empty() ? "--list shows them" : hint);
+    }
+    for (const char* group : kNeverSkipped) {
+      if (name.rfind(group, 0) == 0) return file + ": '" + name + "' cannot be skipped: every host relies on " + group + "*";
+    }
+  }
+  for (const auto& [name, reason] : settings().skips) {
+    if (std::string why = why_no_reason(reason); !why.empty()) return file + ": the reason for skipping '" + name + "', " + why;
+  }
+  return {};
+}
+
+int refuse(const std::string& text) {
+  std::fprintf(stderr, "heddle-conformance: %s\n", text.c_str());
+  return 2;
 }
 
 int run(int argc, char** argv) {
   std::string error;
   if (!read_settings(argc, argv, &error)) {
-    std::fprintf(stderr, "heddle-conformance: %s\n%s", error.c_str(), kUsage);
-    return 2;
+    return refuse(error + "\nusage: heddle-conformance --plugin FILE [...]; heddle-conformance --help says more");
+  }
+  if (settings().help) {
+    std::fputs(kUsage, stdout);
+    return 0;
   }
   std::vector<Case> cases = all_cases();
   if (!settings().run_case.empty()) {
@@ -274,11 +323,13 @@ int run(int argc, char** argv) {
     }
     return 2;
   }
-  for (const auto& [name, reason] : settings().skips) {
-    if (std::none_of(cases.begin(), cases.end(), [&](const Case& each) { return each.name == name; })) {
-      std::fprintf(stderr, "heddle-conformance: skips.toml names '%s', and there is no such case\n", name.c_str());
-      return 2;
-    }
+  if (std::string wrong = check_names(cases); !wrong.empty()) return refuse(wrong);
+  // Kernels that do not fit the device would leave most of the kit absent: found out before anything else.
+  if (!settings().list && !settings().kernels.empty() && !settings().is_no_driver) {
+    std::vector<Case> first = cases;
+    std::erase_if(first, [](const Case& each) { return std::strcmp(each.name, kKernels) != 0; });
+    const std::vector<Finding> found = run_all(first, argv);
+    if (found[0].outcome == Outcome::kMisuse) return refuse(found[0].texts[0]);
   }
   std::erase_if(cases, [](const Case& each) {
     const bool foreign = (each.kind == Kind::kDriver && settings().is_no_driver) ||
@@ -286,17 +337,22 @@ int run(int argc, char** argv) {
                          (each.kind == Kind::kLibrary && settings().is_no_library);
     return foreign || !wanted(each);
   });
+  if (cases.empty()) return refuse("--filter " + settings().filter + ": no such case is about plugins of this kind");
   if (settings().list) {
     for (const Case& each : cases) std::printf("%-40s %s\n", each.name, each.behaviour);
     return 0;
   }
   const std::vector<Finding> findings = run_all(cases, argv);
-  size_t counts[4] = {};
+  size_t counts[5] = {};
   for (const Finding& finding : findings) ++counts[static_cast<int>(finding.outcome)];
   if (settings().json) {
     print_json(cases, findings, counts);
   } else {
     print_table(cases, findings, counts);
+  }
+  for (size_t i = 0; i < cases.size() && !settings().json; ++i) {
+    if (findings[i].outcome == Outcome::kFailed && std::strcmp(cases[i].name, kKernels) == 0)
+      std::printf("NOT CONFORMING: no kernel ran\n");
   }
   return counts[1] ? 1 : 0;
 }

@@ -134,6 +134,7 @@ struct Slot<Member> {
 
   static R call(A... arguments) {
     if (!original) return absent_call(arguments...);
+    const Inside inside(name);
     const uint64_t start = now_ns();
     try {
       if constexpr (std::is_same_v<R, heddle_status_t*>) {
@@ -169,11 +170,13 @@ class TableCopy {
   enum class Need { kRequired, kOptional };
   TableCopy(const void* source, const char* id, Need need = Need::kRequired) : source_(static_cast<const char*>(source)), id_(id) {
     if (!source && need == Need::kOptional) return;
+    const char* what = *id ? id : "plugin";
     REQUIRE(source, "it has no %s, which its kind requires [HD-E-03]", id);
     REQUIRE(reinterpret_cast<uintptr_t>(source) % alignof(void*) == 0 && lies_in_library(source, 8),
-            "its %s table at %p is not aligned static data of a loaded library [HD-E-03]", id, source);
+            "its %s table at %p is not aligned static data of a loaded library [HD-E-03]", what, source);
     std::memcpy(&size_, source, sizeof size_);
-    REQUIRE(size_ >= 8 && lies_in_library(source, size_), "its %s table has struct_size %u, which is not its size [HD-E-04]", id, size_);
+    REQUIRE(size_ >= 8 && lies_in_library(source, size_),
+            "its %s table has struct_size %u; 8 or more, and no more than lies in its library, was expected [HD-E-04]", what, size_);
   }
 
   template <auto Member, class Table>
@@ -182,7 +185,7 @@ class TableCopy {
     using S = Slot<Member>;
     auto& place = table->*Member;
     const size_t offset = static_cast<size_t>(reinterpret_cast<char*>(&place) - reinterpret_cast<char*>(table));
-    names.push_back(std::make_unique<std::string>(std::string(id_) + " " + name));
+    names.push_back(std::make_unique<std::string>(*id_ ? std::string(id_) + " " + name : name));
     S::name = names.back()->c_str();
     S::original = nullptr;
     if (offset + sizeof(void*) <= size_) std::memcpy(&S::original, source_ + offset, sizeof(void*));
@@ -267,12 +270,17 @@ void copy_library(heddle_plugin_instance_t* instance, Tables* out) {
 }
 
 heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
+  const Inside inside("a constructor or another part of loading its library");
   *out_library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(*out_library, "loading it failed: %s [HD-B-03]", dlerror());
   auto entry = reinterpret_cast<heddle_plugin_entry_fn_t>(dlsym(*out_library, HEDDLE_PLUGIN_ENTRY_NAME));
   REQUIRE(entry, "it exports no %s [HD-E-01]", HEDDLE_PLUGIN_ENTRY_NAME);
   return entry;
 }
+
+// The two functions that are called beside the tables.
+heddle_plugin_entry_fn_t real_entry = nullptr;
+const void* (*real_get_interface)(heddle_plugin_instance_t*, heddle_string_t) = nullptr;
 
 heddle_negotiation_t offer() {
   heddle_negotiation_t record = {};
@@ -308,26 +316,35 @@ bool lies_in_library(const void* data, uint64_t size) {
 const Plugin& plugin() {
   static const Plugin loaded = [] {
     Plugin made;
-    made.entry = load(settings().library, &made.library);
+    real_entry = load(settings().library, &made.library);
+    made.entry = [](heddle_negotiation_t* record) {
+      const Inside inside("its entry, " HEDDLE_PLUGIN_ENTRY_NAME);
+      return real_entry(record);
+    };
     heddle_negotiation_t record = offer();
     made.source = made.entry(&record);
-    REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %.*s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
-            HEDDLE_ABI_MINOR, static_cast<int>(std::min<size_t>(record.reason_size, sizeof record.reason)), record.reason);
+    REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
+            HEDDLE_ABI_MINOR, shown({record.reason, std::min<size_t>(record.reason_size, sizeof record.reason)}).c_str());
     made.chosen_minor = record.chosen_minor;
     // What minor 0.1 has of it; what came later may be missing.
     constexpr size_t least = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);
-    REQUIRE(lies_in_library(made.source, least) && made.source->struct_size >= least,
-            "its plugin table is not whole, static data of a loaded library [HD-E-03]");
+    REQUIRE(lies_in_library(made.source, least), "its plugin table is not static data of a loaded library [HD-E-03]");
+    REQUIRE(made.source->struct_size >= least, "its plugin table has struct_size %u; %zu was expected [HD-E-04]", made.source->struct_size,
+            sizeof(heddle_plugin_t));
     REQUIRE(made.source->create && made.source->get_interface, "its plugin table has no create or no get_interface [HD-E-03]");
     begin_table(&made.table);
     made.table.kind = made.source->kind;
     made.table.id = made.source->id;
     made.table.version = made.source->version;
-    TableCopy copy(made.source, "plugin");
+    TableCopy copy(made.source, "");
     copy.slot<&heddle_plugin_t::probe>(&made.table, "probe");
     copy.slot<&heddle_plugin_t::create>(&made.table, "create");
     copy.slot<&heddle_plugin_t::shutdown>(&made.table, "shutdown");
-    made.table.get_interface = made.source->get_interface;
+    real_get_interface = made.source->get_interface;
+    made.table.get_interface = [](heddle_plugin_instance_t* instance, heddle_string_t id) {
+      const Inside inside("get_interface");
+      return real_get_interface(instance, id);
+    };
     return made;
   }();
   return loaded;

@@ -79,12 +79,18 @@ heddle_queue_t* Session::try_queue(Result* out_failure) {
   return made;
 }
 
-heddle_queue_t* Session::other_queue() {
+heddle_queue_t* Session::other_queue_or_first() {
   Result failure(nullptr);
   if (heddle_queue_t* made = try_queue(&failure)) return made;
   REQUIRE(failure.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a second queue gave %s; a device without one says RESOURCE_EXHAUSTED",
           failure.text().c_str());
   return queue;
+}
+
+heddle_queue_t* Session::other_queue() {
+  heddle_queue_t* other = other_queue_or_first();
+  if (other == queue) absent("the device has one queue");
+  return other;
 }
 
 void Session::destroy_queue(heddle_queue_t* which) {

@@ -18,29 +18,21 @@ namespace heddle::conformance {
 constexpr size_t kTailWords = 64;
 constexpr uint64_t kPatienceNs = uint64_t{20} * 1000000000;
 
-#define EXPECT_OK(call)                                               \
-  do {                                                                \
-    ::heddle::conformance::Result result_(call);                      \
-    CHECK(result_.ok(), "%s gave %s", #call, result_.text().c_str()); \
+// Each names the function of the headers that was called last, and then the call as the kit makes it.
+#define HEDDLE_KIT_STATUS_IS_(check, condition, expected, call)                                                                     \
+  do {                                                                                                                              \
+    ::heddle::conformance::Result result_(call);                                                                                    \
+    check((condition), "%s gave %s, and %s was expected: %s", ::heddle::conformance::last_call(), result_.text().c_str(), expected, \
+          #call);                                                                                                                   \
   } while (false)
-#define REQUIRE_OK(call)                                                \
-  do {                                                                  \
-    ::heddle::conformance::Result result_(call);                        \
-    REQUIRE(result_.ok(), "%s gave %s", #call, result_.text().c_str()); \
-  } while (false)
-#define EXPECT_CODE(call, expected)                                                                       \
-  do {                                                                                                    \
-    ::heddle::conformance::Result result_(call);                                                          \
-    CHECK(result_.code() == (expected), "%s gave %s, and %s was expected", #call, result_.text().c_str(), \
-          ::heddle::conformance::code_name(expected).c_str());                                            \
-  } while (false)
+#define EXPECT_OK(call) HEDDLE_KIT_STATUS_IS_(CHECK, result_.ok(), "success", call)
+#define REQUIRE_OK(call) HEDDLE_KIT_STATUS_IS_(REQUIRE, result_.ok(), "success", call)
+#define EXPECT_CODE(call, code_wanted) \
+  HEDDLE_KIT_STATUS_IS_(CHECK, result_.code() == (code_wanted), ::heddle::conformance::code_name(code_wanted).c_str(), call)
 // Refused as invalid: two codes are both right where the contract names neither.
-#define EXPECT_REFUSED(call)                                                                                \
-  do {                                                                                                      \
-    ::heddle::conformance::Result result_(call);                                                            \
-    CHECK(result_.code() == HEDDLE_STATUS_INVALID_ARGUMENT || result_.code() == HEDDLE_STATUS_OUT_OF_RANGE, \
-          "%s gave %s, and INVALID_ARGUMENT or OUT_OF_RANGE was expected", #call, result_.text().c_str());  \
-  } while (false)
+#define EXPECT_REFUSED(call)                                                                                                     \
+  HEDDLE_KIT_STATUS_IS_(CHECK, result_.code() == HEDDLE_STATUS_INVALID_ARGUMENT || result_.code() == HEDDLE_STATUS_OUT_OF_RANGE, \
+                        "INVALID_ARGUMENT or OUT_OF_RANGE", call)
 
 class Instance {
  public:
@@ -91,8 +83,10 @@ class Session {
   heddle_point_t point(uint64_t value = 1) { return {timeline(), value}; }
   void free(heddle_buffer_t* buffer);
   void destroy(heddle_timeline_t* timeline);
-  // A second queue; the first where the device has only one.
+  // A second queue; the case is absent where the device has only one.
   heddle_queue_t* other_queue();
+  // The same; the first where the device has only one.
+  heddle_queue_t* other_queue_or_first();
   heddle_queue_t* try_queue(Result* out_failure);
   void destroy_queue(heddle_queue_t* queue);
 

@@ -2,12 +2,18 @@
 // See settings.h.
 #include "settings.h"
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
+
+#include "case.h"
+#include "core/host/text_file.h"
 
 namespace heddle::conformance {
 
@@ -18,7 +24,7 @@ const char kUsage[] =
     "\n"
     "Checks that a plugin keeps the rules of its ABI. Each case runs in a child process.\n"
     "\n"
-    "  --plugin FILE        the library, or its manifest\n"
+    "  --plugin FILE        the manifest, or the library: its manifest is then looked for beside it\n"
     "  --filter TEXT        only cases whose name holds TEXT; several, divided by commas\n"
     "  --list               the cases and what each checks\n"
     "  --seed N             of the random numbers; 1\n"
@@ -29,11 +35,12 @@ const char kUsage[] =
     "  --skips FILE         default: conformance/skips.toml beside the manifest\n"
     "  --kernels FILE       default: conformance/kernels.toml beside the manifest\n"
     "  --operators FILE     default: conformance/operators.toml beside the manifest\n"
-    "  --beside FILE        another plugin's library: both in one process\n"
+    "  --no-kernels         a driver whose kernels the kit cannot run is not failed for it\n"
+    "  --beside FILE        another plugin's library or manifest: both in one process\n"
     "  --json               results as JSON instead of a table\n"
     "  --verbose            cases that pass, too\n"
     "\n"
-    "Exit code: 0 all passed or were skipped with a reason, 1 some failed, 2 wrong usage or no plugin.\n";
+    "Exit code: 0 all passed or were skipped with a reason, 1 some failed, 2 wrong usage, no plugin, or a file that does not fit it.\n";
 
 namespace {
 
@@ -44,120 +51,152 @@ bool number_of(const std::string& text, uint64_t* out) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-// "8GiB", "64KiB" or a plain number.
-bool bytes_of(std::string text, int64_t* out) {
-  uint64_t scale = 1;
-  for (auto [unit, factor] : {std::pair{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}) {
-    if (text.size() > 3 && text.compare(text.size() - 3, 3, unit) == 0) {
-      scale = uint64_t{1} << factor;
-      text.resize(text.size() - 3);
-    }
-  }
-  uint64_t value = 0;
-  if (!number_of(text, &value) || value > INT64_MAX / scale) return false;
-  *out = static_cast<int64_t>(value * scale);
-  return true;
+std::runtime_error wrong(const std::string& text) {
+  return std::runtime_error(text);
 }
 
-bool set_value(OptionValue* option, const std::string& text) {
-  switch (option->kind) {
-    case HEDDLE_OPTION_INT:
-      return bytes_of(text, &option->int_value);
-    case HEDDLE_OPTION_BOOL:
-      option->int_value = text == "true";
-      return text == "true" || text == "false";
-    case HEDDLE_OPTION_FLOAT:
-      return std::from_chars(text.data(), text.data() + text.size(), option->float_value).ec == std::errc();
-    default:
-      option->string_value = text;
-      return true;
+// The library of a manifest; what the host says of the manifest is kept, and the case manifest.valid says it.
+host::Manifest read_manifest(const std::string& path, std::vector<std::string>* out_errors) {
+  std::string text;
+  if (std::string failed = host::read_text_file(path, host::kMaxManifestBytes, &text); !failed.empty())
+    throw wrong("reading manifest " + path + " failed: " + failed);
+  host::Diagnostics diagnostics;
+  host::Manifest manifest;
+  host::parse_manifest(path, text, diagnostics, &manifest);
+  std::istringstream lines(diagnostics.render());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(": error[E") != std::string::npos) out_errors->push_back(line);
   }
+  if (manifest.library_path.empty()) throw wrong(diagnostics.first_line());
+  return manifest;
 }
 
-void read_manifest(const std::string& path) {
-  const toml::table manifest = toml::parse_file(path);
+std::string library_of(const std::string& manifest, const std::string& library) {
+  if (fs::is_regular_file(library)) return library;
+  throw wrong(manifest + ": there is no library " + library + "; `library` is relative to the manifest's folder");
+}
+
+OptionValue value_of(const host::OptionValue& value) {
+  return {value.name, value.kind, value.int_value, value.float_value, value.string_value};
+}
+
+void use_manifest(const std::string& path) {
   current.manifest = path;
-  current.id = manifest["plugin"]["id"].value_or(std::string());
-  if (current.library.empty()) {
-    current.library = fs::absolute(fs::path(path).parent_path() / manifest["plugin"]["library"].value_or(std::string())).string();
-  }
-  if (const toml::array* kinds = manifest["plugin"]["kind"].as_array()) {
-    auto has = [&](const char* kind) {
-      return std::any_of(kinds->begin(), kinds->end(), [&](const toml::node& node) { return node.value_or(std::string()) == kind; });
-    };
-    current.is_no_driver = !has("driver");
-    current.is_no_allocator = !has("allocator");
-    current.is_no_library = !has("library");
-  }
-  const toml::table* options = manifest["options"].as_table();
-  if (!options) return;
-  for (const auto& [name, node] : *options) {
-    const toml::table* declared = node.as_table();
-    if (!declared) continue;
-    OptionValue option;
-    option.name = name.str();
-    const std::string type = (*declared)["type"].value_or(std::string("string"));
-    option.kind = type == "int" || type == "bytes" ? HEDDLE_OPTION_INT
-                  : type == "bool"                 ? HEDDLE_OPTION_BOOL
-                  : type == "float"                ? HEDDLE_OPTION_FLOAT
-                                                   : HEDDLE_OPTION_STRING;
-    const toml::node_view<const toml::node> value = (*declared)["default"];
-    if (const auto text = value.value<std::string>()) {
-      if (!set_value(&option, *text)) throw std::runtime_error(path + ": option " + option.name + " has no default of its type");
-    } else if (value.is_boolean()) {
-      option.int_value = value.value_or(false);
-    } else {
-      option.int_value = value.value_or(int64_t{0});
-      option.float_value = value.value_or(0.0);
-    }
-    current.options.push_back(option);
-  }
+  current.declared = read_manifest(path, &current.manifest_errors);
+  current.id = current.declared.id;
+  if (current.library.empty()) current.library = library_of(path, current.declared.library_path);
+  const uint32_t kind = current.declared.kind;
+  current.is_no_driver = kind && !(kind & HEDDLE_PLUGIN_DRIVER);
+  current.is_no_allocator = kind && !(kind & HEDDLE_PLUGIN_ALLOCATOR);
+  current.is_no_library = kind && !(kind & HEDDLE_PLUGIN_LIBRARY);
+  for (const host::OptionSpec& option : current.declared.options) current.options.push_back(value_of(option.fallback));
 }
 
-// The manifest in the library's folder that names it; none is fine: then there are no options.
+// The manifest in the library's folder that names it; without one there are no options, and manifest.valid is absent.
 void find_manifest() {
   const fs::path library = current.library;
   std::error_code ignored;
   for (const fs::directory_entry& file : fs::directory_iterator(library.parent_path(), ignored)) {
     if (file.path().extension() != ".toml") continue;
     const toml::table manifest = toml::parse_file(file.path().string());
-    if (manifest["plugin"]["library"].value_or(std::string()) == library.filename().string()) return read_manifest(file.path().string());
+    if (manifest["plugin"]["library"].value_or(std::string()) == library.filename().string()) return use_manifest(file.path().string());
+  }
+}
+
+// "NAME=VALUE" as the configuration would set it: of the declared type and inside the declared bounds.
+void set_option(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) throw wrong("--option " + text + ": NAME=VALUE was expected");
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  const host::OptionSpec* spec = current.declared.option(name);
+  if (!spec) {
+    std::string known;
+    for (const host::OptionSpec& option : current.declared.options) known += (known.empty() ? "" : ", ") + option.name;
+    throw wrong("--option " + text + ": " +
+                (current.manifest.empty() ? "no manifest lies beside the library, so that it has no options"
+                                          : current.manifest + " declares no option '" + name + "'; it declares " +
+                                                (known.empty() ? std::string("none") : known)));
+  }
+  host::TomlNode node;
+  if (spec->type == host::OptionSpec::kString || spec->type == host::OptionSpec::kBytes) {
+    node.kind = host::TomlNode::kString;
+    node.string = value;
+  } else {
+    host::TomlTree tree = host::parse_toml("value = " + value);
+    const host::TomlNode* read = tree.errors.empty() ? tree.root.find("value") : nullptr;
+    if (read) node = *read;
+  }
+  host::Diagnostics diagnostics;
+  host::OptionValue read;
+  if (!host::read_option_value(*spec, node, {diagnostics.add_file("--option " + text, ""), {}}, "--option", diagnostics, &read))
+    throw wrong(diagnostics.first_line());
+  for (OptionValue& option : current.options) {
+    if (option.name == name) option = value_of(read);
   }
 }
 
 void read_skips(const std::string& path) {
   const toml::table file = toml::parse_file(path);
   const toml::table* skips = file["skips"].as_table();
-  if (!skips) throw std::runtime_error(path + ": no table [skips]");
-  for (const auto& [name, reason] : *skips) {
-    const std::string text = reason.value_or(std::string());
-    if (text.size() < 10) throw std::runtime_error(path + ": the skip of " + std::string(name.str()) + " has no reason");
-    current.skips[std::string(name.str())] = text;
+  if (!skips) throw wrong(path + ": no table [skips]");
+  for (const auto& [key, reason] : *skips) {
+    const std::string name(key.str());
+    if (const toml::table* inner = reason.as_table(); inner && !inner->empty()) {
+      const std::string meant = name + "." + std::string(inner->begin()->first.str());
+      throw wrong(path + ": [skips] holds a table '" + name + "'; quote the name: \"" + meant + "\" = \"why\"");
+    }
+    current.skips[name] = reason.value_or(std::string());
   }
+  current.skips_file = path;
+}
+
+uint32_t positive(const std::string& path, const toml::table& file, const char* key) {
+  const toml::node* node = file.get(key);
+  if (!node) return 1;
+  const int64_t value = node->value_exact<int64_t>().value_or(0);
+  if (value < 1 || value > INT32_MAX)
+    throw wrong(path + ": " + key + " is " + (node->is_integer() ? std::to_string(value) : "no whole number") +
+                "; 1 to 2147483647 was expected");
+  return static_cast<uint32_t>(value);
 }
 
 void read_kernels(const std::string& path) {
+  static const std::vector<std::string> known = {"kernels",        "format", "target", "code", "file", "elements_per_workgroup",
+                                                 "workgroup_size", "entries"};
+  static const std::vector<std::string> entries = {"add", "count", "chain", "fail", "lose"};
   const toml::table file = toml::parse_file(path);
+  for (const auto& [key, value] : file) {
+    const std::string name(key.str());
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string hint = host::did_you_mean(name, known);
+    throw wrong(path + ": unknown key " + shown(name) + (hint.empty() ? "; known are " + host::quoted_words(known) : "; " + hint));
+  }
+  if (const auto format = file["kernels"].value<int64_t>(); file.contains("kernels") && format != 1)
+    throw wrong(path + ": kernels = " + (format ? std::to_string(*format) : "no number") + "; this kit reads format 1 of the file");
   KernelSet set;
   set.format = file["format"].value_or(std::string());
   set.target = file["target"].value_or(std::string());
   set.code = file["code"].value_or(std::string());
-  set.elements_per_workgroup = file["elements_per_workgroup"].value_or(1u);
-  set.workgroup_size = file["workgroup_size"].value_or(1u);
+  set.elements_per_workgroup = positive(path, file, "elements_per_workgroup");
+  set.workgroup_size = positive(path, file, "workgroup_size");
   if (const auto name = file["file"].value<std::string>()) {
     std::ifstream code(fs::path(path).parent_path() / *name, std::ios::binary);
-    if (!code) throw std::runtime_error(path + ": there is no file " + *name);
+    if (!code) throw wrong(path + ": there is no file " + *name);
     set.code.assign(std::istreambuf_iterator<char>(code), {});
   }
-  set.entries = {"add", "count", "chain", "fail", "lose"};
-  if (const toml::array* entries = file["entries"].as_array()) {
+  set.entries = entries;
+  if (const toml::array* listed = file["entries"].as_array()) {
     set.entries.clear();
-    for (const toml::node& entry : *entries) set.entries.push_back(entry.value_or(std::string()));
+    for (const toml::node& entry : *listed) {
+      set.entries.push_back(entry.value_or(std::string()));
+      if (std::find(entries.begin(), entries.end(), set.entries.back()) == entries.end())
+        throw wrong(path + ": entries names " + shown(set.entries.back()) + "; " + host::quoted_words(entries) + " was expected");
+    }
   }
-  if (set.format.empty() || set.code.empty() || set.elements_per_workgroup == 0) {
-    throw std::runtime_error(path + ": format, and code or file, must be there");
-  }
+  if (set.format.empty()) throw wrong(path + ": format is missing: one of those that the device says, such as \"acme-loom/1\"");
+  if (set.code.empty()) throw wrong(path + ": code, or file with the name of a file that is not empty, is missing");
   current.kernels.push_back(set);
+  current.kernels_file = path;
 }
 
 uint32_t type_of(const std::string& path, const std::string& name) {
@@ -248,6 +287,12 @@ const Settings& settings() {
   return current;
 }
 
+std::string why_no_reason(const std::string& reason) {
+  constexpr size_t kShortest = 10;
+  return reason.size() >= kShortest ? ""
+                                    : fmt::format("{} has {} bytes; a reason has at least {}", shown(reason), reason.size(), kShortest);
+}
+
 bool read_settings(int argc, char** argv, std::string* out_error) {
   std::string plugin, skips, kernels, operators;
   std::vector<std::string> options;
@@ -255,13 +300,18 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
     for (int i = 1; i < argc; ++i) {
       const std::string flag = argv[i];
       auto value = [&]() -> std::string {
-        if (i + 1 >= argc) throw std::runtime_error(flag + " needs a value");
+        if (i + 1 >= argc) throw wrong(flag + " needs a value");
         return argv[++i];
       };
       auto numeric = [&] {
         uint64_t result = 0;
         const std::string text = value();
-        if (!number_of(text, &result)) throw std::runtime_error(flag + " needs a number, not '" + text + "'");
+        if (!number_of(text, &result)) throw wrong(flag + " needs a number, not '" + text + "'");
+        return result;
+      };
+      auto positive_number = [&](uint64_t most) {
+        const uint64_t result = numeric();
+        if (result == 0 || result > most) throw wrong(fmt::format("{} {}: 1 to {} was expected", flag, result, most));
         return result;
       };
       if (flag == "--plugin")
@@ -271,9 +321,9 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
       else if (flag == "--seed")
         current.seed = numeric();
       else if (flag == "--jobs")
-        current.jobs = static_cast<unsigned>(std::clamp<uint64_t>(numeric(), 1, 256));
+        current.jobs = static_cast<unsigned>(positive_number(256));
       else if (flag == "--time-limit")
-        current.time_limit_s = static_cast<double>(numeric());
+        current.time_limit_s = static_cast<double>(positive_number(1000000));
       else if (flag == "--option")
         options.push_back(value());
       else if (flag == "--skips")
@@ -283,7 +333,7 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
       else if (flag == "--operators")
         operators = value();
       else if (flag == "--beside")
-        current.beside = fs::absolute(value()).string();
+        current.beside = fs::absolute(value()).lexically_normal().string();
       else if (flag == "--run-case")
         current.run_case = value();
       else if (flag == "--findings")
@@ -296,26 +346,29 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
         current.list = true;
       else if (flag == "--verbose")
         current.verbose = true;
+      else if (flag == "--no-kernels")
+        current.no_kernels = true;
+      else if (flag == "--help" || flag == "-h")
+        current.help = true;
       else
-        throw std::runtime_error("unknown argument '" + flag + "'");
+        throw wrong("unknown argument '" + flag + "'");
     }
-    if (current.list) return true;
-    if (plugin.empty()) throw std::runtime_error("--plugin is missing");
+    if (current.list || current.help) return true;
+    if (plugin.empty()) throw wrong("--plugin is missing");
     plugin = fs::absolute(plugin).lexically_normal().string();
-    if (!fs::exists(plugin)) throw std::runtime_error("there is no " + plugin);
+    if (fs::is_directory(plugin)) throw wrong("--plugin " + plugin + " is a folder; name the manifest in it, or the library");
+    if (!fs::exists(plugin)) throw wrong("there is no " + plugin);
     if (fs::path(plugin).extension() == ".toml") {
-      read_manifest(plugin);
+      use_manifest(plugin);
     } else {
       current.library = plugin;
       find_manifest();
     }
-    for (const std::string& text : options) {
-      const size_t equals = text.find('=');
-      const std::string name = text.substr(0, equals);
-      auto found = std::find_if(current.options.begin(), current.options.end(), [&](const OptionValue& o) { return o.name == name; });
-      if (equals == std::string::npos || found == current.options.end() || !set_value(&*found, text.substr(equals + 1))) {
-        throw std::runtime_error("--option " + text + ": the manifest has no such option, or the value is not of its type");
-      }
+    for (const std::string& text : options) set_option(text);
+    if (!current.beside.empty() && !fs::is_regular_file(current.beside)) throw wrong("--beside: there is no file " + current.beside);
+    if (fs::path(current.beside).extension() == ".toml") {
+      std::vector<std::string> ignored;  // the other plugin is not the one that is judged
+      current.beside = library_of(current.beside, read_manifest(current.beside, &ignored).library_path);
     }
     const fs::path beside = fs::path(current.library).parent_path() / "conformance";
     if (skips.empty() && fs::exists(beside / "skips.toml")) skips = (beside / "skips.toml").string();

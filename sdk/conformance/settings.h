@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/host/manifest.h"
 #include "host.h"
 
 namespace heddle::conformance {
@@ -44,11 +45,14 @@ struct OperatorRequest {
 
 struct Settings {
   std::string library, manifest;
-  std::string id;  // as the manifest says, empty without one
+  std::string id;           // as the manifest says, empty without one
+  host::Manifest declared;  // as the host reads it; what could be told of a manifest with errors
+  std::vector<std::string> manifest_errors;
   std::vector<OptionValue> options;
   std::map<std::string, std::string> skips;  // case: reason
   std::vector<KernelSet> kernels;            // the plugin's own
   std::vector<OperatorRequest> requests;     // of conformance/operators.toml
+  std::string skips_file, kernels_file;      // where those are from
   std::string beside;                        // another plugin's library
   std::string filter;
   std::string run_case;
@@ -57,7 +61,7 @@ struct Settings {
   double time_limit_s = 60;
   unsigned jobs = 1;
   bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // the manifest says so
-  bool json = false, large = false, list = false, verbose = false;
+  bool json = false, large = false, list = false, verbose = false, no_kernels = false, help = false;
 };
 
 // Of this process, once read_settings has succeeded.
@@ -65,6 +69,8 @@ const Settings& settings();
 // Reads argv and the files. On failure *out_error says what is wrong.
 bool read_settings(int argc, char** argv, std::string* out_error);
 extern const char kUsage[];
+// Why a line of a skips.toml is no reason to skip, empty if it is one.
+std::string why_no_reason(const std::string& reason);
 
 }  // namespace heddle::conformance
 #endif  // HEDDLE_CONFORMANCE_SETTINGS_H_

@@ -105,6 +105,7 @@ MUTANTS = {
     "runs_waiting_work_first": "dispatch.submissions_chain",
     "finds_any_kernel": "dispatch.unknown_kernel",
     "ranks_everything": "dispatch.foreign_code",
+    "corrects_counts+trusts_counts": "dispatch.entry_counts",
     "loads_anything": "dispatch.broken_code",
     "ignores_strides": "dispatch.larger_entries",
     "keeps_the_callers_code": "dispatch.code_may_go",
@@ -209,6 +210,8 @@ LIBRARY_MUTANTS = {
 
 # Behaviours that no mutant breaks, and why.
 NOT_MUTATED = {
+    "manifest.valid": "plugins_test.Manifests",
+    "dispatch.kernels": "plugins_test.CommandLine.test_kernels_that_the_device_does_not_take",
     "build.only_the_entry": "test_a_library_that_shows_and_needs_what_it_may_not",
     "build.no_vendor_library": "test_a_library_that_shows_and_needs_what_it_may_not",
     "transfer.over_4_gib_at_once": "12 GiB of memory",

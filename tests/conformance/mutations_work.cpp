@@ -420,6 +420,22 @@ const std::vector<Change> kWorkMutations = {
          for (uint32_t& side : command->as.dispatch.grid) side = std::min(side, 1u << 20);
        }>();
      }},
+    {"corrects_counts",  // an executable is loaded whatever its entries declare
+     [] {
+       odd.dispatch.executable_load = [](heddle_device_t* device, const heddle_executable_params_t* params,
+                                         heddle_executable_t** out) noexcept -> Status {
+         if (params->entry_stride != sizeof(heddle_entry_params_t)) return good.dispatch.executable_load(device, params, out);
+         std::vector<heddle_entry_params_t> entries(params->entries, params->entries + params->entry_count);
+         for (heddle_entry_params_t& entry : entries) {
+           const std::string_view name(entry.name.data, entry.name.size);
+           entry.binding_count = name == "add" ? 3 : 1;
+           entry.constants_bytes = name == "add" ? 16 : name == "chain" ? 8 : 0;
+         }
+         heddle_executable_params_t changed = *params;
+         changed.entries = entries.data();
+         return good.dispatch.executable_load(device, &changed, out);
+       };
+     }},
     {"trusts_counts",
      [] {
        change_commands<[](heddle_command_t* command) {

@@ -117,7 +117,6 @@ const std::vector<Change> kOddities = {
        odd.transfer.properties = nullptr;
        odd.transfer.peer_copy = nullptr;
        odd.param_io.write = nullptr;
-       odd.timeline.notify = nullptr;
        odd.timeline.export_handle = nullptr;
        odd.timeline.import_handle = nullptr;
        odd.dispatch.record = nullptr;
@@ -128,7 +127,7 @@ const std::vector<Change> kOddities = {
     {"short_tables",
      [] {
        // Tables of an older minor, which end before their last functions.
-       odd.timeline.struct_size = offsetof(heddle_timeline_interface_t, notify);
+       odd.timeline.struct_size = offsetof(heddle_timeline_interface_t, export_handle);
        odd.dispatch.struct_size = offsetof(heddle_dispatch_interface_t, record);
        change_description<[](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; }>();
      }},

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The conformance kit passes on every plugin of the tree, with no case skipped and none absent but for the reasons listed here."""
+import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -22,6 +24,7 @@ ANYWHERE = {
     "timeline.no_block": "too soon",
     "operation.in_its_place": "it runs no operations for host/1",
     "operation.failure": "it runs no operations for host/1",
+    "dispatch.entry_counts": "does not say what its kernels take",
 }
 
 
@@ -61,8 +64,7 @@ class Plugins(unittest.TestCase):
 
     def test_the_template_of_a_driver_in_c(self):
         left_out = {"device.link": "no links", "device.statistics": "no statistics", "buffer.import": "imports no", "buffer.import_failure": "imports no",
-                    "buffer.import_views": "imports no", "transfer.peer": "UNIMPLEMENTED", "param_io.write": "writes no files",
-                    "timeline.notify": "does not notify"}
+                    "buffer.import_views": "imports no", "transfer.peer": "UNIMPLEMENTED", "param_io.write": "writes no files"}
         self.conforms(TEMPLATES / "driver/c/org.example.sample_c.toml", absent={**NO_RECORDING, **left_out})
 
     def test_the_template_of_an_allocator(self):
@@ -135,15 +137,134 @@ class CommandLine(unittest.TestCase):
             self.assertIn("skipped  transfer.fill ", done.stdout)
             self.assertIn("the fill engine is not there yet", done.stdout)
             self.assertIn("1 skipped by skips.toml", done.stdout)
-            for text in ('[skips]\n"transfer.fill" = ""\n', '[skips]\n"transfer.fil" = "there is no such case"\n', "[skips\n", "x = 1\n"):
+            for text, said in (('[skips]\n"transfer.fill" = ""\n', "a reason has at least 10"),
+                               ('[skips]\n"transfer.fil" = "no"\n', "there is no case 'transfer.fil'; did you mean 'transfer.fill'?"),
+                               ('[skips]\ntransfer.fill = "the fill engine is not there yet"\n', 'quote the name: "transfer.fill"'),
+                               ('[skips]\n"lifetime.exit" = "it crashes at exit, issue 13"\n', "'lifetime.exit' cannot be skipped"),
+                               ("[skips\n", "skips.toml:1"), ("x = 1\n", "no table [skips]")):
                 skips.write_text(text)
-                self.assertEqual(self.kit("--plugin", plugin, "--skips", str(skips)).returncode, 2, text)
+                done = self.kit("--plugin", plugin, "--skips", str(skips))
+                self.assertEqual((done.returncode, done.stdout), (2, ""), text)
+                self.assertIn(said, done.stderr)
+
+    def test_kernels_that_the_device_does_not_take(self):
+        plugin = str(TEMPLATES / "driver/cpp/org.example.sample.toml")
+        good = (TEMPLATES / "driver/cpp/conformance/kernels.toml").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = pathlib.Path(folder, "kernels.toml")
+            for text, said in ((good.replace("sample-stack/1", "acme-lom/1"), "format 'acme-lom/1' is not among the device's: sample-stack/1"),
+                               (good.replace("generic", "mark-9"), "variant_rank says 0 for target 'mark-9'"),
+                               (good.replace("elements_per_workgroup = 1", "elements_per_workgroup = 0"), "elements_per_workgroup is 0; 1 to 2147483647"),
+                               (good.replace("kernels = 1", "kernels = 2"), "kernels = 2; this kit reads format 1"),
+                               (good.replace("target", "taget"), "unknown key 'taget'; did you mean 'target'?"),
+                               (good.replace("format", "#"), "format is missing"), ('format = "a/1"\nfile = "gone"\n', "there is no file gone")):
+                kernels.write_text(text)
+                done = self.kit("--plugin", plugin, "--kernels", str(kernels))
+                self.assertEqual((done.returncode, done.stdout), (2, ""), text)
+                self.assertIn(said, done.stderr)
+
+    def test_a_driver_whose_kernels_the_kit_cannot_run_does_not_conform(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("org.example.sample.toml", "libsample.so"):
+                for file in (TEMPLATES / "driver/cpp").glob("*.so" if name.endswith(".so") else name):
+                    shutil.copy(file, folder)
+            plugin = str(pathlib.Path(folder, "org.example.sample.toml"))
+            done = self.kit("--plugin", plugin, "--jobs", "4", "--filter", "dispatch.")
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stdout.splitlines()[-1], "NOT CONFORMING: no kernel ran")
+            self.assertIn("its formats are sample-stack/1", done.stdout)
+            done = self.kit("--plugin", plugin, "--jobs", "4", "--filter", "dispatch.", "--no-kernels")
+            self.assertEqual((done.returncode, "NOT CONFORMING" in done.stdout), (0, False))
+
+    def test_mistakes_of_the_command_line(self):
+        plugin = str(TEMPLATES / "driver/cpp/org.example.sample.toml")
+        cpu = str(PLUGINS / "heddle.cpu.toml")
+        with tempfile.TemporaryDirectory() as folder:
+            lost = pathlib.Path(folder, "com.acme.lost.toml")
+            lost.write_text(pathlib.Path(cpu).read_text().replace("libheddle_cpu.so", "gone.so"))
+            for arguments, said in ((("--plugin", plugin, "--filter", "nosuch"), "no case's name holds 'nosuch'"),
+                                    (("--plugin", plugin, "--filter", "allocator."), "about plugins of this kind"),
+                                    (("--plugin", plugin, "--jobs", "0"), "--jobs 0: 1 to 256 was expected"),
+                                    (("--plugin", folder), "is a folder; name the manifest in it"),
+                                    (("--plugin", str(lost)), "gone.so; `library` is relative to the manifest's folder"),
+                                    (("--plugin", cpu, "--option", "device_count=0"), "1 to 256 was expected"),
+                                    (("--plugin", cpu, "--option", "device_cout=2"), "declares no option 'device_cout'; it declares device_count"),
+                                    (("--plugin", cpu, "--beside", "/nowhere.so"), "there is no file /nowhere.so")):
+                done = self.kit(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+                self.assertIn(said, done.stderr)
+
+    def test_help_is_no_mistake(self):
+        for command in ([str(kit.KIT), "--help"], [str(kit.BUILD / "bin/heddle"), "conformance", "--help"]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("usage: heddle-conformance --plugin FILE", done.stdout)
+
+    def test_another_plugin_may_be_named_by_its_manifest(self):
+        code, cases = kit.run(PLUGINS / "heddle.cpu.toml", "--beside", str(PLUGINS / "heddle.pool.toml"), "--filter", "beside_another")
+        self.assertEqual((code, cases["concurrency.beside_another"]["outcome"]), (0, "passed"), cases)
+
+    def test_one_queue_proves_nothing_across_queues(self):
+        os.environ["ODD_DRIVER"] = "one_queue"
+        names = ("timeline.across_queues", "concurrency.submitting", "dispatch.submissions_chain")
+        _, cases = kit.run(kit.BUILD / "tests/odd_driver/test.odd_driver.toml", "--filter", ",".join(names))
+        del os.environ["ODD_DRIVER"]
+        for name in names:
+            self.assertEqual((cases[name]["outcome"], cases[name]["texts"]), ("absent", ["the device has one queue"]))
+
+    def test_a_crash_says_inside_which_call(self):
+        os.environ["ODD_DRIVER"] = "crashes"
+        _, cases = kit.run(kit.BUILD / "tests/odd_driver/test.odd_driver.toml", "--filter", "transfer.sizes_and_offsets")
+        del os.environ["ODD_DRIVER"]
+        self.assertIn("inside heddle.transfer/1 upload", " ".join(cases["transfer.sizes_and_offsets"]["texts"]))
 
     def test_other_seeds_pass_too(self):
         plugin = TEMPLATES / "driver/cpp/org.example.sample.toml"
         for seed in ("1", "2", "77"):
             code, cases = kit.run(plugin, "--seed", seed, "--filter", "transfer,param_io,buffer")
             self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+
+
+class Manifests(unittest.TestCase):
+    """What a host refuses by its manifest, the kit does not pass."""
+
+    def findings(self, **changes):
+        with tempfile.TemporaryDirectory() as folder:
+            source = TEMPLATES / "driver/cpp"
+            for file in [*source.glob("*.so"), *source.glob("*.toml")]:
+                shutil.copy(file, folder)
+            shutil.copytree(source / "conformance", pathlib.Path(folder, "conformance"))
+            manifest = pathlib.Path(folder, "org.example.sample.toml")
+            text = manifest.read_text()
+            for before, after in changes.get("replace", ()):
+                self.assertIn(before, text)
+                text = text.replace(before, after)
+            manifest.write_text(text + changes.get("add", ""))
+            code, cases = kit.run(manifest, "--filter", "manifest.,plugin.table,device.describe")
+            return code, {name: " ".join(case["texts"]) for name, case in cases.items() if case["outcome"] == "failed"}
+
+    def test_as_it_is_it_passes(self):
+        self.assertEqual(self.findings(), (0, {}))
+
+    def test_what_the_host_refuses(self):
+        for case, said, changes in (
+            ("manifest.valid", "'version' is \"banana\", which is no semantic version", {"replace": [('"0.1.0"', '"banana"')]}),
+            ("manifest.valid", "works with ABI 0.7 to 0.9", {"replace": [('abi = ["0.1", "0.2"]', 'abi = ["0.7", "0.9"]')]}),
+            ("manifest.valid", "unknown key 'licence'", {"replace": [("[plugin]", '[plugin]\nlicence = "x"')]}),
+            ("manifest.valid", "unknown key 'extras'", {"add": "\n[extras]\nx = 1\n"}),
+            ("manifest.valid", "id 'heddle.mine' is reserved", {"replace": [('"org.example.sample"', '"heddle.mine"')]}),
+            ("manifest.valid", "it is built for sparc", {"replace": [('arch = "x86_64"', 'arch = "sparc"')]}),
+            ("manifest.valid", "kind 'drive' is not known", {"replace": [('["driver"]', '["drive"]')]}),
+            ("manifest.valid", "has the SHA-256 digest", {"add": f'\n[integrity]\nsha256 = "{"0" * 64}"\n'}),
+            ("manifest.valid", "no device of PCI vendor 0xfffe", {"add": '\n[requires]\npci_vendor = ["0xfffe"]\n'}),
+            ("plugin.table", "its version is '0.1.0', and its manifest says '0.2.0' [HD-E-03]", {"replace": [('"0.1.0"', '"0.2.0"')]}),
+            ("plugin.table", "its kind is driver, and its manifest says driver and allocator", {"replace": [('["driver"]', '["driver", "allocator"]')]}),
+            ("device.describe", "which `families` of its manifest does not name", {"replace": [('families = ["sample"]', 'families = ["loom"]')]}),
+        ):
+            with self.subTest(said):
+                code, failed = self.findings(**changes)
+                self.assertEqual(code, 1)
+                self.assertIn(said, failed.get(case, f"{case} passed"))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ const std::vector<FoundPlugin>& plugins() {
     demand(
         parse_manifest(
             "/fuzz/plugins.d/heddle.cpu.toml",
-            "manifest = 1\n[plugin]\nid = \"heddle.cpu\"\nversion = \"1\"\nkind = [\"driver\", \"allocator\"]\nlibrary = \"x.so\"\n"
+            "manifest = 1\n[plugin]\nid = \"heddle.cpu\"\nversion = \"1.0.0\"\nkind = [\"driver\", \"allocator\"]\nlibrary = \"x.so\"\n"
             "abi = [\"0.1\", \"0.1\"]\n[options.threads]\ntype = \"int\"\nmin = 0\nmax = 8\ndefault = 0\n"
             "[options.limit]\ntype = \"bytes\"\ndefault = \"1GiB\"\n[options.ratio]\ntype = \"float\"\ndefault = 1\n"
             "[options.pin]\ntype = \"bool\"\ndefault = true\n[options.level]\ntype = \"string\"\nvalues = [\"\", \"v3\"]\ndefault = \"\"\n",

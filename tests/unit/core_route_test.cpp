@@ -134,6 +134,11 @@ TEST(Route, TakesADeviceThatCannotBeOpenedAsAReason) {
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, (std::vector<uint32_t>{2}));
   EXPECT_NE(route->explanation.find("fell off the bus"), std::string::npos);
+  // Alone it is the one cause: nothing is said of variants that nobody could ask it about.
+  Result<Route> none = choose(module.get(), kMachine, {{{1}, "asked for", {}}}, broken);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().message().find("fell off the bus"), std::string_view::npos);
+  EXPECT_EQ(none.status().message().find("has no variant"), std::string_view::npos) << none.status().message();
 }
 
 // One executable whose entry needs what is said, in two variants: "large" ranks higher and needs `more` beside.

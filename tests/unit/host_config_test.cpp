@@ -134,7 +134,7 @@ TEST_F(Configuration, LaterSourcesWinAndKeepTheirOrigin) {
 TEST_F(Configuration, TheApplicationWinsOverTheEnvironmentOverFilesOverManifests) {
   const std::string manifest =
       write("plugins.d/com.acme.turbo.toml",
-            "manifest = 1\n[plugin]\nid = \"com.acme.turbo\"\nversion = \"1\"\nkind = [\"driver\"]\nlibrary = \"absent.so\"\n"
+            "manifest = 1\n[plugin]\nid = \"com.acme.turbo\"\nversion = \"1.0.0\"\nkind = [\"driver\"]\nlibrary = \"absent.so\"\n"
             "abi = [\"0.1\", \"0.1\"]\n[options.streams]\ntype = \"int\"\ndefault = 1\n");
   const std::string path = write("heddle.toml", "[driver.\"com.acme.turbo\"]\nstreams = 2\n");
   const std::string empty = write("empty.toml", "");

@@ -2,6 +2,7 @@
 // `heddle config check FILE`, `heddle config effective [--origin]` and `heddle config schema`.
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/report_view.h"
@@ -16,7 +17,8 @@ struct Options {
   bool origin = false;
   void declare(Flags& flags) {
     flags.positional("ACTION", action,
-                     "check FILE: every error of a configuration file; effective: the values in force; schema: JSON Schema, for editors");
+                     "check FILE: every error of a configuration file, or of a plugin's manifest; effective: the values in force; schema: "
+                     "JSON Schema, for editors");
     flags.positional("FILE", file, "for check", false);
     flags.on("--origin", origin, "with effective: where each value comes from");
     flags.choice("--format", format, format_names(), "form of the results on stdout");
@@ -103,7 +105,39 @@ std::string warnings_of(heddle_runtime_t* runtime) {
   return whole.is_object() ? whole.value("warnings", std::string()) : std::string();
 }
 
-int check(const Options& options, const Flags& flags) {
+// A plugin's manifest says `manifest = 1` before its first table.
+bool is_manifest(const std::string& path) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t start = line.find_first_not_of(" \t");
+    if (start == std::string::npos || line[start] == '#') continue;
+    if (line[start] == '[') return false;
+    const size_t end = line.find_first_of(" \t=", start);
+    if (line.substr(start, end - start) == "manifest") return true;
+  }
+  return false;
+}
+
+int check_manifest(const std::string& path, Options& options, const Flags& flags) {
+  Runtime runtime;
+  if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("manifest:" + path), &raw)) return report(status);
+  const Json whole = parse_json(text_of(Text(raw)));
+  if (!whole.is_object() || !whole.contains("valid")) return failed("config", "the runtime's report is not what this version reads");
+  const bool valid = whole["valid"].get<bool>();
+  const std::string said = printable(whole.value("diagnostics", std::string()));
+  std::fwrite(said.data(), 1, said.size(), stderr);
+  if (format_from_name(options.format) != Format::kTable) {
+    print_check(path, valid, diagnostics_of(said), format_from_name(options.format));
+  } else if (valid) {
+    print_line(path + ": no error in this manifest");
+  }
+  return valid ? kFine : kFailed;
+}
+
+int check(Options& options, const Flags& flags) {
+  if (is_manifest(options.file)) return check_manifest(options.file, options, flags);
   RuntimeFlags given = options.runtime;
   if (!options.file.empty()) given.config = options.file;
   if (given.config.empty()) return flags.misuse("check needs a FILE");

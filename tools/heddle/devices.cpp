@@ -25,8 +25,9 @@ Flags make_flags() {
 
 // A driver that nobody asked for and whose hardware or vendor library is not here: the usual case, worth no line beside devices that are.
 bool is_absent_hardware(const std::string& reason) {
-  return reason.rfind("host: loading plugin ", 0) == 0 && (reason.find(" failed: it is no-device: ") != std::string::npos ||
-                                                           reason.find(" failed: it is missing-dependency: ") != std::string::npos);
+  return reason.rfind("host: loading plugin ", 0) == 0 &&
+         (reason.find(" failed: it has no device here: ") != std::string::npos ||
+          reason.find(" failed: something that it needs is missing: ") != std::string::npos);
 }
 
 int run(const Arguments& arguments) {

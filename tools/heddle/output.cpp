@@ -87,7 +87,11 @@ std::string table_text(const Table& table, Format format, bool bold_header) {
     return text;
   };
   out += bold_header ? "\x1b[1m" + aligned(table.header) + "\x1b[0m\n" : aligned(table.header) + "\n";
-  for (const auto& row : table.rows) out += aligned(row) + "\n";
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    out += aligned(table.rows[i]) + "\n";
+    if (i >= table.below.size()) continue;
+    for (const std::string& line : table.below[i]) out += "    " + printable(line) + "\n";
+  }
   return out;
 }
 

@@ -18,6 +18,8 @@ Format format_from_name(std::string_view name);
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  // Of kTable: lines under each row, for what is too long for a column; may be shorter than rows.
+  std::vector<std::vector<std::string>> below = {};
 };
 // kTable, kCsv or kMarkdown. On a terminal a table's header is bold unless NO_COLOR is set.
 void print_table(const Table& table, Format format);

@@ -39,9 +39,10 @@ int run(const Arguments& arguments) {
   std::vector<Column> columns{field("id", "id"), field("version", "version"), field("kind", "kind"), field("state", "state"),
                               field("devices", "devices")};
   if (options.why) {
-    columns.push_back(field("reason", "reason"));
-    columns.push_back(field("manifest", "manifest"));
-    columns.push_back(field("shadows", "shadowed"));
+    for (const auto& [title, name] : {std::pair{"reason", "reason"}, {"manifest", "manifest"}, {"shadows", "shadowed"}}) {
+      columns.push_back(field(title, name));
+      columns.back().is_below = true;
+    }
   }
   print_rows(whole, whole["plugins"], columns, format_from_name(options.format));
   if (whole["plugins"].empty()) {

@@ -40,6 +40,11 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
   }
   Table table;
   std::vector<Column> shown = columns;
+  std::vector<Column> below;
+  if (format == Format::kTable) {
+    std::copy_if(shown.begin(), shown.end(), std::back_inserter(below), [](const Column& column) { return column.is_below; });
+    std::erase_if(shown, [](const Column& column) { return column.is_below; });
+  }
   for (Column& column : shown) {
     if (format == Format::kCsv && !column.plain_field.empty()) column = field(column.plain_field, column.plain_field);
     table.header.push_back(column.title);
@@ -47,6 +52,10 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
   for (const Json& row : rows) {
     table.rows.emplace_back();
     for (const Column& column : shown) table.rows.back().push_back(column.cell(row));
+    table.below.emplace_back();
+    for (const Column& column : below) {
+      if (std::string text = column.cell(row); text != "-") table.below.back().push_back(column.title + ": " + text);
+    }
   }
   print_table(table, format);
 }

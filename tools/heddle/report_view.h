@@ -23,6 +23,7 @@ struct Column {
   std::string title;
   std::function<std::string(const Json& row)> cell;
   std::string plain_field = {};
+  bool is_below = false;  // in a table: on a line of its own under the row, and nowhere when it is empty
 };
 // The field of that name as text: strings as they are, null and absent as "-".
 Column field(const std::string& title, const std::string& name);

@@ -2,7 +2,7 @@
 // heddle-probe: the first look at one plugin, in a process that may crash. Started by libheddle only; it answers over descriptor 3 and
 // never over what the plugin can print to. It knows no manifest and no configuration: all it needs is on its command line.
 //
-//   heddle-probe NONCE ID LIBRARY [name=kind:value ...]
+//   heddle-probe NONCE ID VERSION LIBRARY [name=kind:value ...]
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -32,10 +32,10 @@ void send_stage(std::string_view stage) {
 }
 
 // Everything the host will do with the plugin before it opens a device.
-Verdict look(const std::string& id, const std::string& path, std::vector<OptionValue> options) {
+Verdict look(const std::string& id, const std::string& version, const std::string& path, std::vector<OptionValue> options) {
   Verdict verdict;
   send_stage("loading its library");
-  const PluginLibrary* library = load_library(path, id, &verdict);
+  const PluginLibrary* library = load_library(path, id, version, &verdict);
   if (!library) return verdict;
   auto services = std::make_shared<HostServices>(LogSink{}, HEDDLE_LOG_WARN, std::map<std::string, uint32_t>{}, 2u);
   auto host = std::make_unique<PluginHost>(id, library->abi_minor, services, std::move(options));
@@ -58,25 +58,18 @@ Verdict look(const std::string& id, const std::string& path, std::vector<OptionV
   return verdict;
 }
 
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return text;
-}
-
 int probe(int argc, char** argv) {
   // The parent gone, nobody needs the answer; a core file of a plugin's crash helps nobody either.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  if (argc < 4) {
-    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE ID LIBRARY [name=kind:value ...]\n");
+  if (argc < 5) {
+    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE ID VERSION LIBRARY [name=kind:value ...]\n");
     return 2;
   }
   send(fmt::format("{} {}\n", kProbeProtocol, argv[1]));
   std::vector<OptionValue> options;
-  for (int i = 4; i < argc; ++i) {
+  for (int i = 5; i < argc; ++i) {
     OptionValue option;
     if (!option_from_argument(argv[i], &option)) {
       fmt::print(stderr, "heddle-probe: argument {} is no option: {}\n", i, argv[i]);
@@ -84,9 +77,9 @@ int probe(int argc, char** argv) {
     }
     options.push_back(std::move(option));
   }
-  Verdict verdict = look(argv[2], argv[3], std::move(options));
+  Verdict verdict = look(argv[2], argv[3], argv[4], std::move(options));
   send(fmt::format("state {}\ndevices {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
-                   one_line(verdict.vendor_version), one_line(verdict.reason)));
+                   one_line(verdict.vendor_version), one_line(verdict.reason, 2048)));
   return 0;
 }
 
