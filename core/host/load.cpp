@@ -14,6 +14,7 @@
 
 #include "core/host/table_copy.h"
 #include "core/status.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::host {
 namespace {
@@ -40,8 +41,7 @@ void keep_forever(std::shared_ptr<void> object) {
 
 // Text from a plugin may hold anything; logs and terminals get one clean line.
 std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, 1024));
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::string line = module::one_line(text.substr(0, 1024));
   while (!line.empty() && line.back() == ' ') line.pop_back();
   return line;
 }
@@ -173,12 +173,21 @@ std::string copy_allocator(PluginInstance& instance, const LoadedSegments& loade
 
 }  // namespace
 
+Verdict check_library_path(const std::string& path) {
+  if (path.find('$') == std::string::npos) return {};
+  return {PluginState::kIncompatible,
+          fmt::format("loading '{}' failed: the dynamic linker replaces what follows a '$', and would load another file than was checked; "
+                      "rename the file or the folder [HD-B-03]",
+                      path)};
+}
+
 const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, Verdict* out_verdict) {
   *out_verdict = {};
   if (path.empty() || path.front() != '/') {
     *out_verdict = {PluginState::kIncompatible, fmt::format("loading '{}' failed: the path is not absolute [HD-B-03]", path)};
     return nullptr;
   }
+  if (*out_verdict = check_library_path(path); out_verdict->state != PluginState::kAvailable) return nullptr;
   std::lock_guard lock(libraries_mutex);
   if (auto found = libraries().find(path); found != libraries().end()) {
     if (found->second->plugin.id == expected_id) return &found->second->plugin;

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "sdk/module/printable.h"
+
 namespace heddle::host {
 namespace {
 
@@ -26,7 +28,11 @@ void write_to_stderr(uint32_t level, std::string_view component, std::string_vie
   append(" ");
   append(component);
   append(": ");
-  append(message);
+  try {
+    append(module::printable(message.substr(0, sizeof(line))));
+  } catch (...) {
+    append("(out of memory)");
+  }
   line[used++] = '\n';
   int saved = errno;
   for (size_t done = 0; done < used;) {

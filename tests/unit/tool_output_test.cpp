@@ -27,6 +27,10 @@ TEST(Output, TableAlignsCharactersAndTrimsLines) {
 TEST(Output, ControlCharactersAreNotForTerminals) {
   EXPECT_EQ(printable("a\x1b[31m\tb\n\x07\x7f\u00fc"), "a?[31m\tb\n??\u00fc");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
+  // C1 controls, marks of direction, ends of lines that are no line feed; what is no UTF-8, also at the end.
+  EXPECT_EQ(printable("\u009b31m\u0085 \u202e\u2066\u200f\u061c\u2028 \r"), "?31m? ????? ?");
+  EXPECT_EQ(printable("\xff\xc0\xaf \xed\xa0\x80 \xe2\x80 \U0001f600\xf0\x9f"), "??? ??? ?? \U0001f600??");
+  EXPECT_EQ(module::one_line("a\tb\r\nc\u00e9\u4e2d"), "a b  c\u00e9\u4e2d");
   const std::string text = table_text({{"name"}, {{"\x1b[2Jx"}}}, Format::kTable, false);
   EXPECT_NE(text.find("?[2Jx"), std::string::npos) << text;
 }
