@@ -102,6 +102,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
   if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
+  if (request.route_only) return instance;
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   instance->machine_.profile = instance->profile_.get();  // of calls alone

@@ -238,7 +238,9 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
   printf("heddle-probe/2\nstate 4\ndevices 99\nreason forged\nend\n");
   fflush(stdout);
 #elif defined(FAKE_NO_DEVICE)
-  answer(out, HEDDLE_PROBE_NO_DEVICE, "no fake card is plugged in\n\x1b[31m \xc2\x9b" "31m \xe2\x80\xae\xff");
+  answer(out, HEDDLE_PROBE_NO_DEVICE,
+         "no fake card is plugged in\n\x1b[31m \xc2\x9b"
+         "31m \xe2\x80\xae\xff");
 #elif defined(FAKE_NO_PERMISSION)
   answer(out, HEDDLE_PROBE_NO_PERMISSION, "add the user to group fake");
 #elif defined(FAKE_UNKNOWN_VERDICT)
