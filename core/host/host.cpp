@@ -135,7 +135,7 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
       return true;
     }
     plugin.manifest.library_path = path;
-    if (std::string wrong = why_needed_untrusted(path); !wrong.empty()) {
+    if (std::string wrong = why_needed_untrusted(plugin.manifest); !wrong.empty()) {
       plugin.verdict = {PluginState::kUntrusted, std::move(wrong)};
       return true;
     }

@@ -192,10 +192,10 @@ std::string why_untrusted_environment() {
 
 }  // namespace
 
-std::string why_needed_untrusted(const std::string& library_path) {
+std::string why_needed_untrusted(const Manifest& manifest) {
   std::string wrong;
-  std::set<std::string> seen = {library_path};
-  std::vector<std::string> waiting = {library_path};
+  std::set<std::string> seen = {manifest.library_path};
+  std::vector<std::string> waiting = {manifest.library_path};
   bool needs_some = false;
   while (!waiting.empty()) {
     const std::string path = std::move(waiting.back());
@@ -204,6 +204,9 @@ std::string why_needed_untrusted(const std::string& library_path) {
     if (!read_elf_file(path, false, &file).empty()) continue;  // the dynamic linker takes it no more than this reader
     if (wrong = why_no_run_path(file); !wrong.empty()) return fmt::format("{}: {}", path, wrong);
     LibrarySearch search(file.run_path, path);
+    if (path == manifest.library_path) {  // those that it opens itself
+      for (const NeededLibrary& library : manifest.libraries) file.needed.push_back(library.soname);
+    }
     for (const std::string& folder : search.run_folders()) {
       if (wrong = why_untrusted_folder(folder); !wrong.empty()) return fmt::format("the RUNPATH of {}: {}", path, wrong);
     }

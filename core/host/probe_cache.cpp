@@ -27,7 +27,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr char kFormat[] = "heddle-probe-cache/1";
+constexpr char kFormat[] = "heddle-probe-cache/2";
 constexpr size_t kMaxBytes = 64 << 10;
 constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a passing cause
 

@@ -297,6 +297,20 @@ TEST_F(Trust, WhatAPluginNeedsIsLookedAtToo) {
     EXPECT_THAT(found.reason, HasSubstr(path + " can be written by others (mode 0775)"));
     chmod(path.c_str(), 0755);
   }
+  // The same for one that only the manifest names.
+  std::filesystem::copy(library("with_run_path"), safe_ + "/with_run_path.so");
+  std::filesystem::create_directory(safe_ + "/vendor");
+  std::filesystem::copy(far + "/libheddle_test_far.so", safe_ + "/vendor");
+  install("with_run_path", "[requires]\nlibs = [{ soname = \"libheddle_test_far.so\" }]", "with_run_path.so");
+  for (const char* name : {"/with_run_path.so", "/vendor/libheddle_test_far.so", "/fake.with_run_path.toml", "/vendor"})
+    chmod((safe_ + name).c_str(), 0755);
+  PluginInfo vendors = info(*open(), "with_run_path");
+  EXPECT_EQ(vendors.state, PluginState::kAvailable) << vendors.reason;
+  chmod((safe_ + "/vendor/libheddle_test_far.so").c_str(), 0757);
+  vendors = info(*open(), "with_run_path");
+  EXPECT_EQ(vendors.state, PluginState::kUntrusted);
+  EXPECT_THAT(vendors.reason, HasSubstr("needs libheddle_test_far.so: "));
+
   // Without strict mode nobody asks.
   chmod(far.c_str(), 0775);
   options_.config_text.clear();
