@@ -230,7 +230,10 @@ TEST_F(Loader, KeepsVerdictsInAFolderOfItsOwnAlone) {
   // A link in the place of a verdict.
   std::filesystem::remove(cache);
   std::filesystem::rename(folder_ / "theirs", cache);
-  const std::filesystem::path verdict = std::filesystem::directory_iterator(cache)->path();
+  std::filesystem::path verdict;
+  for (const auto& entry : std::filesystem::directory_iterator(cache)) {
+    if (entry.path().filename().string().rfind("fake.good-", 0) == 0) verdict = entry.path();
+  }
   std::filesystem::rename(verdict, folder_ / "verdict");
   std::filesystem::create_symlink(folder_ / "verdict", verdict);
   EXPECT_FALSE(info(*open(), "good").from_cache);
