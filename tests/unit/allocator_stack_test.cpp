@@ -139,7 +139,8 @@ TEST_F(StackTest, LogWritesIntoAFileOfItsOwnAlone) {
   auto refused = [&](const std::string& path) {
     StackedAllocator log(host, std::string(HEDDLE_TEST_PLUGINS) + "/libheddle_log.so", top().table());
     heddle_allocator_t* other = nullptr;
-    EXPECT_FAILS(log.create({text("file", path.c_str())}, &other), HEDDLE_STATUS_UNAVAILABLE, "as a file of this user's and no link");
+    EXPECT_FAILS(log.create({text("file", path.c_str())}, &other), HEDDLE_STATUS_UNAVAILABLE,
+                 "which is a link, a pipe or not this user's alone");
   };
   refused(link);
   refused(fifo);

@@ -36,8 +36,9 @@ class Log {
     const int descriptor = sdk::open_own_file(path_.c_str(), O_TRUNC, 0644);
     file_ = descriptor < 0 ? nullptr : fdopen(descriptor, "w");
     if (!file_) {
-      heddle_status_t* bad = sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno,
-                                               "log: opening %s, as a file of this user's and no link, failed", path_.c_str());
+      const bool is_others = errno == EPERM || errno == ELOOP || errno == ENXIO;
+      heddle_status_t* bad = sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s%s failed", path_.c_str(),
+                                               is_others ? ", which is a link, a pipe or not this user's alone," : "");
       if (descriptor >= 0) ::close(descriptor);
       return bad;
     }
