@@ -228,6 +228,7 @@ heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_in
   if (Status status = read_params(given, &params, "heddle_instance_params_t"); !status.ok()) return status.release();
   heddle::submit::InstanceRequest request;
   request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
+  request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
   for (uint32_t i = 0; i < params.slot_count; ++i) {
     request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
   }
@@ -260,7 +261,15 @@ heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_st
   *out_function = nullptr;
   Result<uint32_t> index = of(instance)->module().find_function(view(name));
   if (!index.ok()) return index.take_status().release();
-  *out_function = reinterpret_cast<heddle_function_t*>(&of(instance)->function(*index));
+  heddle::submit::Function* function = of(instance)->function(*index);
+  if (!function) {
+    return heddle::error(
+               HEDDLE_STATUS_FAILED_PRECONDITION,
+               "heddle: giving function '{}' of an instance failed: it was only routed; make it without HEDDLE_INSTANCE_ROUTE_ONLY",
+               view(name))
+        .release();
+  }
+  *out_function = reinterpret_cast<heddle_function_t*>(function);
   return nullptr;
 } catch (...) {
   return caught();

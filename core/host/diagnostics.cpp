@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sdk/module/printable.h"
+
 namespace heddle::host {
 namespace {
 
 constexpr size_t kExcerptColumns = 100;
 
-// One character per column: continuation bytes are dropped into the character before, control characters become spaces.
+// One character per column: continuation bytes are dropped into the character before. What a terminal would obey does not get through.
 std::vector<std::string> characters_of(std::string_view line) {
   std::vector<std::string> characters;
   for (char c : line) {
@@ -20,19 +22,12 @@ std::vector<std::string> characters_of(std::string_view line) {
     if ((byte & 0xC0) == 0x80 && !characters.empty() && characters.back().size() < 4 &&
         static_cast<unsigned char>(characters.back()[0]) >= 0xC0) {
       characters.back() += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      characters.emplace_back(" ");
     } else {
       characters.emplace_back(1, c);
     }
   }
+  for (std::string& character : characters) character = module::one_line(character);
   return characters;
-}
-
-// Keys and values of a file stand in messages: what would move a cursor or end a text early does not get through.
-std::string printable(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
 }
 
 std::string_view line_of(std::string_view text, uint32_t line) {
@@ -61,7 +56,7 @@ void Diagnostics::error(Place place, Code code, std::string message, std::string
 
 void Diagnostics::warning(Place place, Code code, std::string message, std::string_view hint, size_t width) {
   if (hint.empty()) hint = code.row->next_step;
-  entries_.push_back({place, code, printable(std::move(message)), printable(std::string(hint)), width, false});
+  entries_.push_back({place, code, module::one_line(message), module::one_line(hint), width, false});
 }
 
 std::string Diagnostics::name_of(Place place) const {

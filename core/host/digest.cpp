@@ -4,11 +4,14 @@
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <nettle/sha2.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <vector>
+
+#include "core/host/descriptor.h"
 
 namespace heddle::host {
 
@@ -16,23 +19,34 @@ bool is_sha256(std::string_view text) {
   return text.size() == 2 * SHA256_DIGEST_SIZE && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-std::string read_sha256(const std::string& path, std::string* out_digest) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return fmt::format("opening {} to take its digest failed: {}", path, std::strerror(errno));
+std::string read_sha256(const std::string& path, uint64_t max_bytes, std::string* out_digest) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return fmt::format("opening {} to take its digest failed: {}", path, std::strerror(errno));
+  return read_sha256(path, file.get(), {}, max_bytes, out_digest);
+}
+
+std::string read_sha256(const std::string& path, int descriptor, std::span<const std::byte> head, uint64_t max_bytes,
+                        std::string* out_digest) {
+  auto failed = [&](std::string_view cause) { return fmt::format("reading {} to take its digest failed: {}", path, cause); };
+  struct stat facts;
+  if (fstat(descriptor, &facts) != 0) return failed(std::strerror(errno));
+  if (!S_ISREG(facts.st_mode)) return failed("it is no regular file");
+  const auto size = static_cast<uint64_t>(facts.st_size);
+  if (size > max_bytes) return failed(fmt::format("it has {} bytes, and at most {} are read for that", size, max_bytes));
   sha256_ctx context;
   sha256_init(&context);
+  sha256_update(&context, head.size(), reinterpret_cast<const uint8_t*>(head.data()));
   std::vector<uint8_t> chunk(size_t{1} << 18);
-  ssize_t got = 0;
-  while ((got = read(file, chunk.data(), chunk.size())) != 0) {
-    if (got > 0) {
-      sha256_update(&context, static_cast<size_t>(got), chunk.data());
-    } else if (errno != EINTR) {
-      const int error = errno;
-      close(file);
-      return fmt::format("reading {} to take its digest failed: {}", path, std::strerror(error));
-    }
+  uint64_t done = head.size();
+  while (done <= size) {
+    const ssize_t got = pread(descriptor, chunk.data(), chunk.size(), static_cast<off_t>(done));
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed(std::strerror(errno));
+    sha256_update(&context, static_cast<size_t>(got), chunk.data());
+    done += static_cast<uint64_t>(got);
   }
-  close(file);
+  if (done != size) return failed("its size changed meanwhile; try again when nobody writes to it");
   uint8_t digest[SHA256_DIGEST_SIZE];
   sha256_digest(&context, sizeof digest, digest);
   *out_digest = fmt::format("{:02x}", fmt::join(digest, ""));

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/host/descriptor.h"
+
 namespace heddle::host {
 namespace {
 
@@ -21,13 +23,6 @@ constexpr uint64_t kMaxDynamicBytes = 64 << 10;
 constexpr uint64_t kMaxStringBytes = 4 << 20;
 constexpr size_t kMaxNeeded = 512;
 constexpr uint32_t kMaxSymbols = 1 << 20;
-
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0) close(number);
-  }
-};
 
 bool read_at(int descriptor, uint64_t offset, void* out, size_t size) {
   auto* bytes = static_cast<char*>(out);
@@ -61,10 +56,11 @@ std::string string_at(const std::string& table, uint64_t offset) {
   return end == std::string::npos ? std::string() : table.substr(offset, end - offset);
 }
 
+// An empty text has no entries; an empty entry of another one is the current folder.
 void split_path(const std::string& text, std::vector<std::string>* out) {
-  for (size_t start = 0; start <= text.size();) {
+  for (size_t start = 0; !text.empty() && start <= text.size();) {
     size_t end = std::min(text.find(':', start), text.size());
-    if (end > start) out->push_back(text.substr(start, end - start));
+    out->push_back(text.substr(start, end - start));
     start = end + 1;
   }
 }
@@ -170,12 +166,12 @@ std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers,
 
 std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file) {
   *out_file = {};
-  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.number < 0) return fmt::format("it cannot be opened: {}", std::strerror(errno));
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return fmt::format("it cannot be opened: {}", std::strerror(errno));
   struct stat facts;
-  if (fstat(file.number, &facts) != 0 || !S_ISREG(facts.st_mode)) return "it is no regular file";
+  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "it is no regular file";
   Elf64_Ehdr header;
-  if (!read_at(file.number, 0, &header, sizeof(header))) return "it is too short for an ELF header";
+  if (!read_at(file.get(), 0, &header, sizeof(header))) return "it is too short for an ELF header";
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "it is no ELF file";
   out_file->elf_class = header.e_ident[EI_CLASS];
   out_file->machine = header.e_machine;  // at the same place in both classes
@@ -186,9 +182,8 @@ std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* o
     return "its program headers are of an odd size or number";
   }
   std::vector<Elf64_Phdr> headers(header.e_phnum);
-  if (!read_at(file.number, header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr)))
-    return "its program headers are cut short";
-  return read_dynamic(file.number, headers, out_file);
+  if (!read_at(file.get(), header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are cut short";
+  return read_dynamic(file.get(), headers, out_file);
 }
 
 std::string machine_name(uint32_t machine) {

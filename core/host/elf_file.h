@@ -17,7 +17,7 @@ struct ElfFile {
   uint32_t type = 0;                  // ET_*
   std::vector<std::string> needed;    // DT_NEEDED
   std::vector<std::string> exports;   // names of functions and data that other libraries could bind to, kMaxExports at most
-  std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', not expanded
+  std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', empty entries too, not expanded
 };
 
 // Reads headers and the dynamic section; every offset is checked. Returns what is wrong, empty if nothing.

@@ -80,10 +80,10 @@ Plugin* Host::State::find(std::string_view id) {
   return nullptr;
 }
 
-// An id, or the last part of one; ours come first.
+// The last part of an id of ours, an id, or the last part of one.
 Plugin* Host::State::find_by_name(std::string_view name) {
-  if (Plugin* plugin = find(name)) return plugin;
   if (Plugin* plugin = find(std::string("heddle.").append(name))) return plugin;
+  if (Plugin* plugin = find(name)) return plugin;
   for (Plugin& plugin : plugins) {
     if (plugin.is_driver() && plugin.short_name() == name) return &plugin;
   }
@@ -119,7 +119,8 @@ Verdict Host::State::check_digests(const Plugin& plugin) const {
   const auto listed = config().plugin_digests.find(plugin.manifest.id);
   if (listed == config().plugin_digests.end()) return {};
   std::string found;
-  if (std::string wrong = read_sha256(plugin.manifest.library_path, &found); !wrong.empty()) return {PluginState::kUntrusted, wrong};
+  if (std::string wrong = read_sha256(plugin.manifest.library_path, kMaxLibraryBytes, &found); !wrong.empty())
+    return {PluginState::kUntrusted, wrong};
   if (std::find(listed->second.begin(), listed->second.end(), found) != listed->second.end()) return {};
   return {PluginState::kUntrusted,
           fmt::format("its library {} has the SHA-256 digest {}, which plugins.security.digests of the configuration does not list for {}",
@@ -136,6 +137,10 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
       return true;
     }
     plugin.manifest.library_path = path;
+    if (std::string wrong = why_needed_untrusted(plugin.manifest); !wrong.empty()) {
+      plugin.verdict = {PluginState::kUntrusted, std::move(wrong)};
+      return true;
+    }
   }
   plugin.verdict = check_digests(plugin);
   if (plugin.verdict.state != PluginState::kAvailable) return true;
@@ -184,7 +189,7 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
     }
     return;
   }
-  std::vector<Verdict> verdicts = probe_in_children(program, requests);
+  std::vector<Verdict> verdicts = probe_in_children(program, requests, is_strict());
   for (size_t i = 0; i < waiting.size(); ++i) {
     waiting[i]->verdict = std::move(verdicts[i]);
     cache.keep(waiting[i]->manifest.id, keys[i], waiting[i]->verdict);
@@ -239,7 +244,7 @@ Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_device
   if (!driver) return error(HEDDLE_STATUS_UNAVAILABLE, "host: listing devices of {} failed: its library is no driver", plugin.manifest.id);
   uint32_t count = 0;
   if (Status status(driver->api.device->count(driver->api.instance, &count)); !status.ok()) return status;
-  count = std::min(count, 4096u);
+  count = std::min(count, kMaxDevices);
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
     DeviceInfo info;
     info.alias = fmt::format("{}:{}", plugin.short_name(), ordinal);
@@ -286,7 +291,7 @@ Result<std::string> Host::module_path(const std::string& path) const {
   }
   if (!config.module_digests) return trusted;
   std::string found;
-  if (std::string wrong = read_sha256(trusted, &found); !wrong.empty()) {
+  if (std::string wrong = read_sha256(trusted, kMaxModuleBytes, &found); !wrong.empty()) {
     return error(HEDDLE_STATUS_PERMISSION_DENIED, "module: opening '{}' failed: {}", path, wrong);
   }
   const std::vector<std::string>& listed = *config.module_digests;
@@ -342,6 +347,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
     for (const std::string& line : state->read.diagnostics.warnings(code)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   }
   state->cache = ProbeCache(params.strict ? std::string() : ProbeCache::default_folder());
+  if (const std::string why = state->cache.why_unused(); !why.empty()) state->services->log.write(HEDDLE_LOG_DEBUG, "host", why);
   for (FoundPlugin& plugin : found) {
     for (const std::string& other : plugin.shadowed) {
       const std::string folder = plugin.manifest.path.substr(0, plugin.manifest.path.rfind('/'));

@@ -18,6 +18,8 @@ class LibrarySearch {
   std::string find(const std::string& soname);
   // The same as a file: of what is already in the process, the file that it was mapped from.
   std::string find_file(const std::string& soname);
+  // The folders of the run path.
+  const std::vector<std::string>& run_folders() const { return folders_; }
   // Where it looked, for messages: folders, and "/etc/ld.so.cache".
   const std::vector<std::string>& searched() const { return searched_; }
 

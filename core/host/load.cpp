@@ -14,6 +14,7 @@
 
 #include "core/host/table_copy.h"
 #include "core/status.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::host {
 namespace {
@@ -185,6 +186,14 @@ std::string copy_only(PluginInstance& instance, std::string_view id, const Loade
 
 }  // namespace
 
+Verdict check_library_path(const std::string& path) {
+  if (path.find('$') == std::string::npos) return {};
+  return {PluginState::kIncompatible,
+          fmt::format("loading '{}' failed: the dynamic linker replaces what follows a '$', and would load another file than was checked; "
+                      "rename the file or the folder [HD-B-03]",
+                      path)};
+}
+
 const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,
                                   Verdict* out_verdict) {
   *out_verdict = {};
@@ -192,6 +201,7 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
     *out_verdict = {PluginState::kIncompatible, fmt::format("loading '{}' failed: the path is not absolute [HD-B-03]", path)};
     return nullptr;
   }
+  if (*out_verdict = check_library_path(path); out_verdict->state != PluginState::kAvailable) return nullptr;
   std::lock_guard lock(libraries_mutex);
   if (auto found = libraries().find(path); found != libraries().end()) {
     *out_verdict = check_identity(found->second->plugin, expected_id, expected_version);

@@ -28,6 +28,9 @@ struct PluginLibrary {
   uint32_t abi_minor = 0;
 };
 
+// Available unless the dynamic linker would read the path otherwise than open does.
+Verdict check_library_path(const std::string& path);
+
 // Maps the library at this absolute path (once a process) and negotiates; id and version must be those of its manifest. On failure NULL and
 // a verdict.
 const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,

@@ -8,7 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+
+#include "sdk/module/printable.h"
 
 namespace heddle::host {
 namespace {
@@ -27,7 +28,11 @@ void write_to_stderr(uint32_t level, std::string_view component, std::string_vie
   append(" ");
   append(component);
   append(": ");
-  append(message);
+  try {
+    append(module::printable(message.substr(0, sizeof(line))));
+  } catch (...) {
+    append("(out of memory)");
+  }
   line[used++] = '\n';
   int saved = errno;
   for (size_t done = 0; done < used;) {
@@ -56,24 +61,8 @@ bool log_level_from_name(std::string_view name, uint32_t* out_level) {
 }
 
 std::string one_line(std::string_view text, size_t most) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string line;
-  bool c1 = false;  // the byte before was 0xc2: U+0080 to U+009f follow it in UTF-8
   while (!text.empty() && static_cast<unsigned char>(text.back()) <= 0x20 && text.back() != '\0') text.remove_suffix(1);  // ends of lines
-  for (size_t i = 0; i < text.size() && i < most; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool second = std::exchange(c1, byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80);
-    if (byte == '\n' || byte == '\t' || byte == '\r') {
-      line += ' ';
-    } else if (byte >= 0x20 && byte != 0x7f && !c1 && !second) {
-      line += text[i];
-    } else if (byte == 0) {
-      line += "\\0";
-    } else {
-      line.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
-    }
-  }
-  return line;
+  return module::escaped(text.substr(0, most));
 }
 
 Log::Log(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components)

@@ -33,8 +33,7 @@ class Log {
   std::map<std::string, uint32_t, std::less<>> components_;
 };
 
-// Text of a plugin's as one line for logs and terminals: bytes below 0x20, 0x7f and the control characters of C1 are written as \x1b and \0, what is
-// longer is cut.
+// Text of a plugin's as one line for logs and terminals (module::escaped); what is longer is cut, line ends at its end are dropped.
 std::string one_line(std::string_view text, size_t most = 1024);
 
 // "trace", "debug", "info", "warn", "error" or "off".

@@ -11,6 +11,7 @@
 
 #include "core/host/digest.h"
 #include "heddle/plugin.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::host {
 namespace {
@@ -48,6 +49,10 @@ void read_plugin(TableReader table, Manifest& manifest) {
                         fmt::format("id '{}' is reserved: ids that begin with 'heddle.' are the project's own; another was expected",
                                     id->string.substr(0, 64)),
                         "take a name of yours, e.g. \"com.example.npu\"", to_toml(*id).size());
+    } else if (is_plugin_id(id->string) && id->string.find('.') == std::string::npos) {
+      diagnostics.error(table.place(*id), "E105",
+                        fmt::format("id '{}' has no dot; a name of the vendor's and one of the plugin's were expected", id->string),
+                        "put a name of yours before it, e.g. \"com.example.npu\"", to_toml(*id).size());
     } else if (is_plugin_id(id->string)) {
       manifest.id = id->string;
     } else {
@@ -181,6 +186,17 @@ void read_integrity(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
+// Texts of a manifest stand in lists, logs and command lines: none of them may steer a terminal or end a line.
+void refuse_control_characters(const TomlNode& node, uint32_t file, Diagnostics& diagnostics) {
+  for (const auto& [text, place] : {std::pair(&node.key, node.key_place), std::pair(&node.string, node.place)}) {
+    if (module::one_line(*text) == *text) continue;
+    diagnostics.error({file, place}, "E105",
+                      fmt::format("\"{}\" holds a character that is not printable; one line of text was expected", text->substr(0, 64)),
+                      "take it out");
+  }
+  for (const TomlNode& child : node.children) refuse_control_characters(child, file, diagnostics);
+}
+
 }  // namespace
 
 bool is_semantic_version(std::string_view text) {
@@ -251,6 +267,7 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   for (const TomlError& failed : tree.errors) diagnostics.error({file, failed.place}, "E101", failed.message);
   if (!tree.errors.empty()) return false;
 
+  refuse_control_characters(tree.root, file, diagnostics);
   TableReader root(tree.root, file, "", diagnostics);
   root.require("manifest", "manifest = 1");
   root.require("plugin", "[plugin] with id, version, kind, library and abi");

@@ -34,12 +34,21 @@ inline const char* words_of(PluginState state) {
   return kWords[static_cast<uint32_t>(state)];
 }
 
+// Those that a look at a plugin can find; what configuration, trust and loading decide is none of its business.
+inline bool is_finding(uint32_t state) {
+  return state >= static_cast<uint32_t>(PluginState::kIncompatible) && state <= static_cast<uint32_t>(PluginState::kAvailable);
+}
+
+// Of one driver.
+constexpr uint32_t kMaxDevices = 4096;
+
 // What a look at a plugin found.
 struct Verdict {
   PluginState state = PluginState::kAvailable;
   std::string reason;  // empty when available
   uint32_t device_count = 0;
   std::string vendor_version;
+  bool lasting = true;  // false: what led to it is a matter of the moment, so it is not kept in the cache
 
   Verdict() = default;
   Verdict(PluginState found, std::string why, uint32_t devices = 0, std::string vendor = {})

@@ -5,15 +5,20 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <set>
 
 #include "core/host/cpu_level.h"
 #include "core/host/digest.h"
 #include "core/host/elf_file.h"
 #include "core/host/library_search.h"
+#include "core/host/load.h"
 #include "core/host/text_file.h"
+#include "core/host/trust.h"
 
 namespace heddle::host {
 namespace {
@@ -99,11 +104,40 @@ Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
               count > 3 ? ", ..." : "")};
 }
 
+// What the entries of a run path must be, for the folders that are looked into here to be those that the dynamic linker takes: absolute, or
+// below the library's own. Empty if it is so.
+std::string why_no_run_path(const ElfFile& file) {
+  for (const std::string& entry : file.run_path) {
+    std::string_view rest = entry;
+    for (std::string_view origin : {"${ORIGIN}", "$ORIGIN"}) {
+      if (!rest.starts_with(origin)) continue;
+      rest.remove_prefix(origin.size());
+      if (rest.empty()) rest = "/";
+      break;
+    }
+    if (rest.starts_with('/') && rest.find('$') == std::string_view::npos) continue;
+    return fmt::format("the entry '{}' of its RUNPATH or RPATH {}", entry.substr(0, 128),
+                       rest.find('$') == std::string_view::npos ? "means the current folder, or one below it"
+                                                                : "has a '$' that is not $ORIGIN at its front");
+  }
+  return {};
+}
+
+Verdict check_run_path(const Manifest& manifest, const ElfFile& file) {
+  const std::string wrong = why_no_run_path(file);
+  if (wrong.empty()) return {};
+  return {PluginState::kIncompatible,
+          fmt::format("its library {} could load code from anywhere: {}; link it with absolute entries, or such as "
+                      "$ORIGIN/../lib [HD-B-03]",
+                      manifest.library_path, wrong)};
+}
+
 // A digest in a manifest finds accidents, such as a half-written file; trust is another matter (docs/trust.md).
 Verdict check_integrity(const Manifest& manifest) {
   if (manifest.sha256.empty()) return {};
   std::string found;
-  if (std::string wrong = read_sha256(manifest.library_path, &found); !wrong.empty()) return {PluginState::kIncompatible, wrong};
+  if (std::string wrong = read_sha256(manifest.library_path, kMaxLibraryBytes, &found); !wrong.empty())
+    return {PluginState::kIncompatible, wrong};
   if (found == manifest.sha256) return {};
   return {PluginState::kIncompatible,
           fmt::format("its library {} has the SHA-256 digest {}, and its manifest says {}; install the plugin again", manifest.library_path,
@@ -137,7 +171,61 @@ Verdict check_libraries(const Manifest& manifest, const ElfFile& file) {
   return {};
 }
 
+// The nearest folder above that is there decides who may make one that is not.
+std::string why_untrusted_folder(std::string folder) {
+  while (folder.size() > 1 && access(folder.c_str(), F_OK) != 0) folder.resize(std::max<size_t>(1, folder.find_last_of('/')));
+  std::string path;
+  return why_untrusted(folder, &path);
+}
+
+// LD_LIBRARY_PATH comes before all but run paths. A name with a '/' is no folder that is searched.
+std::string why_untrusted_environment() {
+  const char* given = std::getenv("LD_LIBRARY_PATH");
+  if (!given || *given == '\0') return {};
+  std::string wrong, path = given;
+  for (size_t start = 0; start <= path.size() && wrong.empty();) {
+    const size_t end = std::min(path.find_first_of(":;", start), path.size());
+    const std::string folder = path.substr(start, end - start);
+    wrong = folder.starts_with('/') ? why_untrusted_folder(folder)
+                                    : "it names the current folder, or one below it, and strict mode asks for absolute ones";
+    start = end + 1;
+  }
+  return wrong.empty() ? wrong : "LD_LIBRARY_PATH: " + wrong;
+}
+
 }  // namespace
+
+std::string why_needed_untrusted(const Manifest& manifest) {
+  std::string wrong;
+  std::set<std::string> seen = {manifest.library_path};
+  std::vector<std::string> waiting = {manifest.library_path};
+  bool needs_some = false;
+  while (!waiting.empty()) {
+    const std::string path = std::move(waiting.back());
+    waiting.pop_back();
+    ElfFile file;
+    if (!read_elf_file(path, false, &file).empty()) continue;  // the dynamic linker takes it no more than this reader
+    if (wrong = why_no_run_path(file); !wrong.empty()) return fmt::format("{}: {}", path, wrong);
+    LibrarySearch search(file.run_path, path);
+    if (path == manifest.library_path) {  // those that it opens itself
+      for (const NeededLibrary& library : manifest.libraries) file.needed.push_back(library.soname);
+    }
+    for (const std::string& folder : search.run_folders()) {
+      if (wrong = why_untrusted_folder(folder); !wrong.empty()) return fmt::format("the RUNPATH of {}: {}", path, wrong);
+    }
+    for (const std::string& soname : file.needed) {
+      if (soname.find('$') != std::string::npos)
+        return fmt::format("{} needs '{}', which the dynamic linker would read otherwise", path, soname);
+      const std::string found = search.find_file(soname);
+      std::string trusted;
+      if (found.empty() || !seen.insert(found).second) continue;  // absent: it will not load
+      if (wrong = why_untrusted(found, &trusted); !wrong.empty()) return fmt::format("{} needs {}: {}", path, soname, wrong);
+      needs_some = true;
+      waiting.push_back(found);
+    }
+  }
+  return needs_some ? why_untrusted_environment() : std::string();
+}
 
 Verdict preflight_quick(const Manifest& manifest) {
   if (Verdict verdict = check_abi(manifest); verdict.state != PluginState::kAvailable) return verdict;
@@ -145,6 +233,7 @@ Verdict preflight_quick(const Manifest& manifest) {
     return {PluginState::kIncompatible, fmt::format("it is built for {}, this process is {}; install a build for {}", manifest.arch,
                                                     own_architecture(), own_architecture())};
   }
+  if (Verdict verdict = check_library_path(manifest.library_path); verdict.state != PluginState::kAvailable) return verdict;
   return check_isa(manifest);
 }
 
@@ -158,6 +247,7 @@ Verdict preflight(const Manifest& manifest) {
   if (verdict.state == PluginState::kAvailable) verdict = check_library_file(manifest, &file);
   if (verdict.state == PluginState::kAvailable) verdict = check_integrity(manifest);
   if (verdict.state == PluginState::kAvailable) verdict = check_exports(manifest, file);
+  if (verdict.state == PluginState::kAvailable) verdict = check_run_path(manifest, file);
   if (verdict.state == PluginState::kAvailable) verdict = check_pci(manifest);
   if (verdict.state == PluginState::kAvailable) verdict = check_libraries(manifest, file);
   return verdict;

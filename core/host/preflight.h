@@ -15,6 +15,9 @@ Verdict preflight(const Manifest& manifest);
 Verdict preflight_integrity(const Manifest& manifest);
 // The part that costs next to nothing and is done even when a cached verdict spares the rest: ABI range, architecture, ISA.
 Verdict preflight_quick(const Manifest& manifest);
+// Of strict mode: why what its library needs, directly or not, or opens as the manifest says, is not to be trusted, as the dynamic linker would find it now: the files, the
+// folders of run paths, and those of LD_LIBRARY_PATH. Empty if it is.
+std::string why_needed_untrusted(const Manifest& manifest);
 
 }  // namespace heddle::host
 

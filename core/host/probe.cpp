@@ -15,7 +15,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <thread>
 
+#include "core/host/descriptor.h"
 #include "core/host/discovery.h"
 #include "core/host/log.h"
 #include "core/host/process.h"
@@ -27,26 +29,6 @@ namespace {
 
 constexpr size_t kMaxAnswerBytes = 16 << 10;
 constexpr size_t kTailBytes = 400;  // of what the plugin printed, for the reason
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  int get() const { return number_; }
-  void reset() {
-    if (number_ >= 0) close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_ = -1;
-};
 
 // A pipe whose ends are out of the way of the child's descriptors 0 to 3.
 bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
@@ -73,13 +55,26 @@ struct Child {
   std::string start_error;
 };
 
-void start(const std::string& program, const std::string& nonce, Child& child) {
+// This process's, for a child.
+std::vector<char*> child_environment(bool strict) {
+  std::vector<char*> variables;
+  for (char** variable = environ; variable && *variable; ++variable) {
+    if (!strict || std::strncmp(*variable, "LD_", 3) != 0) variables.push_back(*variable);
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
+
+// 0, or errno, with child.start_error set.
+int start(const std::string& program, const std::string& nonce, bool strict, Child& child) {
   Descriptor answer_write, output_write;
   if (!make_pipe(&child.answer_pipe, &answer_write) || !make_pipe(&child.output_pipe, &output_write)) {
-    child.start_error = fmt::format("a pipe cannot be made: {}", std::strerror(errno));
-    return;
+    const int failed = errno;
+    child.start_error = fmt::format("a pipe cannot be made: {}", std::strerror(failed));
+    return failed;
   }
-  std::vector<std::string> words = {program, nonce, child.request->id, child.request->version, child.request->library_path};
+  std::vector<std::string> words = {
+      program, nonce, fmt::format("{}", child.request->timeout_ms), child.request->id, child.request->version, child.request->library_path};
   for (const OptionValue& option : child.request->options) words.push_back(option_to_argument(option));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -99,18 +94,20 @@ void start(const std::string& program, const std::string& nonce, Child& child) {
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);  // so that what it starts can be killed with it
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  int failed = posix_spawn(&child.pid, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  // A session of its own: no terminal to play with, and a group that can be killed with all that it starts.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  const int failed = posix_spawn(&child.pid, program.c_str(), &actions, &attributes, arguments.data(), child_environment(strict).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) {
     child.start_error = fmt::format("{} cannot be started: {}", program, std::strerror(failed));
-    return;
+    return failed;
   }
+  child.start_error.clear();
   child.running = true;
   child.deadline_ns = clock_ns() + uint64_t{child.request->timeout_ms} * 1000000u;
   child.process = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
+  return 0;
 }
 
 // Takes what is there; keeps the head of answers and the tail of output. A plugin that writes for ever must not keep us here: what is
@@ -139,11 +136,43 @@ bool reap(Child& child, int flags) {
   child.running = false;
   kill(-child.pid, SIGKILL);  // what it may have left behind; the group outlives its leader
   drain(child);
+  for (Descriptor* descriptor : {&child.answer_pipe, &child.output_pipe, &child.process}) descriptor->reset();
   return true;
 }
 
-void listen(std::vector<Child>& children) {
+// Starts those that wait, as many as may run at once. What a child cannot be started for is given back by those that run.
+class Starter {
+ public:
+  Starter(const std::string& program, bool strict, std::vector<Child>& children)
+      // The nonce tells answers of this probe from anything else that may end up on the descriptor.
+      : nonce(fmt::format("{:x}-{:x}", getpid(), clock_ns())), program_(program), strict_(strict), children_(children) {}
+
+  // True if somebody waits still.
+  bool start_some() {
+    const size_t most = std::max<size_t>(4, 2 * size_t{std::thread::hardware_concurrency()});
+    auto running = static_cast<size_t>(std::count_if(children_.begin(), children_.end(), [](const Child& child) { return child.running; }));
+    for (; next_ < children_.size() && running < most; ++next_) {
+      const int failed = start(program_, nonce, strict_, children_[next_]);
+      if (failed != 0) children_[next_].answer_pipe.reset(), children_[next_].output_pipe.reset();
+      if (failed == 0) ++running;
+      const bool passes = failed == EMFILE || failed == ENFILE || failed == EAGAIN || failed == ENOMEM;
+      if (passes && running > 0) return true;
+    }
+    return next_ < children_.size();
+  }
+
+  const std::string nonce;
+
+ private:
+  const std::string& program_;
+  const bool strict_;
+  std::vector<Child>& children_;
+  size_t next_ = 0;
+};
+
+void listen(std::vector<Child>& children, Starter& starter) {
   for (;;) {
+    const bool more = starter.start_some();
     std::vector<pollfd> watched;
     uint64_t now = clock_ns();
     uint64_t wake_ns = UINT64_MAX;
@@ -166,7 +195,10 @@ void listen(std::vector<Child>& children) {
         by_timer = true;
       }
     }
-    if (watched.empty()) return;
+    if (watched.empty()) {
+      if (more) continue;
+      return;
+    }
     uint64_t timeout_ms = (wake_ns - now) / 1000000u + 1;
     if (by_timer) timeout_ms = std::min<uint64_t>(timeout_ms, 5);
     // A closed pipe is readable for ever: it is left out once its end was seen, and the child's end is awaited instead.
@@ -203,6 +235,10 @@ const char* signal_meaning(int number) {
       return "SIGTRAP, a trap";
     case SIGTERM:
       return "SIGTERM, ended by someone else";
+    case SIGXCPU:
+      return "SIGXCPU, more processor time than a look may take";
+    case SIGXFSZ:
+      return "SIGXFSZ, a file larger than a look may write";
     case SIGSYS:
       return "SIGSYS, a forbidden system call";
     default:
@@ -213,6 +249,7 @@ const char* signal_meaning(int number) {
 // Reads an answer; false if it is not whole.
 bool read_answer(const std::string& answer, const std::string& nonce, std::string* out_stage, Verdict* out_verdict) {
   bool started = false, ended = false;
+  std::string wrong;
   for (size_t start = 0; start < answer.size();) {
     size_t end = answer.find('\n', start);
     if (end == std::string::npos) break;
@@ -221,19 +258,24 @@ bool read_answer(const std::string& answer, const std::string& nonce, std::strin
     size_t space = std::min(line.find(' '), line.size());
     std::string_view word = line.substr(0, space);
     std::string_view text = line.substr(std::min(space + 1, line.size()));
-    uint32_t number = 0;
-    std::from_chars(text.data(), text.data() + text.size(), number);
+    // The plugin's code could have written any of it.
+    auto number = [&](auto&& is_good) {
+      uint32_t value = 0;
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (read.ec == std::errc() && read.ptr == text.data() + text.size() && is_good(value)) return value;
+      wrong = fmt::format("the answer has {} {}, which a look cannot find", word, one_line(text, 32));
+      return 0u;
+    };
     if (word == kProbeProtocol) {
       started = text == nonce;
     } else if (!started) {
       return false;
     } else if (word == "stage") {
-      *out_stage = one_line(text);
+      *out_stage = one_line(text, 256);
     } else if (word == "state") {
-      if (number > static_cast<uint32_t>(PluginState::kAvailable)) return false;
-      out_verdict->state = static_cast<PluginState>(number);
+      out_verdict->state = static_cast<PluginState>(number(is_finding));
     } else if (word == "devices") {
-      out_verdict->device_count = number;
+      out_verdict->device_count = number([](uint32_t count) { return count <= kMaxDevices; });
     } else if (word == "vendor") {
       out_verdict->vendor_version = one_line(text, 64);
     } else if (word == "reason") {
@@ -242,16 +284,25 @@ bool read_answer(const std::string& answer, const std::string& nonce, std::strin
       ended = true;
     }
   }
+  if (!wrong.empty()) *out_verdict = {PluginState::kProbeFailed, "looking at it failed: " + wrong};
+  if (out_verdict->state == PluginState::kAvailable) out_verdict->reason.clear();
   return started && ended;
 }
 
+Verdict probe_failed(std::string reason, bool lasting) {
+  Verdict verdict(PluginState::kProbeFailed, std::move(reason));
+  verdict.lasting = lasting;
+  return verdict;
+}
+
 Verdict judge(const Child& child, const std::string& nonce) {
-  if (!child.start_error.empty()) return {PluginState::kProbeFailed, "looking at it failed: " + child.start_error};
+  if (!child.start_error.empty()) return probe_failed("looking at it failed: " + child.start_error, false);
   Verdict verdict;
   std::string stage = "starting";
   const bool answered = read_answer(child.answer, nonce, &stage, &verdict);
-  const bool crashed = child.timed_out || (child.status_known && WIFSIGNALED(child.status));
-  if (answered && !(crashed && verdict.state == PluginState::kAvailable)) return verdict;
+  const bool was_killed = child.status_known && WIFSIGNALED(child.status);
+  const bool ended_badly = child.timed_out || was_killed || (child.status_known && WEXITSTATUS(child.status) != 0);
+  if (answered && !(ended_badly && verdict.state == PluginState::kAvailable)) return verdict;
   if (answered) stage = "ending the process; nothing of a plugin may run then, no destructor of a static and no atexit handler [HD-L-02]";
   std::string cause;
   if (child.timed_out) {
@@ -264,11 +315,12 @@ Verdict judge(const Child& child, const std::string& nonce) {
     const char* meaning = signal_meaning(number);
     cause = fmt::format("it crashed ({})", *meaning ? std::string(meaning) : fmt::format("signal {}", number));
   } else {
-    cause = fmt::format("it ended the process with exit code {} before it answered", WEXITSTATUS(child.status));
+    cause = fmt::format("it ended the process with exit code {}{}", WEXITSTATUS(child.status), answered ? "" : " before it answered");
   }
   std::string reason = fmt::format("looking at it failed while {}: {}", stage, cause);
   if (std::string said = one_line(child.output, kTailBytes); !said.empty()) reason += "; it printed: " + said;
-  return {PluginState::kProbeFailed, reason};
+  // A loaded machine takes longer, and one short of memory kills.
+  return probe_failed(std::move(reason), !child.timed_out && !(was_killed && WTERMSIG(child.status) == SIGKILL));
 }
 
 }  // namespace
@@ -284,17 +336,13 @@ std::string find_probe_program() {
   return {};
 }
 
-std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests) {
-  // The nonce tells answers of this probe from anything else that may end up on the descriptor.
-  const std::string nonce = fmt::format("{:x}-{:x}", getpid(), clock_ns());
+std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests, bool strict) {
   std::vector<Child> children(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    children[i].request = &requests[i];
-    start(program, nonce, children[i]);
-  }
-  listen(children);
+  for (size_t i = 0; i < requests.size(); ++i) children[i].request = &requests[i];
+  Starter starter(program, strict, children);
+  listen(children, starter);
   std::vector<Verdict> verdicts;
-  for (const Child& child : children) verdicts.push_back(judge(child, nonce));
+  for (const Child& child : children) verdicts.push_back(judge(child, starter.nonce));
   return verdicts;
 }
 

@@ -22,8 +22,9 @@ struct ProbeRequest {
   std::vector<OptionValue> options;
 };
 
-// Looks at all of them at once, each in a child of `program`; one verdict for each request. Kills what outlives its timeout.
-std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests);
+// Looks at each in a child of `program`, at several at once; one verdict for each request. Kills what outlives its timeout. Under strict,
+// no variable of the dynamic linker (LD_*) gets to the children.
+std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests, bool strict);
 
 // The heddle-probe that belongs to this libheddle: beside it, in ../libexec or in ../bin. Never from PATH. Empty if absent.
 std::string find_probe_program();

@@ -14,17 +14,20 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 
+#include "core/host/descriptor.h"
 #include "core/host/elf_file.h"
 #include "core/host/library_search.h"
 #include "core/host/probe.h"
+#include "core/host/process.h"
 #include "core/host/text_file.h"
 
 namespace heddle::host {
 namespace {
 
-constexpr char kFormat[] = "heddle-probe-cache/1";
+constexpr char kFormat[] = "heddle-probe-cache/2";
 constexpr size_t kMaxBytes = 64 << 10;
 constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a passing cause
 
@@ -99,6 +102,10 @@ uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
+std::string name_of(const std::string& id, const std::string& key) {
+  return fmt::format("{}-{:016x}", id, hash_of(key));
+}
+
 bool make_folders(const std::string& folder) {
   for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1)) {
     if (mkdir(folder.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
@@ -106,10 +113,22 @@ bool make_folders(const std::string& folder) {
   return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
-// A verdict decides whether code is run, so the file must be ours alone.
-bool is_own(const std::string& path) {
+// A verdict decides whether code is run, so what holds it must be ours alone; asked of what is open, which nobody can exchange.
+std::string why_not_own(int descriptor, mode_t kind, mode_t forbidden) {
   struct stat facts;
-  return lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 022) == 0;
+  if (fstat(descriptor, &facts) != 0) return std::strerror(errno);
+  if ((facts.st_mode & S_IFMT) != kind) return "it is of another kind";
+  if (facts.st_uid != geteuid()) return fmt::format("it belongs to user {}, not to user {}", facts.st_uid, geteuid());
+  if ((facts.st_mode & forbidden) != 0) return fmt::format("others have rights to it (mode {:04o})", facts.st_mode & 07777);
+  return {};
+}
+
+// Of the cache; none unless it is ours alone.
+Descriptor open_folder(const std::string& folder, std::string* out_wrong) {
+  Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  *out_wrong = opened ? why_not_own(opened.get(), S_IFDIR, 077) : std::strerror(errno);
+  if (!out_wrong->empty()) opened.reset();
+  return opened;
 }
 
 }  // namespace
@@ -149,15 +168,19 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
   return key;
 }
 
-std::string ProbeCache::path_of(const std::string& id, const std::string& key) const {
-  return fmt::format("{}/{}-{:016x}", folder_, id, hash_of(key));
+std::string ProbeCache::why_unused() const {
+  std::string wrong;
+  if (folder_.empty() || open_folder(folder_, &wrong) || access(folder_.c_str(), F_OK) != 0) return {};  // the first verdict makes it
+  return fmt::format("verdicts on plugins are not kept in {}: {}; its user alone may have rights to it (mode 0700)", folder_, wrong);
 }
 
 bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* out_verdict) const {
   if (folder_.empty() || key.empty()) return false;
-  const std::string path = path_of(id, key);
-  std::string text;
-  if (!is_own(path) || !read_text_file(path, kMaxBytes, &text).empty()) return false;
+  std::string wrong, text;
+  const Descriptor folder = open_folder(folder_, &wrong);
+  if (!folder) return false;
+  const Descriptor file(openat(folder.get(), name_of(id, key).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file || !why_not_own(file.get(), S_IFREG, 022).empty() || !read_text_file(file.get(), kMaxBytes, &text).empty()) return false;
   if (text.compare(0, key.size(), key) != 0) return false;
   // After the key: "verdict <state> <devices> <time>", "vendor <text>", "reason <text>", "end".
   std::string_view rest = std::string_view(text).substr(key.size());
@@ -178,7 +201,7 @@ bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* ou
   read = std::from_chars(read.ptr + 1, end, devices);
   if (read.ec != std::errc() || read.ptr == end) return false;
   read = std::from_chars(read.ptr + 1, end, kept_at);
-  if (read.ec != std::errc() || state > static_cast<uint32_t>(PluginState::kAvailable)) return false;
+  if (read.ec != std::errc() || !is_finding(state) || devices > kMaxDevices) return false;
   const int64_t age = static_cast<int64_t>(time(nullptr)) - kept_at;
   if (static_cast<PluginState>(state) != PluginState::kAvailable && (age < 0 || age > kFailureSeconds)) return false;
   *out_verdict = {static_cast<PluginState>(state), std::string(reason), devices, std::string(vendor)};
@@ -186,19 +209,21 @@ bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* ou
 }
 
 void ProbeCache::keep(const std::string& id, const std::string& key, const Verdict& verdict) const {
-  if (folder_.empty() || key.empty()) return;
+  if (folder_.empty() || key.empty() || !verdict.lasting) return;
   if (verdict.state == PluginState::kNoDevice || verdict.state == PluginState::kMissingDependency) return;
+  std::string wrong;
   if (!make_folders(folder_)) return;
+  const Descriptor folder = open_folder(folder_, &wrong);
+  if (!folder) return;
   std::string text =
       key + fmt::format("verdict {} {} {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
                         static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason));
-  const std::string path = path_of(id, key);
-  std::string temporary = path + ".XXXXXX";
-  int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) return;
-  const bool written = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(descriptor);
-  if (!written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+  const std::string name = name_of(id, key), temporary = fmt::format("{}.{}-{}", name, getpid(), clock_ns());
+  Descriptor file(openat(folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return;
+  const bool written = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  file.reset();
+  if (!written || renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) unlinkat(folder.get(), temporary.c_str(), 0);
 }
 
 }  // namespace heddle::host

@@ -22,14 +22,16 @@ class ProbeCache {
   static std::string key_of(const Manifest& manifest, const std::vector<OptionValue>& options);
 
   bool find(const std::string& id, const std::string& key, Verdict* out_verdict) const;
-  // Keeps it, unless it is one that a change outside of the key could mend (no device, missing dependency). Failures are not errors.
+  // Keeps it, unless it is one of the moment, or that a change outside of the key could mend (no device, missing dependency). Failures are not errors.
   void keep(const std::string& id, const std::string& key, const Verdict& verdict) const;
+
+  // Why a folder that is there is not used, for the log: others have rights to it, or it is a link. Empty if it is.
+  std::string why_unused() const;
 
   // $XDG_CACHE_HOME/heddle/probe or ~/.cache/heddle/probe; empty without either or when the process runs with raised rights.
   static std::string default_folder();
 
  private:
-  std::string path_of(const std::string& id, const std::string& key) const;
   std::string folder_;
 };
 

@@ -11,7 +11,7 @@ namespace heddle::host {
 
 constexpr int kProbeDescriptor = 3;
 // First word of an answer; its text is the nonce of the command line. Then: stage, state, devices, vendor, reason, end.
-constexpr char kProbeProtocol[] = "heddle-probe/1";
+constexpr char kProbeProtocol[] = "heddle-probe/2";
 
 // `name=kind:value`, and back; false if it is not of that form.
 std::string option_to_argument(const OptionValue& option);

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sdk/module/printable.h"
+
 namespace heddle::host {
 namespace {
 
 std::string shown(std::string_view text) {
-  std::string out(text.substr(0, 80));
-  std::replace_if(out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return out;
+  return module::one_line(text.substr(0, 80));
 }
 
 const char* with_article(TomlNode::Kind kind) {

@@ -10,12 +10,18 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/host/descriptor.h"
+
 namespace heddle::host {
 
 std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text) {
   out_text->clear();
-  int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) return std::strerror(errno);
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file ? read_text_file(file.get(), max_bytes, out_text) : std::strerror(errno);
+}
+
+std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_text) {
+  out_text->clear();
   std::string wrong;
   struct stat facts;
   if (fstat(descriptor, &facts) != 0) {
@@ -39,7 +45,6 @@ std::string read_text_file(const std::string& path, size_t max_bytes, std::strin
     }
     out_text->append(buffer, static_cast<size_t>(count));
   }
-  close(descriptor);
   if (!wrong.empty()) out_text->clear();
   return wrong;
 }

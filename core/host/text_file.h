@@ -9,6 +9,8 @@ namespace heddle::host {
 
 // Returns what went wrong ("No such file or directory", "it is no regular file", "it has more than N bytes"), empty if nothing.
 std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text);
+// The same of a file that is open already; the descriptor stays the caller's.
+std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_text);
 
 }  // namespace heddle::host
 

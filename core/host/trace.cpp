@@ -2,7 +2,6 @@
 // Events as lines of one JSON array. Written with write(2), so that a forked child has nothing to write at its end.
 #include "core/host/trace.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "core/host/json_text.h"
+#include "sdk/cpp/heddle/sdk/own_file.h"
 
 namespace heddle::host {
 namespace {
@@ -35,10 +35,11 @@ Trace::~Trace() {
 Status Trace::start() {
   std::lock_guard lock(mutex_);
   if (descriptor_ >= 0 || failed_) return {};
-  descriptor_ = ::open(config_.sink.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = sdk::open_own_file(config_.sink.c_str(), O_TRUNC, 0644);
   if (descriptor_ >= 0) return {};
-  return error(HEDDLE_STATUS_INVALID_ARGUMENT, "trace: opening '{}' failed: {}; correct the key 'sink' of [trace]", config_.sink,
-               std::strerror(errno));
+  return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+               "trace: opening '{}' failed: {}; correct the key 'sink' of [trace], which names a file of this user's own and no link",
+               config_.sink, std::strerror(errno));
 }
 
 void Trace::flush() {

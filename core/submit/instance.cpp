@@ -109,6 +109,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   instance->machine_.operations = instance->operations_.get();
   instance->inspection_ = std::move(*inspection);
   instance->machine_.inspection = instance->inspection_.get();
+  if (request.route_only) return instance;
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   instance->machine_.profile = instance->profile_.get();  // of calls alone

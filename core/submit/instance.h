@@ -29,7 +29,8 @@ class Operations;
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
   std::vector<open::ParameterFiles::Named> parameter_files;
-  bool profiles = false;  // takes the times of commands
+  bool profiles = false;    // takes the times of commands
+  bool route_only = false;  // reads no parameters and runs nothing
 };
 
 // Counted since the instance was made; exact whenever no call is in flight.
@@ -48,7 +49,8 @@ class Instance final : public memory::Counted {
   host::Host& host() const { return *runtime_->host; }
   const Machine& machine() const { return machine_; }
   std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
-  Function& function(uint32_t index) { return *functions_[index]; }
+  // NULL in an instance that was only routed.
+  Function* function(uint32_t index) { return functions_.empty() ? nullptr : functions_[index].get(); }
   Counters& counters() { return counters_; }
   StateOrder& state_order() { return state_order_; }
   // "route" or "statistics"; NOT_FOUND for another topic.

@@ -4,7 +4,6 @@
 #include "cpu/debug_symbols.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "heddle/sdk/own_file.h"
 
 // gdb finds these two by name and reads their layout: they are its, not ours.
 extern "C" {
@@ -151,7 +152,7 @@ bool add_to_perf_map(const Image& image, std::string_view executable) {
     lines.push_back('\n');
   });
   const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int file = sdk::open_own_file(path.c_str(), O_APPEND, 0600);
   if (file < 0) return false;
   const bool written = write(file, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
   close(file);

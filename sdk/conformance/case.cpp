@@ -12,7 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
+
+#include "sdk/module/printable.h"
 
 namespace heddle::conformance {
 namespace {
@@ -24,26 +25,11 @@ std::mt19937_64 numbers;
 thread_local const char* current = nullptr;
 thread_local const char* last = "the plugin";
 
-void append_escaped(std::string* out, std::string_view text) {
-  bool c1 = false;  // the byte before was 0xc2: U+0080 to U+009f follow it in UTF-8
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool second = std::exchange(c1, byte == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80);
-    if (byte >= 0x20 && byte != 0x7f && !c1 && !second) {
-      *out += text[i];
-      continue;
-    }
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, byte ? "\\x%02x" : "\\0", byte);
-    *out += escaped;
-  }
-}
-
 void say(const char* word, const char* format, va_list arguments) {
   char text[1400];
   const int written = std::vsnprintf(text, sizeof text, format, arguments);
   std::string line = std::string(word) + " ";
-  append_escaped(&line, {text, written > 0 ? std::min(static_cast<size_t>(written), sizeof text - 1) : 0});
+  line += module::escaped({text, written > 0 ? std::min(static_cast<size_t>(written), sizeof text - 1) : 0});
   line += '\n';
   if (write(findings, line.data(), line.size()) < 0) _exit(3);  // nobody listens any more
 }
@@ -129,14 +115,11 @@ bool failed() {
 }
 
 bool is_plain(std::string_view text) {
-  std::string escaped;
-  append_escaped(&escaped, text);
-  return escaped == text;
+  return module::escaped(text) == text;
 }
 
 std::string shown(std::string_view text) {
-  std::string out = "'";
-  append_escaped(&out, text.substr(0, 256));
+  std::string out = "'" + module::escaped(text.substr(0, 256));
   out += text.size() > 256 ? "...'" : "'";
   return is_plain(text) ? out : out + " (" + std::to_string(text.size()) + " bytes)";
 }

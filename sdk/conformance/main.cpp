@@ -11,6 +11,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "sdk/module/printable.h"
 #include "session.h"
 
 namespace heddle::conformance {
@@ -164,11 +165,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
     failed("the process ended " + (where.empty() ? "inside the case" : where) + ", with exit code 0");
   }
   if (finding.outcome == Outcome::kFailed && !child.printed.empty()) {
-    std::string printed = child.printed.substr(0, 2000);
-    for (char& c : printed) {
-      if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';  // no commands for the reader's terminal
-    }
-    finding.texts.push_back("it printed: " + printed);
+    finding.texts.push_back("it printed: " + module::printable(child.printed.substr(0, 2000)));
   }
   return finding;
 }

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "heddle/status.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::module {
 
@@ -78,7 +79,7 @@ std::string concat(const Parts&... parts) {
 // Text in single quotes, cut at 200 bytes so that a hostile name does not flood a terminal; control characters become '?'.
 inline std::string in_quotes(std::string_view text) {
   std::string out = "'";
-  for (char c : text.substr(0, 200)) out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c);
+  out.append(one_line(text.substr(0, 200)));
   out.append(text.size() > 200 ? "...'" : "'");
   return out;
 }

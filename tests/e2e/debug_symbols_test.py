@@ -32,6 +32,20 @@ class DebugSymbols(HeddleTestCase):
             self.skipTest(f"SKIP: no process may be traced here: {process.stderr.strip()[-200:]}")
         self.assertRegex(process.stdout, r"k0_conv in section \.text", process.stdout + process.stderr)
 
+    def test_a_perf_map_of_somebody_elses_is_left_alone(self):
+        config = self.folder / "heddle.toml"
+        config.write_text('version = 1\n[driver."heddle.cpu"]\nperf_map = true\n')
+        kept = self.folder / "kept"
+        for what, make in (("a pipe", 'mkfifo "$map"'), ("a link", f'ln -s {kept} "$map"'), ("a name of another file", f'ln {kept} "$map"')):
+            kept.write_text("kept")
+            script = f'map=/tmp/perf-$$.map; {make}; echo $$ >&2; exec "$@"'
+            process = subprocess.run(["sh", "-c", script, "sh", *self.command, "--config", str(config)],
+                                     text=True, capture_output=True, timeout=TIMEOUT_S, env=environment())
+            pathlib.Path(f"/tmp/perf-{process.stderr.split()[0]}.map").unlink()
+            self.assertEqual(process.returncode, 0, what + process.stderr)
+            self.assertIn("writing /tmp/perf-<pid>.map failed", process.stderr)
+            self.assertEqual(kept.read_text(), "kept")
+
     def test_perf_map_lists_every_kernel(self):
         config = self.folder / "heddle.toml"
         config.write_text('version = 1\n[driver."heddle.cpu"]\nperf_map = true\n')

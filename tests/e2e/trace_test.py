@@ -83,6 +83,15 @@ class Trace(HeddleTestCase):
             self.succeed(*command)
             self.assertEqual(self.sink.read_text(), "kept")
 
+    def test_a_sink_that_is_a_link_leads_nowhere(self):
+        kept = self.folder / "kept"
+        kept.write_text("kept")
+        self.sink.symlink_to(kept)
+        result = heddle("run", self.module, *INPUT, "--config", self.configuration())
+        self.assertEqual(result.code, 1)
+        self.assertIn("which names a file of this user's own and no link", result.stderr)
+        self.assertEqual(kept.read_text(), "kept")
+
     def test_a_sink_that_cannot_be_made_is_an_error(self):
         self.sink = self.folder / "absent" / "trace.json"
         result = heddle("run", self.module, *INPUT, "--config", self.configuration())

@@ -2,10 +2,12 @@
 /* A driver plugin that does as little as a driver may, and one thing wrong: the one whose FAKE_ macro is defined.
  * Loaded by loader_test through the host; it knows only the public headers. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "heddle/driver.h"
@@ -43,6 +45,11 @@ static void crash_at_exit(void) {
   *nowhere = 1;
 }
 #endif
+#if defined(FAKE_EXIT_ATEXIT)
+static void exit_at_exit(void) {
+  _exit(7);
+}
+#endif
 #if defined(FAKE_EXPORT_MORE)
 HEDDLE_EXPORT int fake_malloc_stats(void);
 int fake_malloc_stats(void) {
@@ -58,6 +65,8 @@ static heddle_status_t* count(heddle_plugin_instance_t* instance, uint32_t* out_
   (void)instance;
 #if defined(FAKE_TWO_DEVICES)
   *out_count = 2;
+#elif defined(FAKE_MANY_DEVICES)
+  *out_count = 4000000000u;
 #else
   *out_count = 1;
 #endif
@@ -151,7 +160,7 @@ static const void* get_interface(heddle_plugin_instance_t* instance, heddle_stri
   return NULL;
 }
 
-#if defined(FAKE_NO_DEVICE) || defined(FAKE_NO_PERMISSION) || defined(FAKE_UNKNOWN_VERDICT)
+#if defined(FAKE_NO_DEVICE) || defined(FAKE_NO_PERMISSION) || defined(FAKE_UNKNOWN_VERDICT) || defined(FAKE_TELL_PROBE)
 static void answer(heddle_probe_result_t* out, uint32_t verdict, const char* reason) {
   out->verdict = verdict;
   out->reason_size = (uint32_t)strlen(reason);
@@ -172,6 +181,32 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
   heddle_test_throw();
 #elif defined(FAKE_CRASH_ATEXIT)
   atexit(crash_at_exit);
+#elif defined(FAKE_EXIT_ATEXIT)
+  atexit(exit_at_exit);
+#elif defined(FAKE_FORGE_DISABLED) || defined(FAKE_FORGE_UNTRUSTED)
+  /* An answer of its own, on the descriptor that is the host's. */
+#if defined(FAKE_FORGE_DISABLED)
+  static const char forged[] = "state 0\ndevices 1\nvendor \nreason the configuration disables it\nend\n";
+#else
+  static const char forged[] = "state 1\ndevices 1\nvendor \nreason it is not to be trusted\nend\n";
+#endif
+  _exit(write(3, forged, sizeof(forged) - 1) < 0 ? 1 : 0);
+#elif defined(FAKE_TELL_PROBE)
+  /* Where it finds itself. */
+  static char text[512];
+  char adjusted[16] = "?";
+  const char* folders = getenv("LD_LIBRARY_PATH");
+  struct rlimit core, file, cpu;
+  int terminal = open("/dev/tty", O_RDWR), score = open("/proc/self/oom_score_adj", O_RDONLY);
+  const ssize_t size = read(score, adjusted, sizeof(adjusted) - 1);
+  if (size > 0) adjusted[size - 1] = '\0';
+  getrlimit(RLIMIT_CORE, &core);
+  getrlimit(RLIMIT_FSIZE, &file);
+  getrlimit(RLIMIT_CPU, &cpu);
+  snprintf(text, sizeof(text), "oom %s, core %d, file %d, cpu %d, leader %d, terminal %d, input %d, LD_LIBRARY_PATH %s", adjusted,
+           core.rlim_max == 0, file.rlim_max <= (rlim_t)4 << 30, cpu.rlim_max != RLIM_INFINITY, getsid(0) == getpid(), terminal >= 0,
+           (int)read(0, adjusted, 1), folders ? folders : "unset");
+  answer(out, HEDDLE_PROBE_NO_DEVICE, text);
 #elif defined(FAKE_ALLOCATE_PROBE)
   /* A gigabyte that is written to and never given back. */
   const size_t gigabyte = (size_t)1 << 30;
@@ -200,10 +235,12 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
   for (int i = 0; i < 16; ++i) close(i);
 #elif defined(FAKE_PRINT_PROBE)
   /* Looks like an answer, but printing is none. */
-  printf("heddle-probe/1\nstate 4\ndevices 99\nreason forged\nend\n");
+  printf("heddle-probe/2\nstate 4\ndevices 99\nreason forged\nend\n");
   fflush(stdout);
 #elif defined(FAKE_NO_DEVICE)
-  answer(out, HEDDLE_PROBE_NO_DEVICE, "no fake card is plugged in\n\x1b[31m");
+  answer(out, HEDDLE_PROBE_NO_DEVICE,
+         "no fake card is plugged in\n\x1b[31m \xc2\x9b"
+         "31m \xe2\x80\xae\xff");
 #elif defined(FAKE_NO_PERMISSION)
   answer(out, HEDDLE_PROBE_NO_PERMISSION, "add the user to group fake");
 #elif defined(FAKE_UNKNOWN_VERDICT)

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "core/host/digest.h"
+#include "core/host/plugin_state.h"
 #include "core/host/trust.h"
 #include "tests/loader/loader_case.h"
 
@@ -276,9 +277,92 @@ TEST_F(Trust, RenamesMeanwhileWinNothing) {
   printf("%zu of 20000 looks met the link\n", good_ones);
 }
 
+// A plugin that needs a library, which needs another: each of them, and each folder that may hold one, is nobody else's.
+TEST_F(Trust, WhatAPluginNeedsIsLookedAtToo) {
+  const std::string near = safe_ + "/near", far = near + "/far";
+  std::filesystem::create_directories(far);
+  std::filesystem::copy(library("needs_chain"), safe_ + "/needs_chain.so");
+  std::filesystem::copy(std::string(HEDDLE_FAKE_CHAIN) + "/libheddle_test_near.so", near);
+  std::filesystem::copy(std::string(HEDDLE_FAKE_CHAIN) + "/libheddle_test_far.so", far);
+  for (const std::string& path : {safe_ + "/needs_chain.so", near + "/libheddle_test_near.so", far + "/libheddle_test_far.so"})
+    chmod(path.c_str(), 0755);
+  install("needs_chain", "", "needs_chain.so");
+  chmod((safe_ + "/fake.needs_chain.toml").c_str(), 0644);
+  auto look = [&] { return info(*open(), "needs_chain"); };
+  EXPECT_EQ(look().state, PluginState::kAvailable) << look().reason;
+  for (const std::string& path : {near, near + "/libheddle_test_near.so", far, far + "/libheddle_test_far.so"}) {
+    chmod(path.c_str(), 0775);
+    PluginInfo found = look();
+    EXPECT_EQ(found.state, PluginState::kUntrusted) << path;
+    EXPECT_THAT(found.reason, HasSubstr(path + " can be written by others (mode 0775)"));
+    chmod(path.c_str(), 0755);
+  }
+  // The same for one that only the manifest names.
+  std::filesystem::copy(library("with_run_path"), safe_ + "/with_run_path.so");
+  std::filesystem::create_directory(safe_ + "/vendor");
+  std::filesystem::copy(far + "/libheddle_test_far.so", safe_ + "/vendor");
+  install("with_run_path", "[requires]\nlibs = [{ soname = \"libheddle_test_far.so\" }]", "with_run_path.so");
+  for (const char* name : {"/with_run_path.so", "/vendor/libheddle_test_far.so", "/fake.with_run_path.toml", "/vendor"})
+    chmod((safe_ + name).c_str(), 0755);
+  PluginInfo vendors = info(*open(), "with_run_path");
+  EXPECT_EQ(vendors.state, PluginState::kAvailable) << vendors.reason;
+  chmod((safe_ + "/vendor/libheddle_test_far.so").c_str(), 0757);
+  vendors = info(*open(), "with_run_path");
+  EXPECT_EQ(vendors.state, PluginState::kUntrusted);
+  EXPECT_THAT(vendors.reason, HasSubstr("needs libheddle_test_far.so: "));
+
+  // Without strict mode nobody asks.
+  chmod(far.c_str(), 0775);
+  options_.config_text.clear();
+  EXPECT_EQ(look().state, PluginState::kAvailable) << look().reason;
+  chmod(far.c_str(), 0755);
+}
+
+// In a process that was started with LD_LIBRARY_PATH, as the next test does it.
+TEST_F(Trust, LibraryPathChild) {
+  if (!getenv("HEDDLE_TEST_LIBRARY_PATH")) GTEST_SKIP() << "it is a part of the next test";
+  install("tell_probe");
+  install("needs_absent");
+  for (const char* name : {"tell_probe", "needs_absent"}) chmod((safe_ + "/fake." + name + ".toml").c_str(), 0644);
+  std::unique_ptr<Host> host = open();
+  PluginInfo told = info(*host, "tell_probe"), needs = info(*host, "needs_absent");
+  printf("told: %s\nneeds: %s: %s\n", told.reason.c_str(), name_of(needs.state), needs.reason.c_str());
+}
+
+TEST_F(Trust, TheLinkersVariablesAreNotForProbes) {
+  const std::string absent = std::string(HEDDLE_FAKE_CHAIN) + "/../elsewhere", theirs = folder_ / "libraries", out = folder_ / "out";
+  std::filesystem::create_directory(theirs);
+  std::filesystem::copy(absent + "/libheddle_test_absent.so", theirs);
+  auto child = [&](const std::string& folders) {
+    const std::string command = "env -u GTEST_OUTPUT HEDDLE_TEST_LIBRARY_PATH=1 LD_LIBRARY_PATH=" + folders + " " +
+                                std::filesystem::canonical("/proc/self/exe").string() + " --gtest_filter=Trust.LibraryPathChild > " + out;
+    EXPECT_EQ(system(command.c_str()), 0);
+    std::ifstream file(out);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  // A folder in /tmp, which is everybody's.
+  std::string said = child(theirs);
+  EXPECT_THAT(said, HasSubstr("needs: untrusted: "));
+  EXPECT_THAT(said, HasSubstr("can be written by others"));
+  EXPECT_THAT(child("/usr/lib:"), HasSubstr("LD_LIBRARY_PATH: it names the current folder"));
+  EXPECT_THAT(child("/usr/lib"), HasSubstr("LD_LIBRARY_PATH unset"));
+}
+
+TEST_F(Trust, EndlessAndHugeFilesHaveNoDigest) {
+  std::string digest, huge = folder_ / "huge", fifo = folder_ / "fifo";
+  close(::open(huge.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+  ASSERT_EQ(truncate(huge.c_str(), int64_t{1} << 40), 0);
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0644), 0);
+  EXPECT_THAT(read_sha256(huge, kMaxModuleBytes, &digest), HasSubstr("it has 1099511627776 bytes, and at most 274877906944 are read"));
+  for (const std::string& path : {std::string("/dev/zero"), fifo, folder_.string()})
+    EXPECT_THAT(read_sha256(path, kMaxModuleBytes, &digest), HasSubstr("it is no regular file")) << path;
+  // Files of /proc say that they are empty, and are not: as one that grows while it is read.
+  EXPECT_THAT(read_sha256("/proc/self/status", kMaxModuleBytes, &digest), HasSubstr("its size changed meanwhile"));
+}
+
 TEST_F(Trust, DigestsOfTheConfigurationDecide) {
   std::string digest;
-  ASSERT_EQ(read_sha256(safe_ + "/good.so", &digest), "");
+  ASSERT_EQ(read_sha256(safe_ + "/good.so", kMaxLibraryBytes, &digest), "");
   options_.config_text = "[plugins.security]\ndigests = { \"fake.good\" = \"" + digest + "\" }\n";
   EXPECT_EQ(good().state, PluginState::kAvailable);
 

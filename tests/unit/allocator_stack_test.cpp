@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Allocators over allocators: what the adaptors add, what they pass on, and heddle.arena.
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -123,6 +126,28 @@ TEST_F(StackTest, LogSaysWhichFileItCannotWrite) {
   StackedAllocator log(host, std::string(HEDDLE_TEST_PLUGINS) + "/libheddle_log.so", top().table());
   heddle_allocator_t* other = nullptr;
   EXPECT_FAILS(log.create({text("file", "/nonexistent/trace")}, &other), HEDDLE_STATUS_UNAVAILABLE, "/nonexistent/trace");
+}
+
+// What others could have put in its place keeps its bytes, and nobody waits for it.
+TEST_F(StackTest, LogWritesIntoAFileOfItsOwnAlone) {
+  heddle::testing::TemporaryFolder folder;
+  const std::string theirs = folder.path("theirs"), link = folder.path("link"), name = folder.path("name"), fifo = folder.path("fifo");
+  std::ofstream(theirs) << "kept";
+  std::filesystem::create_symlink(theirs, link);
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  open("pool");
+  auto refused = [&](const std::string& path) {
+    StackedAllocator log(host, std::string(HEDDLE_TEST_PLUGINS) + "/libheddle_log.so", top().table());
+    heddle_allocator_t* other = nullptr;
+    EXPECT_FAILS(log.create({text("file", path.c_str())}, &other), HEDDLE_STATUS_UNAVAILABLE,
+                 "which is a link, a pipe or not this user's alone");
+  };
+  refused(link);
+  refused(fifo);
+  std::filesystem::create_hard_link(theirs, name);
+  refused(name);
+  std::ifstream file(theirs);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "kept");
 }
 
 TEST_F(StackTest, ThreeAdaptorsPassStreamOrderOn) {

@@ -129,6 +129,17 @@ TEST_P(RuntimeGlobals, DerivesValuesOnceAndFreesTheirSources) {
   EXPECT_EQ(run(instance, "main", {0, 0, 0, 1}), (std::vector<float>{2, 4, 6, 9}));
   EXPECT_EQ(run(instance, "main", {0, 0, 0, 2}), (std::vector<float>{2, 4, 6, 10}));
   EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["dispatches"], 3);
+
+  // Only routed: nothing of the module runs.
+  InstanceHandle routed = open(module, {}, HEDDLE_INSTANCE_ROUTE_ONLY);
+  ASSERT_NE(routed, nullptr);
+  EXPECT_EQ(nlohmann::json::parse(instance_report(routed, "route"))["executables"].size(), 1u);
+  statistics = nlohmann::json::parse(instance_report(routed, "statistics"));
+  EXPECT_EQ(statistics["dispatches"], 0);
+  EXPECT_EQ(statistics["global_bytes"], 0);
+  heddle_function_t* function = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_instance_function(routed.get(), c_string("main"), &function), HEDDLE_STATUS_FAILED_PRECONDITION,
+                      "HEDDLE_INSTANCE_ROUTE_ONLY");
 }
 
 TEST_P(RuntimeGlobals, SharesWeightsBetweenInstances) {

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <random>
 
+#include "sdk/module/utf8.h"
 #include "temporary_folder.h"
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
@@ -27,6 +29,18 @@ TEST(Output, TableAlignsCharactersAndTrimsLines) {
 TEST(Output, ControlCharactersAreNotForTerminals) {
   EXPECT_EQ(printable("a\x1b[31m\tb\n\x07\x7f\u00fc"), "a?[31m\tb\n??\u00fc");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
+  // C1 controls, marks of direction, ends of lines that are no line feed; what is no UTF-8, also at the end.
+  EXPECT_EQ(printable("\u009b31m\u0085 \u202e\u2066\u200f\u061c\u2028 \r"), "?31m? ????? ?");
+  EXPECT_EQ(printable("\xff\xc0\xaf \xed\xa0\x80 \xe2\x80 \U0001f600\xf0\x9f"), "??? ??? ?? \U0001f600??");
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes(random() % 12, ' ');
+    for (char& c : bytes) c = static_cast<char>(random() % 3 == 0 ? 0xe0 + random() % 32 : random() % 256);
+    const std::string clean = module::one_line(bytes);
+    ASSERT_TRUE(module::is_utf8_text(clean));
+    ASSERT_EQ(module::one_line(clean), clean);
+  }
+  EXPECT_EQ(module::one_line("a\tb\r\nc\u00e9\u4e2d"), "a b  c\u00e9\u4e2d");
   const std::string text = table_text({{"name"}, {{"\x1b[2Jx"}}}, Format::kTable, false);
   EXPECT_NE(text.find("?[2Jx"), std::string::npos) << text;
 }

@@ -16,7 +16,7 @@ struct Options {
   bool route = false, memory = false, html = false;
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.on("--route", route, "bind the module to devices and say which, with which variants, and why (reads its parameters)");
+    flags.on("--route", route, "bind the module to devices and say which, with which variants, and why; its code is loaded, and not run");
     flags.on("--memory", memory, "not in this version");
     flags.on("--html", html, "not in this version");
     flags.choice("--format", format, {"table", "json"}, "form of the results on stdout");
@@ -216,7 +216,8 @@ int run(const Arguments& arguments) {
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
   if (options.route || !options.module.devices.empty()) {
     Instance instance;
-    if (heddle_status_t* status = create_instance(module.get(), options.module, options.module.devices, instance))
+    if (heddle_status_t* status =
+            create_instance(module.get(), options.module, options.module.devices, instance, HEDDLE_INSTANCE_ROUTE_ONLY))
       return report_instance_failure(status);
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
     whole["route"] = parse_json(text_of(Text(raw)));

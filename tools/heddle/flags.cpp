@@ -151,7 +151,7 @@ int Flags::misuse(const std::string& what) const {
 }
 
 int Flags::failed(const std::string& what) const {
-  std::fprintf(stderr, "heddle %s: %s\n", state_->command.c_str(), what.c_str());
+  std::fprintf(stderr, "heddle %s: %s\n", state_->command.c_str(), printable(what).c_str());
   return kFailed;
 }
 

@@ -69,7 +69,7 @@ int start_foreign(const std::string& name, char** arguments) {
                    command.name, command.package);
       return kUsage;
     }
-    std::fprintf(stderr, "heddle: unknown command '%s'; see heddle --help\n", name.c_str());
+    std::fprintf(stderr, "heddle: unknown command '%s'; see heddle --help\n", printable(name).c_str());
     return kUsage;
   }
   execv(program.c_str(), arguments);

@@ -51,7 +51,7 @@ Format format_from_name(std::string_view name) {
 std::string table_text(const Table& table, Format format, bool bold_header) {
   std::string out;
   const size_t columns = table.header.size();
-  auto cell = [&](const std::vector<std::string>& row, size_t i) { return i < row.size() ? printable(row[i]) : std::string(); };
+  auto cell = [&](const std::vector<std::string>& row, size_t i) { return i < row.size() ? module::one_line(row[i]) : std::string(); };
   auto line = [&](const std::vector<std::string>& row) {
     for (size_t i = 0; i < columns; ++i) {
       if (format == Format::kCsv) {
@@ -100,15 +100,6 @@ void print_table(const Table& table, Format format) {
   const bool bold = isatty(STDOUT_FILENO) && (no_color == nullptr || *no_color == '\0');
   const std::string text = table_text(table, format, bold);
   std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
-  }
-  return out;
 }
 
 void print_line(std::string_view given) {

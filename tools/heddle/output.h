@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sdk/module/printable.h"
+
 namespace heddle::tool {
 
 enum class Format { kTable, kJson, kJsonLines, kCsv, kMarkdown };
@@ -25,8 +27,7 @@ struct Table {
 void print_table(const Table& table, Format format);
 std::string table_text(const Table& table, Format format, bool bold_header);
 
-// Text as a terminal may get it: names come from files, and control characters other than line ends and tabs would be obeyed.
-std::string printable(std::string_view text);
+using module::printable;  // names come from files and plugins
 // Printable text and a newline to stdout.
 void print_line(std::string_view text);
 // Flushes stdout; false if something could not be written (a full disk, a closed pipe).

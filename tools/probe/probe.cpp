@@ -2,18 +2,23 @@
 // heddle-probe: the first look at one plugin, in a process that may crash. Started by libheddle only; it answers over descriptor 3 and
 // never over what the plugin can print to. It knows no manifest and no configuration: all it needs is on its command line.
 //
-//   heddle-probe NONCE ID VERSION LIBRARY [name=kind:value ...]
+//   heddle-probe NONCE TIMEOUT_MS ID VERSION LIBRARY [name=kind:value ...]
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <thread>
+#include <utility>
 
 #include "core/host/load.h"
 #include "core/host/probe_protocol.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::host {
 namespace {
@@ -58,18 +63,35 @@ Verdict look(const std::string& id, const std::string& version, const std::strin
   return verdict;
 }
 
+// Bounds for accidents, which also hold for what a plugin starts and leaves behind. Memory has none: vendors' libraries reserve hundreds of
+// GiB of addresses, and RLIMIT_DATA counts such reservations. Instead this process is the first that goes when memory ends.
+void bound_resources(uint64_t timeout_ms) {
+  constexpr rlim_t kMaxFileBytes = rlim_t{4} << 30;
+  const rlim_t cpu_seconds = (timeout_ms / 1000 + 1) * std::max(1u, std::thread::hardware_concurrency());
+  for (const auto& [resource, most] : {std::pair(RLIMIT_CORE, rlim_t{0}), {RLIMIT_FSIZE, kMaxFileBytes}, {RLIMIT_CPU, cpu_seconds}}) {
+    rlimit bounds{};
+    if (getrlimit(resource, &bounds) != 0) continue;
+    bounds.rlim_max = std::min(bounds.rlim_max, most);
+    bounds.rlim_cur = std::min(bounds.rlim_cur, most);
+    setrlimit(resource, &bounds);
+  }
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  [[maybe_unused]] const ssize_t written = write(file, "1000", 4);
+  close(file);
+}
+
 int probe(int argc, char** argv) {
   // The parent gone, nobody needs the answer; a core file of a plugin's crash helps nobody either.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const rlimit no_core{0, 0};
-  setrlimit(RLIMIT_CORE, &no_core);
-  if (argc < 5) {
-    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE ID VERSION LIBRARY [name=kind:value ...]\n");
+  if (argc < 6) {
+    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE TIMEOUT_MS ID VERSION LIBRARY [name=kind:value ...]\n");
     return 2;
   }
+  bound_resources(std::strtoul(argv[2], nullptr, 10));
   send(fmt::format("{} {}\n", kProbeProtocol, argv[1]));
   std::vector<OptionValue> options;
-  for (int i = 5; i < argc; ++i) {
+  for (int i = 6; i < argc; ++i) {
     OptionValue option;
     if (!option_from_argument(argv[i], &option)) {
       fmt::print(stderr, "heddle-probe: argument {} is no option: {}\n", i, argv[i]);
@@ -77,7 +99,7 @@ int probe(int argc, char** argv) {
     }
     options.push_back(std::move(option));
   }
-  Verdict verdict = look(argv[2], argv[3], argv[4], std::move(options));
+  Verdict verdict = look(argv[3], argv[4], argv[5], std::move(options));
   send(fmt::format("state {}\ndevices {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
                    one_line(verdict.vendor_version), one_line(verdict.reason, 2048)));
   return 0;

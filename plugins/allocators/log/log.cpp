@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "heddle/sdk/allocator.h"
+#include "heddle/sdk/own_file.h"
 
 namespace heddle::log {
 namespace {
@@ -32,8 +33,15 @@ class Log {
   heddle_status_t* open(const sdk::AllocatorSetup& setup) {
     if (heddle_status_t* bad = setup.text("file", &path_)) return bad;
     if (path_.empty()) return nullptr;
-    file_ = std::fopen(path_.c_str(), "we");
-    if (!file_) return sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s failed", path_.c_str());
+    const int descriptor = sdk::open_own_file(path_.c_str(), O_TRUNC, 0644);
+    file_ = descriptor < 0 ? nullptr : fdopen(descriptor, "w");
+    if (!file_) {
+      const bool is_others = errno == EPERM || errno == ELOOP || errno == ENXIO;
+      heddle_status_t* bad = sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s%s failed", path_.c_str(),
+                                               is_others ? ", which is a link, a pipe or not this user's alone," : "");
+      if (descriptor >= 0) ::close(descriptor);
+      return bad;
+    }
     line("heddle-memory-trace 1");
     return nullptr;
   }

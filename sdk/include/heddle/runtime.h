@@ -88,6 +88,9 @@ typedef struct heddle_parameter_file { /* Frozen. */
 
 /* Times every command on the device, for the report "profile". Lists are not recorded then, and their commands do not overlap: calls are slower. */
 #define HEDDLE_INSTANCE_PROFILE 1u
+/* Binds slots and loads code, and stops there: no parameters are read and nothing of the module runs. For the reports "route" and "statistics"; its functions
+ * answer FAILED_PRECONDITION. */
+#define HEDDLE_INSTANCE_ROUTE_ONLY 2u
 
 typedef struct heddle_instance_params {
   uint32_t struct_size;

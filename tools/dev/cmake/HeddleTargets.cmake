@@ -49,7 +49,7 @@ function(heddle_add_plugin)
   target_link_libraries(${ARG_NAME} PRIVATE heddle_options heddle_headers ${ARG_LIBS})
   target_link_options(${ARG_NAME} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/plugins/plugin.map -Wl,-z,defs)
   set_target_properties(${ARG_NAME} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}
-    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map INSTALL_RPATH "")
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/plugins/plugin.map INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON)
   configure_file(${ARG_MANIFEST} ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY}/${ARG_MANIFEST} COPYONLY)
   string(REGEX REPLACE "^heddle\\.|\\.toml$" "" component ${ARG_MANIFEST})
   install(TARGETS ${ARG_NAME} LIBRARY DESTINATION lib/heddle/plugins.d COMPONENT ${component})
