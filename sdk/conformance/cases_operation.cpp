@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Cases of drivers that run operations of library plugins on "host/1": the kit is the library.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "session.h"
@@ -21,8 +22,8 @@ constexpr uint64_t kWorkspaceBytes = 4096;
 
 heddle_status_t* add_operands(heddle_operation_t* operation, const heddle_operation_call_t* call) {
   ++operation->runs;
-  const bool right = call->struct_size >= sizeof *call && call->operand_count == 3 && call->operands && call->operand_bytes &&
-                     call->stream == 0 && call->workspace_bytes == kWorkspaceBytes &&
+  const bool right = call->struct_size >= offsetof(heddle_operation_call_t, stream) + sizeof call->stream && call->operand_count == 3 &&
+                     call->operands && call->operand_bytes && call->stream == 0 && call->workspace_bytes == kWorkspaceBytes &&
                      reinterpret_cast<uintptr_t>(call->workspace) % 64 == 0 && call->workspace && call->first_shard < call->last_shard &&
                      call->last_shard <= operation->shards;
   if (!right || std::any_of(call->operand_bytes, call->operand_bytes + 3, [](uint64_t bytes) { return bytes != 8 * kElements; })) {
