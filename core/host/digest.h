@@ -3,6 +3,8 @@
 #ifndef HEDDLE_CORE_HOST_DIGEST_H_
 #define HEDDLE_CORE_HOST_DIGEST_H_
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,8 @@ bool is_sha256(std::string_view text);
 
 // Of the whole file. Returns what is wrong, empty if nothing.
 std::string read_sha256(const std::string& path, std::string* out_digest);
+// The same of an open file whose first bytes were read already: of those, and of what follows in the file.
+std::string read_sha256(const std::string& path, int descriptor, std::span<const std::byte> head, std::string* out_digest);
 
 }  // namespace heddle::host
 

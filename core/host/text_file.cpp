@@ -12,7 +12,7 @@
 
 namespace heddle::host {
 
-std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text) {
+std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text, uint32_t* out_owner) {
   out_text->clear();
   int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) return std::strerror(errno);
@@ -23,6 +23,7 @@ std::string read_text_file(const std::string& path, size_t max_bytes, std::strin
   } else if (!S_ISREG(facts.st_mode)) {
     wrong = "it is no regular file";
   }
+  if (wrong.empty() && out_owner) *out_owner = facts.st_uid;
   // The size is only a guess: files of /sys say 4096 and files may grow.
   char buffer[16384];
   while (wrong.empty()) {
