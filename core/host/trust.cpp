@@ -33,7 +33,8 @@ uid_t trusted_user() {
 // Who serves that file system, if a process does: what it says of owners and modes is its own invention. 0 also where none does, -1: not known.
 int64_t server_of(int descriptor, dev_t device) {
   struct statfs system;
-  if (fstatfs(descriptor, &system) != 0 || system.f_type != FUSE_SUPER_MAGIC) return 0;
+  // One that does not answer is served too: the kernel's own always do.
+  if (fstatfs(descriptor, &system) == 0 && system.f_type != FUSE_SUPER_MAGIC) return 0;
   std::string mounts;
   if (!read_text_file("/proc/self/mountinfo", 16 << 20, &mounts).empty()) return -1;
   return fuse_user(mounts, major(device), minor(device));

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Digests, strict mode and the games that others may play with files.
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <functional>
+#include <thread>
 
 #include "core/host/digest.h"
 #include "core/host/trust.h"
@@ -274,6 +279,65 @@ TEST_F(Trust, RenamesMeanwhileWinNothing) {
   waitpid(attacker, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status)) << "it could not play its game";
   printf("%zu of 20000 looks met the link\n", good_ones);
+}
+
+// A file system that a process serves: its only folder is root's, it says. Ends when it is unmounted.
+void serve_folder(int device) {
+  alignas(8) char request[64 << 10];
+  while (true) {
+    const ssize_t got = read(device, request, sizeof(request));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < static_cast<ssize_t>(sizeof(fuse_in_header))) return;
+    const auto* in = reinterpret_cast<const fuse_in_header*>(request);
+    if (in->opcode == FUSE_FORGET || in->opcode == FUSE_INTERRUPT) continue;
+    struct {
+      fuse_out_header head;
+      union {
+        fuse_init_out init;
+        fuse_attr_out attributes;
+      };
+    } out{};
+    out.head = {sizeof(out.head), 0, in->unique};
+    if (in->opcode == FUSE_INIT) {
+      out.init.major = FUSE_KERNEL_VERSION;
+      out.init.minor = FUSE_KERNEL_MINOR_VERSION;
+      out.init.max_write = 4096;
+      out.head.len += sizeof(out.init);
+    } else if (in->opcode == FUSE_GETATTR) {
+      out.attributes.attr.ino = 1;
+      out.attributes.attr.mode = S_IFDIR | 0755;
+      out.attributes.attr.nlink = 2;
+      out.head.len += sizeof(out.attributes);
+    } else {
+      out.head.error = -ENOSYS;
+    }
+    if (write(device, &out, out.head.len) < 0 && errno != ENOENT) return;
+  }
+}
+
+TEST_F(Trust, RefusesAFileSystemThatAnotherUserServes) {
+  const std::string folder = safe_ + "/served";
+  std::filesystem::create_directory(folder);
+  for (const uid_t user : {kNobody, uid_t{0}}) {
+    const int device = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (device < 0) GTEST_SKIP() << "SKIP: /dev/fuse cannot be opened here: " << strerror(errno);
+    const std::string settings = "fd=" + std::to_string(device) + ",rootmode=40000,allow_other,group_id=0,user_id=" + std::to_string(user);
+    if (mount("made up", folder.c_str(), "fuse.test", MS_NOSUID | MS_NODEV, settings.c_str()) != 0) {
+      close(device);
+      GTEST_SKIP() << "SKIP: no file system can be mounted here: " << strerror(errno);
+    }
+    std::thread server(serve_folder, device);
+    std::string path;
+    const std::string wrong = why_untrusted(folder, &path);
+    umount2(folder.c_str(), MNT_DETACH);
+    server.join();
+    close(device);
+    if (user == 0) {
+      EXPECT_EQ(wrong, "");
+    } else {
+      EXPECT_THAT(wrong, HasSubstr("served is on a file system that user 65534 serves, who can make up owners"));
+    }
+  }
 }
 
 TEST_F(Trust, DigestsOfTheConfigurationDecide) {
