@@ -200,6 +200,8 @@ heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t p
   if (!allowed.ok()) return allowed.take_status().release();
   Result<std::shared_ptr<const heddle::open::OpenModule>> module = heddle::open::OpenModule::open(*allowed, params.flags);
   if (!module.ok()) return module.take_status().release();
+  const heddle::module::Module& file = (*module)->file();
+  if (Status status = runtime->runtime->host->check_module(*allowed, file.descriptor(), file.head()); !status.ok()) return status.release();
   *out_module = new heddle_module{runtime->runtime, std::move(*module)};
   return nullptr;
 } catch (...) {

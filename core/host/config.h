@@ -116,6 +116,15 @@ struct ValidationConfig {
   bool any() const { return calls || values(); }
 };
 
+// [plugins.security] and [modules.security]
+struct SecurityConfig {
+  bool strict = false;  // of plugins: mode
+  // Of plugins: id -> SHA-256 digests of the libraries that may be loaded under it. Where the table is there, no other id may.
+  std::optional<std::map<std::string, std::vector<std::string>>> plugin_digests;
+  bool strict_modules = false;
+  std::optional<std::vector<std::string>> module_digests;  // of the modules that may be opened
+};
+
 struct Config {
   std::vector<std::string> files;  // read, in order
 
@@ -124,11 +133,7 @@ struct Config {
   std::vector<std::string> plugin_disable;          // ids
   std::map<std::string, std::string> plugin_pin;    // id -> "=1.4.2"
   std::map<std::string, std::string> plugin_probe;  // id -> "child" | "in-process"
-  bool strict = false;                              // [plugins.security] mode
-  // [plugins.security] digests: id -> SHA-256 of the libraries that may be loaded under it
-  std::map<std::string, std::vector<std::string>> plugin_digests;
-  bool strict_modules = false;                             // [modules.security] mode
-  std::optional<std::vector<std::string>> module_digests;  // [modules.security] digests: of the modules that may be opened
+  SecurityConfig security;
 
   std::vector<DeviceConfig> devices;  // in order of the file
   std::vector<LinkConfig> links;

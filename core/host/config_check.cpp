@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace heddle::host {
 namespace {
@@ -59,10 +60,9 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
   std::vector<std::string> ids;
   for (const FoundPlugin& plugin : plugins) ids.push_back(plugin.manifest.id);
 
-  std::vector<std::string> told;
+  std::set<std::string> told(ids.begin(), ids.end());
   auto tell_unknown = [&](const std::string& id, Place place) {
-    if (std::find(ids.begin(), ids.end(), id) != ids.end() || std::find(told.begin(), told.end(), id) != told.end()) return;
-    told.push_back(id);
+    if (diagnostics.is_full() || !told.insert(id).second) return;
     diagnostics.warning(
         place, "E201",
         fmt::format("no plugin '{}' is installed; found {}", id, ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", "))),

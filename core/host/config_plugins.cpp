@@ -98,13 +98,14 @@ bool ConfigReader::digests(TableReader& table, const std::string& key, std::vect
 void ConfigReader::plugin_security(TableReader table) {
   size_t mode = 0;
   if (table.choice("mode", {"normal", "strict"}, &mode)) {
-    config_.strict = mode == 1;
+    config_.security.strict = mode == 1;
     effective(table, "mode");
   }
   if (const TomlNode* node = table.table("digests")) {
     TableReader by_id(*node, table.file(), "plugins.security.digests", diagnostics_);
+    if (!config_.security.plugin_digests) config_.security.plugin_digests.emplace();
     for (const TomlNode* entry : by_id.rest()) {
-      if (!digests(by_id, entry->key, &config_.plugin_digests[entry->key])) continue;
+      if (!digests(by_id, entry->key, &(*config_.security.plugin_digests)[entry->key])) continue;
       read_.plugin_ids.emplace_back(entry->key, by_id.key_place(*entry));
       effective(by_id, entry->key);
     }
@@ -115,15 +116,48 @@ void ConfigReader::plugin_security(TableReader table) {
 void ConfigReader::module_security(TableReader table) {
   size_t mode = 0;
   if (table.choice("mode", {"normal", "strict"}, &mode)) {
-    config_.strict_modules = mode == 1;
+    config_.security.strict_modules = mode == 1;
     effective(table, "mode");
   }
   std::vector<std::string> listed;
   if (digests(table, "digests", &listed)) {
-    config_.module_digests = std::move(listed);
+    config_.security.module_digests = std::move(listed);
     effective(table, "digests");
   }
   table.finish();
+}
+
+namespace {
+
+void narrow(std::vector<std::string>& listed, const std::vector<std::string>& allowed) {
+  std::erase_if(listed, [&](const std::string& digest) { return std::find(allowed.begin(), allowed.end(), digest) == allowed.end(); });
+}
+
+}  // namespace
+
+void ConfigReader::tighten(const SecurityConfig& system, const std::string& origin) {
+  SecurityConfig& now = config_.security;
+  auto mode = [&](const char* key, bool strict, bool* out) {
+    if (strict && !*out) effective_value(key, "\"strict\"", origin);
+    *out = *out || strict;
+  };
+  mode("plugins.security.mode", system.strict, &now.strict);
+  mode("modules.security.mode", system.strict_modules, &now.strict_modules);
+  auto digests = [&](const std::string& key, std::vector<std::string>& listed, const std::vector<std::string>& allowed) {
+    const size_t before = listed.size();
+    narrow(listed, allowed);
+    if (listed.size() == before) return;
+    effective_value(key, listed.empty() ? "[]" : fmt::format("[\"{}\"]", fmt::join(listed, "\", \"")), origin);
+  };
+  if (system.plugin_digests) {
+    static const TomlNode none;
+    TableReader by_id(none, 0, "plugins.security.digests", diagnostics_);
+    for (auto& [id, listed] : *now.plugin_digests) {
+      const auto allowed = system.plugin_digests->find(id);
+      digests(by_id.path_of(id), listed, allowed == system.plugin_digests->end() ? std::vector<std::string>() : allowed->second);
+    }
+  }
+  if (system.module_digests) digests("modules.security.digests", *now.module_digests, *system.module_digests);
 }
 
 }  // namespace heddle::host

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "core/host/log.h"
 #include "core/host/manifest.h"
 #include "core/host/table_reader.h"
 #include "core/host/text_file.h"
+#include "core/host/trust.h"
 
 namespace heddle::host {
 namespace {
@@ -30,14 +33,23 @@ constexpr size_t kMaxAllocators = 8;  // of one stack
 }  // namespace
 
 void ConfigReader::effective_value(const std::string& path, const std::string& text, const std::string& origin) {
-  for (ConfigValue& value : config_.effective) {
-    if (value.key == path) {
-      value.text = text;
-      value.origin = origin;
-      return;
-    }
+  const auto [at, is_new] = read_.effective_at.emplace(path, static_cast<uint32_t>(config_.effective.size()));
+  if (is_new) {
+    config_.effective.push_back({path, text, origin});
+  } else {
+    config_.effective[at->second] = {path, text, origin};
   }
-  config_.effective.push_back({path, text, origin});
+}
+
+void ConfigReader::keep_option(std::vector<RawOption>& options, const std::string& owner, TableReader& table, const TomlNode& entry) {
+  RawOption option{owner, entry, table.place(entry), table.key_place(entry)};
+  const auto [at, is_new] = read_.option_at.emplace((&options == &read_.driver_options ? "driver " : "") + owner + "\n" + entry.key,
+                                                    static_cast<uint32_t>(options.size()));
+  if (is_new) {
+    options.push_back(std::move(option));
+  } else {
+    options[at->second] = std::move(option);
+  }
 }
 
 void ConfigReader::not_yet(Place place, const std::string& what, const std::string& instead, size_t width) {
@@ -52,16 +64,29 @@ DeviceConfig& ConfigReader::device_named(const std::string& alias) {
   return config_.devices.back();
 }
 
-void ConfigReader::file(const std::string& path, const Place* importer, const char* variable) {
+void ConfigReader::security_of(const std::string& path) {
+  security_only_ = true;
+  file(path, nullptr, Who::kSystem);
+  security_only_ = false;
+}
+
+void ConfigReader::file(const std::string& path, const Place* importer, Who who, const char* variable) {
   const std::string shown = variable ? fmt::format("{}, which {} names,", path, variable) : path;
-  auto fail = [&](const std::string& message) {
+  auto fail = [&](const std::string& message, std::string_view hint = {}) {
     Place place = importer ? *importer : Place{diagnostics_.add_file(path, ""), {}};
-    diagnostics_.error(place, "E106", message);
+    diagnostics_.error(place, "E106", message, hint);
   };
-  char* resolved = realpath(path.c_str(), nullptr);
-  if (!resolved) return fail(fmt::format("reading {} failed: {}", shown, std::strerror(errno)));
-  const std::string real(resolved);
-  std::free(resolved);
+  std::string real;
+  if (is_secure_process()) {
+    // It decides which code runs, and its lines are printed: the caller may name what the caller could read, and nobody what others can write.
+    std::string wrong = who != Who::kSystem && access(path.c_str(), R_OK) != 0 ? std::strerror(errno) : why_untrusted(path, &real);
+    if (!wrong.empty()) return fail(fmt::format("reading {} with raised rights failed: {}", shown, wrong));
+  } else {
+    char* resolved = realpath(path.c_str(), nullptr);
+    if (!resolved) return fail(fmt::format("reading {} failed: {}", shown, std::strerror(errno)));
+    real = resolved;
+    std::free(resolved);
+  }
   if (std::find(open_files_.begin(), open_files_.end(), real) != open_files_.end()) {
     std::string chain;
     for (const std::string& name : open_files_) chain += name + " -> ";
@@ -69,12 +94,19 @@ void ConfigReader::file(const std::string& path, const Place* importer, const ch
   }
   if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {0} files are imported; at most {0} were expected", kMaxFiles));
   std::string content;
-  if (std::string wrong = read_text_file(real, kMaxFileBytes, &content); !wrong.empty()) {
+  uint32_t owner = 0;
+  if (std::string wrong = read_text_file(real, kMaxFileBytes, &content, &owner); !wrong.empty()) {
     return fail(fmt::format("reading {} failed: {}", shown, wrong));
+  }
+  if (who == Who::kEnvironment && !importer && owner != 0 && owner != geteuid()) {
+    return fail(fmt::format("reading {} failed: it belongs to user {}, neither to root nor to user {}", shown, owner, geteuid()),
+                "name it with --config if it is meant, or change its owner");
   }
   open_files_.push_back(real);
   config_.files.push_back(path);
+  const Who outer = std::exchange(who_, who);
   text(path, content);
+  who_ = outer;
   open_files_.pop_back();
 }
 
@@ -91,6 +123,17 @@ void ConfigReader::text(const std::string& name, const std::string& content) {
 void ConfigReader::root(const TomlNode& node, uint32_t file) {
   TableReader table(node, file, "", diagnostics_);
   imports(table);  // first: what follows wins over it
+  if (security_only_) {
+    auto security = [&](const char* name, void (ConfigReader::*read)(TableReader)) {
+      const TomlNode* outer = table.table(name);
+      if (!outer) return;
+      TableReader of(*outer, file, name, diagnostics_);
+      if (const TomlNode* inner = of.table("security")) (this->*read)(TableReader(*inner, file, of.path_of("security"), diagnostics_));
+    };
+    security("plugins", &ConfigReader::plugin_security);
+    security("modules", &ConfigReader::module_security);
+    return;
+  }
   int64_t version = 1;
   if (table.integer("version", INT64_MIN, INT64_MAX, &version) && version != 1) {
     diagnostics_.error(table.place(*node.find("version")), "E105", fmt::format("version {} is not known; 1 was expected", version),
@@ -170,7 +213,7 @@ void ConfigReader::imports(TableReader& table) {
     glob_t found{};
     const int failed = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
     if (failed == 0) {
-      for (size_t j = 0; j < found.gl_pathc; ++j) file(found.gl_pathv[j], &place);
+      for (size_t j = 0; j < found.gl_pathc; ++j) file(found.gl_pathv[j], &place, who_);
     } else if (failed != GLOB_NOMATCH) {
       diagnostics_.error(place, "E106", fmt::format("importing {} failed: the folder cannot be read", pattern),
                          "correct the path, or the rights of the folder", patterns[i].size() + 2);
@@ -190,11 +233,7 @@ void ConfigReader::effective(TableReader& table, const std::string& key) {
 void ConfigReader::driver(TableReader table, const std::string& id) {
   read_.driver_tables.emplace_back(id, table.own_place());
   for (const TomlNode* entry : table.rest()) {
-    auto& options = read_.driver_options;
-    options.erase(
-        std::remove_if(options.begin(), options.end(), [&](const RawOption& o) { return o.owner == id && o.node.key == entry->key; }),
-        options.end());
-    options.push_back({id, *entry, table.place(*entry), table.key_place(*entry)});
+    keep_option(read_.driver_options, id, table, *entry);
     effective(table, entry->key);
   }
 }
@@ -283,8 +322,7 @@ void ConfigReader::allocator(TableReader table, DeviceConfig& device, size_t dep
   }
   // Other keys are options of the allocator's manifest, checked when that is known.
   for (const TomlNode* entry : table.rest()) {
-    std::erase_if(read_.allocator_options, [&](const RawOption& o) { return o.owner == path && o.node.key == entry->key; });
-    read_.allocator_options.push_back({path, *entry, table.place(*entry), table.key_place(*entry)});
+    keep_option(read_.allocator_options, path, table, *entry);
     effective(table, entry->key);
   }
 }
@@ -318,19 +356,23 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// The file to read when the caller names none; empty if there is none.
-std::string default_path() {
+// The user's own file; empty if there is none.
+std::string user_path() {
   std::string folder = environment("XDG_CONFIG_HOME");
   if (folder.empty() && !environment("HOME").empty()) folder = environment("HOME") + "/.config";
-  for (const std::string& path :
-       {folder.empty() || folder.front() != '/' ? std::string() : folder + "/heddle/heddle.toml", std::string("/etc/heddle/heddle.toml")}) {
-    if (!path.empty() && access(path.c_str(), F_OK) == 0) return path;
-  }
-  return {};
+  if (folder.empty() || folder.front() != '/') return {};
+  folder += "/heddle/heddle.toml";
+  return access(folder.c_str(), F_OK) == 0 ? folder : "";
+}
+
+// One that cannot be looked at counts as there, so that reading it fails: what it asks for must not go unheard.
+bool is_there(const std::string& path) {
+  struct stat facts;
+  return stat(path.c_str(), &facts) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 // HEDDLE_LOG: "debug", or "info,heddle.cuda=debug".
-void read_log_variable(const std::string& text, ConfigRead* read) {
+void read_log_variable(const std::string& text, ConfigRead* read, ConfigReader& reader) {
   if (text.empty()) return;
   Config& config = read->config;
   for (size_t start = 0; start <= text.size();) {
@@ -351,9 +393,7 @@ void read_log_variable(const std::string& text, ConfigRead* read) {
       config.log.components[word.substr(0, equals)] = level;
     }
     const std::string key = equals == std::string::npos ? "log.level" : fmt::format("log.components.\"{}\"", word.substr(0, equals));
-    auto& values = config.effective;
-    values.erase(std::remove_if(values.begin(), values.end(), [&](const ConfigValue& v) { return v.key == key; }), values.end());
-    values.push_back({key, fmt::format("\"{}\"", log_level_name(level)), "HEDDLE_LOG"});
+    reader.effective_value(key, fmt::format("\"{}\"", log_level_name(level)), "HEDDLE_LOG");
   }
 }
 
@@ -398,14 +438,16 @@ void finish_config(ConfigRead* read) {
   // With [device.*] tables those are all there is; without, names such as "cpu" or "cpu:1" are resolved when devices are known.
   if (!aliases.empty()) {
     for (const auto& [alias, place] : read->aliases_used) {
+      if (diagnostics.is_full()) break;
       if (std::find(aliases.begin(), aliases.end(), alias) != aliases.end()) continue;
       diagnostics.error(place, "E202", fmt::format("no device is named '{}'; there are {}", alias.substr(0, 64), fmt::join(aliases, ", ")),
                         did_you_mean(alias, aliases), alias.size() + 2);
     }
   }
+  const std::set<std::string> disabled(read->config.plugin_disable.begin(), read->config.plugin_disable.end());
   for (const std::string& id : read->config.plugin_require) {
-    const auto& disabled = read->config.plugin_disable;
-    if (std::find(disabled.begin(), disabled.end(), id) == disabled.end()) continue;
+    if (diagnostics.is_full()) break;
+    if (disabled.count(id) == 0) continue;
     Place place{};
     for (const auto& [named, at] : read->plugin_ids) {
       if (named == id) place = at;
@@ -469,17 +511,33 @@ std::string settings_as_lines(std::string text) {
 }
 
 void read_sources(const ConfigSources& sources, const std::string& settings, ConfigRead* out_read) {
+  using Who = ConfigReader::Who;
   ConfigReader reader(*out_read);
-  if (sources.use_files) {
-    std::string path = sources.path;
-    const bool named = path.empty() && sources.use_environment && !environment("HEDDLE_CONFIG").empty();
-    if (named) path = environment("HEDDLE_CONFIG");
-    if (path.empty() && sources.use_environment) path = default_path();
-    if (!path.empty()) reader.file(path, nullptr, named ? "HEDDLE_CONFIG" : nullptr);
+  std::string path = sources.path;
+  Who who = Who::kCaller;
+  const char* variable = nullptr;
+  if (sources.use_files && path.empty() && sources.use_environment) {
+    who = Who::kEnvironment;
+    path = environment("HEDDLE_CONFIG");
+    if (path.empty()) {
+      path = user_path();
+    } else {
+      variable = "HEDDLE_CONFIG";
+    }
   }
+  if (is_there(sources.system_path)) {
+    if (sources.use_files && path.empty()) {
+      reader.file(sources.system_path, nullptr, Who::kSystem);
+    } else {
+      reader.security_of(sources.system_path);
+    }
+  }
+  const SecurityConfig system = out_read->config.security;
+  if (sources.use_files && !path.empty()) reader.file(path, nullptr, who, variable);
   if (!settings.empty()) reader.text(kSettings, settings);
-  if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read);
+  if (sources.use_environment) read_log_variable(environment("HEDDLE_LOG"), out_read, reader);
   if (!sources.text.empty()) reader.text("<text>", sources.text);
+  reader.tighten(system, sources.system_path);
 }
 
 }  // namespace
@@ -488,7 +546,7 @@ void read_config(const ConfigSources& sources, ConfigRead* out_read) {
   read_sources(sources, {}, out_read);
   const std::string settings = sources.use_environment ? settings_as_lines(environment("HEDDLE_SET")) : "";
   if (!settings.empty()) {
-    if (out_read->config.strict || out_read->config.strict_modules) {
+    if (out_read->config.security.strict || out_read->config.security.strict_modules) {
       Diagnostics& diagnostics = out_read->diagnostics;
       diagnostics.warning({diagnostics.add_file(kSettings, settings), {}}, "E204",
                           "the variable is not believed: the configuration asks for strict mode, in which the environment sets nothing");

@@ -4,6 +4,7 @@
 #ifndef HEDDLE_CORE_HOST_CONFIG_READ_H_
 #define HEDDLE_CORE_HOST_CONFIG_READ_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct ConfigRead {
   bool is_partial = false;  // syntax errors hide some of it
   std::vector<RawOption> driver_options;
   std::vector<RawOption> allocator_options;
+  // Where a key stands in config.effective, and an option in its list: files may have very many.
+  std::map<std::string, uint32_t> effective_at, option_at;
   std::vector<std::pair<std::string, Place>> driver_tables;     // ids of [driver."id"] and where
   std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*] and where
   std::vector<std::pair<std::string, Place>> plugin_ids;        // ids that [plugins] and [device.*] name, and where
@@ -40,9 +43,12 @@ struct ConfigSources {
   bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG
   std::string path;             // empty: $HEDDLE_CONFIG, then $XDG_CONFIG_HOME/heddle/heddle.toml, then /etc/heddle/heddle.toml
   std::string text;             // wins over files and environment
+  // Read if no other file is. What it says of [plugins.security] and [modules.security] holds in any case.
+  std::string system_path = "/etc/heddle/heddle.toml";
 };
 
-// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last that says something wins. Never fails otherwise than through diagnostics.
+// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last that says something wins, but security only ever becomes tighter than
+// the system's file. Never fails otherwise than through diagnostics.
 void read_config(const ConfigSources& sources, ConfigRead* out_read);
 
 // Reads one text as if it were a file of that name, on top of what is there. Imports are relative to the name's folder.

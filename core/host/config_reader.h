@@ -16,9 +16,16 @@ class ConfigReader {
  public:
   explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
 
-  // importer: where the import stands; a file that nobody imports has none, and may be named by an environment variable.
-  void file(const std::string& path, const Place* importer, const char* variable = nullptr);
+  enum class Who { kSystem, kCaller, kEnvironment };
+  // importer: where the import stands; a file that nobody imports has none. variable: the one of the environment that names it.
+  void file(const std::string& path, const Place* importer, Who who, const char* variable = nullptr);
+  // Of that file and its imports, what [plugins.security] and [modules.security] say.
+  void security_of(const std::string& path);
   void text(const std::string& name, const std::string& text);
+  // What the system's file asks for holds, whatever was read after it: strict stays strict, and digests become no more.
+  void tighten(const SecurityConfig& system, const std::string& origin);
+  // Records a value for `heddle config effective`, replacing an earlier one of the same key.
+  void effective_value(const std::string& path, const std::string& text, const std::string& origin);
 
  private:
   void root(const TomlNode& node, uint32_t file);
@@ -41,9 +48,9 @@ class ConfigReader {
   void trace(TableReader table);
   void validation(TableReader table);
 
-  // Records a value for `heddle config effective`, replacing an earlier one of the same key.
   void effective(TableReader& table, const std::string& key);
-  void effective_value(const std::string& path, const std::string& text, const std::string& origin);
+  // Keeps an option until its manifest is known, in place of an earlier one of the same key.
+  void keep_option(std::vector<RawOption>& options, const std::string& owner, TableReader& table, const TomlNode& entry);
   void not_yet(Place place, const std::string& what, const std::string& instead, size_t width = 1);
   DeviceConfig& device_named(const std::string& alias);
   void ids(TableReader& table, const char* key, std::vector<std::string>* out);
@@ -51,6 +58,8 @@ class ConfigReader {
   ConfigRead& read_;
   Config& config_;
   Diagnostics& diagnostics_;
+  bool security_only_ = false;
+  Who who_ = Who::kCaller;               // named the file that is read, or the one that imports it
   std::string folder_;                   // of that file
   std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
 };

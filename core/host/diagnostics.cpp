@@ -49,14 +49,18 @@ uint32_t Diagnostics::add_file(std::string name, std::string text) {
 }
 
 void Diagnostics::error(Place place, Code code, std::string message, std::string_view hint, size_t width) {
-  warning(place, code, std::move(message), hint, width);
-  entries_.back().is_error = true;
-  ++error_count_;
+  keep({place, code, std::move(message), std::string(hint), width, true}, &error_count_);
 }
 
 void Diagnostics::warning(Place place, Code code, std::string message, std::string_view hint, size_t width) {
-  if (hint.empty()) hint = code.row->next_step;
-  entries_.push_back({place, code, module::one_line(message), module::one_line(hint), width, false});
+  keep({place, code, std::move(message), std::string(hint), width, false}, &warning_count_);
+}
+
+void Diagnostics::keep(Entry entry, size_t* count) {
+  if (++*count > kMaxKept) return;
+  entry.message = module::one_line(entry.message);
+  entry.hint = module::one_line(entry.hint.empty() ? entry.code.row->next_step : entry.hint);
+  entries_.push_back(std::move(entry));
 }
 
 std::string Diagnostics::name_of(Place place) const {
@@ -103,6 +107,9 @@ std::string Diagnostics::line(const Entry& entry) const {
 std::string Diagnostics::render() const {
   std::string text;
   for (const Entry* entry : sorted()) text += line(*entry) + "\n" + excerpt(*entry);
+  if (const size_t more = error_count_ + warning_count_ - entries_.size(); more != 0) {
+    text += fmt::format("and {} more; correct these first\n", more);
+  }
   return text;
 }
 

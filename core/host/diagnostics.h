@@ -60,6 +60,7 @@ struct Place {
 
 class Diagnostics {
  public:
+  static constexpr size_t kMaxKept = 1000;  // errors, and as many warnings; further ones are counted
   // Keeps the text for excerpts. Returns the file's number.
   uint32_t add_file(std::string name, std::string text);
   // width: characters to underline. hint: what to do, printed after the underline; if empty, the code's own.
@@ -67,6 +68,8 @@ class Diagnostics {
   // Does not make the file wrong.
   void warning(Place place, Code code, std::string message, std::string_view hint = {}, size_t width = 1);
 
+  // So many errors, or warnings, that more are only counted.
+  bool is_full() const { return error_count_ > kMaxKept || warning_count_ > kMaxKept; }
   bool has_errors() const { return error_count_ != 0; }
   size_t error_count() const { return error_count_; }
   // "heddle.toml:23:1"
@@ -95,10 +98,11 @@ class Diagnostics {
   std::vector<const Entry*> sorted() const;
   std::string excerpt(const Entry& entry) const;
   std::string line(const Entry& entry) const;
+  void keep(Entry entry, size_t* count);
 
   std::vector<File> files_;
   std::vector<Entry> entries_;
-  size_t error_count_ = 0;
+  size_t error_count_ = 0, warning_count_ = 0;
 };
 
 // The candidate nearest to `name` by edit distance, empty if none is near enough to be meant.

@@ -60,7 +60,7 @@ struct Host::State {
   Plugin* find_by_name(std::string_view name);
   std::string known_ids(uint32_t kind) const;
 
-  bool is_strict() const { return config().strict || is_secure_process(); }
+  bool is_strict() const { return config().security.strict || is_secure_process(); }
   Verdict check_digests(const Plugin& plugin) const;
   bool use_verdict_without_probe(Plugin& plugin, const std::string& key);
   void look(const std::vector<Plugin*>& wanted);
@@ -116,8 +116,14 @@ void Host::State::warn_once(const std::string& text) {
 
 // What the operator's digests say of its library, which is read anew each time.
 Verdict Host::State::check_digests(const Plugin& plugin) const {
-  const auto listed = config().plugin_digests.find(plugin.manifest.id);
-  if (listed == config().plugin_digests.end()) return {};
+  const auto& table = config().security.plugin_digests;
+  if (!table) return {};
+  const auto listed = table->find(plugin.manifest.id);
+  if (listed == table->end()) {
+    return {PluginState::kUntrusted,
+            fmt::format("{} is not among plugins.security.digests of the configuration; add the SHA-256 digest of {} if it is to be loaded",
+                        plugin.manifest.id, plugin.manifest.library_path)};
+  }
   std::string found;
   if (std::string wrong = read_sha256(plugin.manifest.library_path, kMaxLibraryBytes, &found); !wrong.empty())
     return {PluginState::kUntrusted, wrong};
@@ -282,20 +288,23 @@ Result<DeviceInfo> Host::State::configured_device(const DeviceConfig& device) {
 }
 
 Result<std::string> Host::module_path(const std::string& path) const {
-  const Config& config = this->config();
   std::string trusted = path;
-  if (config.strict_modules || is_secure_process()) {
+  if (config().security.strict_modules || is_secure_process()) {
     if (std::string wrong = why_untrusted(path, &trusted); !wrong.empty()) {
       return error(HEDDLE_STATUS_PERMISSION_DENIED, "module: opening '{}' failed: {}; a module holds native code", path, wrong);
     }
   }
-  if (!config.module_digests) return trusted;
+  return trusted;
+}
+
+Status Host::check_module(const std::string& path, int descriptor, std::span<const std::byte> head) const {
+  if (!config().security.module_digests) return {};
   std::string found;
-  if (std::string wrong = read_sha256(trusted, kMaxModuleBytes, &found); !wrong.empty()) {
+  if (std::string wrong = read_sha256(path, descriptor, head, kMaxModuleBytes, &found); !wrong.empty()) {
     return error(HEDDLE_STATUS_PERMISSION_DENIED, "module: opening '{}' failed: {}", path, wrong);
   }
-  const std::vector<std::string>& listed = *config.module_digests;
-  if (std::find(listed.begin(), listed.end(), found) != listed.end()) return trusted;
+  const std::vector<std::string>& listed = *config().security.module_digests;
+  if (std::find(listed.begin(), listed.end(), found) != listed.end()) return {};
   return error(HEDDLE_STATUS_PERMISSION_DENIED,
                "module: opening '{}' failed: its SHA-256 digest {} is not among the {} of modules.security.digests in the configuration",
                path, found, listed.size());
@@ -311,6 +320,7 @@ Host::~Host() {
 Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
+  // With raised rights, all that is read is the system's file and what the application names.
   const bool believe_environment = !options.no_config && !is_secure_process();
   ConfigSources sources;
   sources.use_files = !options.no_config;

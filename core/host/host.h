@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -132,8 +133,10 @@ class Host {
   // The device's allocators as configured, loaded; else the default pool, else none. NOT_FOUND and UNAVAILABLE as above.
   Result<std::vector<AllocatorLayer>> allocators(const DeviceInfo& device);
 
-  // The path to open a module by, if the configuration lets it be opened. PERMISSION_DENIED says why not.
+  // The path to open a module by, if it may be opened as far as its place tells. PERMISSION_DENIED says why not.
   Result<std::string> module_path(const std::string& path) const;
+  // The same of an open one by the configuration's digests. head: the first of its bytes, as they will be used.
+  Status check_module(const std::string& path, int descriptor, std::span<const std::byte> head) const;
 
   // Runs function(context) once on a thread of the host.
   Status execute(void (*function)(void* context), void* context);

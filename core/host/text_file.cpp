@@ -14,13 +14,13 @@
 
 namespace heddle::host {
 
-std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text) {
+std::string read_text_file(const std::string& path, size_t max_bytes, std::string* out_text, uint32_t* out_owner) {
   out_text->clear();
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  return file ? read_text_file(file.get(), max_bytes, out_text) : std::strerror(errno);
+  return file ? read_text_file(file.get(), max_bytes, out_text, out_owner) : std::strerror(errno);
 }
 
-std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_text) {
+std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_text, uint32_t* out_owner) {
   out_text->clear();
   std::string wrong;
   struct stat facts;
@@ -29,6 +29,7 @@ std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_te
   } else if (!S_ISREG(facts.st_mode)) {
     wrong = "it is no regular file";
   }
+  if (wrong.empty() && out_owner) *out_owner = facts.st_uid;
   // The size is only a guess: files of /sys say 4096 and files may grow.
   char buffer[16384];
   while (wrong.empty()) {

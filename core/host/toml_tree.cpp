@@ -53,6 +53,10 @@ void convert_table(const toml::table& source, uint32_t depth, TomlNode& target, 
   std::sort(target.children.begin(), target.children.end(), [](const TomlNode& a, const TomlNode& b) {
     return std::tie(a.key_place.line, a.key_place.column, a.key) < std::tie(b.key_place.line, b.key_place.column, b.key);
   });
+  target.by_key.resize(target.children.size());
+  for (uint32_t i = 0; i < target.by_key.size(); ++i) target.by_key[i] = i;
+  std::sort(target.by_key.begin(), target.by_key.end(),
+            [&](uint32_t a, uint32_t b) { return target.children[a].key < target.children[b].key; });
 }
 
 void convert(const toml::node& source, uint32_t depth, TomlNode& target, std::vector<TomlError>& errors) {
@@ -141,6 +145,11 @@ bool within_bounds(std::string& text, std::vector<TomlError>& errors) {
 }
 
 }  // namespace
+
+const TomlNode* TomlNode::find(std::string_view name) const {
+  auto at = std::lower_bound(by_key.begin(), by_key.end(), name, [&](uint32_t i, std::string_view key) { return children[i].key < key; });
+  return at != by_key.end() && children[*at].key == name ? &children[*at] : nullptr;
+}
 
 TomlTree parse_toml(std::string_view source) {
   TomlTree tree;

@@ -28,12 +28,9 @@ struct TomlNode {
   double number = 0;
   std::vector<TomlNode> children;  // of tables and arrays, in order of the text
 
-  const TomlNode* find(std::string_view name) const {
-    for (const TomlNode& child : children) {
-      if (child.key == name) return &child;
-    }
-    return nullptr;
-  }
+  std::vector<uint32_t> by_key;  // of a table: the children in order of their keys
+
+  const TomlNode* find(std::string_view name) const;
 };
 
 struct TomlError {

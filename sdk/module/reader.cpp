@@ -93,11 +93,15 @@ Status check_header(const FileHeader& header, const std::string& path, uint64_t 
   return std::nullopt;
 }
 
-// head: everything before the parameters; its hash field is zeroed.
+// head: everything before the parameters. Its hash field counts as zero.
 std::array<uint8_t, 16> hash_of(std::byte* head, uint64_t bytes) {
-  std::memset(head + offsetof(FileHeader, content_hash), 0, 16);
+  std::byte* const field = head + offsetof(FileHeader, content_hash);
+  std::byte kept[16];
+  std::memcpy(kept, field, sizeof(kept));
+  std::memset(field, 0, sizeof(kept));
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(head, bytes));
+  std::memcpy(field, kept, sizeof(kept));
   std::array<uint8_t, 16> hash;
   std::memcpy(hash.data(), canonical.digest, 16);
   return hash;

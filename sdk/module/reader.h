@@ -35,6 +35,8 @@ class Module {
   const module_format::Module& metadata() const { return *metadata_; }
   const std::string& path() const { return path_; }
   int descriptor() const { return descriptor_; }
+  // The file up to the parameters, byte for byte: what all but those is taken from.
+  std::span<const std::byte> head() const { return {head_, head_bytes_}; }
   // XXH3-128 as the file states it, canonical form: an identity for caches. Checked unless kOpenNoHash was given.
   const std::array<uint8_t, 16>& content_hash() const { return content_hash_; }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Digests, strict mode and the games that others may play with files.
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <functional>
+#include <thread>
 
 #include "core/host/digest.h"
 #include "core/host/plugin_state.h"
@@ -99,7 +104,7 @@ class Trust : public Loader {
     EXPECT_EQ(status, 0);
   }
 
-  static constexpr uid_t kNobody = 65534;
+  static constexpr uid_t kNobody = 65534, kCaller = 12345;
   std::string safe_;
 };
 
@@ -360,6 +365,65 @@ TEST_F(Trust, EndlessAndHugeFilesHaveNoDigest) {
   EXPECT_THAT(read_sha256("/proc/self/status", kMaxModuleBytes, &digest), HasSubstr("its size changed meanwhile"));
 }
 
+// A file system that a process serves: its only folder is root's, it says. Ends when it is unmounted.
+void serve_folder(int device) {
+  alignas(8) char request[64 << 10];
+  while (true) {
+    const ssize_t got = read(device, request, sizeof(request));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < static_cast<ssize_t>(sizeof(fuse_in_header))) return;
+    const auto* in = reinterpret_cast<const fuse_in_header*>(request);
+    if (in->opcode == FUSE_FORGET || in->opcode == FUSE_INTERRUPT) continue;
+    struct {
+      fuse_out_header head;
+      union {
+        fuse_init_out init;
+        fuse_attr_out attributes;
+      };
+    } out{};
+    out.head = {sizeof(out.head), 0, in->unique};
+    if (in->opcode == FUSE_INIT) {
+      out.init.major = FUSE_KERNEL_VERSION;
+      out.init.minor = FUSE_KERNEL_MINOR_VERSION;
+      out.init.max_write = 4096;
+      out.head.len += sizeof(out.init);
+    } else if (in->opcode == FUSE_GETATTR) {
+      out.attributes.attr.ino = 1;
+      out.attributes.attr.mode = S_IFDIR | 0755;
+      out.attributes.attr.nlink = 2;
+      out.head.len += sizeof(out.attributes);
+    } else {
+      out.head.error = -ENOSYS;
+    }
+    if (write(device, &out, out.head.len) < 0 && errno != ENOENT) return;
+  }
+}
+
+TEST_F(Trust, RefusesAFileSystemThatAnotherUserServes) {
+  const std::string folder = safe_ + "/served";
+  std::filesystem::create_directory(folder);
+  for (const uid_t user : {kNobody, uid_t{0}}) {
+    const int device = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (device < 0) GTEST_SKIP() << "SKIP: /dev/fuse cannot be opened here: " << strerror(errno);
+    const std::string settings = "fd=" + std::to_string(device) + ",rootmode=40000,allow_other,group_id=0,user_id=" + std::to_string(user);
+    if (mount("made up", folder.c_str(), "fuse.test", MS_NOSUID | MS_NODEV, settings.c_str()) != 0) {
+      close(device);
+      GTEST_SKIP() << "SKIP: no file system can be mounted here: " << strerror(errno);
+    }
+    std::thread server(serve_folder, device);
+    std::string path;
+    const std::string wrong = why_untrusted(folder, &path);
+    umount2(folder.c_str(), MNT_DETACH);
+    server.join();
+    close(device);
+    if (user == 0) {
+      EXPECT_EQ(wrong, "");
+    } else {
+      EXPECT_THAT(wrong, HasSubstr("served is on a file system that user 65534 serves, who can make up owners"));
+    }
+  }
+}
+
 TEST_F(Trust, DigestsOfTheConfigurationDecide) {
   std::string digest;
   ASSERT_EQ(read_sha256(safe_ + "/good.so", kMaxLibraryBytes, &digest), "");
@@ -397,11 +461,33 @@ TEST_F(Trust, ModulesNeedItToo) {
   options_.config_text =
       "[modules.security]\ndigests = [\"85738f8f9a7f1b04b5329c590ebcb9e425925c6d0984089c43a022de4f19c281\"]\n";  // "whatever"
   host = open();
-  EXPECT_TRUE(host->module_path(folder_ / "m.heddle").ok());
-  std::ofstream(folder_ / "m.heddle") << "whatever!";
-  path = host->module_path(folder_ / "m.heddle");
-  ASSERT_FALSE(path.ok());
-  EXPECT_THAT(std::string(path.status().message()), HasSubstr("is not among the 1 of modules.security.digests"));
+  const std::string name = folder_ / "m.heddle", head = "what";
+  const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  auto check = [&](const std::string& read) { return host->check_module(name, file, std::as_bytes(std::span(read))); };
+  EXPECT_TRUE(check("").ok());
+  EXPECT_TRUE(check(head).ok());
+  // Another file of that name is not the one that is open.
+  std::ofstream(folder_ / "other") << "whatever!";
+  std::filesystem::rename(folder_ / "other", name);
+  EXPECT_TRUE(check(head).ok());
+  // What was read counts, not what is there now.
+  Status status = check("that");
+  EXPECT_EQ(status.code(), HEDDLE_STATUS_PERMISSION_DENIED);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not among the 1 of modules.security.digests"));
+  close(file);
+}
+
+TEST_F(Trust, AnIdWithoutADigestIsNotLoadedWhereOthersHaveOne) {
+  std::string digest;
+  ASSERT_EQ(read_sha256(safe_ + "/good.so", kMaxLibraryBytes, &digest), "");
+  for (const std::string& table : {std::string("{}"), "{ \"fake.goood\" = \"" + digest + "\" }"}) {
+    options_.config_text = "[plugins.security]\ndigests = " + table + "\n";
+    std::unique_ptr<Host> host = open();
+    PluginInfo found = info(*host, "good");
+    EXPECT_EQ(found.state, PluginState::kUntrusted) << table;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr("fake.good is not among plugins.security.digests"), HasSubstr("add the SHA-256 digest of")));
+    EXPECT_FALSE(host->driver("fake.good").ok());
+  }
 }
 
 // In a copy of this program that runs with another user's rights, as the next test starts it.
@@ -414,9 +500,20 @@ TEST(SecureProcess, Child) {
   Result<std::unique_ptr<Host>> host = Host::open(options);  // reads neither HEDDLE_CONFIG nor HEDDLE_SET
   ASSERT_TRUE(host.ok()) << host.status().message();
   for (const PluginInfo& plugin : (*host)->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
-  Result<std::string> module = (*host)->module_path("/tmp");
-  EXPECT_FALSE(module.ok());
+  // Nor does it take what is the caller's own.
+  Result<std::string> module = (*host)->module_path(std::string(plugins) + "/own/m.heddle");
+  ASSERT_FALSE(module.ok());
   EXPECT_EQ(module.status().code(), HEDDLE_STATUS_PERMISSION_DENIED);
+  EXPECT_THAT(std::string(module.status().message()), HasSubstr("belongs to user 12345"));
+  // Root's is fine.
+  EXPECT_TRUE((*host)->module_path(std::string(plugins) + "/good.so").ok());
+  // A configuration of the caller's decides nothing, and one that the caller could not read is not shown.
+  for (const char* name : {"/own/heddle.toml", "/secret.toml"}) {
+    options.config_path = plugins + std::string(name);
+    host = Host::open(options);
+    ASSERT_FALSE(host.ok()) << name;
+    EXPECT_THAT(std::string(host.status().message()), AllOf(HasSubstr("with raised rights failed"), Not(HasSubstr("hidden"))));
+  }
 }
 
 TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
@@ -424,19 +521,46 @@ TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
   GTEST_SKIP() << "SKIP: a sanitizer reads its options where a process with raised rights may not";
 #endif
   if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to give a program another user's rights";
-  const std::string program = safe_ + "/raised";
+  const std::string program = safe_ + "/raised", own = safe_ + "/own", secret = safe_ + "/secret.toml";
   std::filesystem::copy("/proc/self/exe", program);
-  ASSERT_EQ(chown(program.c_str(), kNobody, kNobody), 0);
-  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  std::filesystem::create_directory(own);
+  std::ofstream(own + "/m.heddle") << "whatever";
+  std::ofstream(own + "/heddle.toml") << "hidden = = 1\n";
+  for (const char* name : {"", "/m.heddle", "/heddle.toml"}) ASSERT_EQ(chown((own + name).c_str(), kCaller, kCaller), 0);
+  std::ofstream(secret) << "hidden = = 1\n";
+  ASSERT_EQ(chmod(secret.c_str(), 0640), 0);
   setenv("HEDDLE_TEST_SECURE_CHILD", safe_.c_str(), 1);
   setenv("HEDDLE_CONFIG", (safe_ + "/good.so").c_str(), 1);
   setenv("HEDDLE_SET", "this is no TOML either", 1);
-  const int status = system(("env -u GTEST_OUTPUT " + program + " --gtest_filter=SecureProcess.Child > /dev/null").c_str());
+  const std::string start = "env -u GTEST_OUTPUT setpriv --reuid 12345 --regid 12345 --clear-groups " + program +
+                            " --gtest_filter=SecureProcess.Child > /dev/null";
+  std::string skipped;
+  auto run = [&](const std::string& kind) {
+    const int status = system(start.c_str());
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+      skipped += " " + kind;
+    } else {
+      EXPECT_EQ(status, 0) << kind;
+    }
+  };
+  auto become = [&](uid_t user, gid_t group, mode_t mode) {
+    // A change of owner takes the mode's bits away, so it comes first.
+    return chown(program.c_str(), user, group) == 0 && chown(secret.c_str(), user, group) == 0 && chmod(program.c_str(), mode) == 0;
+  };
+  ASSERT_TRUE(become(kNobody, kNobody, 04755));
+  run("set-user-ID");
+  ASSERT_TRUE(become(0, kNobody, 02755));
+  run("set-group-ID");
+  ASSERT_TRUE(become(0, 0, 0755));
+  if (system(("PATH=$PATH:/usr/sbin setcap cap_dac_override+ep " + program + " 2> /dev/null").c_str()) == 0) {
+    run("capabilities");
+  } else {
+    skipped += " capabilities";
+  }
   unsetenv("HEDDLE_TEST_SECURE_CHILD");
   unsetenv("HEDDLE_CONFIG");
   unsetenv("HEDDLE_SET");
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "SKIP: this file system gives programs no other user's rights";
-  EXPECT_EQ(status, 0);
+  if (!skipped.empty()) GTEST_SKIP() << "SKIP: this file system, or a missing setcap, gives programs no rights by" << skipped;
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls through runtime.h on every driver: shapes, control flow, intermediate values, state, plans that are reused.
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -424,6 +428,44 @@ TEST_P(RuntimeCall, OutlivesItsParentsThroughATensor) {
   instance.reset();
   runtime.reset();
   EXPECT_EQ(read_tensor(out), ramp(2, 2, 2));
+}
+
+// Somebody exchanges the file all the time: one that is listed, one that is not.
+TEST_P(RuntimeCall, OpensOnlyWhatItsDigestWasTakenOf) {
+  const std::string path = folder.path("m.heddle"), other = folder.path("other.heddle");
+  for (const bool listed : {true, false}) {
+    ModuleBuilder module = builder();
+    add_adder(module, listed ? "listed" : "other", 2);
+    ASSERT_EQ(module.write(listed ? path : other), "");
+  }
+  std::unique_ptr<FILE, int (*)(FILE*)> command(popen(("sha256sum '" + path + "'").c_str(), "r"), pclose);
+  char digest[65] = {};
+  ASSERT_EQ(fread(digest, 1, 64, command.get()), 64u);
+  runtime = open_runtime({HEDDLE_TEST_PLUGINS}, std::string("[modules.security]\ndigests = [\"") + digest + "\"]\n");
+  ASSERT_NE(runtime, nullptr);
+  std::atomic<bool> over = false;
+  std::thread attacker([&] {
+    while (!over) renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE);
+  });
+  size_t opened = 0, refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    heddle_module_t* raw = nullptr;
+    const Outcome outcome(heddle_module_open(runtime.get(), c_string(path), nullptr, &raw));
+    if (!outcome.ok()) {
+      EXPECT_EQ(outcome.code, HEDDLE_STATUS_PERMISSION_DENIED) << outcome.message;
+      ++refused;
+      continue;
+    }
+    ++opened;
+    ModuleHandle module(raw);
+    heddle_text_t* text = nullptr;
+    HEDDLE_EXPECT_OK(heddle_module_report(module.get(), &text));
+    EXPECT_EQ(nlohmann::json::parse(take_text(text))["functions"][0]["name"], "listed");
+  }
+  over = true;
+  attacker.join();
+  EXPECT_GT(opened, 0u);
+  EXPECT_GT(refused, 0u);
 }
 
 TEST_P(RuntimeCall, ReportsRouteAndModule) {

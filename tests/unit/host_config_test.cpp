@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -179,7 +181,7 @@ TEST_F(Configuration, TheEnvironmentSetsScalarsListsAndTables) {
   EXPECT_EQ(read.config.log.level, HEDDLE_LOG_DEBUG);
   EXPECT_EQ(read.config.log.components.at("heddle.cuda"), HEDDLE_LOG_TRACE);
   ASSERT_EQ(read.config.routes.size(), 1u);
-  EXPECT_TRUE(read.config.strict);  // more careful it may become
+  EXPECT_TRUE(read.config.security.strict);  // more careful it may become
   EXPECT_EQ(origin(read.config, "param_io.queue_depth"), "7 @ HEDDLE_SET:1:10");
   EXPECT_EQ(origin(read.config, "log.components.\"heddle.cuda\""), "\"trace\" @ HEDDLE_SET:3:16");
 
@@ -195,6 +197,119 @@ TEST_F(Configuration, TheEnvironmentSetsScalarsListsAndTables) {
   EXPECT_EQ(read.config.log.level, HEDDLE_LOG_DEBUG);
 }
 
+TEST_F(Configuration, TheSystemsSecurityHoldsWhateverIsReadAfterIt) {
+  const std::string one(64, '1'), two(64, '2'), three(64, '3');
+  ConfigSources sources;
+  sources.system_path =
+      write("system.toml", "imports = [\"digests.toml\"]\n[plugins.security]\nmode = \"strict\"\n[modules.security]\n" +
+                               fmt::format("mode = \"strict\"\ndigests = [\"{}\", \"{}\"]\n", one, two) + "[log]\nlevel = \"trace\"\n");
+  write("digests.toml", fmt::format("[plugins.security.digests]\n\"a.b\" = [\"{}\", \"{}\"]\n", one, two));
+  const std::string looser = fmt::format(
+      "[plugins.security]\nmode = \"normal\"\ndigests = {{ \"a.b\" = [\"{1}\", \"{2}\"], \"c.d\" = \"{2}\" }}\n"
+      "[modules.security]\nmode = \"normal\"\ndigests = [\"{2}\", \"{0}\"]\n",
+      one, two, three);
+  const std::string own = write("own.toml", looser);
+  setenv("HEDDLE_CONFIG", own.c_str(), 1);
+  for (int how = 0; how < 5; ++how) {  // named, by the environment, as text, as text without files, as text over the system's file
+    SCOPED_TRACE(how);
+    if (how == 4) unsetenv("HEDDLE_CONFIG");
+    sources.path = how == 0 ? own : "";
+    sources.text = how >= 2 ? looser : "";
+    sources.use_files = how != 3;
+    sources.use_environment = how != 3;
+    ConfigRead read;
+    read_config(sources, &read);
+    EXPECT_FALSE(read.diagnostics.has_errors()) << read.diagnostics.render();
+    const SecurityConfig& security = read.config.security;
+    EXPECT_TRUE(security.strict);
+    EXPECT_TRUE(security.strict_modules);
+    ASSERT_TRUE(security.plugin_digests);
+    EXPECT_THAT(security.plugin_digests->at("a.b"), ElementsAre(two));
+    EXPECT_TRUE(security.plugin_digests->at("c.d").empty());
+    EXPECT_THAT(*security.module_digests, ElementsAre(one));
+    EXPECT_EQ(read.config.log.level, how == 4 ? HEDDLE_LOG_TRACE : HEDDLE_LOG_WARN);  // of the rest, one file counts
+    EXPECT_EQ(origin(read.config, "plugins.security.mode"), "\"strict\" @ " + sources.system_path);
+    EXPECT_EQ(origin(read.config, "plugins.security.digests.\"c.d\""), "[] @ " + sources.system_path);
+  }
+  // Tighter it may become.
+  sources = {};
+  sources.path = own;
+  sources.system_path = write("loose.toml", "[plugins.security]\nmode = \"normal\"\n");
+  write("own.toml", "[plugins.security]\nmode = \"strict\"\ndigests = {}\n");
+  ConfigRead read;
+  read_config(sources, &read);
+  EXPECT_TRUE(read.config.security.strict);
+  EXPECT_TRUE(read.config.security.plugin_digests);
+}
+
+TEST_F(Configuration, WhatTheSystemAsksForIsNotUnheard) {
+  ConfigSources sources;
+  sources.path = write("own.toml", "");
+  auto errors = [&](const std::string& text) {
+    sources.system_path = write("system.toml", text);
+    ConfigRead read;
+    read_config(sources, &read);
+    return read.diagnostics.render();
+  };
+  EXPECT_THAT(errors("[plugins.security]\nmode = \"strickt\"\n"), HasSubstr("system.toml:2:8: error[E105]"));
+  EXPECT_THAT(errors("[plugins.security]\nmode = strict\n"), HasSubstr("error[E101]"));
+  EXPECT_THAT(errors("[modules.security]\ndigest = []\n"), HasSubstr("error[E102]"));
+  EXPECT_EQ(errors("[a_table_of_a_newer_version]\nkey = 1\n"), "");
+  sources.system_path = folder_.string();
+  ConfigRead read;
+  read_config(sources, &read);
+  EXPECT_THAT(read.diagnostics.render(), HasSubstr("error[E106]"));
+}
+
+TEST_F(Configuration, RefusesAFileOfSomebodyElseThatTheEnvironmentNames) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to give a file to another user";
+  const std::string path = write("home/heddle/heddle.toml", "");
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  auto errors = [&](const std::string& named) {
+    ConfigSources sources;
+    sources.path = named;
+    ConfigRead read;
+    read_config(sources, &read);
+    return read.diagnostics.render();
+  };
+  EXPECT_THAT(errors(""), HasSubstr("it belongs to user 65534, neither to root nor to user 0"));
+  setenv("HEDDLE_CONFIG", path.c_str(), 1);
+  EXPECT_THAT(errors(""), HasSubstr("which HEDDLE_CONFIG names, failed: it belongs to user 65534"));
+  EXPECT_EQ(errors(path), "");  // said at that moment
+  ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+  EXPECT_EQ(errors(""), "");
+}
+
+TEST_F(Configuration, TakesManyKeysInLittleTime) {
+  auto repeat = [](const char* before, const std::string& line, int count) {
+    std::string text = before;
+    for (int i = 0; i < count; ++i) text += fmt::format(fmt::runtime(line), i);
+    return text;
+  };
+  const std::string texts[] = {repeat("[driver.\"heddle.cpu\"]\n", "a{}=1\n", 90000),
+                               repeat("[plugins.pin]\n", "\"a{}\"=\"=1\"\n", 60000),
+                               repeat("", "[driver.\"a{}\"]\nb=1\n", 40000),
+                               repeat("", "[[link]]\nbetween=[\"a{0}\",\"b{0}\"]\n", 20000),
+                               repeat("", "a{}=1\n", 90000),
+                               repeat("", "[[route]]\nslot=\"@a\"\nto=[\"a{}\"]\n", 20000) + repeat("", "[device.d{}]\n", 1000)};
+  for (const std::string& text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    HostOptions options;
+    options.no_config = true;
+    options.config_text = text;
+    std::string said;
+    options.log.context = &said;
+    options.log.write = [](void*, uint32_t, std::string_view, std::string_view) {};
+    Result<std::unique_ptr<Host>> host = Host::open(options);
+    said = host.ok() ? (*host)->config_warnings() : std::string(host.status().message());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    printf("%zu bytes beginning with %.16s: %.2f s, %zu bytes of warnings and errors\n", text.size(), text.c_str(), took.count(),
+           said.size());
+    EXPECT_LT(took.count(), 10.0) << text.substr(0, 40);
+    EXPECT_LT(said.size(), 20u << 20);
+  }
+}
+
 TEST_F(Configuration, TheEnvironmentSetsNothingInStrictMode) {
   setenv("HEDDLE_SET", "plugins.security.mode = 'normal'; modules.security.mode = 'normal'; param_io.queue_depth = 7", 1);
   for (const char* table : {"plugins", "modules"}) {
@@ -206,7 +321,7 @@ TEST_F(Configuration, TheEnvironmentSetsNothingInStrictMode) {
       ConfigRead read;
       read_config(sources, &read);
       EXPECT_FALSE(read.diagnostics.has_errors());
-      EXPECT_TRUE(read.config.strict || read.config.strict_modules) << table;
+      EXPECT_TRUE(read.config.security.strict || read.config.security.strict_modules) << table;
       EXPECT_EQ(read.config.param_io.queue_depth, 0u) << table;
       EXPECT_EQ(read.diagnostics.warnings("E204").size(), 1u) << table;
     }

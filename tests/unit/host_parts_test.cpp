@@ -134,6 +134,16 @@ TEST(Trust, RefusesWhatOthersMayWrite) {
   EXPECT_THAT(why_untrusted("/tmp", &path), HasSubstr("can be written by others"));
   EXPECT_THAT(why_untrusted("/not/there", &path), HasSubstr("cannot be found"));
   EXPECT_EQ(why_untrusted("/bin/sh", &path), "");
+  const std::string mounts =
+      "36 35 0:45 / /mnt/0:46 rw - ext4 user_id=7 rw,user_id=8\n"
+      "37 35 0:46 / /mnt/a rw,nosuid shared:1 - fuse.sshfs name rw,user_id=1000,group_id=1001\n"
+      "38 35 0:47 / /mnt/b rw - fuse.x user_id=5 rw,group_id=1\n"
+      "39 35 0:48 / /mnt/c rw - fuse.x none rw,user_id=0,group_id=0";
+  EXPECT_EQ(fuse_user(mounts, 0, 46), 1000);
+  EXPECT_EQ(fuse_user(mounts, 0, 47), -1);
+  EXPECT_EQ(fuse_user(mounts, 0, 48), 0);
+  EXPECT_EQ(fuse_user(mounts, 0, 4), -1);
+  EXPECT_EQ(fuse_user("", 0, 46), -1);
   EXPECT_EQ(path, std::filesystem::canonical("/bin/sh").string());
 }
 

@@ -141,6 +141,7 @@ int check(Options& options, const Flags& flags) {
   RuntimeFlags given = options.runtime;
   if (!options.file.empty()) given.config = options.file;
   if (given.config.empty()) return flags.misuse("check needs a FILE");
+  if (Wrong wrong = config_with_raised_rights(given); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = resolve_plugin_paths(given); !wrong.empty()) return flags.misuse(wrong);
   given.settings = "log.components.host = \"off\"";  // what the log has to say of the file is printed below, and more
   const Format format = format_from_name(options.format);

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tools/heddle/raised_rights.h"
+
 namespace heddle::tool {
 namespace {
 
@@ -35,6 +37,7 @@ std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& o
       out.push_back(arguments[i]);
       continue;
     }
+    if (has_raised_rights()) return "--flagfile is not taken with raised rights; write the flags out";
     if (depth == kMaxFlagfileDepth) return "flag file '" + path + "' is nested too deep";
     std::ifstream file(path);
     if (!file) return "flag file '" + path + "' cannot be read";

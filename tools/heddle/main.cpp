@@ -13,6 +13,7 @@
 #include "tools/heddle/command.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program_search.h"
+#include "tools/heddle/raised_rights.h"
 
 namespace heddle::tool {
 
@@ -61,6 +62,12 @@ bool is_command_name(const std::string& name) {
 
 // Does not return if a program of that name is there.
 int start_foreign(const std::string& name, char** arguments) {
+  if (has_raised_rights()) {
+    std::fprintf(stderr,
+                 "heddle: starting heddle-%s failed: heddle runs with raised rights, and starts no other program; start it itself\n",
+                 printable(name).c_str());
+    return kUsage;
+  }
   const std::string program = is_command_name(name) ? find_program("heddle-" + name) : std::string();
   if (program.empty()) {
     for (const ForeignCommand& command : foreign_commands()) {

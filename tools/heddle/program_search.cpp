@@ -11,16 +11,20 @@
 namespace heddle::tool {
 namespace {
 
+constexpr char kSelf[] = "/proc/self/exe";
+
+// A link to this program is no other program: starting it would go on for ever.
 bool is_program(const std::string& path) {
-  struct stat facts;
-  return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0;
+  struct stat facts, own;
+  if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || access(path.c_str(), X_OK) != 0) return false;
+  return stat(kSelf, &own) != 0 || own.st_dev != facts.st_dev || own.st_ino != facts.st_ino;
 }
 
 }  // namespace
 
 std::string find_program(const std::string& name) {
   char self[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self));
+  const ssize_t length = readlink(kSelf, self, sizeof(self));
   if (length > 0 && length < static_cast<ssize_t>(sizeof(self))) {
     const std::string here(self, static_cast<size_t>(length));
     const std::string candidate = here.substr(0, here.rfind('/') + 1) + name;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tools/heddle/raised_rights.h"
+
 namespace heddle::tool {
 
 void RuntimeFlags::add_to(Flags& flags) {
@@ -25,9 +27,15 @@ Wrong resolve_plugin_paths(RuntimeFlags& flags) {
 }
 
 std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtime& out) {
+  if (Wrong wrong = config_with_raised_rights(given); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = resolve_plugin_paths(given); !wrong.empty()) return flags.misuse(wrong);
   if (heddle_status_t* status = create_runtime(given, out)) return report(status);
   return std::nullopt;
+}
+
+Wrong config_with_raised_rights(const RuntimeFlags& flags) {
+  if (flags.config.empty() || !has_raised_rights()) return {};
+  return "a configuration file is not taken with raised rights; /etc/heddle/heddle.toml holds";
 }
 
 heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {

@@ -37,6 +37,8 @@ struct RuntimeFlags {
 };
 // Folders of --plugin-path made absolute; says which one is no folder.
 Wrong resolve_plugin_paths(RuntimeFlags& flags);
+// What is wrong with --config, or with the FILE of `config check`, where heddle has other rights than its caller.
+Wrong config_with_raised_rights(const RuntimeFlags& flags);
 heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out);
 // Both, with what is wrong on stderr. Empty: go on. Else the exit code.
 std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtime& out);

@@ -34,7 +34,7 @@ HEDDLE_EXPORT void heddle_text_free(heddle_text_t* text);
 
 /* -------------------------------------------------------------------------------------------------------- runtime */
 
-#define HEDDLE_RUNTIME_NO_CONFIG 1u /* read no heddle.toml and no environment */
+#define HEDDLE_RUNTIME_NO_CONFIG 1u /* read no heddle.toml and no environment; what /etc/heddle/heddle.toml says of security holds */
 
 typedef struct heddle_runtime_params {
   uint32_t struct_size;

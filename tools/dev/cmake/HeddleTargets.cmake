@@ -27,8 +27,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(HEDDLE_PLUGIN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/heddle/plugins.d)
-set(CMAKE_BUILD_RPATH "$ORIGIN/../lib;$ORIGIN")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN")
+# Nor is a path written anew when it is installed: CMake would keep room for that by a colon at the end, which means the current folder.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
 # GCC 12 sees overlaps in std::string that are not there (its bug 105329): no -Wrestrict.
 # Its std::stable_sort uses what it calls deprecated, which clang says aloud.
