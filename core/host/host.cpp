@@ -37,7 +37,10 @@ struct Plugin {
   bool is_driver() const { return (manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   // "cpu" of "heddle.cpu".
   std::string short_name() const { return manifest.id.substr(manifest.id.find_last_of('.') + 1); }
-  std::string why() const { return fmt::format("{}, but {}: {}", manifest.id, words_of(verdict.state), verdict.reason); }
+  // " declares it": what stands behind the id.
+  std::string why(std::string_view behind = {}) const {
+    return fmt::format("{}{}, but {}: {}", manifest.id, behind, words_of(verdict.state), verdict.reason);
+  }
 };
 
 }  // namespace
@@ -512,7 +515,8 @@ std::vector<LibraryCandidate> Host::libraries(const OperatorId& wanted, size_t* 
   state_->look(declaring);  // their probes run at once
   for (Plugin* plugin : declaring) {
     const bool loaded = state_->load(*plugin).ok();
-    found.push_back({plugin->manifest.id, loaded ? plugin->instance->operations.get() : nullptr, loaded ? std::string() : plugin->why()});
+    found.push_back(
+        {plugin->manifest.id, loaded ? plugin->instance->operations.get() : nullptr, loaded ? std::string() : plugin->why(" declares it")});
   }
   return found;
 }

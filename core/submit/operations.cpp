@@ -25,7 +25,7 @@ host::OperatorId id_of(const mf::Operation& wanted) {
   return {wanted.domain()->str(), wanted.name()->str(), wanted.version()};
 }
 
-// "; com.a is no-device: ...; 2 other library plugins do not declare it".
+// "; com.a declares it, but it has no device here: ...; 2 other library plugins do not declare it".
 std::string told(const std::vector<std::string>& reasons, size_t others) {
   std::string text;
   for (const std::string& reason : reasons) text += "; " + reason;

@@ -276,7 +276,7 @@ TEST_F(Operations, ComeFromTheFirstPluginThatTakesThem) {
 TEST_F(Operations, GoByDisabledAndPinnedPlugins) {
   open(std::string(kInProcess) + "[plugins]\ndisable = [\"test.library\"]\n");
   Outcome disabled = try_instance(write({{}}, 2));
-  EXPECT_THAT(disabled.message, HasSubstr("test.library is disabled: the configuration disables it"));
+  EXPECT_THAT(disabled.message, HasSubstr("test.library declares it, but it is disabled: the configuration disables it"));
 
   // Two versions of one id: the first folder's, unless the other is pinned.
   const std::string older = folder_.path("older.d");
