@@ -4,7 +4,9 @@
 #ifndef HEDDLE_CORE_HOST_DIAGNOSTICS_H_
 #define HEDDLE_CORE_HOST_DIAGNOSTICS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,18 +41,18 @@ inline constexpr CodeRow kCodes[] = {
     {"E208", "a link is another than said", "correct it, or leave it out"},
     {"E301", "not in this version", "take it out"},
 };
-constexpr const CodeRow* find_code(std::string_view code) {
-  for (const CodeRow& row : kCodes) {
-    if (row.code == code) return &row;
-  }
-  return nullptr;
-}
 // A literal that stands in the table; any other does not compile.
 struct Code {
-  consteval Code(const char* code) : row(find_code(code)) {
-    if (!row) throw "no such code in kCodes";
-  }
+  consteval Code(const char* code) : row(&kCodes[index_of(code)]) {}
   const CodeRow* row;
+
+ private:
+  static consteval std::size_t index_of(std::string_view code) {
+    for (std::size_t i = 0; i < std::size(kCodes); ++i) {
+      if (kCodes[i].code == code) return i;
+    }
+    throw "no such code in kCodes";
+  }
 };
 
 struct Place {

@@ -160,7 +160,10 @@ TEST(Codes, EachTranscriptIsWhole) {
     const std::string code = parts[2], text = parts[3];
     EXPECT_TRUE(with_expectation.count(code) == 0 || text.find("expected") != std::string::npos) << lines[i];
     if (code == "E207" || code == "E208") {  // one line of a report or of the log
-      EXPECT_NE(text.find(std::string(find_code(code)->next_step)), std::string::npos) << lines[i];
+      for (const CodeRow& row : kCodes) {
+        if (row.code != code) continue;
+        EXPECT_NE(text.find(std::string(row.next_step)), std::string::npos) << lines[i];
+      }
       continue;
     }
     ASSERT_LT(i + 1, lines.size());
