@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Frozen modules of every format version, executed: their code is of the format ids of code.h as they were.
 
-kernels-0.1.heddle has the kernel of kernels_module.cpp as x86_64-elf/1, sample-stack/1, sample-fixed/1 and ptx/1; add-0.1.heddle was compiled from an ONNX file
+kernels-0.1.heddle has the kernel of kernels_module.cpp as x86_64-elf/1, sample-stack/1, sample-fixed/1 and ptx/1, cubin-0.1.heddle as cubin/1; add-0.1.heddle was compiled from an ONNX file
 with one Add of 4 floats, as x86_64-elf/1 for x86-64-v3 and v4. They are never written again (compat_module_test.cpp opens them and compares what they say).
 """
 import json
@@ -23,8 +23,10 @@ def application(*words):
 
 
 class FrozenModules(unittest.TestCase):
-    def executes(self, plugins, device):
-        for module in sorted(HERE.glob("kernels-*.heddle")):
+    def executes(self, plugins, device, modules="kernels-*.heddle"):
+        found = sorted(HERE.glob(modules))
+        self.assertTrue(found, f"no {modules}")
+        for module in found:
             code, text = application("run", plugins, device, module, "")
             self.assertEqual(code, 0, text[-2000:])
             self.assertIn("\ncall: ok\n", text)
@@ -37,14 +39,16 @@ class FrozenModules(unittest.TestCase):
         self.executes(TEMPLATES / "driver" / "cpp", "org.example.sample:0")
         self.executes(TEMPLATES / "driver" / "c", "org.example.sample_c:0")
 
-    def test_ptx_1(self):
+    def test_what_gpus_take(self):
+        """ptx/1 and cubin/1."""
         code, text = application("report", PLUGINS, "devices")
         self.assertEqual(code, 0, text)
         devices = json.loads(text[text.index("{"):])["devices"]
         if not any(device["driver"] == "heddle.cuda" for device in devices):
             self.assertNotEqual(os.environ.get("HEDDLE_GPU"), "required", "no CUDA device")
-            self.skipTest("SKIP: no CUDA device; the frozen ptx/1 was not executed")
+            self.skipTest("SKIP: no CUDA device; the frozen ptx/1 and cubin/1 were not executed")
         self.executes(PLUGINS, "heddle.cuda:0")
+        self.executes(PLUGINS, "heddle.cuda:0", "cubin-*.heddle")
 
     def test_a_compiled_network(self):
         if not (BUILD / "bin" / "heddle").exists():

@@ -16,7 +16,7 @@ import next_minor
 SOURCE = pathlib.Path(os.environ["HEDDLE_SOURCE"])
 BUILD = pathlib.Path(os.environ["HEDDLE_BUILD"])
 HERE = SOURCE / "tests" / "compat"
-TEMPLATES = ("driver/cpp", "driver/c", "allocator/cpp", "allocator/c")
+TEMPLATES = ("driver/cpp", "driver/c", "allocator/cpp", "allocator/c", "library/cpp", "library/c")
 
 
 def unpack(folder):
