@@ -3,7 +3,6 @@
  * Loaded by loader_test through the host; it knows only the public headers. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,7 +212,10 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
   char* volatile memory = malloc(gigabyte);
   if (memory) memset(memory, 1, gigabyte);
 #elif defined(FAKE_ILL_PROBE)
-  raise(SIGILL);
+  __builtin_trap();
+#elif defined(FAKE_SPIN_PROBE)
+  for (volatile unsigned count = 0;; ++count) {
+  }
 #elif defined(FAKE_HANG_PROBE)
   for (;;) usleep(1000);
 #elif defined(FAKE_FLOOD_PROBE)
@@ -314,6 +316,8 @@ HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* n
 const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
 #if defined(FAKE_CRASH_ENTRY)
   *nowhere = 1;
+#elif defined(FAKE_ILL_ENTRY)
+  __builtin_trap();
 #elif defined(FAKE_ABI_RANGE)
   static const char reason[] = "built for tomorrow";
   negotiation->plugin_min_minor = 5;

@@ -14,7 +14,11 @@ import tempfile
 def main():
     command, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     with tempfile.TemporaryDirectory(prefix="heddle-faults-") as name:
-        for library in sorted(folder.glob("*.so")):
+        # A build for another processor: a good one whose ELF header says so.
+        elsewhere = bytearray((folder / "good.so").read_bytes())
+        elsewhere[18:20] = (183).to_bytes(2, "little")  # EM_AARCH64
+        (pathlib.Path(name) / "other_architecture.so").write_bytes(elsewhere)
+        for library in sorted([*folder.glob("*.so"), pathlib.Path(name) / "other_architecture.so"], key=lambda path: path.stem):
             (pathlib.Path(name) / f"fake.{library.stem}.toml").write_text(
                 f'manifest = 1\n[plugin]\nid = "fake.{library.stem}"\nversion = "1.0.0"\nkind = ["driver"]\nlibrary = "{library}"\n'
                 'abi = ["0.1", "0.1"]\n[load]\ntimeout_ms = 2000\n')
@@ -23,7 +27,7 @@ def main():
     plugins = [plugin for plugin in json.loads(listed.stdout)["plugins"] if plugin["id"].startswith("fake.")]
     print("| plugin | state | reason |\n| --- | --- | --- |")
     for plugin in plugins:
-        reason = plugin.get("reason", "").replace(str(folder) + "/", "").replace("|", "\\|")
+        reason = plugin.get("reason", "").replace(str(folder) + "/", "").replace(name + "/", "").replace("|", "\\|")
         print(f"| {plugin['id'].removeprefix('fake.')} | {plugin['state']} | {reason or '-'} |")
     print(f"\n{len(plugins)} plugins, {sum(plugin['state'] == 'available' for plugin in plugins)} available; the command ended with 0.")
 

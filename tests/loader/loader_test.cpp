@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host against plugins that misbehave: it stays alive, says what is wrong with each, and the others go on working.
+#include <elf.h>
 #include <sys/resource.h>
 
 #include "core/host/log.h"
@@ -265,15 +266,19 @@ TEST_F(Loader, TurnsAnAbortIntoAReasonWithWhatWasPrinted) {
 }
 
 TEST_F(Loader, TurnsAnUnknownInstructionIntoAReason) {
-  PluginInfo found = install_and_look("ill_probe");
-  EXPECT_EQ(found.state, PluginState::kProbeFailed);
-  EXPECT_THAT(found.reason, HasSubstr("SIGILL"));
+  for (const char* name : {"ill_probe", "ill_entry"}) {
+    PluginInfo found = install_and_look(name);
+    EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
+    EXPECT_THAT(found.reason, HasSubstr("SIGILL")) << name;
+  }
 }
 
 TEST_F(Loader, EndsAProbeThatHangs) {
-  PluginInfo found = install_and_look("hang_probe", "[load]\ntimeout_ms = 200");
-  EXPECT_EQ(found.state, PluginState::kProbeFailed);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("within 200 ms"), HasSubstr("function probe")));
+  for (const char* name : {"hang_probe", "spin_probe"}) {
+    PluginInfo found = install_and_look(name, "[load]\ntimeout_ms = 200");
+    EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr("within 200 ms"), HasSubstr("function probe"))) << name;
+  }
 }
 
 TEST_F(Loader, EndsAShutdownThatHangs) {
@@ -331,6 +336,21 @@ TEST_F(Loader, RefusesAnotherArchitecture) {
   PluginInfo found = look_at("crash_entry");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
   EXPECT_THAT(found.reason, HasSubstr("built for pdp11"));
+}
+
+// The manifest says nothing of it, or what is not so: the library's own header counts.
+TEST_F(Loader, RefusesALibraryOfAnotherArchitecture) {
+  const std::string path = (plugins_ / "elsewhere.so").string();
+  std::filesystem::copy_file(library("crash_entry"), path);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(offsetof(Elf64_Ehdr, e_machine));
+  const Elf64_Half machine = EM_AARCH64;
+  file.write(reinterpret_cast<const char*>(&machine), sizeof machine);
+  file.close();
+  install("crash_entry", "", path);
+  PluginInfo found = look_at("crash_entry");
+  EXPECT_EQ(found.state, PluginState::kIncompatible);
+  EXPECT_THAT(found.reason, HasSubstr("is built for 64-bit aarch64, this process is 64-bit"));
 }
 
 TEST_F(Loader, RefusesAnUnknownIsa) {
