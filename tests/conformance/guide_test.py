@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/plugin-guide.md shows a driver and an operator that build outside of the tree and pass the kit; so do the templates, and what tools/dev/new-driver lays out."""
+"""What a plugin author has: docs/plugin-guide.md shows a driver, an allocator and an operator, sdk/template has more, tools/dev/new-driver lays one out. Each
+is built against an installation of the component sdk, where no source of Heddle is, and passes the kit."""
 import os
 import pathlib
 import re
@@ -13,12 +14,12 @@ import kit
 GUIDE = kit.SOURCE / "docs" / "plugin-guide.md"
 
 
-def build(source, folder):
-    """Configures and builds a project against the sources of the SDK, with warnings as errors."""
+def build(source, folder, prefix):
+    """Configures and builds a project against an installed SDK, with warnings as errors."""
     flags = "-Wall -Wextra -Werror"
     if os.environ.get("HEDDLE_SANITIZE"):
         flags += f" -fsanitize={os.environ['HEDDLE_SANITIZE']}"
-    for command in (["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja", f"-DHEDDLE_SOURCE={kit.SOURCE}", "-DCMAKE_BUILD_TYPE=Release",
+    for command in (["cmake", "-S", str(source), "-B", str(folder), "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release",
                      f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}"],
                     ["cmake", "--build", str(folder), "-j", "2"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
@@ -27,6 +28,13 @@ def build(source, folder):
 
 
 class OutOfTree(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        installed = tempfile.TemporaryDirectory(prefix="heddle-sdk-")
+        cls.addClassCleanup(installed.cleanup)
+        cls.prefix = installed.name
+        subprocess.run(["cmake", "--install", str(kit.BUILD), "--component", "sdk", "--prefix", cls.prefix], check=True, capture_output=True)
+
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="heddle-guide-")
         self.addCleanup(self.temporary.cleanup)
@@ -37,24 +45,32 @@ class OutOfTree(unittest.TestCase):
         self.assertEqual({name: case["texts"] for name, case in cases.items() if case["outcome"] == "failed"}, {})
         self.assertGreaterEqual(kit.count(cases, "passed"), least)
 
-    def test_the_driver_of_the_guide(self):
+    def test_what_the_guide_shows(self):
         text = GUIDE.read_text(encoding="utf-8")
+        of_allocator = "com.acme.shelf.toml shelf.cpp CMakeLists.txt".split()
         of_operator = "com.acme.ops.toml ops.cpp CMakeLists.txt operators.toml model.py run.sh".split()
         blocks = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml",
+                                                        *(f"allocator/{name}" for name in of_allocator),
                                                         *(f"operator/{name}" for name in of_operator)})
-        # What belongs to no file is a command line, how a vendor's library is opened, or the example of skips.toml.
-        self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 3)
-        (self.folder / "operator").mkdir()
+        # What belongs to no file is a command line, or the example of skips.toml.
+        self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 2)
+        for part in ("allocator", "operator"):
+            (self.folder / part).mkdir()
         for name, block in blocks:
             with open(self.folder / name, "a", encoding="utf-8") as file:
                 file.write(block)
-        build(self.folder, self.folder / "build")
+        build(self.folder, self.folder / "build", self.prefix)
         self.conforms(self.folder / "build" / "com.acme.loom.toml", 120)
+
+        allocator = self.folder / "allocator"
+        (allocator / "plugin.map").write_bytes((self.folder / "plugin.map").read_bytes())
+        build(allocator, allocator / "build", self.prefix)
+        self.conforms(allocator / "build" / "com.acme.shelf.toml", 30)
 
         operator = self.folder / "operator"
         (operator / "plugin.map").write_bytes((self.folder / "plugin.map").read_bytes())
-        build(operator, operator / "build")
+        build(operator, operator / "build", self.prefix)
         self.conforms(operator / "build" / "com.acme.ops.toml", 27)
         if not (kit.BUILD / "bin" / "heddle-compile").exists():
             return
@@ -89,7 +105,7 @@ class OutOfTree(unittest.TestCase):
         subprocess.run([script, "com.acme.warp", str(driver)], check=True, capture_output=True)
         left = [path.name for path in driver.rglob("*") if path.is_file() and "sample" in path.read_text().lower()]
         self.assertEqual(left, [])
-        build(driver, self.folder / "build")
+        build(driver, self.folder / "build", self.prefix)
         self.conforms(self.folder / "build" / "com.acme.warp.toml", 125)
 
     def test_the_other_templates(self):
@@ -97,7 +113,7 @@ class OutOfTree(unittest.TestCase):
                                           ("allocator/cpp", "org.example.arena.toml", 25), ("library/cpp", "org.example.whiten.toml", 26),
                                           ("library/c", "org.example.scale.toml", 24)):
             folder = self.folder / template.replace("/", "_")
-            build(kit.SOURCE / "sdk" / "template" / template, folder)
+            build(pathlib.Path(self.prefix) / "share" / "heddle" / "template" / template, folder, self.prefix)
             self.conforms(folder / manifest, least)
 
 
