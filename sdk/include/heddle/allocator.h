@@ -73,7 +73,8 @@ typedef struct heddle_holder {
 typedef void (*heddle_holder_visitor_t)(void* context, const heddle_holder_t* holder);
 
 /* Where memory comes from. allocate, free, statistics, trim and holders promise what those of heddle_allocator_interface_t do. A device as
- * provider gives whole buffers of its driver, each at offset 0. An allocator looks at no more than its own struct_size. */
+ * provider gives whole buffers of its driver, each at offset 0. An allocator looks at no more than its own struct_size. allocate and trim: [any] [may-block];
+ * the others: [any] [no-block] */
 typedef struct heddle_provider {
   uint32_t struct_size;
   uint32_t reserved;

@@ -21,7 +21,7 @@ typedef struct heddle_compile_params {
   heddle_string_t dump_path;
   heddle_string_t report_path;     /* JSON: fusion decisions, kernels, resources, times; empty: none */
   heddle_string_t reproducer_path; /* where a failing pass leaves its input; empty: nowhere */
-  /* Called now and then with what is done; returning 0 goes on, anything else cancels with CANCELLED. May be NULL. */
+  /* Called now and then with what is done; returning 0 goes on, anything else cancels with CANCELLED. May be NULL. [callback] */
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);
   void* context;
   /* NVIDIA's assembler, a path or a name on PATH: targets of cuda get machine code beside PTX, so that a driver need not translate it; empty: PTX

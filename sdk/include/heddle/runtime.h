@@ -27,7 +27,7 @@ typedef struct heddle_function heddle_function_t; /* borrowed from its instance 
 typedef struct heddle_tensor heddle_tensor_t;
 typedef struct heddle_call heddle_call_t;
 
-/* Text owned by the caller. */
+/* Text owned by the caller. Both functions: [any] [no-block] */
 typedef struct heddle_text heddle_text_t;
 HEDDLE_EXPORT heddle_string_t heddle_text_view(const heddle_text_t* text);
 HEDDLE_EXPORT void heddle_text_free(heddle_text_t* text);
@@ -123,6 +123,7 @@ typedef struct heddle_tensor_type {
   uint32_t reserved;
   int64_t dims[HEDDLE_MAX_RANK];
 } heddle_tensor_type_t;
+/* [any] [no-block] */
 HEDDLE_EXPORT uint32_t heddle_function_argument_count(const heddle_function_t* function);
 HEDDLE_EXPORT uint32_t heddle_function_result_count(const heddle_function_t* function);
 /* OUT_OF_RANGE for an index that is not there. [any] [no-block] */
@@ -144,7 +145,7 @@ typedef struct heddle_device_memory {
   uint32_t flags;   /* bits HEDDLE_DEVICE_MEMORY_* */
   uint64_t address; /* as the vendor's API names it (ext/native.h): on CUDA what data_ptr() gives */
   uint64_t size_bytes;
-  void (*release)(void* context); /* may be NULL */
+  void (*release)(void* context); /* may be NULL. [callback] */
   void* context;
 } heddle_device_memory_t;
 
@@ -163,9 +164,9 @@ HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
 HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
 HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
-/* rank values, borrowed. */
+/* rank values, borrowed; the size is in bytes. [any] [no-block] */
 HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
-HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor); /* bytes */
+HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
 /* Waits for the tensor's producer and copies it out; size_bytes must be heddle_tensor_size. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
 /* Waits for earlier work and replaces the contents; a tensor whose call failed is usable again then. The caller knows that no call in flight reads
