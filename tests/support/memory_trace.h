@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Traces of allocations: what a workload allocates and frees, in order. Three seeded generators, with sizes computed from the layer
-// shapes of real networks, and a reader of what heddle.log writes. Used by tests and benchmarks of allocators.
+// Traces of allocations: what a workload allocates and frees, in order. Three seeded generators, whose sizes are computed from the layer shapes of real
+// networks, and a reader of what heddle.log and tests/bench/record_torch.py write. Used by tests and benchmarks of allocators.
 #ifndef HEDDLE_TESTS_MEMORY_TRACE_H_
 #define HEDDLE_TESTS_MEMORY_TRACE_H_
 

@@ -50,6 +50,17 @@ TEST_P(TraceSeeds, PowerLaw) {
   expect_within_bound(power_law(GetParam()));
 }
 
+// What PyTorch asked for on the CPU (tests/bench/record_torch.py): training steps of a ResNet-50; a transformer that reads a prompt and writes on.
+class RecordedTraces : public TraceTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(PyTorch, RecordedTraces, ::testing::Values("resnet50", "decoder"));
+
+TEST_P(RecordedTraces, StayWithinTheBound) {
+  std::ifstream file(std::string(HEDDLE_TEST_TRACES "/pytorch_") + GetParam() + ".trace");
+  const MemoryTrace trace = read_trace(GetParam(), file);
+  EXPECT_GT(trace.blocks(), 5000u);
+  expect_within_bound(trace);
+}
+
 // The parameters and the activations are those of the published network.
 TEST_F(TraceTest, ResNetHasItsPublishedSize) {
   const MemoryTrace trace = resnet50_training(2);
