@@ -5,13 +5,15 @@
 //   a NUMBER SIZE ALIGNMENT OWNER    block NUMBER, counted from 0, was handed out
 //   f NUMBER POINTS                  it came back, to be reused behind that many points
 //   x SIZE ALIGNMENT OWNER           RESOURCE_EXHAUSTED
-// For looking, not for production: a file is written under a lock.
+// With the option `viewer` it also writes a snapshot for PyTorch's memory viewer (viewer_file.h).
+// For looking, not for production: files are written under a lock.
 #include <cstdarg>
 #include <map>
 #include <mutex>
 
 #include "heddle/sdk/allocator.h"
 #include "heddle/sdk/own_file.h"
+#include "viewer_file.h"
 
 namespace heddle::log {
 namespace {
@@ -26,19 +28,21 @@ class Log {
   explicit Log(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
   ~Log() {
     if (file_ && std::fclose(file_) != 0) failed();
+    if (!viewer_.close()) failed(viewer_.path(), "there is no file");
   }
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
   heddle_status_t* open(const sdk::AllocatorSetup& setup) {
+    std::string viewer;
     if (heddle_status_t* bad = setup.text("file", &path_)) return bad;
+    if (heddle_status_t* bad = setup.text("viewer", &viewer)) return bad;
+    if (!viewer.empty() && !viewer_.open(viewer)) return cannot_open(viewer);
     if (path_.empty()) return nullptr;
     const int descriptor = sdk::open_own_file(path_.c_str(), O_TRUNC, 0644);
     file_ = descriptor < 0 ? nullptr : fdopen(descriptor, "w");
     if (!file_) {
-      const bool is_others = errno == EPERM || errno == ELOOP || errno == ENXIO;
-      heddle_status_t* bad = sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s%s failed", path_.c_str(),
-                                               is_others ? ", which is a link, a pipe or not this user's alone," : "");
+      heddle_status_t* bad = cannot_open(path_);
       if (descriptor >= 0) ::close(descriptor);
       return bad;
     }
@@ -55,13 +59,15 @@ class Log {
       return failed;
     }
     try {
-      numbers_.insert_or_assign({out->buffer, out->offset}, next_);
+      if (viewer_.is_open()) regions_.try_emplace(out->buffer, regions_.size());
+      numbers_.insert_or_assign({out->buffer, out->offset}, Live{next_, params.size_bytes, params.owner});
     } catch (...) {
       provider_.free(provider_.self, out, nullptr, 0);
       *out = {};
       *out_wait_count = 0;
       throw;
     }
+    if (viewer_.is_open()) viewer_.event("alloc", address_of(*out), params.size_bytes, name_, next_, owner);
     line("a %llu %llu %llu %s", number(next_++), number(params.size_bytes), number(params.alignment_bytes), owner.c_str());
     return nullptr;
   }
@@ -72,7 +78,14 @@ class Log {
       std::lock_guard<std::mutex> lock(mutex_);
       auto found = numbers_.find({block.buffer, block.offset});
       if (found != numbers_.end()) {
-        line("f %llu %u", number(found->second), count);
+        const Live& live = found->second;
+        line("f %llu %u", number(live.number), count);
+        if (viewer_.is_open()) {
+          const std::string_view owner = live.owner ? sdk::view_of(*live.owner) : std::string_view();
+          for (const char* action : {"free_requested", "free_completed"}) {
+            viewer_.event(action, address_of(block), live.size_bytes, name_, live.number, owner);
+          }
+        }
         numbers_.erase(found);
       }
     }
@@ -108,8 +121,18 @@ class Log {
     file_ = nullptr;
     failed();
   }
-  void failed() {
-    const std::string text = "log: writing " + path_ + " of '" + name_ + "' failed; the trace ends early";
+  heddle_status_t* cannot_open(const std::string& path) {
+    const bool is_others = errno == EPERM || errno == ELOOP || errno == ENXIO;
+    return sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s%s failed", path.c_str(),
+                             is_others ? ", which is a link, a pipe or not this user's alone," : "");
+  }
+  // Of its own for each buffer and offset, since buffers have none.
+  uint64_t address_of(const heddle_block_t& block) const {
+    return ((regions_.at(block.buffer) + 1) % (uint64_t{1} << 22) << 40) + block.offset;
+  }
+  void failed() { failed(path_, "the trace ends early"); }
+  void failed(const std::string& path, const char* what_is_there) {
+    const std::string text = "log: writing " + path + " of '" + name_ + "' failed; " + what_is_there;
     host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("log.cpp"), 0, sdk::string_of(text));
   }
 
@@ -119,7 +142,13 @@ class Log {
   std::string path_;
   std::mutex mutex_;
   std::FILE* file_ = nullptr;
-  std::map<std::pair<heddle_buffer_t*, uint64_t>, uint64_t> numbers_;  // of live blocks
+  struct Live {
+    uint64_t number, size_bytes;
+    const heddle_string_t* owner;  // outlives the block
+  };
+  std::map<std::pair<heddle_buffer_t*, uint64_t>, Live> numbers_;  // of live blocks
+  ViewerFile viewer_;
+  std::map<heddle_buffer_t*, uint64_t> regions_;  // buffers of blocks, for viewer_
   uint64_t next_ = 0;
 };
 
