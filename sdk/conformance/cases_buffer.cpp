@@ -276,6 +276,69 @@ void import_views_overlap() {
   CHECK(host.releases == 2, "release was called %d times for two views", host.releases.load());
 }
 
+// DLPack (https://dmlc.github.io/dlpack, version 0.6 and later): a tensor that libraries hand to each other, with who frees it.
+struct DlTensor {
+  void* data;
+  int32_t device_type, device_id;
+  int32_t rank;
+  uint8_t type_code, type_bits;
+  uint16_t type_lanes;
+  int64_t* shape;
+  int64_t* strides;  // in elements; NULL: dense
+  uint64_t byte_offset;
+};
+struct DlManagedTensor {
+  DlTensor tensor;
+  void* manager;
+  void (*deleter)(DlManagedTensor* self);
+};
+
+void dlpack_round_trip() {
+  Session session;
+  // A view of 6 x 10 floats that begins somewhere in its producer's memory, as slices do.
+  int64_t shape[] = {6, 10};
+  constexpr uint64_t kBytes = 6 * 10 * sizeof(float);
+  const uint64_t offset = std::max<uint64_t>(session.description.min_alignment_bytes, 256);
+  Imported host(offset + 65536);
+  const std::vector<char> wrote = random_bytes(kBytes);
+  std::memcpy(host.memory + offset, wrote.data(), kBytes);
+  DlManagedTensor given = {
+      {host.memory, 1, 0, 2, 2, 32, 1, shape, nullptr, offset}, &host, [](DlManagedTensor* self) { Imported::count(self->manager); }};
+  heddle_buffer_t* in = nullptr;
+  Result status(session.tables().buffer.import_host(
+      session.device, static_cast<char*>(given.tensor.data) + given.tensor.byte_offset, kBytes,
+      [](void* context) { static_cast<DlManagedTensor*>(context)->deleter(static_cast<DlManagedTensor*>(context)); }, &given, &in));
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it imports no host memory, and may");
+  REQUIRE(status.ok() && in, "importing a view %llu bytes into its memory gave %s", number(offset), status.text().c_str());
+
+  // Through the device, and out as a tensor of its memory: the consumer's deleter ends the map.
+  struct Shown {
+    Session* session;
+    heddle_buffer_t* buffer;
+    int deleted = 0;
+  } shown = {&session, session.buffer(kBytes)};
+  List list;
+  list.copy(in, 0, shown.buffer, 0, kBytes);
+  session.run(list);
+  if (session.description.features & HEDDLE_DEVICE_UNIFIED_MEMORY) {
+    DlManagedTensor result = {
+        {map(session, shown.buffer, 0, kBytes), 1, 0, 2, 2, 32, 1, shape, nullptr, 0}, &shown, [](DlManagedTensor* self) {
+          auto* owner = static_cast<Shown*>(self->manager);
+          EXPECT_OK(owner->session->tables().buffer.unmap(owner->buffer));
+          owner->session->free(owner->buffer);
+          ++owner->deleted;
+        }};
+    CHECK(std::memcmp(result.tensor.data, wrote.data(), kBytes) == 0, "a DLPack tensor came out with other bytes than it went in with");
+    result.deleter(&result);
+    CHECK(shown.deleted == 1, "the tensor's deleter ran %d times", shown.deleted);
+  } else {
+    CHECK(session.download(shown.buffer, 0, kBytes) == wrote, "a DLPack tensor came out with other bytes than it went in with");
+  }
+  CHECK(host.releases == 0, "the producer's deleter was called while the import lived");
+  session.tables().buffer.free(in);
+  CHECK(host.releases == 1, "the producer's deleter was called %d times; once was expected", host.releases.load());
+}
+
 void freed_memory_is_good() {
   Session session;
   // What is freed can be had again, with all that its alignment cost: as often as would use a small device up.
@@ -337,6 +400,8 @@ void add_buffer_cases(Cases* out) {
        {"buffer.import", "imported host memory is used in place and released exactly once", import_releases_once, Kind::kDriver},
        {"buffer.import_failure", "release is called exactly once when the import fails, too", import_failure_releases, Kind::kDriver},
        {"buffer.import_views", "overlapping imports show the same bytes", import_views_overlap, Kind::kDriver},
+       {"buffer.dlpack", "a DLPack tensor is imported at its byte offset, and comes out of the device as one", dlpack_round_trip,
+        Kind::kDriver},
        {"buffer.reuse", "a buffer made from freed memory is a good one", freed_memory_is_good, Kind::kDriver},
        {"buffer.exhaustion", "memory ends with RESOURCE_EXHAUSTED, and what is freed can be had again", exhaustion_ends, Kind::kDriver}});
 }

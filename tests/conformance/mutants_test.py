@@ -49,6 +49,7 @@ MUTANTS = {
     "releases_imports_at_once": "buffer.import",
     "keeps_failed_imports": "buffer.import_failure",
     "imports_views_as_copies": "buffer.import_views",
+    "imports_whole_pages": "buffer.dlpack",
     "forgets_after_a_free": "buffer.reuse",
     "never_has_memory_back": ("buffer.exhaustion", "--option", "memory=64MiB"),
     "loses_the_last_byte": "transfer.sizes_and_offsets",

@@ -372,6 +372,14 @@ const std::vector<Change> kObjectMutations = {
          return good.buffer.import_host(device, memory, size, memory ? release : nullptr, context, out);
        };
      }},
+    {"imports_whole_pages",
+     [] {
+       odd.buffer.import_host = [](heddle_device_t* device, void* memory, uint64_t size, void (*release)(void*), void* context,
+                                   heddle_buffer_t** out) noexcept -> Status {
+         auto* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory) & ~uintptr_t{4095});
+         return good.buffer.import_host(device, page, size, release, context, out);
+       };
+     }},
     {"imports_views_as_copies",
      [] {
        odd.buffer.import_host = [](heddle_device_t* device, void* memory, uint64_t size, void (*release)(void*), void* context,
