@@ -4,9 +4,6 @@
 #ifndef HEDDLE_TESTS_GPU_CUDA_CASE_H_
 #define HEDDLE_TESTS_GPU_CUDA_CASE_H_
 
-#include <unistd.h>
-
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "heddle/code.h"
+#include "parts.h"
 #include "plugin_host.h"
 #include "ptx.h"
 
@@ -40,16 +38,6 @@ inline const std::string& why_no_cuda() {
     return found.verdict == HEDDLE_PROBE_AVAILABLE ? "" : std::string(found.reason, found.reason_size);
   }();
   return why;
-}
-
-// Ends the program when a case takes longer.
-inline void arm_watchdog(unsigned seconds) {
-  std::signal(SIGALRM, [](int) {
-    static const char text[] = "\na case of gpu_driver_test hangs: its time is over\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-    _exit(99);
-  });
-  alarm(seconds);
 }
 
 // A few functions of libcuda that tests ask directly, next to the driver.

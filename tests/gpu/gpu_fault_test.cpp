@@ -1,128 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Faults of a CUDA device, each in a child process of its own: kernels that fault, memory that is out, code that is damaged, processes that
 // are killed. The case starts this program again for itself alone, with its part in HEDDLE_GPU_ROLE.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "cuda_case.h"
-
-extern char** environ;
 
 namespace heddle::test {
 namespace {
 
 class CudaFault : public Cuda {
  protected:
-  // A child that plays a part of this case; it is killed when this ends.
-  class Child {
-   public:
-    Child(const std::string& role, const std::string& folder) : output_(folder + "/" + role + ".txt") {
-      const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-      std::vector<std::string> variables = {"HEDDLE_GPU_ROLE=" + role, "HEDDLE_GPU_FOLDER=" + folder};
-      for (char** at = environ; *at; ++at) {
-        if (!std::string_view(*at).starts_with("GTEST_") && !std::string_view(*at).starts_with("HEDDLE_GPU_")) variables.push_back(*at);
-      }
-      std::vector<char*> environment;
-      for (std::string& variable : variables) environment.push_back(variable.data());
-      environment.push_back(nullptr);
-      std::string self = "/proc/self/exe", filter = std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
-      char* arguments[] = {self.data(), filter.data(), nullptr};
-      posix_spawn_file_actions_t actions;
-      posix_spawn_file_actions_init(&actions);
-      posix_spawn_file_actions_addopen(&actions, 1, output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      posix_spawn_file_actions_adddup2(&actions, 1, 2);
-      const std::string program = std::filesystem::read_symlink(self).string();
-      if (const int bad = posix_spawn(&id_, program.c_str(), &actions, nullptr, arguments, environment.data())) {
-        ADD_FAILURE() << "starting a child: " << std::strerror(bad);
-        id_ = -1;
-      }
-      posix_spawn_file_actions_destroy(&actions);
-    }
-    ~Child() { kill_now(); }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
-
-    // Waits for its end, at most so long; false if it still runs.
-    bool ends(int seconds) {
-      for (int i = 0; i < seconds * 200 && id_ > 0; ++i) {
-        const pid_t ended = waitpid(id_, &verdict_, WNOHANG);
-        if (ended == id_) id_ = -1;
-        if (id_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
-      return id_ <= 0;
-    }
-    void kill_now() {
-      if (id_ <= 0) return;
-      ::kill(id_, SIGKILL);
-      waitpid(id_, &verdict_, 0);
-      id_ = -1;
-    }
-    void expect_passes(int seconds) {
-      const bool ended = ends(seconds);
-      EXPECT_TRUE(ended) << "the child runs for more than " << seconds << " s";
-      if (!ended) kill_now();
-      EXPECT_TRUE(WIFEXITED(verdict_) && WEXITSTATUS(verdict_) == 0)
-          << (WIFSIGNALED(verdict_) ? "killed by signal " + std::to_string(WTERMSIG(verdict_))
-                                    : "exit code " + std::to_string(WEXITSTATUS(verdict_)))
-          << ":\n"
-          << said();
-    }
-    std::string said() const {
-      std::ifstream file(output_);
-      return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    }
-
-   private:
-    std::string output_;
-    pid_t id_ = -1;
-    int verdict_ = 0;
-  };
-
   void SetUp() override {
     require_device();
     if (HasFatalFailure() || IsSkipped()) return;
     arm_watchdog(110);
-    const char* mine = std::getenv("HEDDLE_GPU_ROLE");
-    role = mine ? mine : "";
-    if (!role.empty()) {
-      folder = std::getenv("HEDDLE_GPU_FOLDER");
-      open();
-      return;
-    }
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-gpu-fault-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder = name;
+    ASSERT_TRUE(parts.begin());
+    if (!parts.role.empty()) open();
   }
   void TearDown() override {
-    if (role.empty() && !folder.empty()) {
-      std::error_code ignored;
-      std::filesystem::remove_all(folder, ignored);
-    }
+    parts.end();
     Cuda::TearDown();
   }
   // In the parent: plays the whole case in one child. False in the child.
   bool in_parent() {
-    if (!role.empty()) return false;
-    Child("alone", folder).expect_passes(90);
+    if (!parts.role.empty()) return false;
+    Child("alone", parts.folder).expect_passes(90);
     return true;
   }
-  // Tells the other parts of the case that something has happened.
-  void tell(const char* what) { std::ofstream(folder + "/" + what) << "yes"; }
-  bool is_told(const char* what, Child* by, int seconds) {
-    for (int i = 0; i < seconds * 200; ++i) {
-      if (std::filesystem::exists(folder + "/" + what)) return true;
-      if (by->ends(0)) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
-  }
-
   heddle_status_t* allocate(uint64_t size, heddle_buffer_t** out) {
     heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, size, 0};
     return driver().buffer_api->allocate(driver().device, &params, out);
@@ -130,7 +35,7 @@ class CudaFault : public Cuda {
   // A kernel that faults, and everyone who waits for it.
   void expect_loss(const KernelFacts& facts, const std::vector<int64_t>& constants, bool recorded = false);
 
-  std::string role, folder;
+  Parts parts;
 };
 
 struct Told {
@@ -290,7 +195,7 @@ TEST_F(CudaFault, AFaultThatNobodyWaitsForIsNamed) {
 
 TEST_F(CudaFault, OutOfMemoryIsSaidWithNumbersAndPasses) {
   constexpr uint64_t kChunk = uint64_t{1} << 30;
-  if (role == "holder") {
+  if (parts.role == "holder") {
     // Nine tenths of what is free, for as long as the other part needs.
     Libcuda cuda;
     int device = 0;
@@ -306,14 +211,14 @@ TEST_F(CudaFault, OutOfMemoryIsSaidWithNumbersAndPasses) {
       ASSERT_OK(allocate(kChunk, &buffer));
       buffers.push_back(buffer);
     }
-    tell("held");
+    parts.tell("held");
     std::this_thread::sleep_for(std::chrono::seconds(80));  // it is killed before
     return;
   }
-  if (role.empty()) {
-    Child holder("holder", folder);
-    ASSERT_TRUE(is_told("held", &holder, 40)) << holder.said();
-    Child("limited", folder).expect_passes(60);
+  if (parts.role.empty()) {
+    Child holder("holder", parts.folder);
+    ASSERT_TRUE(parts.is_told("held", &holder, 40)) << holder.said();
+    Child("limited", parts.folder).expect_passes(60);
     return;
   }
   std::vector<heddle_buffer_t*> buffers;
@@ -483,19 +388,19 @@ TEST_F(CudaFault, DamagedCubinsAreRefused) {
 
 TEST_F(CudaFault, AProcessKilledInACopyLeavesTheDeviceUsable) {
   constexpr uint64_t kSize = uint64_t{1} << 30;
-  if (role == "copies") {
+  if (parts.role == "copies") {
     heddle_buffer_t* buffer = driver().make_buffer(kSize);
     std::vector<char> bytes(kSize, 1);
     driver().write(buffer, 0, bytes.data(), 1 << 20);
-    tell("copying");
+    parts.tell("copying");
     for (;;) driver().write(buffer, 0, bytes.data(), kSize);  // until it is killed; its watchdog bounds it
   }
-  if (role == "copies_pinned") {
+  if (parts.role == "copies_pinned") {
     heddle_buffer_t *pinned = driver().make_buffer(kSize, HEDDLE_MEMORY_PINNED), *buffer = driver().make_buffer(kSize);
-    tell("copying pinned");
+    parts.tell("copying pinned");
     for (;;) EXPECT_OK(driver().run({copy(pinned, 0, buffer, 0, kSize), barrier(), copy(buffer, 0, pinned, 0, kSize)}));
   }
-  if (role == "after") {
+  if (parts.role == "after") {
     expect_works();
     heddle_buffer_t* buffer = driver().make_buffer(kSize);
     EXPECT_OK(driver().run({fill(buffer, 0, kSize, 5, 4)}));
@@ -503,12 +408,12 @@ TEST_F(CudaFault, AProcessKilledInACopyLeavesTheDeviceUsable) {
     return;
   }
   for (const auto& [part, sign] : {std::pair<const char*, const char*>{"copies", "copying"}, {"copies_pinned", "copying pinned"}}) {
-    Child child(part, folder);
-    ASSERT_TRUE(is_told(sign, &child, 40)) << child.said();
+    Child child(part, parts.folder);
+    ASSERT_TRUE(parts.is_told(sign, &child, 40)) << child.said();
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     EXPECT_FALSE(child.ends(0)) << child.said();
     child.kill_now();
-    Child("after", folder).expect_passes(40);
+    Child("after", parts.folder).expect_passes(40);
   }
 }
 
