@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.dispatch/1 and heddle.transfer/1 of the fake: commands become steps of a submission.
+// heddle.dispatch/1, heddle.profile/1 and heddle.transfer/1 of the fake: commands become steps of a submission.
 #include <algorithm>
 #include <cstring>
 
 #include "fake.h"
+#include "heddle/sdk/futex.h"
 
 namespace heddle::fake {
 
@@ -78,7 +79,15 @@ class Reader {
   heddle_status_t* failed(heddle_status_code_t code, const std::string& why) {
     return status(device_->host, code, "fake: command %u failed: %s", index_, why.c_str());
   }
-  void step(Step made) { submission_->groups.back().push_back(std::move(made)); }
+  void step(Step made) {
+    if (!submission_->out_times) return submission_->groups.back().push_back(std::move(made));
+    submission_->groups.back().push_back([made = std::move(made), time = &submission_->measured[index_]] {
+      time->begin_ns = sdk::monotonic_ns();
+      heddle_status_t* failure = made();
+      time->end_ns = std::max(sdk::monotonic_ns(), time->begin_ns + 1);
+      return failure;
+    });
+  }
 
   heddle_status_t* range(const char* what, heddle_buffer_t* handle, uint64_t offset, uint64_t length, char** out) {
     const Buffer* buffer = Buffer::from(handle);
@@ -315,7 +324,7 @@ heddle_status_t* executable_entry(heddle_executable_t* handle, uint32_t index, h
   return nullptr;
 }
 
-heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+heddle_status_t* submit_timed(heddle_queue_t* handle, const heddle_submission_t* in, heddle_command_time_t* out_times) noexcept {
   Queue* queue = Queue::from(handle);
   Device* device = queue->device;
   return guarded(device->host, "submitting", [&]() -> heddle_status_t* {
@@ -324,11 +333,15 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_submission_t", bad_byte);
     if (params.command_count && !params.commands) return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: the list is null");
     std::unique_ptr<Submission> submission;
-    if (heddle_status_t* bad = read_commands(queue, params.commands, params.command_count, &submission)) return bad;
+    if (heddle_status_t* bad = read_commands(queue, params.commands, params.command_count, &submission, out_times)) return bad;
     if (heddle_status_t* bad = read_sync(device, &params.sync, submission.get())) return bad;
     if (queue->stream) return enqueue_on_stream(queue, std::move(submission));
     return device->engine->enqueue(std::move(submission));
   });
+}
+
+heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
+  return submit_timed(handle, in, nullptr);
 }
 
 heddle_status_t* transfer_properties(heddle_device_t*, heddle_transfer_properties_t* out) noexcept {
@@ -386,9 +399,25 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
 
 }  // namespace
 
-heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out) {
+void Submission::write_times() const noexcept {
+  uint64_t first = UINT64_MAX;
+  for (const heddle_command_time_t& time : measured) {
+    if (time.end_ns) first = std::min(first, time.begin_ns);
+  }
+  for (size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i].end_ns) out_times[i] = {measured[i].begin_ns - first, measured[i].end_ns - first};
+  }
+}
+
+heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out,
+                               heddle_command_time_t* out_times) {
   auto submission = std::make_unique<Submission>();
   submission->queue = queue;
+  if (out_times) {
+    submission->out_times = out_times;
+    submission->measured.resize(count);
+    std::fill_n(out_times, count, heddle_command_time_t{});
+  }
   Reader reader(queue->device, submission.get());
   for (uint32_t i = 0; i < count; ++i) {
     if (heddle_status_t* bad = reader.add(commands[i], i)) return bad;
@@ -409,6 +438,11 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     replay,
                                                     recording_free,
                                                     nullptr};  // operation_load
+  return &table;
+}
+
+const heddle_profile_interface_t* profile_interface() noexcept {
+  static const heddle_profile_interface_t table = {sizeof(heddle_profile_interface_t), 0, submit_timed};
   return &table;
 }
 

@@ -160,6 +160,7 @@ heddle_status_t* Engine::execute(Submission& submission) {
 void Engine::tell(Finished finished) {
   const heddle_host_t* host = device_->host;
   std::vector<heddle_point_t> signals = std::move(finished.submission->signals);
+  finished.submission->write_times();
   if (finished.submission->in_flight) *finished.submission->in_flight = false;
   finished.submission.reset();
   std::ranges::shuffle(signals, random_);

@@ -15,6 +15,8 @@
 //   a failure names its region; a loss ends every handle, a new one works  option loss_code
 //   a file that breaks in the middle of many extents                       option bad_byte
 //   waits that only the host can end, or another device                    held back, or refused with option strict
+//   times of commands are there only once the signals are                  always: heddle.profile/1 writes them last
+//   a vendor's library raises floating-point flags in whoever calls it     always, in probe
 #ifndef HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 #define HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 
@@ -30,6 +32,7 @@
 
 #include "cpu/image.h"
 #include "heddle/ext/native.h"
+#include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/host_timeline.h"
 #include "heddle/sdk/status.h"
@@ -79,6 +82,9 @@ struct Submission {
   uint64_t dispatches = 0, copies = 0;
   std::shared_ptr<std::atomic<bool>> in_flight;  // of a recording, or on a stream: false again before the signals
   std::shared_ptr<std::atomic<bool>> gate;       // on a stream: true once the stream has come to it
+  std::vector<heddle_command_time_t> measured;   // of each command, by the clock; empty where nobody asked
+  heddle_command_time_t* out_times = nullptr;    // the caller's, written just before the signals
+  void write_times() const noexcept;             // as the caller wants them: since the first command began
 };
 
 // Runs submissions whose waits are over, in no particular order, and signals late.
@@ -176,8 +182,9 @@ struct Executable {
   static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
 };
 
-// Checks commands and makes steps of them.
-heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out);
+// Checks commands and makes steps of them, that are timed where somebody asked.
+heddle_status_t* read_commands(Queue* queue, const heddle_command_t* commands, uint32_t count, std::unique_ptr<Submission>* out,
+                               heddle_command_time_t* out_times = nullptr);
 // native.cpp
 heddle_status_t* enqueue_on_stream(Queue* queue, std::unique_ptr<Submission> submission);
 // Checks a sync and copies it into the submission.
@@ -194,6 +201,7 @@ const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
+const heddle_profile_interface_t* profile_interface() noexcept;
 
 using sdk::number;
 

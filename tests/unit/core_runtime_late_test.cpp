@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What drivers of real devices do at times, as the fake GPU's options imitate it: lists that are not recorded, replays without room, signals
 // that come late and many at once, files that cannot be read in the middle.
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core_drivers.h"
@@ -30,10 +31,10 @@ class RuntimeLate : public OnDriver {
     }
     function.programs.push_back(p.finish());
   }
-  InstanceHandle open_chain() {
+  InstanceHandle open_chain(uint32_t flags = 0) {
     ModuleBuilder module = builder();
     add_chain(module);
-    return open(module);
+    return open(module, {}, flags);
   }
   static int64_t chained(int64_t value) {
     for (int i = 0; i < 8; ++i) value = value * 3 + 1;
@@ -119,6 +120,28 @@ TEST_P(RuntimeLate, TakesSignalsThatComeManyAtOnce) {
   InstanceHandle instance = open_chain();
   ASSERT_NE(instance, nullptr);
   EXPECT_EQ(run_chains(instance, 2, 20)["submissions"], 40);
+}
+
+// Times are there when the signals are, and not before: who looks earlier finds zeros.
+TEST_P(RuntimeLate, TellsWhatRegionsTakeWhenSignalsComeManyAtOnce) {
+  constexpr int kRounds = 6, kAtOnce = 8;
+  open_with("latency_us = 500\nbatch_us = 2000\n");
+  InstanceHandle instance = open_chain(HEDDLE_INSTANCE_PROFILE);
+  ASSERT_NE(instance, nullptr);
+  const auto begin = std::chrono::steady_clock::now();
+  run_chains(instance, kRounds, kAtOnce);
+  const auto wall = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  const auto regions = nlohmann::json::parse(instance_report(instance, "profile"))["regions"];
+  ASSERT_EQ(regions.size(), 2u) << regions.dump();
+  uint64_t total = 0;
+  for (const auto& row : regions) {
+    const bool is_step = row["region"] == "step";
+    EXPECT_EQ(row["kind"], is_step ? "dispatch" : "copy");
+    EXPECT_EQ(row["count"], kRounds * kAtOnce * (is_step ? 8 : 1));
+    EXPECT_GT(row["min_ns"].get<uint64_t>(), 0u) << "a time was looked at before it was written";
+    total += row["total_ns"].get<uint64_t>();
+  }
+  EXPECT_LE(total, static_cast<uint64_t>(wall)) << "one engine does one thing at a time";
 }
 
 TEST_P(RuntimeLate, AFileThatBreaksInTheMiddleIsNamedAndTheNextLoadWorks) {
