@@ -8,10 +8,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "../gpu/ptx.h"
+#include "../support/bench_device.h"
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
 #include "../unit/temporary_folder.h"
@@ -26,15 +26,10 @@ constexpr int kChainLength = 100;
 constexpr uint32_t kInFlight = 32;
 
 struct Options {
-  std::string device = "heddle.cpu:0";
+  BenchDevice device;
   std::string config;
   int rounds = 101;
-  std::vector<std::string> plugins;
 };
-
-std::string plugin_of(const std::string& device) {
-  return device.substr(0, device.find(':'));
-}
 
 // add_f32 and chain, in the form that the device runs.
 struct Code {
@@ -42,8 +37,8 @@ struct Code {
   std::vector<char> bytes;
   uint32_t threads = 1;
 
-  explicit Code(const std::string& device) {
-    if (plugin_of(device) == "heddle.cuda") {
+  explicit Code(const BenchDevice& device) {
+    if (device.family() == "cuda") {
       family = "cuda", format = HEDDLE_CODE_PTX, target = "sm_80", threads = 32;
       bytes.assign(test::kPtx80, test::kPtx80 + std::strlen(test::kPtx80));
     } else {
@@ -75,7 +70,7 @@ struct ThroughRuntime {
   std::vector<heddle_tensor_t*> sums, ends;  // results to write into
   std::vector<TensorHandle> owned;
 
-  ThroughRuntime(const Options& options, const Code& code) : runtime(open_runtime(options.plugins, options.config)) {
+  ThroughRuntime(const Options& options, const Code& code) : runtime(open_runtime(options.device.plugin_paths(), options.config)) {
     ModuleBuilder module(code.family);
     auto executable = std::make_unique<mf::ExecutableT>();
     executable->name = "bench";
@@ -129,7 +124,7 @@ struct ThroughRuntime {
     std::string written = module.write(path);
     if (!written.empty()) std::fprintf(stderr, "%s\n", written.c_str());
     ModuleHandle opened = open_module(runtime.get(), path);
-    must(create_instance(opened.get(), {{"", options.device}}, &instance));
+    must(create_instance(opened.get(), {{"", options.device.alias}}, &instance));
     add = find_function(instance, "add");
     chain = find_function(instance, "chain");
     a = make_tensor<float>(add, 0, {4}, {1, 2, 3, 4});
@@ -182,9 +177,9 @@ struct ThroughTable {
     host::HostOptions options;
     options.no_config = true;
     options.config_text = from.config;
-    options.plugin_paths = from.plugins;
+    options.plugin_paths = from.device.plugin_paths();
     host = std::shared_ptr<host::Host>(std::move(*host::Host::open(options)));
-    device = *memory::Device::open(host, *host->device(from.device));
+    device = *memory::Device::open(host, *host->device(from.device.alias));
     const heddle_driver_api_t& api = device->api();
     heddle_entry_params_t entries[std::size(kEntries)] = {};
     for (size_t i = 0; i < std::size(kEntries); ++i) {
@@ -292,7 +287,7 @@ void run(const Options& options) {
   ThroughRuntime runtime(options, code);
   ThroughTable table(options, code);
   const int rounds = options.rounds, count = 200;
-  std::printf("%s, medians of %d rounds in turns, ns for each submission\n\n", options.device.c_str(), rounds);
+  std::printf("%s, medians of %d rounds in turns, ns for each submission\n\n", options.device.alias.c_str(), rounds);
   std::printf("| what | runtime.h | driver's table | core |\n| --- | ---: | ---: | ---: |\n");
   auto table_add = one_at_a_time(count, [&] {
     table.submit(table.add_commands, 0);
@@ -355,16 +350,10 @@ int main(int argc, char** argv) {
   heddle::testing::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--device") options.device = value;
+    if (name == "--device") options.device.alias = value;
     if (name == "--config") options.config = value;
     if (name == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
   }
-  const std::string plugin = heddle::testing::plugin_of(options.device);
-  options.config = "version = 1\n[plugins.probe]\n\"" + plugin + "\" = \"in-process\"\n" + options.config;
-  // Beside this program, in a build and in a pack alike.
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  for (const std::filesystem::path& folder : {here.parent_path() / "lib/heddle/plugins.d", here / "plugins.d"}) {
-    if (std::filesystem::exists(folder)) options.plugins.push_back(folder.string());
-  }
+  options.config = options.device.config() + options.config;
   heddle::testing::run(options);
 }

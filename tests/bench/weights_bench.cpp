@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What opening and closing cost beside the size of the weights: modules with 1 MB and 100 GB of them, few tensors and many, in the module's own
 // file and in one beside it. The files are sparse, and instances read none of the weights, so that their time is that of all but
-// reading. Prints a table of medians; run by hand.
+// reading. Prints a table of medians; run by hand: weights_bench [--device ALIAS]; tests/gpu/run does on a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 
+#include "../support/bench_device.h"
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
 #include "../support/sparse_weights.h"
@@ -24,7 +25,6 @@ namespace heddle::testing {
 namespace {
 
 constexpr int kRounds = 21;
-constexpr const char* kDevice = "heddle.cpu:0";
 
 struct Case {
   const char* name;
@@ -89,9 +89,9 @@ void stretch(const std::string& path, uint64_t bytes_each) {
   ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(header.file_bytes)), 0);
 }
 
-void write(Case* one, const TemporaryFolder& folder, int number) {
+void write(Case* one, const TemporaryFolder& folder, int number, const std::string& family) {
   one->module = folder.path(std::to_string(number) + ".heddle");
-  ModuleBuilder module;
+  ModuleBuilder module(family);
   const std::vector<float> nothing(1);
   for (uint64_t i = 0; i < one->tensors; ++i) {
     const uint32_t parameter =
@@ -103,7 +103,7 @@ void write(Case* one, const TemporaryFolder& folder, int number) {
   const uint32_t state = module.add_global("state", mf::GlobalKind::State, 16);
   mf::FunctionT& function = module.add_function("main");
   function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}));
-  ProgramBuilder p({"cpu"});
+  ProgramBuilder p({family});
   p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
   function.programs.push_back(p.finish());
   ASSERT_EQ(module.write(one->module), "");
@@ -115,7 +115,7 @@ void write(Case* one, const TemporaryFolder& folder, int number) {
   }
 }
 
-int run() {
+int run(const BenchDevice& device) {
   TemporaryFolder folder;
   constexpr uint64_t kMillion = 1'000'000, kGiga = 1'000 * kMillion;
   Case cases[] = {{"no weights", 0, 0, false},
@@ -128,15 +128,18 @@ int run() {
                   {"1,000 tensors, 1 MB, safetensors", 1000, kMillion / 4000, false},
                   {"1,000 tensors, 100 GB, safetensors", 1000, 100 * kGiga / 4000, false}};
   int number = 0;
-  for (Case& one : cases) write(&one, folder, number++);
+  for (Case& one : cases) write(&one, folder, number++, device.family());
   if (::testing::Test::HasFailure()) return 1;
-  RuntimeHandle runtime = open_runtime({HEDDLE_TEST_PLUGINS}, "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n");
+  RuntimeHandle runtime = open_runtime(device.plugin_paths(), device.config());
+  InstanceHandle kept;  // so that the device stays open: closing one is not what is timed
+  HEDDLE_EXPECT_OK(create_instance(open_module(runtime.get(), cases[0].module).get(), {{"", device.alias}}, &kept));
+  if (::testing::Test::HasFailure()) return 1;
   for (int round = 0; round <= kRounds; ++round) {  // the first is not counted
     for (Case& one : cases) {
       ModuleHandle module;
       InstanceHandle instance;
       const double times[] = {milliseconds([&] { module = open_module(runtime.get(), one.module); }), milliseconds([&] {
-                                HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", kDevice}}, &instance,
+                                HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", device.alias}}, &instance,
                                                                  one.file.empty() ? std::vector<std::pair<std::string, std::string>>()
                                                                                   : std::vector{std::pair{std::string(), one.file}}));
                               }),
@@ -146,6 +149,7 @@ int run() {
       for (int i = 0; round > 0 && i < 4; ++i) lists[i]->push_back(times[i]);
     }
   }
+  std::printf("%s, medians of %d rounds in turns\n\n", device.alias.c_str(), kRounds);
   std::printf("| weights | open, ms | instance, ms | close both, ms | all above none, ms |\n| --- | ---: | ---: | ---: | ---: |\n");
   auto sum = [](const Case& one) { return median(one.open) + median(one.create) + median(one.destroy) + median(one.close); };
   for (const Case& one : cases) {
@@ -159,6 +163,10 @@ int run() {
 }  // namespace
 }  // namespace heddle::testing
 
-int main() {
-  return heddle::testing::run();
+int main(int argc, char** argv) {
+  heddle::testing::BenchDevice device;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--device") == 0) device.alias = argv[i + 1];
+  }
+  return heddle::testing::run(device);
 }
