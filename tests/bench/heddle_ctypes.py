@@ -215,17 +215,16 @@ class Function:
 
         return call, results
 
-
-    def prepare_many(self, count, *arrays, fresh=False):
+    def prepare_many(self, count, *arrays, each=None):
         """`call()` starts `count` calls, each with results of its own, and waits for all of them.
 
-        With `fresh` each has inputs of its own too.
+        `each` are the inputs of every call by itself, instead of `arrays` for all of them.
         """
         library, functions = self.library, self.library.functions
-        sets = [[self.tensor(index, array) for index, array in enumerate(arrays)] for _ in range(count if fresh else 1)]
-        given = [(ctypes.c_void_p * len(arrays))(*(tensor.handle for tensor in sets[i % len(sets)])) for i in range(count)]
+        sets = [[self.tensor(index, array) for index, array in enumerate(one)] for one in each or [arrays]]
+        given = [(ctypes.c_void_p * len(one))(*(tensor.handle for tensor in one)) for one in (sets[i % len(sets)] for i in range(count))]
         got = [(ctypes.c_void_p * self.result_count)() for _ in range(count)]
-        arguments, results = ctypes.c_uint32(len(arrays)), ctypes.c_uint32(self.result_count)
+        arguments, results = ctypes.c_uint32(self.argument_count), ctypes.c_uint32(self.result_count)
         for one, result in zip(given, got):
             library.checked("heddle_call", self.handle, one, arguments, result, results)
         kept = [Tensor(library, ctypes.c_void_p(handle)) for result in got for handle in result]

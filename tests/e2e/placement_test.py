@@ -48,7 +48,7 @@ def call_from_threads(function, cases, in_flight, rounds):
 
     def work(image, expected):
         try:
-            call, results = function.prepare_many(in_flight, image, fresh=True)
+            call, results = function.prepare_many(in_flight, each=[(image,)] * in_flight)
             for _ in range(rounds):
                 call()
                 for result in results:

@@ -13,6 +13,7 @@ import mmap
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from gpu import cuda_device  # noqa: E402
 
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.benchmark = True  # the peer is the best algorithm, not the first guess
 ELEMENT = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16}
 AT_ONCE = 20  # calls in flight, so that neither side's launch is what is timed
 
@@ -238,25 +240,38 @@ def launches(bench):
     count, size = 1000, 4
     nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(count)]
     path = bench.model("chain", nodes, [value("x", [size, size]), value("w", [size, size])], [value(f"y{count}", [size, size])])
-    x, w = np.ones((size, size), np.float32), np.eye(size, dtype=np.float32)
+    w = np.eye(size, dtype=np.float32)[[1, 2, 0, 3]]  # a permutation: every dispatch moves what it is given, without rounding
+    inputs = [np.random.default_rng(turn).standard_normal((size, size), dtype=np.float32) for turn in range(4)]
+    expected = [x @ np.linalg.matrix_power(w, count) for x in inputs]
     rows = []
     for name, recording in (("replayed", ""), ("not replayed", 'version = 1\n[driver."heddle.cuda"]\ngraphs = false\n')):
         bench.runtime = heddle_ctypes.Runtime(recording)
         function = bench.function(path)
-        sets = [function.prepare(x, w) for _ in range(4)]  # new inputs and outputs each call
+        sets = [function.prepare(x, w) for x in inputs]  # new inputs and outputs each call
+
+        def check(results):
+            for turn, (result, value_of_set) in enumerate(zip(results, expected)):
+                assert np.array_equal(result.numpy(), value_of_set), f"{name}, set {turn}: {result.numpy()}, not {value_of_set}"
 
         def call(turn=[0]):
             turn[0] += 1
             sets[turn[0] % 4][0]()
 
+        flight = 4
+        many_calls, many_results = function.prepare_many(flight, each=[(x, w) for x in inputs])
         for _ in range(8):
             call()
-        assert np.array_equal(sets[0][1][0].numpy(), x)
-        flight = 4
-        many_calls, _ = function.prepare_many(flight, x, w, fresh=True)
         for _ in range(4):
             many_calls()
         medians = turns.measure({"one": call, "several": many_calls}, rounds=10, seconds=0.1)
+        check([results[0] for _, results in sets])
+        check(many_results)
+        # Each result gets another set's values: what did not run, or ran with an earlier call's buffers, would leave the old ones.
+        for turn, x in enumerate(inputs):
+            arguments = [function.tensor(0, x), function.tensor(1, w)]
+            started, _ = function.start(arguments, sets[(turn + 1) % 4][1])
+            started.wait()
+        check([sets[(turn + 1) % 4][1][0] for turn in range(4)])
         rows.append([name, f"{microseconds(medians['one'], count):.3f}", f"{microseconds(medians['several'], count * flight):.3f}"])
         statistics_text = function.instance.report("statistics")
         print(f"{name}: {statistics_text}")
@@ -360,16 +375,17 @@ def parameters(bench):
         torch.cuda.empty_cache()
         return elapsed
 
-    def first():
-        """Of a new process: seconds to load, to close the instance, and to close all of the runtime."""
-        output = subprocess.run([sys.executable, "-B", HERE / "first_load.py", bench.device, first_module, weights.module, weights.path],
+    def first(*module_and_files):
+        """Of a new process: seconds to load, and to close the instance, its module, the last instance of the process, and the runtime."""
+        output = subprocess.run([sys.executable, "-B", HERE / "first_load.py", bench.device, first_module, *module_and_files],
                                 check=True, capture_output=True, text=True).stdout
         return json.loads(output)
 
     first_module = bench.compile(bench.model("small", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])]))
     weights.check(opened.instance(bench.device, [weights.path]))
     load(), weights.read_alone()
-    times = {key: [] for key in ("again", "close", "read", "copy", "theirs", "first", "first close", "all closed")}
+    times = {key: [] for key in ("again", "close", "read", "copy", "theirs", "first")}
+    closed = {"with the weights": [], "with the small module alone": []}
     for _ in range(10):
         time.sleep(0.3)  # what safetensors left behind is being taken apart
         for key, seconds in zip(("again", "close"), load()):
@@ -377,8 +393,9 @@ def parameters(bench):
         times["read"].append(weights.read_alone() / weights.total)
         times["copy"].append(copy_alone())
         times["theirs"].append(theirs())
-        for key, seconds in zip(("first", "first close", "all closed"), first()):
-            times[key].append(seconds)
+        closed["with the weights"].append(first(weights.module, weights.path))
+        closed["with the small module alone"].append(first(first_module))
+        times["first"].append(closed["with the weights"][-1]["load"])
     medians = {key: statistics.median(values) for key, values in times.items()}
     read, copy = 1e-9 / medians["read"], 1e-9 / medians["copy"]
     rows = []
@@ -387,8 +404,14 @@ def parameters(bench):
         rows.append([name, f"{medians[key] * 1e3:.1f}", f"{rate:.1f}", f"{100 * rate / min(read, copy):.1f} %", f"{medians['theirs'] / medians[key]:.1f}"])
     print(f"{weights.total / 1e9:.1f} GB; reading alone (16 threads) {read:.1f} GB/s, pinned copy alone {copy:.1f}")
     print(turns.table(["load", "ms", "GB/s", "of the lower limit", "times as fast as safetensors"], rows))
-    print(f"closing the instance: {medians['close'] * 1e3:.2f} ms; of the first load: {medians['first close'] * 1e3:.2f} ms, then the "
-          f"module and the runtime with its context: {medians['all closed'] * 1e3:.1f} ms")
+    print(f"closing an instance of a process that goes on: {medians['close'] * 1e3:.2f} ms\n")
+    rows = []
+    for name, runs in closed.items():
+        parts = [statistics.median(one[part] for one in runs) * 1e3 for part in ("instance", "module", "small", "runtime")]
+        rows.append([name, *parts, statistics.median(sum(one.values()) - one["load"] for one in runs) * 1e3])
+    rows.append(["difference", *(a - b for a, b in zip(rows[0][1:], rows[1][1:]))])
+    print(turns.table(["closing, ms", "the instance", "its module", "the last instance of the device", "the runtime", "all"],
+                      [[row[0], *(f"{number:.2f}" for number in row[1:])] for row in rows]))
 
 
 def cold(bench):
@@ -453,11 +476,51 @@ def start(bench):
     times = {"run": [], "context": []}
     for _ in range(11):
         for name, one in (("run", command), ("context", [str(program)])):
-            started = time.perf_counter()
-            subprocess.run(one, check=True, capture_output=True)
-            times[name].append(time.perf_counter() - started)
+            times[name].append(whole_process(one))
     run, context = (statistics.median(times[name][1:]) * 1e3 for name in ("run", "context"))
-    print(f"heddle run of one add: {run:.0f} ms; a process that makes a context: {context:.0f} ms; difference {run - context:.0f} ms")
+    print(f"heddle run of one add: {run:.0f} ms; a process that makes a context: {context:.0f} ms; difference {run - context:.0f} ms\n")
+    start_of_a_network(bench, context)
+
+
+def whole_process(command, **environment):
+    """Seconds from its start to its end."""
+    started = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, **environment})
+    return time.perf_counter() - started
+
+
+def start_of_a_network(bench, context):
+    """`heddle run` of ResNet-50 where the driver has to translate its PTX, where its cache has it, and with machine code in the file."""
+    _, path, image = export_resnet(bench, 1, torch.float32)
+    np.save(bench.folder / "image.npy", image.numpy())
+
+    def command(module):
+        return [str(heddle_ctypes.command_path()), "run", str(module), "--device", bench.device, "--input", f"x=@{bench.folder / 'image.npy'}",
+                "--output", f"@{bench.folder / 'out.npy'}"]
+
+    translated, rows, outputs = command(bench.compile(path)), [], []
+
+    def row(name, seconds):
+        outputs.append(np.load(bench.folder / "out.npy"))
+        assert np.array_equal(outputs[0], outputs[-1]) or np.allclose(outputs[0], outputs[-1], rtol=1e-3, atol=1e-3 * np.abs(outputs[0]).max()), name
+        milliseconds = statistics.median(seconds) * 1e3
+        rows.append([name, len(seconds), f"{milliseconds:.0f}", f"{milliseconds - context:.0f}"])
+
+    def empty_and_filled():
+        with tempfile.TemporaryDirectory() as cache:
+            return [whole_process(translated, CUDA_CACHE_PATH=cache, CUDA_CACHE_DISABLE="0") for _ in range(2)]
+
+    empty, filled = zip(*(empty_and_filled() for _ in range(3)))
+    row("PTX, an empty CUDA_CACHE_PATH", empty)
+    row("PTX, that cache filled", filled)
+    ptxas = shutil.which("ptxas", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+    if ptxas is None:
+        print("no ptxas: no row of machine code")
+    else:
+        machine = command(bench.compile(path, "--ptxas", ptxas))
+        with tempfile.TemporaryDirectory() as cache:
+            row("machine code in the file (--ptxas), an empty cache", [whole_process(machine, CUDA_CACHE_PATH=cache) for _ in range(3)])
+    print(turns.table(["heddle run of ResNet-50, batch 1, f32", "rounds", "ms", "without the context ms"], rows))
 
 
 def main():
