@@ -219,7 +219,7 @@ inline std::vector<uint8_t> noise(uint64_t size, uint32_t seed = 1) {
   return bytes;
 }
 
-class Cuda : public testing::Test {
+class Cuda : public ::testing::Test {
  protected:
   static constexpr uint64_t kSecond = 1000000000;
   static constexpr uint64_t kPatience = 30 * kSecond;

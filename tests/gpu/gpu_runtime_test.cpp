@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls through runtime.h over a CUDA device and the CPU: copies between them, several calls in flight, scalars, deadlines. Skipped where there
-// is no device; fails with HEDDLE_GPU=required.
+// Calls through runtime.h over a CUDA device and the CPU: copies between them, several calls in flight, scalars, deadlines; and faults of the
+// device, in processes of their own. Skipped where there is no device; fails with HEDDLE_GPU=required.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -11,13 +11,14 @@
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
 #include "../unit/temporary_folder.h"
+#include "cuda_case.h"
 #include "heddle/code.h"
 #include "ptx.h"
 
 namespace heddle::testing {
 namespace {
 
-constexpr uint32_t kLinger = 0, kChainOnGpu = 1;
+constexpr uint32_t kLinger = 0, kChainOnGpu = 1, kStoreWild = 2;
 constexpr uint32_t kGpu = 0, kCpu = 1;  // slots
 
 uint64_t now_ns() {
@@ -53,7 +54,7 @@ class GpuAndCpu : public ::testing::Test {
     const struct {
       const char* name;
       uint32_t bindings, constants;
-    } entries[] = {{"linger", 0, 1}, {"chain", 1, 1}};
+    } entries[] = {{"linger", 0, 1}, {"chain", 1, 1}, {"store_wild", 0, 1}};
     for (const auto& one : entries) {
       auto entry = std::make_unique<mf::EntryT>();
       entry->name = one.name;
@@ -223,6 +224,185 @@ TEST_F(GpuAndCpu, ReadsScalars) {
     EXPECT_EQ(read_tensor<int64_t>(results[0]), std::vector<int64_t>(static_cast<size_t>(3 * a + 1), 9));
     EXPECT_EQ(read_tensor<int64_t>(call_for_one(main, {argument.get()})), std::vector<int64_t>(static_cast<size_t>(3 * a + 1), 9));
   }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- faults
+
+class GpuAndCpuFault : public GpuAndCpu {
+ protected:
+  void SetUp() override {
+    test::arm_watchdog(110);
+    GpuAndCpu::SetUp();
+    if (HasFatalFailure() || IsSkipped()) return;
+    ASSERT_TRUE(parts.begin());
+    if (!parts.role.empty()) return;
+    probe.reset();  // the parent only starts the others: it has no part of the device
+    runtime.reset();
+  }
+  void TearDown() override {
+    parts.end();
+    alarm(0);
+  }
+  static void expect_round_trip(const InstanceHandle& instance) {
+    const std::vector<float> values = {1, 2, 3, 4};
+    heddle_function_t* probing = find_function(instance, "probe");
+    TensorHandle a = make_tensor<float>(probing, 0, {4}, values);
+    std::vector<TensorHandle> results;
+    CallHandle call = start(probing, 0, a.get(), {nullptr, nullptr}, &results);
+    HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    for (const TensorHandle& result : results) EXPECT_EQ(read_tensor(result), values);
+  }
+
+  test::Parts parts;
+};
+
+TEST_F(GpuAndCpuFault, AWildStoreEndsTheDeviceAndNothingElse) {
+  if (parts.role == "after") return expect_round_trip(probe);
+  if (parts.role.empty()) {
+    test::Child faults("faults", parts.folder);
+    faults.expect_passes(60);
+    std::printf("%s", faults.said().c_str());
+    test::Child("after", parts.folder).expect_passes(40);
+    return;
+  }
+  ModuleBuilder module = builder();
+  mf::FunctionT& function = module.add_function("wild");
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kGpu));
+  {
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), address = p.literal(16);
+    p.fill(ProgramBuilder::whole(p.result(0), kWrite), 9, 8);
+    p.barrier();
+    p.dispatch("the wild region", kStoreWild, {}, {address}, {one, one, one}, kGpu);
+    function.programs.push_back(p.finish());
+  }
+  ModuleBuilder other("cpu");
+  mf::FunctionT& counts = other.add_function("main");
+  counts.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}));
+  {
+    ProgramBuilder p({"cpu"});
+    p.fill(ProgramBuilder::whole(p.result(0), kWrite), 0x3f800000, 4);
+    counts.programs.push_back(p.finish());
+  }
+  const std::string path = folder.path("cpu.heddle");
+  ASSERT_EQ(other.write(path), "");
+  InstanceHandle lost, on_cpu;
+  HEDDLE_ASSERT_OK(create(module, &lost));
+  HEDDLE_ASSERT_OK(create_instance(open_module(runtime.get(), path).get(), {{"", "heddle.cpu:0"}}, &on_cpu));
+  expect_round_trip(probe);
+  const std::vector<float> ones(4, 1.0f);
+  EXPECT_EQ(read_tensor(call_for_one(find_function(on_cpu), {})), ones);
+  {
+    heddle_tensor_t* out = nullptr;
+    const Outcome outcome(heddle_call(find_function(lost, "wild"), nullptr, 0, &out, 1));
+    const TensorHandle result(out);
+    std::printf("%s\n", outcome.message.c_str());
+    EXPECT_EQ(outcome.code, HEDDLE_STATUS_DEVICE_LOST);
+    EXPECT_NE(outcome.message.find("in region 'the wild region'"), std::string::npos);
+    EXPECT_NE(outcome.message.find("'store_wild'"), std::string::npos);
+  }
+  {
+    heddle_tensor_t* out = nullptr;
+    HEDDLE_EXPECT_FAILS(heddle_call(find_function(lost, "wild"), nullptr, 0, &out, 1), HEDDLE_STATUS_DEVICE_LOST, "calling 'wild' failed");
+    const TensorHandle result(out);
+  }
+  EXPECT_EQ(read_tensor(call_for_one(find_function(on_cpu), {})), ones) << "the CPU has no part in it";
+  // Once nobody has the device any more, CUDA may make a new context of it, or not in this process; the status says which.
+  lost.reset();
+  probe.reset();
+  ModuleBuilder again = builder();
+  add_round_trip(again, "probe", 4);
+  InstanceHandle fresh;
+  const Outcome opened(create(again, &fresh));
+  std::printf("opened again: %s\n", opened.ok() ? "yes" : opened.message.c_str());
+  if (opened.ok()) {
+    expect_round_trip(fresh);
+  } else {
+    EXPECT_EQ(opened.code, HEDDLE_STATUS_UNAVAILABLE);
+    EXPECT_NE(opened.message.find("start a new process"), std::string::npos) << opened.message;
+  }
+  EXPECT_EQ(read_tensor(call_for_one(find_function(on_cpu), {})), ones);
+}
+
+TEST_F(GpuAndCpuFault, MemoryThatAnotherProcessHoldsIsNamedAndComesBack) {
+  constexpr size_t kMega = size_t{1} << 20;
+  if (parts.role.empty()) {
+    test::Child holder("holder", parts.folder);
+    ASSERT_TRUE(parts.is_told("held", &holder, 40)) << holder.said();
+    test::Child limited("limited", parts.folder);
+    ASSERT_TRUE(parts.is_told("refused", &limited, 40)) << limited.said();
+    holder.kill_now();
+    parts.tell("gone");
+    limited.expect_passes(40);
+    std::printf("%s", limited.said().c_str());
+    return;
+  }
+  test::Libcuda cuda;
+  int device = 0;
+  void* context = nullptr;
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(cuda.cuDeviceGet(&device, 0), 0);
+  ASSERT_EQ(cuda.cuDevicePrimaryCtxRetain(&context, device), 0);
+  ASSERT_EQ(cuda.cuCtxSetCurrent(context), 0);
+  ASSERT_EQ(cuda.cuMemGetInfo(&free_bytes, &total), 0);
+  if (parts.role == "holder") {
+    constexpr size_t kChunk = 256 * kMega;
+    for (size_t held = 0; held + kChunk <= free_bytes / 10 * 9; held += kChunk) {
+      uint64_t block = 0;
+      ASSERT_EQ(cuda.cuMemAlloc(&block, kChunk), 0);
+    }
+    parts.tell("held");
+    std::this_thread::sleep_for(std::chrono::seconds(100));  // it is killed before
+    return;
+  }
+  const size_t bytes = total / 4 / kMega * kMega;
+  ASSERT_LT(free_bytes, bytes) << "another process holds most of the memory";
+  ModuleBuilder module = builder();
+  add_round_trip(module, "probe", 4);
+  mf::FunctionT& function = module.add_function("large");  // the end of a quarter of the device's memory, filled
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64, kGpu));
+  ProgramBuilder p = program();
+  uint32_t size = p.literal(static_cast<int64_t>(bytes)), last = p.literal(static_cast<int64_t>(bytes - 8)), eight = p.literal(8),
+           zero = p.literal(0), value = p.transient(size);
+  p.fill(ProgramBuilder::whole(value, kWrite), 9, 8);
+  p.barrier();
+  p.copy({value, last, eight, kRead}, {p.result(0), zero, eight, kWrite});
+  function.programs.push_back(p.finish());
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(create(module, &instance));
+  heddle_function_t* large = find_function(instance, "large");
+  auto call = [&](TensorHandle* result) {
+    heddle_tensor_t* out = nullptr;
+    Outcome outcome(heddle_call(large, nullptr, 0, &out, 1));
+    result->reset(out);
+    return outcome;
+  };
+  TensorHandle result;
+  for (int turn = 0; turn < 2; ++turn) {
+    const Outcome refused = call(&result);
+    std::printf("%s\n", refused.message.c_str());
+    EXPECT_EQ(refused.code, HEDDLE_STATUS_RESOURCE_EXHAUSTED);
+    for (const char* part : {"bytes are free", "this process holds", "HD-M-03", "allocating "}) {
+      EXPECT_NE(refused.message.find(part), std::string::npos) << part;
+    }
+    expect_round_trip(instance);  // what fits goes on
+  }
+  parts.tell("refused");
+  ASSERT_TRUE(parts.is_told("gone", nullptr, 40));
+  // The driver takes a dead process's memory back in its own time.
+  int tries = 0;
+  for (Outcome outcome = call(&result);; outcome = call(&result)) {
+    if (outcome.ok() || ++tries == 50) {
+      EXPECT_TRUE(outcome.ok()) << outcome.message;
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  std::printf("after %d more refusals there were %zu bytes\n", tries, bytes);
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(read_tensor<int64_t>(result), std::vector<int64_t>{9});
+  EXPECT_EQ(cuda.cuCtxSetCurrent(nullptr), 0);
+  EXPECT_EQ(cuda.cuDevicePrimaryCtxRelease(device), 0);
 }
 
 }  // namespace

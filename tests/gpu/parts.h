@@ -31,7 +31,7 @@ namespace heddle::test {
 // Ends the program when a case takes longer. A tool that makes everything slow says how many times in HEDDLE_TEST_PATIENCE.
 inline void arm_watchdog(unsigned seconds) {
   static char text[256];
-  const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+  const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const char* times = std::getenv("HEDDLE_TEST_PATIENCE");
   seconds *= static_cast<unsigned>(std::clamp(times ? std::atoi(times) : 1, 1, 1000));
   std::snprintf(text, sizeof text, "\n%s.%s hangs: its %u s are over\n", test->test_suite_name(), test->name(), seconds);
@@ -46,7 +46,7 @@ inline void arm_watchdog(unsigned seconds) {
 class Child {
  public:
   Child(const std::string& role, const std::string& folder) : output_(folder + "/" + role + ".txt") {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::vector<std::string> variables = {"HEDDLE_GPU_ROLE=" + role, "HEDDLE_GPU_FOLDER=" + folder};
     for (char** at = environ; *at; ++at) {
       if (!std::string_view(*at).starts_with("GTEST_") && !std::string_view(*at).starts_with("HEDDLE_GPU_")) variables.push_back(*at);
