@@ -34,8 +34,8 @@ RUNS = [
     (RACECHECK, "gpu_driver_test", "*SharedMemory*:*ThroughATensorMap*", 1),
     (MEMCHECK, "gpu_runtime_test", "-*Fault*:*InTime*", 1),
 ]
-SECONDS = 370  # of all: what runs then is killed, and its last lines are printed
-PATIENCE = 5  # times as long as without the tool may a case take
+SECONDS = 340  # of all: what runs then is killed, and its last lines are printed
+PATIENCE = 3  # times as long as without the tool may a case take
 
 
 def digits(folder):
