@@ -269,6 +269,11 @@ Failure generate(const Options& options, emit::FamilyCode& family, MLIRContext& 
     emit::Image image{target->format(), target->name(), {}, {}};
     OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context));
     for (emit::Kernel& kernel : family.kernels.all()) {
+      if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form
+        return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: region '" + kernel.region.getName().str() + "' needs " +
+                                                 std::to_string(kernel.binding_count) + " bindings, kernels have at most " +
+                                                 std::to_string(passes::most_bindings) + "; cut it"};
+      }
       if (!planned) {
         auto plan = target->plan(kernel.region);
         if (failed(plan)) return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + kernel.region.getName().str() + "' failed"};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling,
-// reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. Every refusal to fuse is recorded.
+// reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. No region needs more bindings than every device
+// has. Every refusal to fuse is recorded.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
 #include "compiler/passes/slots.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -48,19 +49,65 @@ bool is_epilogue_broadcast(tx::BroadcastOp broadcast) {
   return from.getRank() == 1 && broadcast.getDimensions()[0] == to.getRank() - 1;
 }
 
+std::string describe(Operation* op) {
+  std::string text = op->getName().getStringRef().str();
+  if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
+  return text;
+}
+
+// Why a region ends between these two.
+using Log = SmallVector<Attribute>;
+void note(Log& log, StringRef kind, Operation* producer, Operation* consumer) {
+  Builder builder(consumer->getContext());
+  log.push_back(builder.getDictionaryAttr({
+      builder.getNamedAttr("kind", builder.getStringAttr(kind)),
+      builder.getNamedAttr("producer", builder.getStringAttr(describe(producer))),
+      builder.getNamedAttr("consumer", builder.getStringAttr(describe(consumer))),
+  }));
+}
+
+// Every op has one result, which is a binding; the others are left for what it reads.
+constexpr unsigned bindings_of_results = 1;
+
+// A concat is the one op that may read more values than a kernel has bindings for: it becomes a concat of concats of its parts.
+void split_wide_concats(func::FuncOp function, unsigned most_reads, Log& log) {
+  for (Operation& op : llvm::make_early_inc_range(function.getBody().front())) {
+    auto whole = llvm::dyn_cast<tx::ConcatOp>(op);
+    while (whole && llvm::DenseSet<Value>(whole->operand_begin(), whole->operand_end()).size() > most_reads) {
+      OpBuilder builder(whole);
+      size_t count = whole.getInputs().size(), parts = llvm::divideCeil(count, most_reads);
+      SmallVector<Value> joined;
+      for (size_t p = 0; p < parts; ++p) {
+        ValueRange inputs = whole.getInputs().slice(count * p / parts, count * (p + 1) / parts - count * p / parts);
+        auto type = llvm::cast<RankedTensorType>(whole.getType());
+        SmallVector<AffineExpr> extents = tx::extents(type);
+        extents[whole.getAxis()] = builder.getAffineConstantExpr(0);
+        for (Value input : inputs) {
+          extents[whole.getAxis()] = extents[whole.getAxis()] + tx::extents(llvm::cast<RankedTensorType>(input.getType()))[whole.getAxis()];
+        }
+        auto part = builder.create<tx::ConcatOp>(whole.getLoc(), tx::tensor_type(extents, type.getElementType()), inputs, whole.getAxis());
+        joined.push_back(part);
+        note(log, "TooManyBindings", part, whole);
+      }
+      whole.getInputsMutable().assign(joined);
+    }
+  }
+}
+
 struct Group {
   Operation* root;                  // its first op
   llvm::SetVector<Operation*> ops;  // in program order once sorted
   Operation* output;                // its last op; the only one whose result leaves the group
+  llvm::DenseSet<Value> reads;      // from outside, at most a binding each
 };
 
 class Former {
  public:
-  explicit Former(func::FuncOp function) : function_(function), slots_(function) {}
+  Former(func::FuncOp function, unsigned most_reads, Log& log)
+      : function_(function), most_reads_(most_reads), log_(log), slots_(function) {}
 
-  LogicalResult run(SmallVectorImpl<Attribute>& log) {
+  LogicalResult run() {
     if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
-    log_ = &log;
     unsigned position = 0;
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
     for (Operation& op : function_.getBody().front()) {
@@ -82,10 +129,14 @@ class Former {
 
  private:
   Group& open(Operation* op) {
-    groups_.push_back(std::make_unique<Group>(Group{op, {}, op}));
-    groups_.back()->ops.insert(op);
-    group_of_[op] = groups_.back().get();
-    return *groups_.back();
+    groups_.push_back(std::make_unique<Group>(Group{op, {}, op, {}}));
+    Group& group = *groups_.back();
+    for (Value operand : op->getOperands()) {
+      if (Value read = binding_for(group, op, operand)) group.reads.insert(read);
+    }
+    group.ops.insert(op);
+    group_of_[op] = &group;
+    return group;
   }
 
   // Puts an op into the group of one of its producers, or into a group of its own.
@@ -113,6 +164,7 @@ class Former {
       open(op);
       return;
     }
+    best->reads = reads_with(*best, op);
     best->ops.insert(op);
     best->output = op;
     group_of_[op] = best;
@@ -137,7 +189,7 @@ class Former {
     for (Value operand : op->getOperands()) {
       if (is_custom) refuse_if_produced(operand, op, "LibraryBoundary");
       auto custom = operand.getDefiningOp<tx::CustomOp>();
-      if (custom && group_of_.contains(op)) note("LibraryBoundary", custom, op);
+      if (custom && group_of_.contains(op)) note(log_, "LibraryBoundary", custom, op);
     }
   }
 
@@ -147,6 +199,14 @@ class Former {
     for (Value operand : op->getOperands()) {
       Group* other = producer(operand);
       if (!other || other == &group || !tx::is_elementwise(other->root) || !operand.hasOneUse()) continue;
+      llvm::DenseSet<Value> reads = group.reads;
+      reads.erase(operand);
+      reads.insert(other->reads.begin(), other->reads.end());
+      if (reads.size() > most_reads_) {
+        refuse("TooManyBindings", *other, op);
+        continue;
+      }
+      group.reads = std::move(reads);
       for (Operation* member : other->ops) {
         group.ops.insert(member);
         group_of_[member] = &group;
@@ -175,31 +235,26 @@ class Former {
     } else if (!tx::is_elementwise(group.root)) {
       return refuse("DataMovement", group, op);
     }
+    if (reads_with(group, op).size() > most_reads_) return refuse("TooManyBindings", group, op);
     return true;
   }
 
-  bool refuse(StringRef kind, Group& group, Operation* op) {
-    note(kind, group.output, op);
-    return false;
+  // What the group reads if the op, which reads its output, joins it.
+  llvm::DenseSet<Value> reads_with(const Group& group, Operation* op) const {
+    llvm::DenseSet<Value> reads = group.reads;
+    for (Value operand : op->getOperands()) {
+      if (Value read = binding_for(group, op, operand)) reads.insert(read);
+    }
+    return reads;
   }
 
-  void note(StringRef kind, Operation* producer, Operation* consumer) {
-    Builder builder(consumer->getContext());
-    log_->push_back(builder.getDictionaryAttr({
-        builder.getNamedAttr("kind", builder.getStringAttr(kind)),
-        builder.getNamedAttr("producer", builder.getStringAttr(describe(producer))),
-        builder.getNamedAttr("consumer", builder.getStringAttr(describe(consumer))),
-    }));
+  bool refuse(StringRef kind, Group& group, Operation* op) {
+    note(log_, kind, group.output, op);
+    return false;
   }
 
   void refuse_if_produced(Value value, Operation* op, StringRef kind) {
     if (Group* group = producer(value)) refuse(kind, *group, op);
-  }
-
-  static std::string describe(Operation* op) {
-    std::string text = op->getName().getStringRef().str();
-    if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
-    return text;
   }
 
   // May this group read the broadcast by repeating it inside?
@@ -230,6 +285,14 @@ class Former {
     if (is_splat(operand)) return true;
     auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
     return broadcast && reads_inside(group, broadcast);
+  }
+
+  // What the group needs a binding for, to read this operand of one of its ops; null for nothing. A broadcast counts as itself, whatever it repeats:
+  // somebody else may need it as a tensor, and then all read that.
+  Value binding_for(const Group& group, Operation* reader, Value operand) const {
+    Operation* op = operand.getDefiningOp();
+    bool is_made_inside = op && group.ops.contains(op);
+    return is_made_inside || (is_splat(operand) && clones(group, reader, operand)) ? Value() : operand;
   }
 
   void outline(Group& group, unsigned index) {
@@ -275,11 +338,12 @@ class Former {
   }
 
   func::FuncOp function_;
+  const unsigned most_reads_;  // of a region
+  Log& log_;
   Slots slots_;  // of the function as it was
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
   llvm::DenseMap<Operation*, unsigned> position_;
-  SmallVectorImpl<Attribute>* log_ = nullptr;
 };
 
 struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
@@ -287,12 +351,24 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
   StringRef getArgument() const final { return "heddle-form-dispatches"; }
   StringRef getDescription() const final { return "relu(add(conv(x, w), broadcast b))  ->  dispatch(x, w, b) { the same }"; }
   void runOnOperation() override {
-    SmallVector<Attribute> log;
+    constexpr unsigned fewest = 4;  // of tx.select
+    if (most_bindings < fewest) {
+      getOperation()->emitError("heddle-form-dispatches: most-bindings ") << most_bindings.getValue() << " is less than " << fewest;
+      return signalPassFailure();
+    }
+    const unsigned most_reads = most_bindings - bindings_of_results;
+    Log log;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (failed(Former(function).run(log))) return signalPassFailure();
+      split_wide_concats(function, most_reads, log);
+      if (failed(Former(function, most_reads, log).run())) return signalPassFailure();
     }
     getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }
+
+  FormDispatches() = default;
+  FormDispatches(const FormDispatches& other) : PassWrapper(other) {}
+  Option<unsigned> most_bindings{*this, "most-bindings", llvm::cl::desc("bindings of a region, at most"),
+                                 llvm::cl::init(passes::most_bindings)};
 };
 
 }  // namespace

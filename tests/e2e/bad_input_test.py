@@ -129,6 +129,19 @@ class BadModels(HeddleTestCase):
             with self.subTest(length=length):
                 self.assertIn("digits_cut.onnx", self.refuse(data[:length], "digits_cut.onnx"))
 
+    def test_written_region_with_more_bindings_than_a_kernel_has(self):
+        names, kind = [f"%a{index}" for index in range(256)], "tensor<4xf32>"
+        all_of = lambda values: ", ".join(f"{value}: {kind}" for value in values)
+        text = f"""func.func @main({all_of(names)}) -> {kind} {{
+          %r = tx.dispatch "wide"({", ".join(names)}) on "default" : ({", ".join([kind] * 256)}) -> {kind} {{
+          ^bb0({all_of(name.replace("a", "b") for name in names)}):
+            %s = tx.relu %b0 : {kind}
+            tx.yield %s : {kind}
+          }}
+          return %r : {kind}
+        }}"""
+        self.assertIn("region 'wide' needs 257 bindings, kernels have at most 256", self.refuse(text.encode(), "wide.mlir"))
+
     def test_not_a_model_at_all(self):
         for content in (b"<html>404</html>", bytes(4096), b"\xff" * 4096):
             with self.subTest(content=content[:8]):

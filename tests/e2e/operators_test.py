@@ -4,6 +4,8 @@
 The networks' own shapes are friendly (multiples of 8, square, batch 1); these are not. A case marked
 `refusable` may also be answered with a clear error that names the operator.
 """
+import json
+
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
@@ -206,6 +208,37 @@ class Operators(HeddleTestCase):
         expected = session.run(None, {"x": image})[0]
         self.assertGreater(len(np.unique(expected)), 50)
         self.assert_close(self.run_module(self.compile(model), "x", image), expected, 0, 0)
+
+    def check_many(self, nodes, shape):
+        """A model of 300 inputs, more than a kernel has bindings for: cut into kernels that have enough, with a note of where."""
+        names = [f"x{index}" for index in range(300)]
+        inputs = {name: np.random.default_rng(index).standard_normal((3, 5)).astype(f32) for index, name in enumerate(names)}
+        graph = helper.make_graph(
+            nodes(names), "many", [helper.make_tensor_value_info(name, TensorProto.FLOAT, (3, 5)) for name in names],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)])
+        data = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+        model = self.folder / "many.onnx"
+        model.write_bytes(data)
+        expected = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+        module = self.compile(model, "--target", "cpu,cuda")
+        refused = json.loads(self.succeed("explain", "--format", "json", module).stdout)["compiler_report"]["not_fused"]
+        self.assertEqual({family for one in refused for family in one["families"] if one["kind"] == "TooManyBindings"}, {"cpu", "cuda"})
+        for name in names:
+            np.save(self.folder / f"{name}.npy", inputs[name])
+        result = self.folder / "y.npy"
+        given = [part for name in names for part in ("--input", f"{name}=@{self.folder}/{name}.npy")]
+        self.succeed("run", module, "--device", "cpu", *given, "--output", f"y=@{result}")
+        self.assert_close(np.load(result), expected, 1e-6, 1e-5)
+
+    def test_add_of_300_inputs(self):
+        def chain(names):
+            sums = [names[0], *(f"s{index}" for index in range(1, 299)), "y"]
+            return [helper.make_node("Add", [sums[index], names[index + 1]], [sums[index + 1]]) for index in range(299)]
+
+        self.check_many(chain, (3, 5))
+
+    def test_concat_of_300_inputs(self):
+        self.check_many(lambda names: [helper.make_node("Concat", names, ["y"], axis=1)], (3, 1500))
 
 
 for label in CASES:
