@@ -23,10 +23,9 @@ constexpr int max_dynamic_shared_bytes = 8;                  // CU_FUNC_ATTRIBUT
 constexpr int jit_error_log = 5, jit_error_log_bytes = 6;    // CU_JIT_*
 constexpr uint64_t usual_shared_bytes = 48 * 1024;           // more must be asked for
 
-// Around every binding. Read as a float it is NaN, so that what is read there shows in the results too. The front one leaves the binding
-// on the 64 bytes that ptx/1 promises, and on no more.
+// Around every binding: before_results, so that what is read there shows in the results too. The front one leaves the binding on the 64 bytes
+// that ptx/1 promises, and on no more.
 constexpr size_t front_bytes = 4096 + 64, back_bytes = 4096;
-constexpr char guard = static_cast<char>(0xff);
 
 struct Functions {
   int (*cuInit)(unsigned flags);
@@ -139,7 +138,7 @@ class DeviceBytes {
  public:
   explicit DeviceBytes(const std::vector<char>& bytes) : bytes_(bytes) {
     if (bytes.empty()) return;
-    std::vector<char> all(front_bytes + bytes.size() + back_bytes, guard);
+    std::vector<char> all(front_bytes + bytes.size() + back_bytes, before_results);
     std::copy(bytes.begin(), bytes.end(), all.begin() + front_bytes);
     if (!cuda_.succeeded(cuda_.functions().cuMemAlloc_v2(&start_, all.size()), "cuMemAlloc")) return;
     cuda_.succeeded(cuda_.functions().cuMemcpyHtoD_v2(start_, all.data(), all.size()), "cuMemcpyHtoD");
@@ -159,7 +158,7 @@ class DeviceBytes {
     if (bytes_.empty()) return {};
     std::vector<char> all(front_bytes + bytes_.size() + back_bytes);
     if (!cuda_.succeeded(cuda_.functions().cuMemcpyDtoH_v2(all.data(), start_, all.size()), "cuMemcpyDtoH")) return {};
-    auto is_guard = [](char byte) { return byte == guard; };
+    auto is_guard = [](char byte) { return byte == before_results; };
     auto begin = all.begin() + front_bytes, end = begin + static_cast<ptrdiff_t>(bytes_.size());
     EXPECT_TRUE(std::all_of(all.begin(), begin, is_guard)) << what << ": written before its start";
     EXPECT_TRUE(std::all_of(end, all.end(), is_guard)) << what << ": written behind its end";
@@ -175,16 +174,16 @@ class DeviceBytes {
 class CudaKernel {
  public:
   // Fails the current test and is not usable when compiling or loading fails.
-  CudaKernel(tx::DispatchOp region, const std::string& chip, targets::Math math) : region_(region), chip_(chip) {
-    auto compiled = compile_region(*targets::make_cuda_target(chip, math), region);
+  CudaKernel(tx::DispatchOp region, const std::string& chip, const CheckOptions& options) : region_(region), chip_(chip) {
+    auto compiled = compile_region(*targets::make_cuda_target(chip, options.math, options.shared_memory_bytes), region);
     if (!compiled || !cuda_.select(chip)) return;
     kernel_ = std::move(*compiled);
     std::string text(kernel_.code.begin(), kernel_.code.end());
     std::vector<char> log(4096, 0);
-    int options[] = {jit_error_log, jit_error_log_bytes};
+    int jit_options[] = {jit_error_log, jit_error_log_bytes};
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size() - 1)};
     const Functions& f = cuda_.functions();
-    if (!cuda_.succeeded(f.cuModuleLoadDataEx(&module_, text.c_str(), 2, options, values), "cuModuleLoadDataEx")) {
+    if (!cuda_.succeeded(f.cuModuleLoadDataEx(&module_, text.c_str(), 2, jit_options, values), "cuModuleLoadDataEx")) {
       ADD_FAILURE() << chip << ": " << log.data();
       module_ = nullptr;
       return;
@@ -220,7 +219,7 @@ class CudaKernel {
       }
       auto shape = shape_of(llvm::cast<RankedTensorType>(output.getType()), symbols);
       size_t bytes = static_cast<size_t>(element_count(shape)) * element_bytes(element_of(output));
-      memory.push_back(std::make_unique<DeviceBytes>(std::vector<char>(bytes, guard)));
+      memory.push_back(std::make_unique<DeviceBytes>(std::vector<char>(bytes, before_results)));
       bindings.push_back(memory.back().get());
     }
     for (const auto& one : memory) {
@@ -284,8 +283,7 @@ bool has_cuda_device() {
   return !cuda.chips().empty();
 }
 
-void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                   const CheckOptions& options) {
+void run_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const CheckOptions& options, const LookAtResults& look) {
   if (!has_cuda_device()) return;
   Cuda& cuda = Cuda::get();
   for (const std::string& chip : cuda.chips()) {
@@ -293,17 +291,24 @@ void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, c
       ADD_FAILURE() << chip << ": not run, an earlier kernel has ended the context";
       return;
     }
-    CudaKernel kernel(region, chip, options.math);
+    CudaKernel kernel(region, chip, options);
     if (!kernel.usable()) continue;
     auto results = kernel.run(operands, options.symbols);
-    if (results.size() != wanted.size()) continue;
+    if (results.size() != region.getOutputs().size()) continue;
+    look(chip, results);
+    EXPECT_TRUE(kernel.run(operands, options.symbols) == results) << chip << ": other results the second time";
+  }
+}
+
+void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
+                   const CheckOptions& options) {
+  run_on_cuda(region, operands, options, [&](const std::string& chip, const std::vector<std::vector<char>>& results) {
     for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
       Type element = llvm::cast<RankedTensorType>(output.getType()).getElementType();
       Tensor got = from_bytes(results[i].data(), wanted[i].shape, element);
       expect_close(got, wanted[i], options, chip + ", result " + std::to_string(i));
     }
-    EXPECT_TRUE(kernel.run(operands, options.symbols) == results) << chip << ": other results the second time";
-  }
+  });
 }
 
 }  // namespace heddle::tests

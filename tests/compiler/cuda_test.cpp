@@ -74,16 +74,25 @@ void check_code(tx::DispatchOp region, const std::string& what, targets::Math ma
   for (const char* chip : {"sm_80", "sm_90a"}) check_code(region, what, chip, 0, math);
 }
 
-// Compares with the reference, where there is a device.
-void check_results(tx::DispatchOp region, const CheckOptions& options) {
-  if (!has_cuda_device()) return;
+std::vector<Tensor> random_operands(tx::DispatchOp region, const CheckOptions& options) {
   std::vector<Tensor> operands;
   for (auto [i, input] : llvm::enumerate(region.getInputs())) {
     auto range = options.ranges[std::min(i, options.ranges.size() - 1)];
     operands.push_back(random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), options.symbols, range,
                                      options.seed + static_cast<uint32_t>(i)));
   }
-  check_on_cuda(region, operands, evaluate(region, operands, options.symbols), options);
+  return operands;
+}
+
+// Compares with the reference, where there is a device. limits: of shared memory; 0 for what the chip has.
+void check_results(tx::DispatchOp region, CheckOptions options, llvm::ArrayRef<int64_t> limits = {0}) {
+  if (!has_cuda_device()) return;
+  std::vector<Tensor> operands = random_operands(region, options), wanted = evaluate(region, operands, options.symbols);
+  for (int64_t limit : limits) {
+    SCOPED_TRACE("shared memory " + std::to_string(limit));
+    options.shared_memory_bytes = limit;
+    check_on_cuda(region, operands, wanted, options);
+  }
 }
 
 // Distance of neighboring numbers, against their size. Every op of the reference rounds to the element; kernels round once.
@@ -122,13 +131,8 @@ int64_t elements(llvm::ArrayRef<int64_t> shape, const std::vector<int64_t>& symb
   return count;
 }
 
-// jump: how far a result may be off where the tail is not continuous.
-void check(const std::string& what, const Case& c, double jump, targets::Math math = targets::Math::strict) {
-  SCOPED_TRACE(what);
-  ParsedRegion parsed(c.region(false));
-  check_code(parsed.region(), what, math);
-  auto result = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType());
-  if (elements(result.getShape(), c.symbols) * c.depth() > most_products) return;
+// What a contraction's results may be off. jump: the same where the tail is not continuous.
+CheckOptions options_of(const Case& c, double jump, targets::Math math) {
   CheckOptions options;
   options.symbols = c.symbols;
   options.ranges = {{-1, 1}};
@@ -139,18 +143,31 @@ void check(const std::string& what, const Case& c, double jump, targets::Math ma
   options.absolute = exact ? 1e-6 * spread + 1e-6 : step * (2 * spread + 2);
   options.absolute += jump;
   options.math = math;
-  check_results(parsed.region(), options);
+  return options;
 }
 
-void check(const std::string& what, Conv conv) {
+void check(const std::string& what, const Case& c, double jump, targets::Math math = targets::Math::strict,
+           llvm::ArrayRef<int64_t> limits = {0}) {
+  SCOPED_TRACE(what);
+  ParsedRegion parsed(c.region(false));
+  check_code(parsed.region(), what, math);
+  auto result = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType());
+  if (elements(result.getShape(), c.symbols) * c.depth() > most_products) return;
+  check_results(parsed.region(), options_of(c, jump, math), limits);
+}
+
+constexpr double quantized_jump = 0.2501;  // the next step, where a sum lies between two
+
+void check(const std::string& what, Conv conv, llvm::ArrayRef<int64_t> limits = {0}) {
   for (const char* element : float_elements) {
     conv.element = element;
-    double jump = conv.tail == Conv::quantized ? 0.2501 : 0;  // the next step, where a sum lies between two
+    double jump = conv.tail == Conv::quantized ? quantized_jump : 0;
     if (conv.tail == Conv::curved && conv.element != "f32") jump = 1;
-    check(what + " of " + element, conv.to_case(), jump);
+    check(what + " of " + element, conv.to_case(), jump, targets::Math::strict, limits);
   }
   conv.element = "f32";
-  check(what + " of tf32", conv.to_case(), conv.tail == Conv::quantized ? 0.2501 : conv.tail == Conv::curved ? 1 : 0, targets::Math::fast);
+  double jump = conv.tail == Conv::quantized ? quantized_jump : conv.tail == Conv::curved ? 1 : 0;
+  check(what + " of tf32", conv.to_case(), jump, targets::Math::fast, limits);
 }
 
 void check(const std::string& what, Matmul matmul) {
@@ -269,7 +286,10 @@ std::string dequantization(int64_t columns, int64_t channels, int64_t height, in
                          " -> " + tensor(to) + "\n tx.yield %t : " + tensor(to));
 }
 
-// The convolution and its weights, within each limit of shared memory: a rung that fits, the first one where that fits.
+constexpr int64_t shared_limits[] = {0, 65536, 40000, 1000};
+
+// The convolution and its weights, within each limit of shared memory: a rung that fits, the first one where that fits. Where there is a
+// device, each of these kernels runs, if the reference can compute the whole of the result.
 void check_limits(const std::string& what, Conv conv) {
   ParsedRegion weights(dequantization(conv.columns, conv.channels / conv.groups, conv.kernel[0], conv.kernel[1]));
   for (const char* chip : {"sm_80", "sm_90a"}) {
@@ -283,7 +303,7 @@ void check_limits(const std::string& what, Conv conv) {
     ParsedRegion parsed(conv.to_case().region(false));
     for (const char* chip : {"sm_80", "sm_90a"}) {
       targets::KernelResources whole = check_code(parsed.region(), name, chip);
-      for (int64_t limit : {65536, 40000, 1000}) {
+      for (int64_t limit : llvm::drop_begin(shared_limits)) {
         targets::KernelResources needs = check_code(parsed.region(), name + " in " + std::to_string(limit), chip, limit);
         EXPECT_EQ(needs.rung == whole.rung, static_cast<int64_t>(whole.shared_memory_bytes) <= limit) << whole.rung << ", " << needs.rung;
         if (limit == 1000) {
@@ -295,12 +315,108 @@ void check_limits(const std::string& what, Conv conv) {
   CheckOptions options;
   options.ranges = {{-128, 127}, {-5, 5}, {0.001, 0.02}};
   options.absolute = 1e-6;
-  check_results(weights.region(), options);
-  check(what, conv);
+  check_results(weights.region(), options, {0, 1000});
+  check(what, conv, shared_limits);
+}
+
+// A square of the result of a large convolution of stride 1, as the result of a small one.
+struct Square {
+  static constexpr int64_t side = 3;
+
+  Conv conv;
+  Tensor image;  // what it reads
+
+  Square(const Conv& whole, const Tensor& whole_image, int64_t row, int64_t column) : conv(whole) {
+    const int64_t at[] = {row, column}, extents[] = {whole.height, whole.width};
+    int64_t first[2], last[2];
+    for (size_t d = 0; d < 2; ++d) {
+      int64_t low = at[d] - whole.low[d], high = low + side - 1 + (whole.kernel[d] - 1) * whole.dilations[d];
+      first[d] = std::max<int64_t>(low, 0);
+      last[d] = std::min(high, extents[d] - 1);
+      conv.low[d] = first[d] - low;
+      conv.high[d] = high - last[d];
+    }
+    conv.height = last[0] - first[0] + 1;
+    conv.width = last[1] - first[1] + 1;
+    image.shape = {1, conv.height, conv.width, conv.channels};
+    for (int64_t y = first[0]; y <= last[0]; ++y) {
+      auto line = whole_image.data.begin() + (y * whole.width + first[1]) * whole.channels;
+      image.data.insert(image.data.end(), line, line + conv.width * conv.channels);
+    }
+  }
+
+  // What the reference gives for it: [side, side, columns].
+  Tensor result(const std::vector<Tensor>& whole_operands) const {
+    ParsedRegion parsed(conv.to_case().region(false));
+    std::vector<Tensor> operands = whole_operands;
+    operands[0] = image;
+    return std::move(evaluate(parsed.region(), operands).front());
+  }
+};
+
+// Within each limit of shared memory, where there is a device: results that are too many for the reference, in a few squares, and that
+// nothing is left as it was.
+void check_squares(const std::string& what, Conv conv, llvm::ArrayRef<std::pair<int64_t, int64_t>> squares) {
+  if (!has_cuda_device()) return;
+  for (const char* name : {"f32", "f16"}) {
+    conv.element = name;
+    ParsedRegion parsed(conv.to_case().region(false));
+    auto type = llvm::cast<mlir::RankedTensorType>(parsed.region().getOutputs()[0].getType());
+    CheckOptions options = options_of(conv.to_case(), quantized_jump, targets::Math::strict);
+    std::vector<Tensor> operands = random_operands(parsed.region(), options), wanted;
+    for (auto [row, column] : squares) wanted.push_back(Square(conv, operands[0], row, column).result(operands));
+    for (int64_t limit : shared_limits) {
+      SCOPED_TRACE(what + " of " + name + ", shared memory " + std::to_string(limit));
+      options.shared_memory_bytes = limit;
+      run_on_cuda(parsed.region(), operands, options, [&](const std::string& chip, const std::vector<std::vector<char>>& results) {
+        const size_t bytes = element_bytes(type.getElementType());
+        auto untouched = [&](size_t i) {
+          return std::all_of(&results[0][i * bytes], &results[0][i * bytes] + bytes, [](char byte) { return byte == before_results; });
+        };
+        size_t left = 0;
+        for (size_t i = 0; i < static_cast<size_t>(type.getNumElements()); ++i) left += untouched(i);
+        EXPECT_EQ(left, 0u) << chip << ": elements not written, of " << type.getNumElements();
+        for (size_t s = 0; s < squares.size(); ++s) {
+          auto [row, column] = squares[s];
+          Tensor got{wanted[s].shape, {}};
+          for (int64_t y = row; y < row + Square::side; ++y) {
+            size_t first = static_cast<size_t>((y * type.getDimSize(2) + column) * conv.columns);
+            Tensor line = from_bytes(&results[0][first * bytes], {Square::side, conv.columns}, type.getElementType());
+            got.data.insert(got.data.end(), line.data.begin(), line.data.end());
+          }
+          expect_close(got, wanted[s], options, chip + ", square at " + std::to_string(row) + ", " + std::to_string(column));
+        }
+      });
+    }
+  }
+}
+
+TEST(Squares, AreWhatTheWholeConvolutionGives) {
+  Conv conv{
+      .height = 9, .width = 11, .channels = 5, .columns = 7, .low = {1, 2}, .high = {2, 1}, .dilations = {1, 2}, .tail = Conv::quantized};
+  ParsedRegion parsed(conv.to_case().region(false));
+  CheckOptions options;
+  std::vector<Tensor> operands = random_operands(parsed.region(), options);
+  Tensor whole = evaluate(parsed.region(), operands).front();
+  const int64_t height = whole.shape[1], width = whole.shape[2];
+  for (int64_t row = 0; row + Square::side <= height; ++row) {
+    for (int64_t column = 0; column + Square::side <= width; ++column) {
+      Tensor square = Square(conv, operands[0], row, column).result(operands);
+      ASSERT_EQ(square.data.size(), static_cast<size_t>(Square::side * Square::side * conv.columns));
+      for (int64_t y = 0; y < Square::side; ++y) {
+        auto got = square.data.begin() + y * Square::side * conv.columns;
+        auto wanted = whole.data.begin() + ((row + y) * width + column) * conv.columns;
+        EXPECT_TRUE(std::equal(got, got + Square::side * conv.columns, wanted)) << row << ", " << column << ", line " << y;
+      }
+    }
+  }
 }
 
 TEST_F(CudaTarget, FitsAQuantizedConvolutionIntoItsMemory) {
-  check_limits("512x512x64 to 256", Conv{.height = 512, .width = 512, .channels = 64, .columns = 256, .low = {1, 1}, .high = {1, 1}});
+  Conv conv{.height = 512, .width = 512, .channels = 64, .columns = 256, .low = {1, 1}, .high = {1, 1}, .tail = Conv::quantized};
+  check_limits("512x512x64 to 256", conv);
+  // Corners, and where tiles of 128 and of 32 pixels meet.
+  check_squares("512x512x64 to 256", conv, {{0, 0}, {0, 509}, {509, 0}, {509, 509}, {255, 126}, {300, 31}});
 }
 
 TEST_F(CudaTarget, FitsQuantizedConvolutionsOfOddSizes) {

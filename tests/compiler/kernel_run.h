@@ -85,7 +85,9 @@ struct CheckOptions {
   std::vector<std::pair<double, double>> ranges = std::vector<std::pair<double, double>>(1, std::pair<double, double>(-2, 2));
   std::vector<int64_t> symbols;
   uint32_t seed = 1;
-  targets::Math math = targets::Math::strict;  // on CUDA
+  // On CUDA:
+  targets::Math math = targets::Math::strict;
+  int64_t shared_memory_bytes = 0;  // of a workgroup, at most; 0: what the chip has
 };
 
 // Random operands as the kernel's memory holds them, already rounded to their types.

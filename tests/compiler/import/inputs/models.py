@@ -113,6 +113,25 @@ def quantized_layer():
     return nodes, [value("x", (1, 24, 5, 7))], [value("y", (1, 8, 5, 7))], initializers, 17
 
 
+def quantized_convolution():
+    """The same with a bias, at the size where a kernel that keeps all it reads in shared memory would need 606,208 bytes of it."""
+    random = np.random.default_rng(0)
+    initializers = [
+        constant("filter", random.integers(-127, 128, (256, 64, 3, 3)), np.int8), constant("filter_scale", random.uniform(0.001, 0.011, 256)),
+        constant("filter_zero", np.zeros(256), np.int8),
+        constant("bias", random.integers(-1000, 1000, 256), np.int32), constant("bias_scale", random.uniform(0.001, 0.011, 256)),
+        constant("bias_zero", np.zeros(256), np.int32), constant("scale", 0.05), constant("zero", 3, np.int8),
+    ]
+    nodes = [
+        node("DequantizeLinear", ["filter", "filter_scale", "filter_zero"], ["weights"], axis=0),
+        node("DequantizeLinear", ["bias", "bias_scale", "bias_zero"], ["offset"], axis=0),
+        node("Conv", ["x", "weights", "offset"], ["sum"], pads=[1, 1, 1, 1]),
+        node("QuantizeLinear", ["sum", "scale", "zero"], ["quantized"]),
+        node("DequantizeLinear", ["quantized", "scale", "zero"], ["y"]),
+    ]
+    return nodes, [value("x", (1, 64, 512, 512))], [value("y", (1, 256, 512, 512))], initializers, 17
+
+
 def slice_step(step):
     lists = [constant(name, [number], np.int64) for name, number in (("starts", 1), ("ends", 2**63 - 1), ("axes", 1), ("steps", step))]
     return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
@@ -120,6 +139,7 @@ def slice_step(step):
 
 MODELS = {
     "symbolic_batch": symbolic_batch,
+    "quantized_convolution": quantized_convolution,
     "external_beside": lambda: external("weights.bin"),
     "external_above": lambda: external("../weights.bin"),
     "external_absolute": lambda: external("/etc/passwd"),
