@@ -129,8 +129,7 @@ class Search {
   // Every slot is bound: every executable that the programs use needs a variant.
   bool complete() {
     std::set<std::pair<uint32_t, uint32_t>> needed;  // executable, slot
-    for (const mf::Function* function : *module_.functions()) collect(*function->programs(), needed);
-    collect(*module_.initializer(), needed);
+    for_each_site([&](const mf::DispatchSite& site) { needed.insert({site.executable(), site.slot()}); });
     chosen_.clear();
     for (const auto& [executable, slot] : needed) {
       uint32_t device = bound_[slot];
@@ -158,13 +157,18 @@ class Search {
     return true;
   }
 
-  void collect(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs,
-               std::set<std::pair<uint32_t, uint32_t>>& needed) const {
-    for (const mf::Program* program : programs) {
-      if (!starts_with(program, slots_)) continue;
-      for (const mf::DispatchSite* site : *program->dispatches()) needed.insert({site->executable(), site->slot()});
-      return;
-    }
+  // The sites of kernels in the programs for what the slots are bound to.
+  template <typename Visit>
+  void for_each_site(const Visit& visit) const {
+    auto visit_program = [&](const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs) {
+      const int64_t index = program_index(programs);
+      if (index < 0) return;
+      for (const mf::DispatchSite* site : *programs.Get(static_cast<uint32_t>(index))->dispatches()) {
+        if (!site->operation()) visit(*site);
+      }
+    };
+    for (const mf::Function* function : *module_.functions()) visit_program(*function->programs());
+    visit_program(*module_.initializer());
   }
 
   std::optional<RankedVariant> best_variant(uint32_t executable, uint32_t device) {
@@ -215,7 +219,15 @@ class Search {
       route.program_of_function.push_back(static_cast<uint32_t>(program_index(*function->programs())));
     }
     if (module_.initializer()->size() != 0) route.initializer = program_index(*module_.initializer());
-    for (const auto& [key, ranked] : chosen_) route.code.push_back({key.first, index_of[key.second], ranked.variant});
+    std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>> entries;  // by executable and device
+    for_each_site([&](const mf::DispatchSite& site) {
+      for (const mf::Candidate* candidate : *site.candidates())
+        entries[{site.executable(), bound_[site.slot()]}].insert(candidate->entry());
+    });
+    for (const auto& [key, ranked] : chosen_) {
+      const std::set<uint32_t>& used = entries[key];
+      route.code.push_back({key.first, index_of[key.second], ranked.variant, {used.begin(), used.end()}});
+    }
     route.explanation = explain(route).dump(2, ' ', false, Json::error_handler_t::replace);
     return route;
   }

@@ -44,6 +44,7 @@ struct ChosenCode {
   uint32_t executable = 0;
   uint32_t device = 0;  // index into Route.devices
   uint32_t variant = 0;
+  std::vector<uint32_t> entries;  // that the chosen programs may dispatch there, lowest first; an executable may have more
 };
 
 struct Route {

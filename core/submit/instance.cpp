@@ -211,11 +211,12 @@ Status Instance::load_code() {
     const Device& device = *devices_[chosen.device];
     std::span<const std::byte> code = module_->file().code(*variant->code());
 
-    std::vector<heddle_entry_params_t> entries(executable->entries()->size());
+    // Only what the programs dispatch is brought to the device: the rest of the executable is for other programs.
+    std::vector<heddle_entry_params_t> entries(chosen.entries.size());
     std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
     for (uint32_t i = 0; i < entries.size(); ++i) {
-      const mf::Entry* entry = executable->entries()->Get(i);
-      const mf::EntryResources* resources = variant->resources()->Get(i);
+      const mf::Entry* entry = executable->entries()->Get(chosen.entries[i]);
+      const mf::EntryResources* resources = variant->resources()->Get(chosen.entries[i]);
       for (const mf::Argument* argument : *entry->arguments()) {
         arguments[i].push_back(
             {argument->kind(), argument->index(), argument->size_bytes(), argument->payload()->size(), argument->payload()->data()});
@@ -249,9 +250,9 @@ Status Instance::load_code() {
     loaded_.push_back({nullptr, chosen.device});
     Status status = device.noted(Status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable)));
     std::vector<heddle_entry_t*>& handles = machine_.entries[chosen.executable][chosen.device];
-    handles.resize(entries.size(), nullptr);
+    handles.resize(executable->entries()->size(), nullptr);
     for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {
-      status = Status(dispatch.entry(loaded_.back().executable, i, &handles[i]));
+      status = Status(dispatch.entry(loaded_.back().executable, i, &handles[chosen.entries[i]]));
     }
     if (!status.ok()) {
       failed_code_ = &chosen - route_.code.data();

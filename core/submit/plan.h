@@ -81,7 +81,7 @@ struct Machine {
   Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
   OperationSource* operations = nullptr;
   std::vector<GlobalMemory> globals;
-  // [executable][device] -> entries; empty where not loaded.
+  // [executable][device] -> entries; empty where not loaded, null for those that no chosen program dispatches.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
 };
 

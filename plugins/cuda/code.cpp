@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks, loads and unloads code of the formats "ptx/1" and "cubin/1". Everything that may take long (compiling PTX, bringing machine code to
-// the device) happens in executable_load, never in a submit.
+// the device) happens in executable_load, never in a submit. Of the code's kernels, CUDA brings those to the device whose functions are asked
+// for (CUDA_MODULE_LOADING), and so only those that the host lists.
 #include "cuda/code.h"
 
 #include <algorithm>

@@ -13,7 +13,8 @@ namespace {
 
 namespace mf = module_format;
 
-// A module with one function: programs for the given families, per slot, and one executable with the given variants.
+// A module with one function: programs for the given families, per slot, and one executable with the given variants. Each program dispatches an
+// entry of its own on each slot, counted from 0, and an operator of a plugin.
 struct Described {
   Described(std::vector<std::string> slots, std::vector<std::vector<std::string>> programs,
             std::vector<std::pair<std::string, std::string>> variants) {
@@ -24,10 +25,14 @@ struct Described {
     }
     auto function = std::make_unique<mf::FunctionT>();
     function->name = "main";
+    uint32_t entry = 0;
     for (const std::vector<std::string>& families : programs) {
       testing::ProgramBuilder p(families);
       uint32_t one = p.literal(1);
-      for (uint32_t slot = 0; slot < slots.size(); ++slot) p.dispatch("region", 0, {}, {}, {one, one, one}, slot);
+      for (uint32_t slot = 0; slot < slots.size(); ++slot) p.dispatch("region", entry++, {}, {}, {one, one, one}, slot);
+      p.dispatch("operator", 0, {}, {}, {});
+      p.program->dispatches.back()->candidates.clear();
+      p.program->dispatches.back()->operation = std::make_unique<mf::OperationT>();
       function->programs.push_back(p.finish());
     }
     module.functions.push_back(std::move(function));
@@ -102,6 +107,37 @@ TEST(Route, PutsSlotsOfOneDeviceTogether) {
   EXPECT_EQ(route->devices.size(), 1u);
   EXPECT_EQ(route->device_of_slot, (std::vector<uint32_t>{0, 0}));
   EXPECT_EQ(route->code.size(), 1u) << "code is loaded once per device";
+}
+
+TEST(Route, NamesTheEntriesThatTheChosenProgramsDispatch) {
+  Described module({"@a", "@b"}, {{"cpu", "cuda"}, {"cuda", "cpu"}, {"cuda", "cuda"}}, {{"cpu", "v3"}, {"cuda", "sm_90"}});
+  SlotWish cpu{{0}, "asked for", {}}, gpu0{{1}, "asked for", {}}, gpu1{{2}, "asked for", {}};
+  Result<Route> route = choose(module.get(), kMachine, {gpu0, cpu}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  ASSERT_EQ(route->code.size(), 2u);
+  for (const ChosenCode& code : route->code) EXPECT_EQ(code.entries, (std::vector<uint32_t>{route->devices[code.device] == 0 ? 3u : 2u}));
+  route = choose(module.get(), kMachine, {gpu0, gpu1}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  ASSERT_EQ(route->code.size(), 2u);
+  for (const ChosenCode& code : route->code) EXPECT_EQ(code.entries, (std::vector<uint32_t>{route->devices[code.device] == 1 ? 4u : 5u}));
+  route = choose(module.get(), kMachine, {gpu0, gpu0}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  ASSERT_EQ(route->code.size(), 1u) << "one device for both slots";
+  EXPECT_EQ(route->code[0].entries, (std::vector<uint32_t>{4, 5}));
+}
+
+TEST(Route, NeedsNoCodeForOperatorsOfPlugins) {
+  Described module({""}, {{"cpu"}}, {{"cuda", "sm_90"}});
+  mf::ModuleT unpacked;
+  module.get().UnPackTo(&unpacked);
+  auto& sites = unpacked.functions[0]->programs[0]->dispatches;
+  sites.erase(sites.begin());  // the kernel
+  flatbuffers::FlatBufferBuilder buffer;
+  buffer.ForceDefaults(true);
+  buffer.Finish(mf::Module::Pack(buffer, &unpacked));
+  Result<Route> route = choose(*flatbuffers::GetRoot<mf::Module>(buffer.GetBufferPointer()), kMachine, {{{0}, "asked for", {}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_TRUE(route->code.empty());
 }
 
 TEST(Route, SaysWhyEachCandidateWasRefused) {

@@ -212,6 +212,32 @@ TEST_P(RuntimeErrors, SaysWhyNoVariantFits) {
                       "the module is compiled for: martian");
 }
 
+TEST_P(RuntimeErrors, LoadsTheKernelsThatItsProgramsDispatchAndNoOthers) {
+  for (const auto& [missing, is_needed] : {std::pair{kCount, false}, {kSlowly, false}, {kAdd, true}, {kEmpty, true}}) {
+    ModuleBuilder module = builder();
+    module.module.executables[0]->entries[missing]->name = "not_there";
+    add_adder(module, "main", 4);
+    mf::FunctionT& other = module.add_function("other");
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1);
+    p.dispatch("nothing", kEmpty, {}, {}, {one, one, one});
+    other.programs.push_back(p.finish());
+    std::string path = folder.path("missing" + std::to_string(missing) + ".heddle");
+    ASSERT_EQ(module.write(path), "");
+    ModuleHandle opened = open_module(runtime.get(), path);
+    InstanceHandle instance;
+    if (is_needed) {
+      HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", GetParam().device}}, &instance), HEDDLE_STATUS_NOT_FOUND, "not_there");
+      continue;
+    }
+    HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &instance));
+    heddle_function_t* add = find_function(instance, "main");
+    TensorHandle a = make_tensor(add, 0, {1, 4}, std::vector<float>{1, 2, 3, 4});
+    EXPECT_EQ(read_tensor(call_for_one(add, {a.get(), a.get()})), (std::vector<float>{2, 4, 6, 8}));
+    HEDDLE_EXPECT_OK(call(find_function(instance, "other"), {}));
+  }
+}
+
 TEST_P(RuntimeErrors, TakesNoNullAndNoForeignStructTail) {
   heddle_tensor_t* none = nullptr;
   HEDDLE_EXPECT_FAILS(heddle_call(nullptr, nullptr, 0, nullptr, 0), HEDDLE_STATUS_INVALID_ARGUMENT, "function is NULL");

@@ -418,7 +418,7 @@ typedef struct heddle_executable_params {
   heddle_string_t target; /* e.g. "x86-64-v4", "sm_90a" */
   const void* code;
   uint64_t code_bytes;
-  const heddle_entry_params_t* entries; /* array */
+  const heddle_entry_params_t* entries; /* array of those that will be dispatched; the code may have more */
   uint64_t entry_stride;                /* bytes from one entry to the next (HD-E-04) */
   heddle_string_t name;                 /* for tools and error texts */
 } heddle_executable_params_t;
