@@ -416,17 +416,13 @@ void larger_entries() {
   EXPECT_CODE(session.tables().dispatch.executable_load(session.device, &params, &executable), HEDDLE_STATUS_INVALID_ARGUMENT);
 }
 
-void code_may_go() {
-  Session session;
-  KernelSet set = chosen(session);
-  auto code = std::make_unique<KernelSet>(set);
-  heddle_executable_t* executable = nullptr;
-  REQUIRE_OK(load(session, *code, Kernels::params_of(*code), &executable));
-  std::fill(code->code.begin(), code->code.end(), '\x55');
-  for (std::string& name : code->entries) std::fill(name.begin(), name.end(), '\x55');
-  code.reset();
+uint32_t index_of(const KernelSet& set, const char* entry) {
+  return static_cast<uint32_t>(std::find(set.entries.begin(), set.entries.end(), entry) - set.entries.begin());
+}
+
+// Runs `chain`, which is entry `index` of the executable: whether it still adds up.
+bool chain_works(Session& session, heddle_executable_t* executable, uint32_t index) {
   heddle_buffer_t* buffer = zeroed(session, 8);
-  const auto index = static_cast<uint32_t>(std::find(set.entries.begin(), set.entries.end(), "chain") - set.entries.begin());
   heddle_entry_t* entry = nullptr;
   REQUIRE_OK(session.tables().dispatch.entry(executable, index, &entry));
   const heddle_binding_t binding = {buffer, 0, 8};
@@ -436,7 +432,32 @@ void code_may_go() {
   list.commands[0].kind = HEDDLE_COMMAND_DISPATCH;
   list.commands[0].as.dispatch = {entry, &binding, &constant, 1, 8, {1, 1, 1}, 0};
   session.run(list);
-  CHECK(word_of(session, buffer) == 41, "a kernel does not work once the caller's code bytes are gone");
+  return word_of(session, buffer) == 41;
+}
+
+void listed_entries() {
+  Session session;
+  const KernelSet& set = chosen(session);
+  const heddle_entry_params_t chain = Kernels::params_of(set)[index_of(set, "chain")];
+  heddle_executable_t* executable = nullptr;
+  heddle_entry_t* other = nullptr;
+  REQUIRE_OK(load(session, set, {chain}, &executable));
+  CHECK(chain_works(session, executable, 0),
+        "'chain' as the only entry of an executable, whose code has more kernels, is not that kernel [HD-C-01]");
+  EXPECT_CODE(session.tables().dispatch.entry(executable, 1, &other), HEDDLE_STATUS_NOT_FOUND);
+  session.tables().dispatch.executable_unload(executable);
+}
+
+void code_may_go() {
+  Session session;
+  KernelSet set = chosen(session);
+  auto code = std::make_unique<KernelSet>(set);
+  heddle_executable_t* executable = nullptr;
+  REQUIRE_OK(load(session, *code, Kernels::params_of(*code), &executable));
+  std::fill(code->code.begin(), code->code.end(), '\x55');
+  for (std::string& name : code->entries) std::fill(name.begin(), name.end(), '\x55');
+  code.reset();
+  CHECK(chain_works(session, executable, index_of(set, "chain")), "a kernel does not work once the caller's code bytes are gone");
   session.tables().dispatch.executable_unload(executable);
 }
 
@@ -505,6 +526,8 @@ void add_dispatch_cases(Cases* out) {
        {"dispatch.foreign_code", "code of another format or target has no rank and is not loaded", foreign_code, Kind::kDriver},
        {"dispatch.broken_code", "bytes that are no whole image are refused", broken_code, Kind::kDriver},
        {"dispatch.larger_entries", "entries are read at their stride, and a tail that is set is refused", larger_entries, Kind::kDriver},
+       {"dispatch.listed_entries", "an executable has the entries that it lists, also where its code has more", listed_entries,
+        Kind::kDriver},
        {"dispatch.code_may_go", "the caller's code and names are not needed after loading", code_may_go, Kind::kDriver},
        {"dispatch.floating_point", "the caller's floating-point environment changes no number, and is left alone", callers_floating_point,
         Kind::kDriver},

@@ -109,6 +109,7 @@ MUTANTS = {
     "corrects_counts+trusts_counts": "dispatch.entry_counts",
     "loads_anything": "dispatch.broken_code",
     "ignores_strides": "dispatch.larger_entries",
+    "entries_by_position": "dispatch.listed_entries",
     "keeps_the_callers_code": "dispatch.code_may_go",
     "refuses_empty_lists": "dispatch.empty_list",
     "replays_the_first_bindings": "recording.new_bindings",

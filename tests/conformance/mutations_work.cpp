@@ -8,7 +8,9 @@
 #include <cfenv>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -562,6 +564,25 @@ const std::vector<Change> kWorkMutations = {
                                          heddle_executable_t** out) noexcept -> Status {
          heddle_executable_params_t params = *in;
          params.entry_stride = sizeof(heddle_entry_params_t);
+         return good.dispatch.executable_load(device, &params, out);
+       };
+     }},
+    {"entries_by_position",  // the first one is the code's first kernel, whatever its name
+     [] {
+       odd.dispatch.executable_load = [](heddle_device_t* device, const heddle_executable_params_t* in,
+                                         heddle_executable_t** out) noexcept -> Status {
+         if (in->entry_stride != sizeof(heddle_entry_params_t)) return good.dispatch.executable_load(device, in, out);
+         std::vector<heddle_entry_params_t> entries(in->entries, in->entries + in->entry_count);
+         std::istringstream code(std::string(static_cast<const char*>(in->code), in->code_bytes));
+         std::deque<std::string> names;
+         for (std::string line, word; names.size() < entries.size() && std::getline(code, line);) {
+           std::istringstream words(line);
+           if (!(words >> word) || word != "kernel" || !(words >> word)) continue;
+           names.push_back(word);
+           entries[names.size() - 1].name = {names.back().data(), names.back().size()};
+         }
+         heddle_executable_params_t params = *in;
+         params.entries = entries.data();
          return good.dispatch.executable_load(device, &params, out);
        };
      }},

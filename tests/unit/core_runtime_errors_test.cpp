@@ -234,7 +234,7 @@ TEST_P(RuntimeErrors, LoadsTheKernelsThatItsProgramsDispatchAndNoOthers) {
     heddle_function_t* add = find_function(instance, "main");
     TensorHandle a = make_tensor(add, 0, {1, 4}, std::vector<float>{1, 2, 3, 4});
     EXPECT_EQ(read_tensor(call_for_one(add, {a.get(), a.get()})), (std::vector<float>{2, 4, 6, 8}));
-    HEDDLE_EXPECT_OK(call(find_function(instance, "other"), {}));
+    HEDDLE_EXPECT_OK(heddle_call(find_function(instance, "other"), nullptr, 0, nullptr, 0));
   }
 }
 
