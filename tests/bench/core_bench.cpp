@@ -28,7 +28,7 @@ constexpr uint32_t kInFlight = 32;
 struct Options {
   BenchDevice device;
   std::string config;
-  int rounds = 101;
+  int rounds = 501;
 };
 
 // add_f32 and chain, in the form that the device runs.
@@ -254,18 +254,22 @@ struct ThroughTable {
   }
 };
 
-// Medians of interleaved rounds: what else the machine does hits both alike. Each function gives the nanoseconds of `count` submissions.
+// Interleaved rounds: what else the machine does hits both alike, so the core's part is the median of the differences, not the difference of the medians. Each
+// function gives the nanoseconds of `count` submissions.
 template <typename Left, typename Right>
 void compare(const char* name, int rounds, Left through_runtime, Right through_table) {
-  std::vector<double> left, right;
+  std::vector<double> left, right, difference;
   for (int i = 0; i < rounds; ++i) {
     left.push_back(through_runtime());
     right.push_back(through_table());
+    difference.push_back(left.back() - right.back());
   }
-  std::nth_element(left.begin(), left.begin() + rounds / 2, left.end());
-  std::nth_element(right.begin(), right.begin() + rounds / 2, right.end());
-  const double runtime = left[static_cast<size_t>(rounds) / 2], table = right[static_cast<size_t>(rounds) / 2];
-  std::printf("| %s | %.0f | %.0f | %.0f |\n", name, runtime, table, runtime - table);
+  for (std::vector<double>* all : {&left, &right, &difference}) std::sort(all->begin(), all->end());
+  const auto at = [&](const std::vector<double>& all, int part) {
+    return all[static_cast<size_t>(rounds) * static_cast<size_t>(part) / 4];
+  };
+  std::printf("| %s | %.0f | %.0f | %.0f (%.0f to %.0f) |\n", name, at(left, 2), at(right, 2), at(difference, 2), at(difference, 1),
+              at(difference, 3));
   std::fflush(stdout);
 }
 
@@ -287,7 +291,8 @@ void run(const Options& options) {
   ThroughRuntime runtime(options, code);
   ThroughTable table(options, code);
   const int rounds = options.rounds, count = 200;
-  std::printf("%s, medians of %d rounds in turns, ns for each submission\n\n", options.device.alias.c_str(), rounds);
+  std::printf("%s, medians of %d rounds in turns, and the middle half of the differences; ns for each submission\n\n",
+              options.device.alias.c_str(), rounds);
   std::printf("| what | runtime.h | driver's table | core |\n| --- | ---: | ---: | ---: |\n");
   auto table_add = one_at_a_time(count, [&] {
     table.submit(table.add_commands, 0);
