@@ -225,6 +225,7 @@ Verdict Host::State::load_now(Plugin& plugin) {
                                                     kind_text(plugin.manifest.kind), kind_text(library->table.kind))};
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
+  if (config().validation.calls) validation->wrap_host(&plugin_host->table);
   plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);
   if (plugin.instance && config().validation.calls) plugin.instance->validate(*validation);
   return verdict;

@@ -324,6 +324,7 @@ std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, st
 void PluginInstance::validate(const heddle_validation_t& layer) {
   if (driver) layer.wrap_driver(&driver->api, heddle::to_c(library->id));
   if (allocator) layer.wrap_allocator(&allocator->allocator, handle, &host->table, heddle::to_c(library->id));
+  if (operations) layer.wrap_library(&operations->library, handle, &host->table, heddle::to_c(library->id));
   validation = &layer;
 }
 

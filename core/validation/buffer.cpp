@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.buffer/1, heddle.transfer/1 and heddle.param_io/1, checked.
+// heddle.buffer/1 and heddle.transfer/1, checked.
 #include "core/validation/call.h"
 
 namespace heddle::validation {
 namespace {
 
 // A driver that shows addresses and sizes is held to them.
-void check_properties(Call& call, const Buffer& expected, heddle_buffer_t* buffer) {
+void check_properties(Call& call, Buffer& expected, heddle_buffer_t* buffer) {
   heddle_buffer_properties_t shown{};
   shown.struct_size = sizeof(shown);
   heddle_status_t* unknown = call.fill(
       Tag::kNoBlock, &shown, [&](heddle_buffer_properties_t* out) { return call.plugin().driver.buffer->properties(buffer, out); });
   if (unknown) return call.plugin().host->status_free(call.plugin().host->self, unknown);
+  expected.address = shown.device_address;
   if (shown.size_bytes != expected.size) {
     call.plugin_broke("HD-M-02", "{} bytes were asked for, and its buffer says {}", expected.size, shown.size_bytes);
   }
@@ -97,12 +98,13 @@ heddle_status_t* import_host(heddle_device_t* device, void* memory, uint64_t siz
     if (release) release(context);
     return call.refusal();
   }
-  void* number = registry().add_callback({&call.plugin(), "release", nullptr, release, context});
+  void* number = registry().add_callback({&call.plugin(), "release", nullptr, release, context, nullptr, 0});
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] {
     return call.plugin().driver.buffer->import_host(device, memory, size_bytes, release_callback, number, out_buffer);
   });
   auto record = std::make_shared<Buffer>();
   record->size = size_bytes;
+  record->address = reinterpret_cast<uint64_t>(memory);
   return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { call.plugin().driver.buffer->free(made); });
 }
 
@@ -127,11 +129,6 @@ heddle_status_t* transfer_properties(heddle_device_t* device, heddle_transfer_pr
   return call.answer(status);
 }
 
-// Work that was enqueued names these.
-void use(Sync& sync, const std::vector<Named>& named) {
-  for (const Named& one : named) sync.uses(one.buffer->uses, one.offset, one.offset + one.length);
-}
-
 // Enqueues through `enqueue` what names one range of a buffer and host memory.
 template <class Enqueue>
 heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* binding,
@@ -150,7 +147,7 @@ heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_
   heddle_status_t* status =
       call.pass(record->blocks ? Tag::kMayBlock : Tag::kNoBlock, [&] { return enqueue(*call.plugin().driver.transfer); });
   points.enqueued(!status);
-  if (!status) use(points, named);
+  if (!status) points.uses(named);
   call.check_lost(status);
   return status;  // what is enqueued is enqueued, whatever else was wrong
 }
@@ -183,64 +180,9 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.transfer->peer_copy(queue, sync, source, target); });
   points.enqueued(!status);
-  if (!status) use(points, named);
+  if (!status) points.uses(named);
   return status;
 }
-
-// ------------------------------------------------------------------------------------------------------ heddle.param_io/1
-
-heddle_status_t* file_open(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           heddle_file_t** out_file) noexcept {
-  Call call("heddle.param_io/1 file_open");
-  std::shared_ptr<Device> parent = call.live<Device>(device, "device");
-  if (descriptor < 0) call.host_broke("HD-M-02", "descriptor is {}", descriptor);
-  if (call.refused()) return call.refusal();
-  heddle_status_t* status =
-      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.param_io->file_open(device, descriptor, access, name, out_file); });
-  return call.keep<File>(status, out_file, std::make_shared<File>(), parent,
-                         [&](heddle_file_t* made) { call.plugin().driver.param_io->file_close(made); });
-}
-
-void file_close(heddle_file_t* file) noexcept {
-  Call call("heddle.param_io/1 file_close");
-  if (!file) return;
-  std::shared_ptr<File> record = call.live<File>(file, "file");
-  if (!record) return;
-  call.enter_serial(record, "file");
-  call.check_unused(*record, "file");
-  if (call.refused()) return;
-  call.forget(record);
-  call.pass(Tag::kMayBlock, [&] { call.plugin().driver.param_io->file_close(file); });
-}
-
-template <const char* name, auto function>
-heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
-                              uint64_t extent_count, const heddle_param_io_params_t* params) noexcept {
-  Call call(name);
-  std::shared_ptr<Queue> record = call.live<Queue>(queue, "queue");
-  std::shared_ptr<File> of_file = call.live_here<File>(file, "file");
-  std::vector<Named> named;
-  if (extent_count && !extents) call.host_broke("HD-M-02", "extents is NULL, and counts {}", extent_count);
-  for (uint64_t i = 0; extents && i < extent_count; ++i) {
-    const heddle_extent_t& extent = extents[i];
-    check_binding(call, {extent.buffer, extent.buffer_offset, extent.length}, fmt::format("extents[{}]", i), &named);
-    if (extent.length > UINT64_MAX - extent.file_offset) {
-      call.host_broke("HD-M-02", "extents[{}] is {} bytes at {} of the file, which overflows", i, extent.length, extent.file_offset);
-    }
-  }
-  Sync points(call, record, sync);
-  if (call.refused()) return call.refusal();
-  heddle_status_t* status = call.pass(
-      Tag::kNoBlock, [&] { return (call.plugin().driver.param_io->*function)(queue, sync, file, extents, extent_count, params); });
-  points.enqueued(!status);
-  if (!status) {
-    use(points, named);
-    points.uses(*of_file);
-  }
-  call.check_lost(status);
-  return status;
-}
-constexpr char kRead[] = "heddle.param_io/1 read", kWrite[] = "heddle.param_io/1 write";
 
 }  // namespace
 
@@ -256,11 +198,4 @@ const heddle_buffer_interface_t kBufferTable = {sizeof(heddle_buffer_interface_t
                                                 properties};
 const heddle_transfer_interface_t kTransferTable = {
     sizeof(heddle_transfer_interface_t), 0, transfer_properties, upload, download, peer_copy};
-const heddle_param_io_interface_t kParamIoTable = {sizeof(heddle_param_io_interface_t),
-                                                   0,
-                                                   file_open,
-                                                   file_close,
-                                                   move_extents<kRead, &heddle_param_io_interface_t::read>,
-                                                   move_extents<kWrite, &heddle_param_io_interface_t::write>};
-
 }  // namespace heddle::validation

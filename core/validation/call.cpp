@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -80,22 +81,27 @@ std::string ThreadState::put_back() {
   return changed;
 }
 
-uint64_t Call::times_blocked() {
+Call::Waits Call::waits_of_thread() {
+  auto now_ns = [](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+  };
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
-  return static_cast<uint64_t>(usage.ru_nvcsw);
+  return {static_cast<uint64_t>(usage.ru_nvcsw), now_ns(CLOCK_MONOTONIC) - now_ns(CLOCK_THREAD_CPUTIME_ID)};
 }
 
-void Call::passed(ThreadState& state, Tag tag, uint64_t start_ns, uint64_t switches) {
-  const heddle_host_t& host = *plugin_->host;
-  const uint64_t took_ns = host.clock_ns(host.self) - start_ns;
+void Call::passed(ThreadState& state, Tag tag, const Waits& before) {
+  const Waits after = tag == Tag::kMayBlock ? Waits{} : waits_of_thread();
   std::string changed = state.put_back();
-  const bool blocked = tag == Tag::kNoBlock && took_ns > kNoBlockNs && times_blocked() != switches;
+  const uint64_t away_ns = after.away_ns > before.away_ns ? after.away_ns - before.away_ns : 0;  // of two clocks, read one behind the other
+  const bool blocked = tag != Tag::kMayBlock && away_ns > kNoBlockNs && after.times != before.times;
   lock_.lock();
-  if (!changed.empty()) note(fmt::format("the plugin broke a rule: it changed what the caller's thread has: {} [HD-T-02]", changed));
+  if (!changed.empty()) note(name_, fmt::format("the plugin broke a rule: it changed what the caller's thread has: {} [HD-T-02]", changed));
   if (blocked) {
-    note(fmt::format("the plugin broke a rule: it may not wait, and was away for {} ms while its thread slept [HD-T-01]",
-                     took_ns / 1000000));
+    note(name_, fmt::format("the plugin broke a rule: it may not wait, and was away for {} ms while its thread slept [{}]",
+                            away_ns / 1000000, tag == Tag::kCompute ? "HD-O-03" : "HD-T-01"));
   }
 }
 
@@ -119,15 +125,15 @@ void Call::broke(const char* who, const char* rule, std::string text, heddle_sta
   }
   std::string told =
       fmt::format("{} broke a rule: {} [{}]", caller_.empty() || code == HEDDLE_STATUS_INTERNAL ? who : caller_.c_str(), text, rule);
-  note(told);
+  note(name_, told);
   if (failure_code_ != 0) return;
   failure_code_ = code;
   failure_ = lines_.back().second;
 }
 
 // Kept for the report, and logged once the lock is free.
-void Call::note(const std::string& text) {
-  lines_.emplace_back(HEDDLE_LOG_ERROR, fmt::format("validation: {} of {} failed: {}", name_, plugin_->id, text));
+void Call::note(const char* name, const std::string& text) {
+  lines_.emplace_back(HEDDLE_LOG_ERROR, fmt::format("validation: {} of {} failed: {}", name, plugin_->id, text));
   ++plugin_->violations;
   if (plugin_->first.size() < kKeptTexts) plugin_->first.push_back(lines_.back().second);
 }
@@ -220,6 +226,10 @@ Sync::Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t*
 
 void Sync::uses(Uses& uses, uint64_t begin, uint64_t end) {
   for (const Signal& signal : signals_) uses.add(signal.timeline, signal.value, begin, end);
+}
+
+void Sync::uses(const std::vector<Named>& ranges) {
+  for (const Named& one : ranges) uses(one.buffer->uses, one.offset, one.offset + one.length);
 }
 
 void Sync::enqueued(bool success) {

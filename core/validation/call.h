@@ -19,7 +19,8 @@
 
 namespace heddle::validation {
 
-enum class Tag { kNoBlock, kMayBlock };
+// kCompute: takes as long as its work does, and does not wait.
+enum class Tag { kNoBlock, kCompute, kMayBlock };
 
 // What a call may not change in the thread that makes it (HD-T-02).
 class ThreadState {
@@ -80,7 +81,12 @@ class Call {
   void plugin_broke(const char* rule, fmt::format_string<A...> text, A&&... arguments) {
     broke("the plugin", rule, fmt::format(text, std::forward<A>(arguments)...), HEDDLE_STATUS_INTERNAL);
   }
-  // The host's allocation calls of allocators are made by other plugins: names who called.
+  // A violation of the plugin's that another call shows: the status of this one stays.
+  template <class... A>
+  void tell(const char* name, const char* rule, fmt::format_string<A...> text, A&&... arguments) {
+    note(name, fmt::format("the plugin broke a rule: {} [{}]", fmt::format(text, std::forward<A>(arguments)...), rule));
+  }
+  // Calls of allocators' providers and of operations are made by other plugins: names who called.
   void caller_is(std::string who) { caller_ = std::move(who); }
 
   // The call is not to be passed on.
@@ -94,16 +100,15 @@ class Call {
   template <class Function>
   auto pass(Tag tag, Function function) {
     ++plugin_->calls;
-    const heddle_host_t& host = *plugin_->host;
     lock_.unlock();
     ThreadState state;
-    const uint64_t start = host.clock_ns(host.self), switches = tag == Tag::kNoBlock ? times_blocked() : 0;
+    const Waits before = tag == Tag::kMayBlock ? Waits{} : waits_of_thread();
     if constexpr (std::is_void_v<decltype(function())>) {
       function();
-      passed(state, tag, start, switches);
+      passed(state, tag, before);
     } else {
       auto result = function();
-      passed(state, tag, start, switches);
+      passed(state, tag, before);
       if constexpr (std::is_same_v<decltype(result), heddle_status_t*>) check_status(result);
       return result;
     }
@@ -146,7 +151,8 @@ class Call {
   template <class T, class Handle, class Undo>
   heddle_status_t* keep(heddle_status_t* status, Handle** out, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device,
                         Undo undo) {
-    if (!made<T>(status, out, std::is_same_v<T, Allocator> ? nullptr : plugin_->api)) return answer(status);
+    // Handles of drivers begin with the host's table; others are the plugin's affair.
+    if (!made<T>(status, out, std::is_same_v<T, Allocator> || std::is_same_v<T, Operation> ? nullptr : plugin_->api)) return answer(status);
     if (refused()) {
       undo(*out);
       *out = nullptr;
@@ -205,16 +211,20 @@ class Call {
 
  private:
   static constexpr unsigned char kCanary = 0xC5;
-  static uint64_t times_blocked();
+  struct Waits {
+    uint64_t times = 0;    // that the thread gave its core up
+    uint64_t away_ns = 0;  // that it was on no core, from some moment on
+  };
+  static Waits waits_of_thread();
   void set_device(const std::shared_ptr<Device>& device) {
     if (device_) return;
     device_ = device;
     was_lost_ = device->lost;
   }
-  void passed(ThreadState& state, Tag tag, uint64_t start_ns, uint64_t switches);
+  void passed(ThreadState& state, Tag tag, const Waits& before);
   void check_status(const heddle_status_t* status);
   void broke(const char* who, const char* rule, std::string text, heddle_status_code_t code);
-  void note(const std::string& text);
+  void note(const char* name, const std::string& text);
 
   const char* name_;
   std::unique_lock<std::mutex> lock_;
@@ -228,6 +238,12 @@ class Call {
   std::vector<std::pair<uint32_t, std::string>> lines_;  // for the log, once the lock is free
 };
 
+// A range of a buffer that work names.
+struct Named {
+  std::shared_ptr<Buffer> buffer;
+  uint64_t offset = 0, length = 0;
+};
+
 // What waits and signals may be: checks, and what is known once the work is enqueued.
 class Sync {
  public:
@@ -236,6 +252,11 @@ class Sync {
   // The work is enqueued, and names this.
   void uses(Record& record) { uses(record.uses, 0, UINT64_MAX); }
   void uses(Uses& uses, uint64_t begin, uint64_t end);
+  void uses(const std::vector<Named>& ranges);
+  // The point after which the work is over; NULL if it signals nothing.
+  std::pair<std::shared_ptr<Timeline>, uint64_t> first_signal() const {
+    return signals_.empty() ? std::pair<std::shared_ptr<Timeline>, uint64_t>() : std::pair(signals_[0].timeline, signals_[0].value);
+  }
   // The driver answered.
   void enqueued(bool success);
 
@@ -250,11 +271,6 @@ class Sync {
   std::vector<Signal> signals_;
 };
 
-// A range of a buffer that work names.
-struct Named {
-  std::shared_ptr<Buffer> buffer;
-  uint64_t offset = 0, length = 0;
-};
 // Checks a range; adds it to `named` if there is such a buffer.
 void check_binding(Call& call, const heddle_binding_t& binding, const std::string& argument, std::vector<Named>* named);
 
@@ -268,6 +284,14 @@ extern const heddle_timeline_interface_t kTimelineTable;
 extern const heddle_native_interface_t kNativeTable;
 extern const heddle_profile_interface_t kProfileTable;
 extern const heddle_allocator_interface_t kAllocatorTable;
+extern const heddle_library_interface_t kLibraryTable;
+
+// Puts functions in a host's table that know when an operation calls them (HD-O-03).
+void wrap_host(heddle_host_t* table) noexcept;
+
+// Something was seen of a timeline: what is to be told of reads and writes that it says to be over.
+// may_ask: the driver, if it is not known. Not from a callback of its.
+void check_transfers(Call& call, const Timeline& timeline, bool may_ask = true);
 
 // release(context) through a number: more than one call of it is seen.
 void release_callback(void* number) noexcept;

@@ -164,12 +164,13 @@ heddle_status_t* buffer_import(heddle_device_t* device, uint64_t address, uint64
     if (release) release(context);
     return call.refusal();
   }
-  void* number = registry().add_callback({&call.plugin(), "release", nullptr, release, context});
+  void* number = registry().add_callback({&call.plugin(), "release", nullptr, release, context, nullptr, 0});
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] {
     return call.plugin().driver.native->buffer_import(device, address, size_bytes, release_callback, number, out_buffer);
   });
   auto record = std::make_shared<Buffer>();
   record->size = size_bytes;
+  record->address = address;
   return call.keep<Buffer>(status, out_buffer, record, parent, [&](heddle_buffer_t* made) { call.plugin().driver.buffer->free(made); });
 }
 

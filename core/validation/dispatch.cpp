@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.dispatch/1 and heddle.profile/1, checked: code, command lists and recordings.
 #include "core/validation/call.h"
-#include "heddle/ext/library.h"
 
 namespace heddle::validation {
 namespace {
@@ -46,15 +45,33 @@ heddle_status_t* operation_load(heddle_device_t* device, const heddle_operation_
   Call call("heddle.dispatch/1 operation_load");
   std::shared_ptr<Device> parent = call.live<Device>(device, "device");
   const heddle_operation_params_t given = call.read(params, "params");
-  if (!given.library || !given.operation) call.host_broke("HD-M-02", "params has no library or no operation");
-  if (call.refused()) return call.refusal();
+  if (!given.library) call.host_broke("HD-M-02", "params.library is NULL");
   auto record = std::make_shared<Executable>();
+  if (parent) record->operation = call.live<Operation>(given.operation, "params.operation");
+  if (const Operation* operation = record->operation.get()) {
+    if (given.operand_count != operation->operand_bytes.size()) {
+      call.host_broke("HD-O-02", "params.operand_count is {}; the operation was prepared for {}", given.operand_count,
+                      operation->operand_bytes.size());
+    }
+    if (given.workspace_bytes != operation->workspace_bytes()) {
+      call.host_broke("HD-O-02", "params.workspace_bytes is {}, and query said {}", given.workspace_bytes, operation->workspace_bytes());
+    }
+    if (view(given.target) != operation->target) {
+      call.host_broke("HD-O-02", "params.target is '{}'; the operation was prepared for '{}'", view(given.target), operation->target);
+    }
+  }
+  if (call.refused()) return call.refusal();
   record->entries.emplace_back(given.operand_count + (given.workspace_bytes != 0), 0);
   heddle_status_t* status =
       call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->operation_load(device, params, out_executable); });
   call.check_lost(status);
-  return call.keep<Executable>(status, out_executable, record, parent,
-                               [&](heddle_executable_t* made) { call.plugin().driver.dispatch->executable_unload(made); });
+  heddle_status_t* answer = call.keep<Executable>(
+      status, out_executable, record, parent, [&](heddle_executable_t* made) { call.plugin().driver.dispatch->executable_unload(made); });
+  if (!answer) {
+    ++record->operation->loads;
+    record->operation->driver = call.plugin().id;
+  }
+  return answer;
 }
 
 void executable_unload(heddle_executable_t* executable) noexcept {
@@ -73,6 +90,7 @@ void executable_unload(heddle_executable_t* executable) noexcept {
   }
   if (call.refused()) return;
   for (const void* entry : record->given) registry().live<Entry>().erase(entry);
+  if (record->operation) --record->operation->loads;
   call.forget(record);
   call.pass(Tag::kMayBlock, [&] { call.plugin().driver.dispatch->executable_unload(executable); });
 }
@@ -122,6 +140,23 @@ struct List {
   void dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at, const uint8_t* dynamic);
 };
 
+// A dispatch of an operation goes by what its plugin said: shards, operands, workspace.
+void check_operation(Call& call, const Operation& operation, const heddle_dispatch_command_t& command, const std::string& at) {
+  if (command.grid[0] != operation.shards() || command.grid[1] != 1 || command.grid[2] != 1) {
+    call.host_broke("HD-O-02", "{}.grid is {}x{}x{}; the operation has {} shards", at, command.grid[0], command.grid[1], command.grid[2],
+                    operation.shards());
+  }
+  for (uint32_t i = 0; i < command.binding_count; ++i) {
+    const bool workspace = i == operation.operand_bytes.size();
+    const uint64_t expected = workspace ? operation.workspace_bytes() : i < operation.operand_bytes.size() ? operation.operand_bytes[i] : 0;
+    const uint64_t length = command.bindings[i].length;
+    if (workspace ? length < expected : length != expected) {
+      call.host_broke("HD-O-02", "{}.bindings[{}] has {} bytes, and {} {}", at, i, length,
+                      workspace ? "the operation's workspace" : "its operand", expected);
+    }
+  }
+}
+
 void List::dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at,
                     const uint8_t* dynamic) {
   std::shared_ptr<Entry> entry = call.live_here<Entry>(command.entry, at + ".entry");
@@ -136,6 +171,11 @@ void List::dispatch(Call& call, const Device& device, const heddle_dispatch_comm
     const uint32_t most = device.limits.max_workgroup_count[i];
     if (most != 0 && command.grid[i] > most)
       call.host_broke("HD-M-04", "{}.grid[{}] is {}, of {} that the device has", at, i, command.grid[i], most);
+  }
+  if (entry) {
+    if (std::shared_ptr<Executable> executable = entry->executable.lock(); executable && executable->operation) {
+      check_operation(call, *executable->operation, command, at);
+    }
   }
   for (uint32_t i = 0; i < command.binding_count; ++i) {
     binding(call, command.bindings[i], fmt::format("{}.bindings[{}] (region {})", at, i, command.region), dynamic, false);
@@ -202,7 +242,7 @@ void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_c
 }
 
 void enqueued(Sync& sync, const List& list) {
-  for (const Named& one : list.named) sync.uses(one.buffer->uses, one.offset, one.offset + one.length);
+  sync.uses(list.named);
   for (const std::shared_ptr<Entry>& entry : list.entries) {
     if (std::shared_ptr<Executable> executable = entry->executable.lock()) sync.uses(*executable);
   }
@@ -289,7 +329,7 @@ heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* b
   points.enqueued(!status);
   if (!status) {
     points.uses(*record);
-    for (const Named& one : named) points.uses(one.buffer->uses, one.offset, one.offset + one.length);
+    points.uses(named);
     for (const std::shared_ptr<Buffer>& buffer : record->fixed) points.uses(*buffer);
   }
   call.check_lost(status);

@@ -40,6 +40,13 @@ void wrap_allocator(heddle_allocator_interface_t* table, heddle_plugin_instance_
   *table = kAllocatorTable;
 }
 
+void wrap_library(heddle_library_interface_t* table, heddle_plugin_instance_t* instance, const heddle_host_t* host,
+                  heddle_string_t id) noexcept {
+  std::lock_guard lock(registry().mutex);
+  add_plugin(instance, host, id)->library = *table;
+  *table = kLibraryTable;
+}
+
 heddle_status_t* shutdown(heddle_plugin_instance_t* instance, heddle_status_t* (*own)(heddle_plugin_instance_t* instance)) noexcept {
   Call call("shutdown");
   Plugin* plugin = registry().of(instance);
@@ -48,7 +55,7 @@ heddle_status_t* shutdown(heddle_plugin_instance_t* instance, heddle_status_t* (
   const uint64_t live = plugin->live;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return own(instance); });
   if (status) return status;
-  if (live != 0) call.plugin_broke("HD-L-01", "it shut down with {} devices or allocators that live", live);
+  if (live != 0) call.plugin_broke("HD-L-01", "it shut down with {} devices, allocators or operations that live", live);
   if (const size_t owed = registry().drop_callbacks(*plugin)) {
     call.plugin_broke("HD-T-03", "it shut down and never called {} notifications or releases", owed);
   }
@@ -74,8 +81,17 @@ void report(heddle_plugin_instance_t* instance, void (*visit)(void* context, uin
   visit(context, calls, violations, {first.data(), first.size()});
 }
 
-constexpr heddle_validation_t kLayer = {
-    sizeof(heddle_validation_t), 0, wrap_driver, wrap_allocator, shutdown, report, looks_at, region_begins, region_ended};
+constexpr heddle_validation_t kLayer = {sizeof(heddle_validation_t),
+                                        0,
+                                        wrap_driver,
+                                        wrap_allocator,
+                                        shutdown,
+                                        report,
+                                        looks_at,
+                                        region_begins,
+                                        region_ended,
+                                        wrap_host,
+                                        wrap_library};
 
 }  // namespace
 }  // namespace heddle::validation

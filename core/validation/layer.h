@@ -8,6 +8,7 @@
 
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/library.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,7 +16,7 @@ extern "C" {
 
 #define HEDDLE_VALIDATION_LIBRARY "libheddle_validation.so"
 #define HEDDLE_VALIDATION_ENTRY_NAME "heddle_validation_entry"
-#define HEDDLE_VALIDATION_VERSION 1u /* changes with this header and with every table of the public ones */
+#define HEDDLE_VALIDATION_VERSION 2u /* changes with this header and with every table of the public ones */
 
 #define HEDDLE_VALIDATION_NAN 1u
 #define HEDDLE_VALIDATION_INF 2u
@@ -72,6 +73,12 @@ typedef struct heddle_validation {
   heddle_status_t* (*region_begins)(const heddle_validation_rules_t* rules, const heddle_validation_region_t* region);
   /* Dumps what it wrote. ABORTED for values that stop a call, unless it read such values too; INTERNAL where it wrote to what it only reads. */
   heddle_status_t* (*region_ended)(const heddle_validation_rules_t* rules, const heddle_validation_region_t* region);
+  /* Replaces functions of the table that a plugin is created with, so that it is seen which of them an operation calls. Before `create`; the table stays
+   * where it is until the plugin's instance ends. */
+  void (*wrap_host)(heddle_host_t* table);
+  /* Replaces the functions of a library's table. */
+  void (*wrap_library)(heddle_library_interface_t* table, heddle_plugin_instance_t* instance, const heddle_host_t* host,
+                       heddle_string_t id);
 } heddle_validation_t;
 
 /* NULL for another version. */

@@ -4,17 +4,12 @@
 
 #include <pthread.h>
 
-#include <algorithm>
-
 namespace heddle::validation {
 
 namespace {
 
 constexpr size_t kKeptUses = 512;  // before those that are known to be over are dropped
-
-bool known_over(const Timeline& timeline, uint64_t value) {
-  return !timeline.live || timeline.reached >= value || timeline.failed_from <= value;
-}
+constexpr size_t kKeptTransfers = 1024;
 
 }  // namespace
 
@@ -38,6 +33,7 @@ Plugin* Registry::add(std::unique_ptr<Plugin> plugin) {
 void Registry::end(Plugin& plugin) {
   plugin.ended = true;
   by_instance_.erase(plugin.instance);
+  std::erase_if(transfers_, [&](const auto& one) { return one.second.plugin == &plugin; });
   // What it left: its addresses are free for others.
   std::apply([&](auto&... live) { (std::erase_if(live, [&](const auto& one) { return one.second->plugin == &plugin; }), ...); }, live_);
 }
@@ -64,8 +60,16 @@ size_t Registry::drop_callbacks(const Plugin& plugin) {
   return std::erase_if(callbacks_, [&](const auto& one) { return one.second.plugin == &plugin; });
 }
 
+void* Registry::add_transfer(Transfer transfer) {
+  for (auto one = transfers_.begin(); transfers_.size() >= kKeptTransfers && one != transfers_.end();) {
+    one = one->second.over && !one->second.inside ? transfers_.erase(one) : std::next(one);
+  }
+  transfers_.emplace(++next_transfer_, std::move(transfer));
+  return reinterpret_cast<void*>(next_transfer_);
+}
+
 bool Timeline::over(uint64_t value) {
-  if (known_over(*this, value)) return true;
+  if (seen_over(value)) return true;
   // [no-block] and allowed on any thread: the mutex may be held meanwhile.
   uint64_t now = 0;
   heddle_status_t* failed = plugin->driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(handle)), &now);
@@ -78,14 +82,14 @@ bool Timeline::over(uint64_t value) {
 }
 
 void Uses::add(const std::shared_ptr<Timeline>& timeline, uint64_t value, uint64_t begin, uint64_t end) {
-  if (uses_.size() >= kKeptUses) std::erase_if(uses_, [](const auto& one) { return known_over(*one.second.timeline, one.second.value); });
+  if (uses_.size() >= kKeptUses) std::erase_if(uses_, [](const auto& one) { return one.second.timeline->seen_over(one.second.value); });
   uses_.insert_or_assign({begin, end, timeline.get()}, Use{timeline, value});
 }
 
 const Use* Uses::unfinished(uint64_t begin, uint64_t end) {
   for (auto one = uses_.begin(); one != uses_.end();) {
     const auto& [from, to, timeline] = one->first;
-    if (known_over(*one->second.timeline, one->second.value)) {
+    if (one->second.timeline->seen_over(one->second.value)) {
       one = uses_.erase(one);
     } else if (from < end && begin < to && !one->second.timeline->over(one->second.value)) {
       return &one->second;

@@ -3,12 +3,14 @@
 // the tables; knows nothing of what is checked. Everything here is under registry().mutex.
 //
 // Glossary
-//   plugin   an instance of a driver or of an allocator whose table was replaced
+//   plugin   an instance of a driver, an allocator or a library whose table was replaced
 //   record   what is known of one object of a plugin: an open device, a buffer, a timeline...
 //   use      work that names an object, and the point at which it is over
+//   guard    bytes in front of and behind an operation's workspace, which the layer asks the host for and nobody may write
 #ifndef HEDDLE_CORE_VALIDATION_OBJECTS_H_
 #define HEDDLE_CORE_VALIDATION_OBJECTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +22,7 @@
 
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 
@@ -29,6 +32,12 @@ inline std::string_view view(heddle_string_t text) {
   return {text.data ? text.data : "", text.data ? text.size : 0};
 }
 
+// What a library plugin answered to a request.
+struct Answer {
+  heddle_operation_properties_t properties{};
+  uint64_t guard = 0;  // in front of the workspace and behind it; the host was told of that much more
+};
+
 struct Plugin {
   std::string id;
   const heddle_host_t* host = nullptr;
@@ -36,7 +45,10 @@ struct Plugin {
   heddle_driver_api_t driver{};              // the plugin's own tables
   const heddle_driver_api_t* api = nullptr;  // what its handles begin with; NULL for an allocator
   heddle_allocator_interface_t allocator{};
-  uint64_t live = 0;  // devices or allocators
+  heddle_library_interface_t library{};
+  std::unordered_map<std::string, Answer> answers;  // by request
+  bool forgot_answers = false;                      // there were too many
+  uint64_t live = 0;                                // devices, allocators, operations
   bool ended = false;
   uint64_t calls = 0, violations = 0;
   std::vector<std::string> first;           // texts
@@ -83,6 +95,7 @@ struct Queue : Record {
 struct Buffer : Record {
   static constexpr const char* kName = "buffer";
   uint64_t size = 0, alignment = 0, maps = 0;
+  uint64_t address = 0;     // 0: not known
   uint32_t recordings = 0;  // that name it for good
 };
 struct Timeline : Record {
@@ -94,11 +107,35 @@ struct Timeline : Record {
   uint64_t failed_from = UINT64_MAX;
   // The point came, or never will. Asks the driver if that is not known.
   bool over(uint64_t value);
+  // The same, as far as it was seen.
+  bool seen_over(uint64_t value) const { return !live || reached >= value || failed_from <= value; }
+};
+// One enqueue that has not returned.
+struct Running {
+  heddle_operation_call_t call;
+  std::vector<std::pair<uint64_t, uint64_t>> reads, writes;  // addresses
+};
+struct Operation : Record {
+  static constexpr const char* kName = "operation";
+  std::string target;
+  std::vector<uint64_t> operand_bytes;
+  uint32_t inputs = 0;
+  Answer answer;
+  uint32_t loads = 0;  // executables of it that live
+  std::string driver;  // that loaded it last
+  std::vector<const Running*> running;
+
+  uint32_t shards() const { return std::max(answer.properties.shard_count, 1u); }
+  // As the host knows it.
+  uint64_t workspace_bytes() const { return answer.properties.workspace_bytes + 2 * answer.guard; }
+  // enqueue does the work itself, on host memory.
+  bool on_host() const { return target == HEDDLE_LIBRARY_TARGET_HOST; }
 };
 struct Executable : Record {
   static constexpr const char* kName = "executable";
   std::vector<std::pair<uint32_t, uint32_t>> entries;  // bindings, bytes of constants
   std::vector<const void*> given;                      // entries handed out
+  std::shared_ptr<Operation> operation;                // if it is one's
 };
 struct Entry : Record {
   static constexpr const char* kName = "entry";
@@ -114,6 +151,23 @@ struct Recording : Record {
 struct File : Record {
   static constexpr const char* kName = "file";
 };
+// A read or a write of a file, whose progress is told.
+struct Transfer {
+  Plugin* plugin;
+  std::shared_ptr<Timeline> timeline;  // of its first signal
+  uint64_t value;
+  uint64_t total, most_reports;  // bytes; UINT64_MAX: not known
+  // The host's.
+  void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
+  void* context;
+  const volatile uint32_t* cancel;
+
+  uint64_t done = 0, reports = 0;
+  uint64_t cancelled_at = UINT64_MAX, reports_since = 0;  // done when the cancellation was seen, and reports that began later
+  bool inside = false;                                    // of a report
+  bool over = false;
+};
+
 struct Allocator;
 
 // Blocks of one giver, by where they are.
@@ -164,20 +218,28 @@ class Registry {
     void (*notified)(void* context, const heddle_status_t* failure);
     void (*released)(void* context);
     void* context;
+    std::shared_ptr<Timeline> timeline;  // of a notification, with its value
+    uint64_t value;
   };
   void* add_callback(const Callback& callback);
   bool take_callback(void* number, Callback* out);
   // How many the plugin still owes; they are forgotten.
   size_t drop_callbacks(const Plugin& plugin);
 
+  // By numbers that are never used again. Those that are over stay for a while, so that late reports are seen.
+  void* add_transfer(Transfer transfer);
+  std::map<uint64_t, Transfer>& transfers() { return transfers_; }
+
  private:
   std::tuple<Live<Device>, Live<Queue>, Live<Buffer>, Live<Timeline>, Live<Executable>, Live<Entry>, Live<Recording>, Live<File>,
-             Live<Allocator>>
+             Live<Allocator>, Live<Operation>>
       live_;
   std::unordered_map<const heddle_plugin_instance_t*, Plugin*> by_instance_;
   std::vector<std::unique_ptr<Plugin>> plugins_;  // for good: reports name them
   std::unordered_map<uint64_t, Callback> callbacks_;
   uint64_t next_callback_ = 0;
+  std::map<uint64_t, Transfer> transfers_;
+  uint64_t next_transfer_ = 0;
 };
 
 Registry& registry();

@@ -34,6 +34,7 @@ void destroy(heddle_timeline_t* timeline) noexcept {
     call.host_broke("HD-Q-03", "timeline is {}, and work is on its way that signals {}", fmt::ptr(timeline), record->enqueued);
   }
   if (call.refused()) return;
+  check_transfers(call, *record);
   record->live = false;
   record->uses = {};  // timelines may name each other
   call.forget(record);
@@ -51,6 +52,7 @@ heddle_status_t* query(heddle_timeline_t* timeline, uint64_t* out_value) noexcep
     call.plugin_broke("HD-Q-09", "it says {}, and only {} is enqueued", *out_value, record->enqueued);
   }
   record->reached = std::max(record->reached, *out_value);
+  check_transfers(call, *record);
   return call.answer(status);
 }
 
@@ -101,7 +103,11 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
   const heddle_driver_api_t& driver = call.plugin().driver;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return driver.timeline->wait(points, point_count, mode, timeout_ns); });
   const uint64_t took_ns = host.clock_ns(host.self) - start;
+  auto timelines_are_seen = [&] {
+    for (const auto& timeline : timelines) check_transfers(call, *timeline);
+  };
   if (status) {
+    timelines_are_seen();
     if (host.status_code(host.self, status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && took_ns < timeout_ns) {
       // A point may also fail with that, by its own.
       bool poisoned = false;
@@ -125,6 +131,7 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
     call.plugin_broke("HD-Q-09", "it succeeded, and {} of {} points are reached; the first is value {} of timeline {}, which is at {}",
                       over, point_count, points[0].value, fmt::ptr(points[0].timeline), timelines[0]->reached);
   }
+  timelines_are_seen();
   return call.answer(nullptr);
 }
 
@@ -134,6 +141,9 @@ void notified(void* number, const heddle_status_t* failure) noexcept {
   {
     Call call("notification of heddle.timeline/1 notify");
     if (!registry().take_callback(number, &callback)) return call.plugin_broke("HD-T-03", "it was called a second time");
+    call.set_plugin(callback.plugin);
+    if (!failure) callback.timeline->reached = std::max(callback.timeline->reached, callback.value);
+    if (!failure) check_transfers(call, *callback.timeline, false);
   }
   callback.notified(callback.context, failure);
 }
@@ -145,7 +155,7 @@ heddle_status_t* notify(heddle_timeline_t* timeline, uint64_t value, void (*func
   if (record && !function) call.host_broke("HD-T-03", "function is NULL");
   if (record && value > HEDDLE_TIMELINE_MAX_VALUE) call.host_broke("HD-Q-09", "value is {}", value);
   if (call.refused()) return call.refusal();
-  void* number = registry().add_callback({&call.plugin(), "notify", function, nullptr, context});
+  void* number = registry().add_callback({&call.plugin(), "notify", function, nullptr, context, record, value});
   heddle_status_t* status =
       call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->notify(timeline, value, notified, number); });
   if (status) {

@@ -255,12 +255,12 @@ void progress_grows() {
   params.progress = Progress::note;
   params.context = &progress;
   REQUIRE_OK(opened.move({{0, size, buffer, 0}}, &params).release());
-  REQUIRE(!progress.done.empty(), "progress was never told");
-  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress went back");
-  CHECK(progress.done.back() == size && progress.total == size, "progress ended at %llu of %llu; %llu bytes were read",
+  REQUIRE(!progress.done.empty(), "progress was never told [HD-T-04]");
+  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress went back [HD-T-04]");
+  CHECK(progress.done.back() == size && progress.total == size, "progress ended at %llu of %llu; %llu bytes were read [HD-T-04]",
         number(progress.done.back()), number(progress.total), number(size));
-  CHECK(progress.done.size() <= size / 65536 + 1, "progress was told %zu times for %llu bytes in chunks of 65536", progress.done.size(),
-        number(size));
+  CHECK(progress.done.size() <= size / 65536 + 1, "progress was told %zu times for %llu bytes in chunks of 65536 [HD-T-04]",
+        progress.done.size(), number(size));
   const size_t told = progress.done.size();
   usleep(20000);
   CHECK(progress.done.size() == told, "progress was told after the signal was reached [HD-Q-06]");
@@ -268,10 +268,10 @@ void progress_grows() {
   const uint64_t third = size / 3;
   REQUIRE_OK(opened.move({{0, third, buffer, 0}, {third, third, buffer, third}, {0, 0, buffer, 0}, {5, 100, buffer, size - 100}}, &params)
                  .release());
-  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress of several extents went back");
+  CHECK(std::is_sorted(progress.done.begin(), progress.done.end()), "progress of several extents went back [HD-T-04]");
   CHECK(!progress.done.empty() && progress.done.back() == 2 * third + 100 && progress.total == 2 * third + 100,
-        "progress of several extents ended at %llu of %llu; %llu bytes were read", number(progress.done.empty() ? 0 : progress.done.back()),
-        number(progress.total), number(2 * third + 100));
+        "progress of several extents ended at %llu of %llu; %llu bytes were read [HD-T-04]",
+        number(progress.done.empty() ? 0 : progress.done.back()), number(progress.total), number(2 * third + 100));
 }
 
 void cancelled_before() {
@@ -283,7 +283,7 @@ void cancelled_before() {
   heddle_param_io_params_t params = params_of(4096);
   params.cancel = &cancel;
   Result result = opened.move({{0, 100000, buffer, 0}}, &params);
-  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read that was cancelled before it began gave %s; CANCELLED was expected",
+  CHECK(result.code() == HEDDLE_STATUS_CANCELLED, "a read that was cancelled before it began gave %s; CANCELLED was expected [HD-T-04]",
         result.text().c_str());
 }
 
@@ -311,8 +311,9 @@ void cancelled_meanwhile() {
   params.cancel = reinterpret_cast<const volatile uint32_t*>(&cancel.flag);
   Result result = opened.move({{0, size, buffer, 0}}, &params);
   CHECK(result.code() == HEDDLE_STATUS_CANCELLED,
-        "a read of %llu bytes that was cancelled at its first chunk gave %s; CANCELLED was expected", number(size), result.text().c_str());
-  CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at the first chunk %llu of %llu bytes were read",
+        "a read of %llu bytes that was cancelled at its first chunk gave %s; CANCELLED was expected [HD-T-04]", number(size),
+        result.text().c_str());
+  CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at the first chunk %llu of %llu bytes were read [HD-T-04]",
         number(cancel.last.load()), number(size));
 }
 

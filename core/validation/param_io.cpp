@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.param_io/1, checked: files, extents, and what a driver tells of its progress. The driver gets a function of the layer's for that, also where the
+// host asks for no progress.
+#include "core/validation/call.h"
+
+namespace heddle::validation {
+namespace {
+
+constexpr char kRead[] = "heddle.param_io/1 read", kWrite[] = "heddle.param_io/1 write";
+// A driver reads `cancel` now and then: so many reports later it has.
+constexpr uint64_t kReportsToCancel = 256;
+
+bool is_cancelled(const Transfer& transfer) {
+  return transfer.cancel && __atomic_load_n(transfer.cancel, __ATOMIC_RELAXED) != 0;
+}
+
+heddle_status_t* file_open(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
+                           heddle_file_t** out_file) noexcept {
+  Call call("heddle.param_io/1 file_open");
+  std::shared_ptr<Device> parent = call.live<Device>(device, "device");
+  if (descriptor < 0) call.host_broke("HD-M-02", "descriptor is {}", descriptor);
+  if (call.refused()) return call.refusal();
+  heddle_status_t* status =
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.param_io->file_open(device, descriptor, access, name, out_file); });
+  return call.keep<File>(status, out_file, std::make_shared<File>(), parent,
+                         [&](heddle_file_t* made) { call.plugin().driver.param_io->file_close(made); });
+}
+
+void file_close(heddle_file_t* file) noexcept {
+  Call call("heddle.param_io/1 file_close");
+  if (!file) return;
+  std::shared_ptr<File> record = call.live<File>(file, "file");
+  if (!record) return;
+  call.enter_serial(record, "file");
+  call.check_unused(*record, "file");
+  if (call.refused()) return;
+  call.forget(record);
+  call.pass(Tag::kMayBlock, [&] { call.plugin().driver.param_io->file_close(file); });
+}
+
+// Stands in the place of the host's progress. On a thread of the driver's, perhaps with locks of its own held: the driver is asked nothing here.
+void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcept {
+  void (*progress)(void*, uint64_t, uint64_t) = nullptr;
+  void* context = nullptr;
+  const auto key = reinterpret_cast<uint64_t>(number);
+  {
+    Call call("progress of heddle.param_io/1");
+    auto found = registry().transfers().find(key);
+    if (found == registry().transfers().end()) return call.plugin_broke("HD-T-04", "it was told long after the work was over");
+    Transfer& transfer = found->second;
+    call.set_plugin(transfer.plugin);
+    if (transfer.over || transfer.timeline->seen_over(transfer.value)) {
+      return call.plugin_broke("HD-Q-06", "{} bytes were told when the host had seen value {} of timeline {}", done_bytes, transfer.value,
+                               fmt::ptr(transfer.timeline->handle));
+    }
+    if (transfer.inside) return call.plugin_broke("HD-T-04", "{} bytes were told while another report was not over", done_bytes);
+    if (done_bytes < transfer.done) call.plugin_broke("HD-T-04", "{} bytes are done, and were {} before", done_bytes, transfer.done);
+    if (total_bytes != transfer.total || done_bytes > transfer.total) {
+      call.plugin_broke("HD-T-04", "{} of {} bytes are told, and the extents have {}", done_bytes, total_bytes, transfer.total);
+    }
+    if (++transfer.reports == transfer.most_reports + 1) {
+      call.plugin_broke("HD-T-04", "it is told {} times for {} bytes, which have {} chunks at most", transfer.reports, transfer.total,
+                        transfer.most_reports);
+    }
+    transfer.done = std::max(transfer.done, done_bytes);
+    if (transfer.cancelled_at != UINT64_MAX) {
+      ++transfer.reports_since;
+    } else if (is_cancelled(transfer)) {
+      transfer.cancelled_at = transfer.done;
+    }
+    progress = transfer.progress;
+    context = transfer.context;
+    transfer.inside = true;
+  }
+  if (progress) progress(context, done_bytes, total_bytes);
+  std::lock_guard lock(registry().mutex);
+  if (auto found = registry().transfers().find(key); found != registry().transfers().end()) found->second.inside = false;
+}
+
+// Most reports that extents in chunks can have: one a chunk, which may begin and end in the middle. What a driver stages through may be smaller than the
+// chunks that were asked for, down to some size.
+uint64_t most_reports(const heddle_extent_t* extents, uint64_t extent_count, uint64_t chunk_bytes) {
+  constexpr uint64_t kLeastStaging = 64 << 10;
+  if (chunk_bytes == 0) return UINT64_MAX;  // the driver's choice
+  uint64_t most = 1;
+  for (uint64_t i = 0; i < extent_count; ++i) most += extents[i].length / std::min(chunk_bytes, kLeastStaging) + 2;
+  return most;
+}
+
+template <const char* name, auto function>
+heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
+                              uint64_t extent_count, const heddle_param_io_params_t* params) noexcept {
+  Call call(name);
+  std::shared_ptr<Queue> record = call.live<Queue>(queue, "queue");
+  std::shared_ptr<File> of_file = call.live_here<File>(file, "file");
+  std::vector<Named> named;
+  uint64_t total = 0;
+  if (extent_count && !extents) call.host_broke("HD-M-02", "extents is NULL, and counts {}", extent_count);
+  for (uint64_t i = 0; extents && i < extent_count; ++i) {
+    const heddle_extent_t& extent = extents[i];
+    check_binding(call, {extent.buffer, extent.buffer_offset, extent.length}, fmt::format("extents[{}]", i), &named);
+    if (extent.length > UINT64_MAX - extent.file_offset || __builtin_add_overflow(total, extent.length, &total)) {
+      call.host_broke("HD-M-02", "extents[{}] is {} bytes at {} of the file, which overflows", i, extent.length, extent.file_offset);
+    }
+  }
+  heddle_param_io_params_t through{};
+  if (params) through = call.read(params, "params");
+  Sync points(call, record, sync);
+  if (call.refused()) return call.refusal();
+  const auto [timeline, value] = points.first_signal();
+  void* number = nullptr;
+  // Without a signal nobody can tell when the work is over. What this layer does not know of the params is the driver's to refuse.
+  if (timeline && (!params || params->struct_size <= sizeof(through))) {
+    Transfer transfer{&call.plugin(),   timeline,        value,         total, most_reports(extents, extent_count, through.chunk_bytes),
+                      through.progress, through.context, through.cancel};
+    if (is_cancelled(transfer)) transfer.cancelled_at = 0, transfer.reports_since = kReportsToCancel;
+    number = registry().add_transfer(std::move(transfer));
+    through.struct_size = sizeof(through);
+    through.progress = progressed;
+    through.context = number;
+    params = &through;
+  }
+  heddle_status_t* status = call.pass(
+      Tag::kNoBlock, [&] { return (call.plugin().driver.param_io->*function)(queue, sync, file, extents, extent_count, params); });
+  points.enqueued(!status);
+  if (!status) {
+    points.uses(named);
+    points.uses(*of_file);
+  } else if (auto found = registry().transfers().find(reinterpret_cast<uint64_t>(number)); found != registry().transfers().end()) {
+    found->second.over = true;
+  }
+  call.check_lost(status);
+  return status;  // what is enqueued is enqueued, whatever else was wrong
+}
+
+}  // namespace
+
+void check_transfers(Call& call, const Timeline& timeline, bool may_ask) {
+  for (auto& [number, transfer] : registry().transfers()) {
+    if (transfer.timeline.get() != &timeline || transfer.over) continue;
+    if (!(may_ask ? transfer.timeline->over(transfer.value) : transfer.timeline->seen_over(transfer.value))) continue;
+    transfer.over = true;
+    constexpr const char* kName = "progress of heddle.param_io/1";
+    if (transfer.inside) call.tell(kName, "HD-Q-06", "its signal came before a report of {} bytes was over", transfer.done);
+    if (timeline.reached < transfer.value) continue;  // it failed, and may have stopped anywhere
+    if (transfer.done != transfer.total) {
+      call.tell(kName, "HD-T-04", "{} of {} bytes were told when all of them had come", transfer.done, transfer.total);
+    }
+    if (transfer.reports_since >= kReportsToCancel) {
+      call.tell(kName, "HD-T-04", "it was cancelled when {} of {} bytes were done, and its signal was reached; CANCELLED was expected",
+                transfer.cancelled_at, transfer.total);
+    }
+  }
+}
+
+const heddle_param_io_interface_t kParamIoTable = {sizeof(heddle_param_io_interface_t),
+                                                   0,
+                                                   file_open,
+                                                   file_close,
+                                                   move_extents<kRead, &heddle_param_io_interface_t::read>,
+                                                   move_extents<kWrite, &heddle_param_io_interface_t::write>};
+
+}  // namespace heddle::validation
