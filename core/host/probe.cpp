@@ -29,6 +29,9 @@ namespace {
 
 constexpr size_t kMaxAnswerBytes = 16 << 10;
 constexpr size_t kTailBytes = 400;  // of what the plugin printed, for the reason
+// Of memory that is in use. A limit of the system's would count what vendors' libraries only reserve, hundreds of GiB; so it is looked at now and then.
+constexpr uint64_t kMaxResidentBytes = uint64_t{2} << 30;
+constexpr uint64_t kLookEveryMs = 20;
 
 // A pipe whose ends are out of the way of the child's descriptors 0 to 3.
 bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
@@ -50,6 +53,7 @@ struct Child {
   uint64_t deadline_ns = 0;
   bool running = false;
   bool timed_out = false;
+  bool too_large = false;
   bool status_known = false;
   int status = 0;
   std::string start_error;
@@ -140,6 +144,18 @@ bool reap(Child& child, int flags) {
   return true;
 }
 
+// Memory that a process uses; 0 if that is not known.
+uint64_t resident_bytes(pid_t pid) {
+  const Descriptor file(open(fmt::format("/proc/{}/statm", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t size = file ? read(file.get(), text, sizeof(text)) : 0;
+  const std::string_view pages(text, size > 0 ? static_cast<size_t>(size) : 0);
+  const size_t second = pages.find(' ') + 1;
+  uint64_t resident = 0;
+  if (second != 0) std::from_chars(pages.data() + second, pages.data() + pages.size(), resident);
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 // Starts those that wait, as many as may run at once. What a child cannot be started for is given back by those that run.
 class Starter {
  public:
@@ -179,8 +195,9 @@ void listen(std::vector<Child>& children, Starter& starter) {
     bool by_timer = false;
     for (Child& child : children) {
       if (!child.running) continue;
-      if (now >= child.deadline_ns) {
-        child.timed_out = true;
+      child.timed_out = now >= child.deadline_ns;
+      child.too_large = resident_bytes(child.pid) > kMaxResidentBytes;
+      if (child.timed_out || child.too_large) {
         kill(-child.pid, SIGKILL);
         kill(child.pid, SIGKILL);
         reap(child, 0);
@@ -199,11 +216,10 @@ void listen(std::vector<Child>& children, Starter& starter) {
       if (more) continue;
       return;
     }
-    uint64_t timeout_ms = (wake_ns - now) / 1000000u + 1;
-    if (by_timer) timeout_ms = std::min<uint64_t>(timeout_ms, 5);
+    const uint64_t timeout_ms = std::min((wake_ns - now) / 1000000u + 1, by_timer ? 5 : kLookEveryMs);
     // A closed pipe is readable for ever: it is left out once its end was seen, and the child's end is awaited instead.
     watched.erase(std::remove_if(watched.begin(), watched.end(), [](const pollfd& p) { return p.fd < 0; }), watched.end());
-    poll(watched.data(), watched.size(), static_cast<int>(std::min<uint64_t>(timeout_ms, 60000)));
+    poll(watched.data(), watched.size(), static_cast<int>(timeout_ms));
     for (Child& child : children) {
       if (!child.running) continue;
       drain(child);
@@ -301,11 +317,13 @@ Verdict judge(const Child& child, const std::string& nonce) {
   std::string stage = "starting";
   const bool answered = read_answer(child.answer, nonce, &stage, &verdict);
   const bool was_killed = child.status_known && WIFSIGNALED(child.status);
-  const bool ended_badly = child.timed_out || was_killed || (child.status_known && WEXITSTATUS(child.status) != 0);
+  const bool ended_badly = child.timed_out || child.too_large || was_killed || (child.status_known && WEXITSTATUS(child.status) != 0);
   if (answered && !(ended_badly && verdict.state == PluginState::kAvailable)) return verdict;
   if (answered) stage = "ending the process; nothing of a plugin may run then, no destructor of a static and no atexit handler [HD-L-02]";
   std::string cause;
-  if (child.timed_out) {
+  if (child.too_large) {
+    cause = fmt::format("it used more than {} MiB of memory, which is what a look may take; ask its maker", kMaxResidentBytes >> 20);
+  } else if (child.timed_out) {
     cause =
         fmt::format("it did not finish within {} ms; raise load.timeout_ms in its manifest if it needs longer", child.request->timeout_ms);
   } else if (!child.status_known) {
@@ -320,7 +338,8 @@ Verdict judge(const Child& child, const std::string& nonce) {
   std::string reason = fmt::format("looking at it failed while {}: {}", stage, cause);
   if (std::string said = one_line(child.output, kTailBytes); !said.empty()) reason += "; it printed: " + said;
   // A loaded machine takes longer, and one short of memory kills.
-  return probe_failed(std::move(reason), !child.timed_out && !(was_killed && WTERMSIG(child.status) == SIGKILL));
+  const bool killed_by_others = was_killed && WTERMSIG(child.status) == SIGKILL && !child.too_large;
+  return probe_failed(std::move(reason), !child.timed_out && !killed_by_others);
 }
 
 }  // namespace

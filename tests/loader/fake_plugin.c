@@ -28,6 +28,21 @@ extern int heddle_test_absent_function(void);
 /* A null pointer that the compiler cannot see through. */
 static int* volatile nowhere = NULL;
 
+#if defined(FAKE_ALLOCATE_PROBE) || defined(FAKE_EAT_CONSTRUCTOR) || defined(FAKE_EAT_ENTRY) || defined(FAKE_EAT_PROBE) || \
+    defined(FAKE_EAT_CREATE)
+/* Memory that is written to, whether it is there or not, and never given back. The compiler cannot see that nobody reads it. */
+static void take(size_t size) {
+  char* memory = malloc(size);
+  memset(memory, 1, size);
+  __asm__ volatile("" : : "r"(memory) : "memory");
+}
+#endif
+
+#if defined(FAKE_EAT_CONSTRUCTOR)
+__attribute__((constructor)) static void eat_in_constructor(void) {
+  for (;;) take((size_t)16 << 20);
+}
+#endif
 #if defined(FAKE_CRASH_CONSTRUCTOR)
 __attribute__((constructor)) static void crash_in_constructor(void) {
   *nowhere = 1;
@@ -207,10 +222,9 @@ static heddle_status_t* probe(const heddle_host_t* host, heddle_probe_result_t* 
            (int)read(0, adjusted, 1), folders ? folders : "unset");
   answer(out, HEDDLE_PROBE_NO_DEVICE, text);
 #elif defined(FAKE_ALLOCATE_PROBE)
-  /* A gigabyte that is written to and never given back. */
-  const size_t gigabyte = (size_t)1 << 30;
-  char* volatile memory = malloc(gigabyte);
-  if (memory) memset(memory, 1, gigabyte);
+  take((size_t)1 << 30);
+#elif defined(FAKE_EAT_PROBE)
+  for (;;) take((size_t)16 << 20);
 #elif defined(FAKE_ILL_PROBE)
   __builtin_trap();
 #elif defined(FAKE_SPIN_PROBE)
@@ -256,6 +270,8 @@ static heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance
   *out_instance = NULL;
 #if defined(FAKE_CRASH_CREATE)
   *nowhere = 1;
+#elif defined(FAKE_EAT_CREATE)
+  for (;;) take((size_t)16 << 20);
 #elif defined(FAKE_THROW_CREATE)
   heddle_test_throw();
 #elif defined(FAKE_CREATE_FAILS)
@@ -318,6 +334,8 @@ const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   *nowhere = 1;
 #elif defined(FAKE_ILL_ENTRY)
   __builtin_trap();
+#elif defined(FAKE_EAT_ENTRY)
+  for (;;) take((size_t)16 << 20);
 #elif defined(FAKE_ABI_RANGE)
   static const char reason[] = "built for tomorrow";
   negotiation->plugin_min_minor = 5;

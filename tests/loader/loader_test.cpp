@@ -245,11 +245,53 @@ TEST_F(Loader, KeepsVerdictsInAFolderOfItsOwnAlone) {
 }
 
 TEST_F(Loader, KeepsAPluginsAppetiteOutOfThisProcess) {
-  rusage before, after;
+  rusage before, after, child;
   getrusage(RUSAGE_SELF, &before);
   EXPECT_EQ(install_and_look("allocate_probe").state, PluginState::kAvailable);
   getrusage(RUSAGE_SELF, &after);
+  getrusage(RUSAGE_CHILDREN, &child);
+  EXPECT_GE(child.ru_maxrss, 1 << 20) << "KiB";
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 500 << 10) << "KiB";
+}
+
+constexpr std::pair<const char*, const char*> kEaters[] = {{"eat_constructor", "loading its library"},
+                                                           {"eat_entry", "loading its library"},
+                                                           {"eat_probe", "in its function probe"},
+                                                           {"eat_create", "in its function create"}};
+
+TEST_F(Loader, EndsALookThatTakesAllMemory) {
+  rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  for (const auto& [name, stage] : kEaters) {
+    PluginInfo found = install_and_look(name);
+    EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr(stage), HasSubstr("it used more than 2048 MiB of memory"))) << name;
+    EXPECT_TRUE(info(*open(), name).from_cache) << "it will again";
+  }
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 500 << 10) << "KiB";
+}
+
+// Whoever started this process bounded its memory: what a plugin is refused is its own affair.
+TEST_F(Loader, TurnsMemoryThatEndsIntoAReason) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "SKIP: sanitizers need more than is left";
+#endif
+  for (const auto& [name, stage] : kEaters) install(name);
+  install("good");
+  rlimit before;
+  getrlimit(RLIMIT_DATA, &before);
+  const rlimit little{256 << 20, before.rlim_max};
+  std::unique_ptr<Host> host = open();
+  setrlimit(RLIMIT_DATA, &little);
+  std::vector<PluginInfo> plugins = host->plugins(true);
+  setrlimit(RLIMIT_DATA, &before);
+  for (const auto& [name, stage] : kEaters) {
+    PluginInfo found = info(*host, name);
+    EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr(stage), HasSubstr("SIGSEGV"))) << name;
+  }
+  EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable) << info(*host, "good").reason;
 }
 
 TEST_F(Loader, RefusesALibraryThatExportsMoreThanItsEntry) {

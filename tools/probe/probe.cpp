@@ -64,7 +64,8 @@ Verdict look(const std::string& id, const std::string& version, const std::strin
 }
 
 // Bounds for accidents, which also hold for what a plugin starts and leaves behind. Memory has none: vendors' libraries reserve hundreds of
-// GiB of addresses, and RLIMIT_DATA counts such reservations. Instead this process is the first that goes when memory ends.
+// GiB of addresses, and RLIMIT_DATA counts such reservations. Instead the parent looks at what is in use, and this process is the first that goes when
+// memory ends.
 void bound_resources(uint64_t timeout_ms) {
   constexpr rlim_t kMaxFileBytes = rlim_t{4} << 30;
   const rlim_t cpu_seconds = (timeout_ms / 1000 + 1) * std::max(1u, std::thread::hardware_concurrency());
