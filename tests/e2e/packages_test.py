@@ -8,9 +8,10 @@ import subprocess
 import tempfile
 import unittest
 
-from heddle_command import TIMEOUT_S
+from heddle_command import REPOSITORY, TIMEOUT_S
 from installation_test import BUILD, SANITIZE, listed_files, plugins
 
+MEASURED = REPOSITORY / "docs" / "measured" / "packages.md"
 CACHE = (BUILD / "CMakeCache.txt").read_text()
 
 
@@ -70,6 +71,13 @@ class Packages(unittest.TestCase):
             self.assertEqual([pattern for pattern in patterns if not any(re.fullmatch(pattern, name) for name in names)], [], package)
             self.assertEqual([one for one in found if one[1] != "root/root" or (one[0][0] == "-" and one[0][7:] not in ("r--", "r-x"))], [])
 
+    def test_each_is_measured(self):
+        rows = re.findall(r"^\| `(heddle-[\w-]+)` \| [\d,]+ \| [\d,]+ \| (.*) \|$", MEASURED.read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertEqual([package for package, _ in rows], sorted(self.fields), f"the table of {MEASURED}; tests/bare/packages gives its rows")
+        for package, depends in rows:
+            ours = sorted({one.strip() for one in depends.split(",") if one.strip().startswith("heddle")})
+            self.assertEqual(ours, sorted({one for one in self.depends(package) if one.startswith("heddle")}), package)
+
     def test_only_the_compiler_depends_on_llvm(self):
         needing = {package for package in self.fields if any(re.match(r"lib(llvm|mlir|lld|clang)", one) for one in self.depends(package))}
         self.assertEqual(needing, {"heddle-compiler", "heddle-tools"})
@@ -82,7 +90,7 @@ class Packages(unittest.TestCase):
         self.assertEqual({fields["Version"] for fields in self.fields.values()}, {version})
         ours = {package: [one for one in self.depends(package) if one.startswith("heddle")] for package in self.fields}
         expected = {package: [] for package in ("heddle-runtime", "heddle-tools")}
-        expected |= {package: [f"heddle-runtime (= {version})"] for package in ("heddle-compiler", "heddle-dev")}
+        expected |= {package: [f"heddle-runtime (= {version})"] for package in ("heddle-compiler", "heddle-dev", "heddle-validation")}
         expected |= {f"heddle-{name}": [f"heddle-runtime (>= {'.'.join(version.split('.')[:2])})"] for name in plugins()}
         self.assertEqual({package: ours[package] for package in expected}, expected)
         self.assertEqual(self.fields["heddle-runtime"]["Recommends"], "heddle-cpu, heddle-pool")
