@@ -21,7 +21,7 @@ def main():
         for library in sorted([*folder.glob("*.so"), pathlib.Path(name) / "other_architecture.so"], key=lambda path: path.stem):
             (pathlib.Path(name) / f"fake.{library.stem}.toml").write_text(
                 f'manifest = 1\n[plugin]\nid = "fake.{library.stem}"\nversion = "1.0.0"\nkind = ["driver"]\nlibrary = "{library}"\n'
-                'abi = ["0.1", "0.1"]\n[load]\ntimeout_ms = 2000\n')
+                'abi = ["0.1", "0.1"]\n[load]\ntimeout_ms = 5000\n')
         environment = {**os.environ, "HEDDLE_PLUGIN_PATH": name, "XDG_CACHE_HOME": f"{name}/cache"}
         listed = subprocess.run([command, "plugins", "--format", "json"], env=environment, check=True, capture_output=True, text=True)
     plugins = [plugin for plugin in json.loads(listed.stdout)["plugins"] if plugin["id"].startswith("fake.")]
