@@ -6,6 +6,7 @@ usage: fault_table.py HEDDLE FOLDER    (build/release/bin/heddle build/release/t
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import tempfile
 
 def main():
     command, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    build = pathlib.Path(command).resolve().parent.parent
     with tempfile.TemporaryDirectory(prefix="heddle-faults-") as name:
         # A build for another processor: a good one whose ELF header says so.
         elsewhere = bytearray((folder / "good.so").read_bytes())
@@ -27,7 +29,8 @@ def main():
     plugins = [plugin for plugin in json.loads(listed.stdout)["plugins"] if plugin["id"].startswith("fake.")]
     print("| plugin | state | reason |\n| --- | --- | --- |")
     for plugin in plugins:
-        reason = plugin.get("reason", "").replace(str(folder) + "/", "").replace(name + "/", "").replace("|", "\\|")
+        reason = plugin.get("reason", "").replace(str(folder) + "/", "").replace(name + "/", "").replace(str(build) + "/", "").replace("|", "\\|")
+        reason = re.sub("x{20,}", "xxxx...", reason)
         print(f"| {plugin['id'].removeprefix('fake.')} | {plugin['state']} | {reason or '-'} |")
     print(f"\n{len(plugins)} plugins, {sum(plugin['state'] == 'available' for plugin in plugins)} available; the command ended with 0.")
 
