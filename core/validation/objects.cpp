@@ -17,7 +17,9 @@ Registry& registry() {
   // Never destroyed: plugins may call back while the process ends. A fork finds the mutex free and the records whole.
   static Registry* one = [] {
     auto* made = new Registry;
-    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); }, [] { registry().mutex.unlock(); });
+    constexpr auto lock = [] { registry().mutex.lock(), registry().transfers_mutex.lock(); };
+    constexpr auto unlock = [] { registry().transfers_mutex.unlock(), registry().mutex.unlock(); };
+    pthread_atfork(lock, unlock, unlock);
     return made;
   }();
   return *one;
@@ -33,7 +35,10 @@ Plugin* Registry::add(std::unique_ptr<Plugin> plugin) {
 void Registry::end(Plugin& plugin) {
   plugin.ended = true;
   by_instance_.erase(plugin.instance);
-  std::erase_if(transfers_, [&](const auto& one) { return one.second.plugin == &plugin; });
+  {
+    std::lock_guard lock(transfers_mutex);
+    std::erase_if(transfers_, [&](const auto& one) { return one.second.plugin == &plugin; });
+  }
   // What it left: its addresses are free for others.
   std::apply([&](auto&... live) { (std::erase_if(live, [&](const auto& one) { return one.second->plugin == &plugin; }), ...); }, live_);
 }
@@ -61,6 +66,7 @@ size_t Registry::drop_callbacks(const Plugin& plugin) {
 }
 
 void* Registry::add_transfer(Transfer transfer) {
+  std::lock_guard lock(transfers_mutex);
   for (auto one = transfers_.begin(); transfers_.size() >= kKeptTransfers && one != transfers_.end();) {
     one = one->second.over && !one->second.inside ? transfers_.erase(one) : std::next(one);
   }

@@ -151,7 +151,7 @@ struct Recording : Record {
 struct File : Record {
   static constexpr const char* kName = "file";
 };
-// A read or a write of a file, whose progress is told.
+// A read or a write of a file, whose progress is told. What reports change is under Registry::transfers_mutex.
 struct Transfer {
   Plugin* plugin;
   std::shared_ptr<Timeline> timeline;  // of its first signal
@@ -166,6 +166,7 @@ struct Transfer {
   uint64_t cancelled_at = UINT64_MAX, reports_since = 0;  // done when the cancellation was seen, and reports that began later
   bool inside = false;                                    // of a report
   bool over = false;
+  std::vector<std::pair<const char*, std::string>> wrong{};  // rules and texts, to be told when it is over
 };
 
 struct Allocator;
@@ -226,7 +227,9 @@ class Registry {
   // How many the plugin still owes; they are forgotten.
   size_t drop_callbacks(const Plugin& plugin);
 
-  // By numbers that are never used again. Those that are over stay for a while, so that late reports are seen.
+  // By numbers that are never used again. Those that are over stay for a while, so that late reports are seen. Transfers come and go under both
+  // mutexes, this one last: a report takes this one alone, because its driver may hold locks that its query takes too.
+  std::mutex transfers_mutex;
   void* add_transfer(Transfer transfer);
   std::map<uint64_t, Transfer>& transfers() { return transfers_; }
 

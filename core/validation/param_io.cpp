@@ -6,6 +6,7 @@
 namespace heddle::validation {
 namespace {
 
+constexpr char kProgress[] = "progress of heddle.param_io/1";
 constexpr char kRead[] = "heddle.param_io/1 read", kWrite[] = "heddle.param_io/1 write";
 // A driver reads `cancel` now and then: so many reports later it has.
 constexpr uint64_t kReportsToCancel = 256;
@@ -38,43 +39,58 @@ void file_close(heddle_file_t* file) noexcept {
   call.pass(Tag::kMayBlock, [&] { call.plugin().driver.param_io->file_close(file); });
 }
 
-// Stands in the place of the host's progress. On a thread of the driver's, perhaps with locks of its own held: the driver is asked nothing here.
-void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcept {
-  void (*progress)(void*, uint64_t, uint64_t) = nullptr;
-  void* context = nullptr;
-  const auto key = reinterpret_cast<uint64_t>(number);
-  {
-    Call call("progress of heddle.param_io/1");
-    auto found = registry().transfers().find(key);
-    if (found == registry().transfers().end()) return call.plugin_broke("HD-T-04", "it was told long after the work was over");
-    Transfer& transfer = found->second;
-    call.set_plugin(transfer.plugin);
-    if (transfer.over || transfer.timeline->seen_over(transfer.value)) {
-      return call.plugin_broke("HD-Q-06", "{} bytes were told when the host had seen value {} of timeline {}", done_bytes, transfer.value,
-                               fmt::ptr(transfer.timeline->handle));
-    }
-    if (transfer.inside) return call.plugin_broke("HD-T-04", "{} bytes were told while another report was not over", done_bytes);
-    if (done_bytes < transfer.done) call.plugin_broke("HD-T-04", "{} bytes are done, and were {} before", done_bytes, transfer.done);
-    if (total_bytes != transfer.total || done_bytes > transfer.total) {
-      call.plugin_broke("HD-T-04", "{} of {} bytes are told, and the extents have {}", done_bytes, total_bytes, transfer.total);
-    }
-    if (++transfer.reports == transfer.most_reports + 1) {
-      call.plugin_broke("HD-T-04", "it is told {} times for {} bytes, which have {} chunks at most", transfer.reports, transfer.total,
-                        transfer.most_reports);
-    }
-    transfer.done = std::max(transfer.done, done_bytes);
-    if (transfer.cancelled_at != UINT64_MAX) {
-      ++transfer.reports_since;
-    } else if (is_cancelled(transfer)) {
-      transfer.cancelled_at = transfer.done;
-    }
-    progress = transfer.progress;
-    context = transfer.context;
-    transfer.inside = true;
+void wrong(Transfer& transfer, std::string text) {
+  constexpr size_t kKept = 16;
+  if (transfer.wrong.size() < kKept) transfer.wrong.emplace_back("HD-T-04", std::move(text));
+}
+
+// Notes what is wrong with a report. Of one that is in order the host hears.
+void look_at(Transfer& transfer, uint64_t done_bytes, uint64_t total_bytes) {
+  if (done_bytes < transfer.done) wrong(transfer, fmt::format("{} bytes are done, and were {} before", done_bytes, transfer.done));
+  if (total_bytes != transfer.total || done_bytes > transfer.total) {
+    wrong(transfer, fmt::format("{} of {} bytes are told, and the extents have {}", done_bytes, total_bytes, transfer.total));
   }
-  if (progress) progress(context, done_bytes, total_bytes);
-  std::lock_guard lock(registry().mutex);
-  if (auto found = registry().transfers().find(key); found != registry().transfers().end()) found->second.inside = false;
+  if (++transfer.reports == transfer.most_reports + 1) {
+    wrong(transfer, fmt::format("it is told {} times for {} bytes, which have {} chunks at most", transfer.reports, transfer.total,
+                                transfer.most_reports));
+  }
+  transfer.done = std::max(transfer.done, done_bytes);
+  if (transfer.cancelled_at != UINT64_MAX) {
+    ++transfer.reports_since;
+  } else if (is_cancelled(transfer)) {
+    transfer.cancelled_at = transfer.done;
+  }
+}
+
+// A report that comes when the host knows that the work is over.
+void told_late(Plugin* plugin, uint64_t done_bytes) {
+  Call call(kProgress);
+  if (plugin) call.set_plugin(plugin);
+  call.plugin_broke("HD-Q-06", "{} bytes were told after the end of the work", done_bytes);
+}
+
+// Stands in the place of the host's progress. On a thread of the driver's, perhaps with locks of its own held.
+void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcept {
+  const auto key = reinterpret_cast<uint64_t>(number);
+  std::map<uint64_t, Transfer>& transfers = registry().transfers();
+  std::unique_lock lock(registry().transfers_mutex);
+  auto found = transfers.find(key);
+  if (found == transfers.end() || found->second.over) {
+    Plugin* plugin = found == transfers.end() ? nullptr : found->second.plugin;
+    lock.unlock();
+    return told_late(plugin, done_bytes);
+  }
+  Transfer& transfer = found->second;
+  if (transfer.inside) return wrong(transfer, fmt::format("{} bytes were told while another report was not over", done_bytes));
+  look_at(transfer, done_bytes, total_bytes);
+  if (!transfer.progress) return;
+  const auto progress = transfer.progress;
+  void* const context = transfer.context;
+  transfer.inside = true;
+  lock.unlock();
+  progress(context, done_bytes, total_bytes);
+  lock.lock();
+  if (found = transfers.find(key); found != transfers.end()) found->second.inside = false;
 }
 
 // Most reports that extents in chunks can have: one a chunk, which may begin and end in the middle. What a driver stages through may be smaller than the
@@ -127,6 +143,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, 
     points.uses(named);
     points.uses(*of_file);
   } else if (auto found = registry().transfers().find(reinterpret_cast<uint64_t>(number)); found != registry().transfers().end()) {
+    std::lock_guard lock(registry().transfers_mutex);
     found->second.over = true;
   }
   call.check_lost(status);
@@ -139,15 +156,16 @@ void check_transfers(Call& call, const Timeline& timeline, bool may_ask) {
   for (auto& [number, transfer] : registry().transfers()) {
     if (transfer.timeline.get() != &timeline || transfer.over) continue;
     if (!(may_ask ? transfer.timeline->over(transfer.value) : transfer.timeline->seen_over(transfer.value))) continue;
+    std::lock_guard lock(registry().transfers_mutex);
     transfer.over = true;
-    constexpr const char* kName = "progress of heddle.param_io/1";
-    if (transfer.inside) call.tell(kName, "HD-Q-06", "its signal came before a report of {} bytes was over", transfer.done);
+    for (const auto& [rule, text] : transfer.wrong) call.tell(kProgress, rule, "{}", text);
+    if (transfer.inside) call.tell(kProgress, "HD-Q-06", "its signal came before a report of {} bytes was over", transfer.done);
     if (timeline.reached < transfer.value) continue;  // it failed, and may have stopped anywhere
-    if (transfer.done != transfer.total) {
-      call.tell(kName, "HD-T-04", "{} of {} bytes were told when all of them had come", transfer.done, transfer.total);
+    if (transfer.done < transfer.total) {
+      call.tell(kProgress, "HD-T-04", "{} of {} bytes were told when all of them had come", transfer.done, transfer.total);
     }
     if (transfer.reports_since >= kReportsToCancel) {
-      call.tell(kName, "HD-T-04", "it was cancelled when {} of {} bytes were done, and its signal was reached; CANCELLED was expected",
+      call.tell(kProgress, "HD-T-04", "it was cancelled when {} of {} bytes were done, and its signal was reached; CANCELLED was expected",
                 transfer.cancelled_at, transfer.total);
     }
   }
