@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -293,7 +293,7 @@ TEST_F(Configuration, TakesManyKeysInLittleTime) {
                                repeat("", "a{}=1\n", 90000),
                                repeat("", "[[route]]\nslot=\"@a\"\nto=[\"a{}\"]\n", 20000) + repeat("", "[device.d{}]\n", 1000)};
   for (const std::string& text : texts) {
-    const auto start = std::chrono::steady_clock::now();
+    const clock_t start = clock();  // of this process: others may load the machine
     HostOptions options;
     options.no_config = true;
     options.config_text = text;
@@ -302,10 +302,9 @@ TEST_F(Configuration, TakesManyKeysInLittleTime) {
     options.log.write = [](void*, uint32_t, std::string_view, std::string_view) {};
     Result<std::unique_ptr<Host>> host = Host::open(options);
     said = host.ok() ? (*host)->config_warnings() : std::string(host.status().message());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    printf("%zu bytes beginning with %.16s: %.2f s, %zu bytes of warnings and errors\n", text.size(), text.c_str(), took.count(),
-           said.size());
-    EXPECT_LT(took.count(), 10.0) << text.substr(0, 40);
+    const double took_s = static_cast<double>(clock() - start) / CLOCKS_PER_SEC;
+    printf("%zu bytes beginning with %.16s: %.2f s, %zu bytes of warnings and errors\n", text.size(), text.c_str(), took_s, said.size());
+    EXPECT_LT(took_s, 10.0) << text.substr(0, 40);
     EXPECT_LT(said.size(), 20u << 20);
   }
 }
