@@ -201,7 +201,7 @@ const std::vector<Change> kWorkMutations = {
     {"crashes",
      [] {
        odd.transfer.upload = [](heddle_queue_t*, const heddle_sync_t*, const void*, const heddle_binding_t*) noexcept -> Status {
-         static int* volatile nowhere = nullptr;
+         static int* volatile nowhere = reinterpret_cast<int*>(64);  // of NULL a sanitizer would make an exit
          *nowhere = 1;
          return nullptr;
        };
