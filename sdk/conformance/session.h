@@ -12,11 +12,15 @@
 
 namespace heddle::conformance {
 
-// Waits of a case give up after this: a hang is reported as what did not happen.
 // Of the end that a struct of a newer host has in the cases about sizes: longer than what a few minors add, so that a plugin of one of them does not
 // know its last word either.
 constexpr size_t kTailWords = 64;
+// Waits of a case give up after this: a hang is reported as what did not happen. Below the time limit of a case, settings.h.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kPatienceNs = uint64_t{50} * 1000000000;  // reading 96 MB takes seconds there
+#else
 constexpr uint64_t kPatienceNs = uint64_t{20} * 1000000000;
+#endif
 
 // Each names the function of the headers that was called last, and then the call as the kit makes it.
 #define HEDDLE_KIT_STATUS_IS_(check, condition, expected, call)                                                                     \
