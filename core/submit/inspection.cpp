@@ -24,7 +24,7 @@ bool says_types(const mf::Program& program) {
 Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const open::OpenModule& module) {
   const host::ValidationConfig& config = host.config().validation;
   if (!config.values()) return std::unique_ptr<Inspection>();
-  std::unique_ptr<Inspection> made(new Inspection(host, *host.validation()));
+  std::unique_ptr<Inspection> made(new Inspection(*host.validation()));
   made->rules_.kinds = (config.stop_at_nan ? HEDDLE_VALIDATION_NAN : 0) | (config.stop_at_inf ? HEDDLE_VALIDATION_INF : 0);
   bool known = true;
   for (const mf::Function* function : *module.metadata().functions()) {

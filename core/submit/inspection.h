@@ -38,10 +38,9 @@ class Inspection {
   Status after(Look& look) const;
 
  private:
-  Inspection(host::Host& host, const heddle_validation_t& layer) : host_(host), layer_(layer) {}
+  explicit Inspection(const heddle_validation_t& layer) : layer_(layer) {}
   Status told(const Look& look, heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const;
 
-  host::Host& host_;
   const heddle_validation_t& layer_;
   std::vector<heddle_string_t> patterns_;
   heddle_validation_rules_t rules_{};
