@@ -265,7 +265,7 @@ class Sync {
     std::shared_ptr<Timeline> timeline;
     uint64_t value, before;
   };
-  Call& call_;
+  [[maybe_unused]] Call& call_;
   std::shared_ptr<Queue> queue_;
   std::vector<std::shared_ptr<Timeline>> waits_;
   std::vector<Signal> signals_;

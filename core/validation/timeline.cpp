@@ -51,7 +51,7 @@ heddle_status_t* query(heddle_timeline_t* timeline, uint64_t* out_value) noexcep
   if (!status && !record->imported && *out_value > record->enqueued) {
     call.plugin_broke("HD-Q-09", "it says {}, and only {} is enqueued", *out_value, record->enqueued);
   }
-  record->reached = std::max(record->reached, *out_value);
+  if (!status) record->reached = std::max(record->reached, *out_value);
   check_transfers(call, *record);
   return call.answer(status);
 }

@@ -54,7 +54,7 @@ class Queue {
   void give_back(Arena::Block* blocks) noexcept;
   heddle_status_t* hand_over(Work* work) noexcept;
 
-  const heddle_driver_api_t* api_;  // HD-H-01: the first word
+  [[maybe_unused]] const heddle_driver_api_t* api_;  // HD-H-01: the first word
   Device* device_;
   std::atomic<Arena::Block*> spare_{nullptr};
   std::atomic<uint64_t> pending_{0};  // handed over and not yet run

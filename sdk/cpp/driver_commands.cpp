@@ -2,6 +2,8 @@
 // Base classes of a driver: checks a list of commands and a set of waits and signals, and makes operations of them that hold nothing of
 // the caller's.
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 
 #include "heddle/sdk/driver.h"
 #include "heddle/sdk/host_timeline.h"
@@ -24,10 +26,12 @@ class Reader {
  private:
   using Kind = Operation::Kind;
 
-  template <class... Values>
-  [[gnu::format(printf, 3, 0)]] heddle_status_t* failed(heddle_status_code_t code, const char* format, Values... values) {
+  [[gnu::format(printf, 3, 4)]] heddle_status_t* failed(heddle_status_code_t code, const char* format, ...) {
     char why[400];
-    std::snprintf(why, sizeof why, format, values...);
+    va_list values;
+    va_start(values, format);
+    std::vsnprintf(why, sizeof why, format, values);
+    va_end(values);
     if (operation_.entry) {
       return status(device_->host, code, "%s: command %u (kernel '%s', region %u) failed: %s", device_->who, index_,
                     operation_.entry->name.c_str(), operation_.region, why);

@@ -72,7 +72,7 @@ class HostTimeline {
   bool add_waiter(Watch* watch) noexcept;  // false: already reached or failed
   void remove_waiter(Watch* watch) noexcept;
 
-  const heddle_driver_api_t* api_;  // HD-H-01: the first word
+  [[maybe_unused]] const heddle_driver_api_t* api_;  // HD-H-01: the first word
   DeviceRoot* device_;
   std::atomic<uint64_t> word_;
   std::atomic<uint64_t> failed_at_{UINT64_MAX};
