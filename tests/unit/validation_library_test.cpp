@@ -365,7 +365,7 @@ TEST_P(LibraryFaults, EnqueuesWithAnotherWorkspace) {
   call.workspace = nullptr;
   expect_driver_fault(call, "HD-M-02");
   call = call_of();
-  call.workspace = static_cast<char*>(call.workspace) + 4096;  // ends behind its buffer
+  call.workspace = static_cast<char*>(call.workspace) + 4096 + properties.workspace_alignment_bytes;  // ends behind its buffer
   expect_driver_fault(call, "HD-M-02");
 }
 
