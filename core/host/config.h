@@ -75,7 +75,7 @@ struct PreferConfig {
 struct LinkConfig {
   std::string a, b;
   std::string kind;  // empty: detected
-  std::string p2p = "auto";
+  std::string p2p;   // empty: nothing is said, which is "auto"
   std::string place;
 };
 

@@ -65,7 +65,7 @@ constexpr std::string_view kSchema = R"({
   "link": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["between"], "properties": {
     "between": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 2, "maxItems": 2, "uniqueItems": true},
     "kind": {"enum": ["pci", "nvlink", "xgmi", "same-memory"]},
-    "p2p": {"enum": ["auto", "off"]}}}},
+    "p2p": {"enum": ["auto", "require", "off"]}}}},
   "route": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["slot", "to"], "properties": {
     "slot": {"type": "string", "pattern": "^(default|@.*)?$"},
     "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},

@@ -70,6 +70,8 @@ MUTANTS = {
     "captures_no_uploads": "transfer.upload_captured",
     "reads_pinned_memory_as_zeroes": "transfer.pinned",
     "peer_copies_nothing": "transfer.peer",
+    "claims_peer_copies": "transfer.peer",
+    "peer_copies_at_once": "transfer.peer_order",
     "crashes": "transfer.sizes_and_offsets",
     "hangs": ("transfer.sizes_and_offsets", "--time-limit", "3"),
     "exits": "transfer.sizes_and_offsets",

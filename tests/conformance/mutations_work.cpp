@@ -189,6 +189,16 @@ const std::vector<Change> kWorkMutations = {
          return good.transfer.upload(queue, sync, pinned ? zeroes : source, target);
        };
      }},
+    {"claims_peer_copies", [] { odd.transfer.peer_copy = nullptr; }},
+    {"peer_copies_at_once",
+     [] {
+       odd.transfer.peer_copy = [](heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
+                                   const heddle_binding_t* target) noexcept -> Status {
+         heddle_sync_t changed = *sync;
+         changed.wait_count = 0;
+         return good.transfer.peer_copy(queue, &changed, source, target);
+       };
+     }},
     {"peer_copies_nothing",
      [] {
        odd.transfer.peer_copy = [](heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,

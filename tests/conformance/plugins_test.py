@@ -64,7 +64,8 @@ class Plugins(unittest.TestCase):
 
     def test_the_template_of_a_driver_in_c(self):
         left_out = {"device.link": "no links", "device.statistics": "no statistics", "buffer.import": "imports no", "buffer.import_failure": "imports no",
-                    "buffer.import_views": "imports no", "buffer.dlpack": "imports no", "transfer.peer": "UNIMPLEMENTED", "param_io.write": "writes no files"}
+                    "buffer.import_views": "imports no", "buffer.dlpack": "imports no", "transfer.peer": "UNIMPLEMENTED",
+                    "transfer.peer_order": "UNIMPLEMENTED", "param_io.write": "writes no files"}
         self.conforms(TEMPLATES / "driver/c/org.example.sample_c.toml", absent={**NO_RECORDING, **left_out})
 
     def test_the_template_of_an_allocator(self):
