@@ -20,8 +20,6 @@ void ConfigReader::param_io(TableReader table) {
         diagnostics_.error(place, "E105",
                            fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
                            did_you_mean(methods[i], known), methods[i].size() + 2);
-      } else if (methods[i] == "gds") {
-        not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
       }
     }
     config_.param_io.method = std::move(methods);

@@ -82,6 +82,7 @@ MUTANTS = {
     "leaks_statuses": "dispatch.foreign_code",
     "reads_a_byte_less": "param_io.whole_file",
     "direct_reads_begin_on_blocks": "param_io.methods",
+    "takes_any_method": "param_io.methods",
     "reads_into_one_buffer": "param_io.scattered",
     "reads_whole_sectors": "param_io.unaligned",
     "short_reads_are_fine": "param_io.short_read",

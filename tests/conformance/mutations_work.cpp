@@ -289,6 +289,12 @@ const std::vector<Change> kWorkMutations = {
          return good.param_io.read(queue, sync, file, changed.data(), count, params);
        };
      }},
+    {"takes_any_method",
+     [] {
+       change_io_params<[](heddle_param_io_params_t* params) {
+         if (params->method > HEDDLE_FILE_METHOD_DIRECT) params->method = HEDDLE_FILE_METHOD_ANY;
+       }>();
+     }},
     {"reads_whole_sectors", [] { change_extents<[](heddle_extent_t* extent) { extent->file_offset &= ~uint64_t{511}; }>(); }},
     {"short_reads_are_fine",
      [] { change_extents<[](heddle_extent_t* extent) { extent->length = std::min<uint64_t>(extent->length, 8); }>(); }},

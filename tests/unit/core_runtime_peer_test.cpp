@@ -20,15 +20,10 @@ class RuntimePeers : public OverTwoDevices {
     ASSERT_NE(runtime, nullptr);
   }
   static uint64_t counted(const InstanceHandle& instance, const std::string& name) {
-    const std::string text = report(instance, "statistics"), key = "\"" + name + "\": ";
+    const std::string text = instance_report(instance, "statistics"), key = "\"" + name + "\": ";
     const size_t at = text.find(key);
     EXPECT_NE(at, std::string::npos) << text;
     return at == std::string::npos ? 0 : std::stoull(text.substr(at + key.size()));
-  }
-  static std::string report(const InstanceHandle& instance, const char* topic) {
-    heddle_text_t* text = nullptr;
-    HEDDLE_EXPECT_OK(heddle_instance_report(instance.get(), c_string(topic), &text));
-    return text ? take_text(text) : std::string();
   }
   static std::vector<float> numbers(size_t count) {
     std::vector<float> values(count);
@@ -60,7 +55,7 @@ TEST_F(RuntimePeers, EveryModeGivesTheSameBits) {
       const bool straight = std::string(p2p) != "off";
       EXPECT_EQ(counted(instance, "device_crossings"), 2u);
       EXPECT_EQ(counted(instance, "peer_copies"), straight ? 2u : 0u);
-      const std::string route = report(instance, "route");
+      const std::string route = instance_report(instance, "route");
       EXPECT_NE(route.find(straight ? "\"copies\": \"direct\"" : "\"copies\": \"staged\""), std::string::npos) << route;
       EXPECT_EQ(route.find("p2p = \\\"off\\\" at <text>:") == std::string::npos, straight) << route;
     }
@@ -211,7 +206,7 @@ TEST_F(RuntimePeers, RequireFailsWithTheReason) {
   open_peers("test.fake_gpu", "auto", "peer = false\n");
   instance = open(module, "left", "right");
   ASSERT_NE(instance, nullptr);
-  EXPECT_NE(report(instance, "route").find("it has no HEDDLE_TRANSFER_PEER"), std::string::npos);
+  EXPECT_NE(instance_report(instance, "route").find("it has no HEDDLE_TRANSFER_PEER"), std::string::npos);
 }
 
 TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
@@ -220,7 +215,7 @@ TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
   add_round_trip(module, 100);
   InstanceHandle instance = open(module, "left", "other");
   ASSERT_NE(instance, nullptr);
-  EXPECT_NE(report(instance, "route").find("they are devices of two drivers, test.fake_gpu and heddle.cpu"), std::string::npos);
+  EXPECT_NE(instance_report(instance, "route").find("they are devices of two drivers, test.fake_gpu and heddle.cpu"), std::string::npos);
   heddle_function_t* round = find_function(instance, "round");
   TensorHandle a = make_tensor<float>(round, 0, {100}, std::vector<float>(100, 2.0f));
   EXPECT_EQ(read_tensor(call_for_one(round, {a.get()})), std::vector<float>(100, 8.0f));

@@ -340,10 +340,15 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. */
+/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver has no such method, or not for that file, or knows no method of that
+ * number. The host then tries the next one that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
 #define HEDDLE_FILE_METHOD_DIRECT 2u   /* past it; a driver or file system that cannot reads through it, and the log says so */
+/* Since ABI 0.2; the host asks no driver of ABI 0.1 for them. */
+#define HEDDLE_FILE_METHOD_DIRECT_ONLY \
+  3u                              /* past it but for what is not a whole block; UNIMPLEMENTED for a driver or file system that cannot */
+#define HEDDLE_FILE_METHOD_GDS 4u /* GPUDirect Storage: from the disk into device memory, past the host's */
 
 /* One piece of a file and where it goes. Frozen. */
 typedef struct heddle_extent {
