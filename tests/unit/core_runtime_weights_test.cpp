@@ -258,6 +258,7 @@ TEST_P(RuntimeWeightsDirect, ReadsTheSameBytes) {
 // param_io.method: in order, each passed over with the driver's reason; the log says which it was.
 TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   const bool is_fake = std::string(GetParam().plugin).find("fake") != std::string::npos;
+  const std::string device = GetParam().device, alias = device.substr(device.find('.') + 1);
   write_weights(file_, 4, 5000);
   const int descriptor = ::open(file_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   const bool goes_direct = descriptor >= 0 && !is_fake;
@@ -280,7 +281,7 @@ TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   std::string log;
   Outcome outcome = load_by("\"gds\", \"direct\", \"buffered\"", &log);
   EXPECT_TRUE(outcome.ok()) << outcome.message;
-  EXPECT_NE(log.find("info memory: " + file_ + " is read to device '" + GetParam().device + "' by the method \"" +
+  EXPECT_NE(log.find("info memory: " + file_ + " is read to device '" + alias + "' by the method \"" +
                      (goes_direct ? "direct" : "buffered") + "\"; passed over: " + no_gds),
             std::string::npos)
       << log;
@@ -290,8 +291,7 @@ TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   EXPECT_NE(log.find("by the method \"buffered\"\n"), std::string::npos) << log;
   EXPECT_EQ(log.find("gds"), std::string::npos) << log;
   expect(load_by("\"gds\"", &log), HEDDLE_STATUS_UNAVAILABLE,
-         {"reading parameters from " + file_ + " to device '" + GetParam().device +
-              "' failed: nothing that param_io.method names will do: " + no_gds,
+         {"reading parameters from " + file_ + " to device '" + alias + "' failed: nothing that param_io.method names will do: " + no_gds,
           "\"buffered\" does for every file"});
   outcome = load_by("\"gds\", \"direct\"", &log);
   if (goes_direct) {
