@@ -292,7 +292,7 @@ const std::vector<Change> kWorkMutations = {
     {"takes_any_method",
      [] {
        change_io_params<[](heddle_param_io_params_t* params) {
-         if (params->method > HEDDLE_FILE_METHOD_DIRECT) params->method = HEDDLE_FILE_METHOD_ANY;
+         if (HEDDLE_FILE_METHOD_DIRECT < params->method) params->method = HEDDLE_FILE_METHOD_ANY;
        }>();
      }},
     {"reads_whole_sectors", [] { change_extents<[](heddle_extent_t* extent) { extent->file_offset &= ~uint64_t{511}; }>(); }},
