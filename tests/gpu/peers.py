@@ -5,7 +5,7 @@ usage: tests/gpu/peers.py [--driver ID] [--option TEXT] [--module FILE]
        tests/gpu/peers.py --make FILE
 
 The module has two slots; its nodes stand on them in turns, so that every one of them hands 64 MiB over. --make compiles it:
-tests/gpu/pack takes it along. With fewer than two devices there is nothing to measure, and the last line says so.
+tests/gpu/pack takes it along. With fewer than two devices there is nothing to measure: it says so, and ends with 77.
 """
 import argparse
 import json
@@ -75,8 +75,8 @@ def main():
                                        env={**os.environ, "HEDDLE_SET": options}).stdout)["devices"]
     count = sum(device["driver"] == arguments.driver for device in listed)
     if count < 2:
-        print(f"SKIPPED: copies between devices need two of {arguments.driver}, and there is {count}")
-        return 0
+        print(f"SKIP: copies between devices need two of {arguments.driver}, and there is {count}")
+        return 77
     values = np.random.default_rng(11).standard_normal(ELEMENTS, dtype=np.float32)
     expected, _, _, alone = measure(arguments, "", "one", values)
     print(f"one device: {alone * 1e3:.2f} ms")
