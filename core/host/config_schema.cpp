@@ -58,14 +58,14 @@ constexpr std::string_view kSchema = R"({
         "cpus": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}}},
       "allocator": {"$ref": "#/$defs/allocator"}}}}},
   "param_io": {"type": "object", "additionalProperties": false, "properties": {
-    "method": {"type": "array", "items": {"enum": ["direct", "buffered"]}},
+    "method": {"type": "array", "items": {"enum": ["gds", "direct", "buffered"]}},
     "chunk": {"$ref": "#/$defs/bytes"},
     "queue_depth": {"type": "integer", "minimum": 1, "maximum": 4096},
     "pinned_staging": {"$ref": "#/$defs/bytes"}}},
   "link": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["between"], "properties": {
     "between": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 2, "maxItems": 2, "uniqueItems": true},
     "kind": {"enum": ["pci", "nvlink", "xgmi", "same-memory"]},
-    "p2p": {"enum": ["auto", "off"]}}}},
+    "p2p": {"enum": ["auto", "require", "off"]}}}},
   "route": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["slot", "to"], "properties": {
     "slot": {"type": "string", "pattern": "^(default|@.*)?$"},
     "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},

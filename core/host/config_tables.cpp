@@ -20,8 +20,6 @@ void ConfigReader::param_io(TableReader table) {
         diagnostics_.error(place, "E105",
                            fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
                            did_you_mean(methods[i], known), methods[i].size() + 2);
-      } else if (methods[i] == "gds") {
-        not_yet(place, "method \"gds\"", "take it out; \"direct\" and \"buffered\" are there", methods[i].size() + 2);
       }
     }
     config_.param_io.method = std::move(methods);
@@ -59,20 +57,14 @@ void ConfigReader::links(TableReader& root) {
     static const std::vector<std::string> kinds = {"pci", "nvlink", "xgmi", "same-memory"};
     static const std::vector<std::string> modes = {"auto", "require", "off"};
     if (table.choice("kind", kinds, &kind)) link.kind = kinds[kind];
-    if (table.choice("p2p", modes, &p2p)) {
-      link.p2p = modes[p2p];
-      // Copies between devices are staged through host memory today: "off" and "auto" are true, "require" would be broken.
-      if (p2p == 1) {
-        const TomlNode& value = *table.find("p2p");
-        not_yet(table.place(value), "p2p = \"require\"", "write \"auto\"", to_toml(value).size());
-      }
-    }
+    if (table.choice("p2p", modes, &p2p)) link.p2p = modes[p2p];
     table.finish();
     config_.links.push_back(std::move(link));
-    effective_value(fmt::format("link[{}]", config_.links.size() - 1),
-                    fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}", config_.links.back().a,
-                                config_.links.back().b, config_.links.back().kind, config_.links.back().p2p),
-                    config_.links.back().place);
+    effective_value(
+        fmt::format("link[{}]", config_.links.size() - 1),
+        fmt::format("{{ between = [\"{}\", \"{}\"], kind = \"{}\", p2p = \"{}\" }}", config_.links.back().a, config_.links.back().b,
+                    config_.links.back().kind, config_.links.back().p2p.empty() ? "auto" : config_.links.back().p2p),
+        config_.links.back().place);
   }
 }
 

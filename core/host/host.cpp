@@ -46,6 +46,9 @@ struct Plugin {
 }  // namespace
 
 struct Host::State {
+  // First, so that it goes last: what may be unloaded is, once its instances are shut down and no thread of the host is left that ran a function of
+  // its.
+  std::vector<PluginLibraryRef> libraries;
   HostOptions options;
   ConfigRead read;
   CheckedOptions checked;
@@ -67,6 +70,7 @@ struct Host::State {
   Verdict check_digests(const Plugin& plugin) const;
   bool use_verdict_without_probe(Plugin& plugin, const std::string& key);
   void look(const std::vector<Plugin*>& wanted);
+  PluginLibraryRef load_plugin(const Manifest& manifest, Verdict* out_verdict);
   Status load(Plugin& plugin);
   Verdict load_now(Plugin& plugin);
   Status describe(Plugin& plugin, std::vector<DeviceInfo>* out_devices);
@@ -164,8 +168,7 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
   auto how = config().plugin_probe.find(plugin.manifest.id);
   if (how == config().plugin_probe.end() || how->second != "in-process") return false;
   // The operator's choice: a crash is then a crash of this process.
-  if (const PluginLibrary* library =
-          load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &plugin.verdict)) {
+  if (const PluginLibraryRef library = load_plugin(plugin.manifest, &plugin.verdict)) {
     PluginHost plugin_host(plugin.manifest.id, library->abi_minor, services, plugin.options);
     plugin.verdict = run_probe(*library, plugin_host.table);
   }
@@ -205,6 +208,12 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
   }
 }
 
+PluginLibraryRef Host::State::load_plugin(const Manifest& manifest, Verdict* out_verdict) {
+  PluginLibraryRef library = load_library(manifest.library_path, manifest.id, manifest.version, manifest.unloadable, out_verdict);
+  if (library) libraries.push_back(library);
+  return library;
+}
+
 Verdict Host::State::load_now(Plugin& plugin) {
   for (const Plugin& other : plugins) {
     if (!other.instance || &other == &plugin) continue;
@@ -218,7 +227,7 @@ Verdict Host::State::load_now(Plugin& plugin) {
   Verdict verdict = check_digests(plugin);
   if (verdict.state == PluginState::kAvailable && plugin.from_cache) verdict = preflight_integrity(plugin.manifest);
   if (verdict.state != PluginState::kAvailable) return verdict;
-  const PluginLibrary* library = load_library(plugin.manifest.library_path, plugin.manifest.id, plugin.manifest.version, &verdict);
+  const PluginLibraryRef library = load_plugin(plugin.manifest, &verdict);
   if (!library) return verdict;
   if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {
     return {PluginState::kIncompatible, fmt::format("its manifest says kind {}, its library {}; make them the same [HD-E-03]",
@@ -226,7 +235,7 @@ Verdict Host::State::load_now(Plugin& plugin) {
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
   if (config().validation.calls) validation->wrap_host(&plugin_host->table);
-  plugin.instance = create_instance(*library, std::move(plugin_host), &verdict);
+  plugin.instance = create_instance(library, std::move(plugin_host), &verdict);
   if (plugin.instance && config().validation.calls) plugin.instance->validate(*validation);
   return verdict;
 }

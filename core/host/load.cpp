@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loading (HD-B-03), negotiation (HD-E-02) and instances. Libraries live in a table that is never destroyed: a destructor of
-// Boost's would unload them while their code may still run.
+// Loading (HD-B-03), negotiation (HD-E-02) and instances. Libraries live in a table that is never destroyed, unless their manifest says that they may
+// be unloaded: a destructor of Boost's would unload them while their code may still run.
 #include "core/host/load.h"
 
 #include <dlfcn.h>
@@ -26,9 +26,22 @@ struct Library {
 
 std::mutex libraries_mutex;
 
-std::map<std::string, std::unique_ptr<Library>>& libraries() {
-  static auto* table = new std::map<std::string, std::unique_ptr<Library>>;
+struct Known {
+  std::weak_ptr<Library> loaded;
+  std::shared_ptr<Library> kept;  // by one whose manifest does not let it go
+};
+
+std::map<std::string, Known>& libraries() {
+  static auto* table = new std::map<std::string, Known>;
   return *table;
+}
+
+// Under the mutex.
+PluginLibraryRef owned(std::shared_ptr<Library> library, bool unloadable, Known& known) {
+  known.loaded = library;
+  if (!unloadable) known.kept = library;
+  const PluginLibrary* plugin = &library->plugin;
+  return PluginLibraryRef(std::move(library), plugin);
 }
 
 // What must stay in place until the process ends although nothing here uses it any more.
@@ -194,8 +207,8 @@ Verdict check_library_path(const std::string& path) {
                       path)};
 }
 
-const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,
-                                  Verdict* out_verdict) {
+PluginLibraryRef load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version, bool unloadable,
+                              Verdict* out_verdict) {
   *out_verdict = {};
   if (path.empty() || path.front() != '/') {
     *out_verdict = {PluginState::kIncompatible, fmt::format("loading '{}' failed: the path is not absolute [HD-B-03]", path)};
@@ -203,11 +216,12 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
   }
   if (*out_verdict = check_library_path(path); out_verdict->state != PluginState::kAvailable) return nullptr;
   std::lock_guard lock(libraries_mutex);
-  if (auto found = libraries().find(path); found != libraries().end()) {
-    *out_verdict = check_identity(found->second->plugin, expected_id, expected_version);
-    return out_verdict->state == PluginState::kAvailable ? &found->second->plugin : nullptr;
+  Known& known = libraries()[path];
+  if (std::shared_ptr<Library> loaded = known.loaded.lock()) {
+    *out_verdict = check_identity(loaded->plugin, expected_id, expected_version);
+    return out_verdict->state == PluginState::kAvailable ? owned(std::move(loaded), unloadable, known) : nullptr;
   }
-  auto library = std::make_unique<Library>();
+  auto library = std::make_shared<Library>();
   boost::dll::fs::error_code failed;
   dlerror();
   library->shared.load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
@@ -230,7 +244,7 @@ const PluginLibrary* load_library(const std::string& path, std::string_view expe
     keep_forever(std::move(library));  // mapped code stays mapped (HD-L-02), also when it is of no use
     return nullptr;
   }
-  return &libraries().emplace(path, std::move(library)).first->second->plugin;
+  return owned(std::move(library), unloadable, known);
 }
 
 namespace {
@@ -287,10 +301,11 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
   return verdict;
 }
 
-std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host, Verdict* out_verdict) {
+std::unique_ptr<PluginInstance> create_instance(PluginLibraryRef loaded_library, std::unique_ptr<PluginHost> host, Verdict* out_verdict) {
   *out_verdict = {};
   auto instance = std::make_unique<PluginInstance>();
-  instance->library = &library;
+  const PluginLibrary& library = *loaded_library;
+  instance->library = std::move(loaded_library);
   instance->host = std::move(host);
   Status status = contained(library, "create", [&] { return library.table.create(&instance->host->table, &instance->handle); });
   if (!status.ok()) {
@@ -342,6 +357,7 @@ PluginInstance::~PluginInstance() {
   keep_forever(std::move(allocator));
   keep_forever(std::move(operations));
   keep_forever(std::move(host));
+  keep_forever(std::const_pointer_cast<PluginLibrary>(library));
 }
 
 }  // namespace heddle::host

@@ -19,7 +19,7 @@
 
 namespace heddle::host {
 
-// A library that was mapped, and negotiated with. Never unloaded (HD-L-02), so the address is good for ever.
+// A library that was mapped, and negotiated with.
 struct PluginLibrary {
   heddle_plugin_t table;  // full-size copy
   std::string id;
@@ -31,10 +31,13 @@ struct PluginLibrary {
 // Available unless the dynamic linker would read the path otherwise than open does.
 Verdict check_library_path(const std::string& path);
 
+// It is unloaded with its last owner, if all who ever asked for it allow that; else it stays for the life of the process (HD-L-02).
+using PluginLibraryRef = std::shared_ptr<const PluginLibrary>;
+
 // Maps the library at this absolute path (once a process) and negotiates; id and version must be those of its manifest. On failure NULL and
 // a verdict.
-const PluginLibrary* load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version,
-                                  Verdict* out_verdict);
+PluginLibraryRef load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version, bool unloadable,
+                              Verdict* out_verdict);
 
 // Asks the plugin whether it can work here. Fills device_count and vendor_version too.
 Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host);
@@ -72,7 +75,7 @@ struct LoadedLibrary {
 
 // One instance of a plugin: driver, allocator, library or several of them, as its table's kind says.
 struct PluginInstance {
-  const PluginLibrary* library = nullptr;
+  PluginLibraryRef library;
   std::unique_ptr<PluginHost> host;
   heddle_plugin_instance_t* handle = nullptr;
   std::unique_ptr<LoadedDriver> driver;
@@ -89,7 +92,7 @@ struct PluginInstance {
 };
 
 // Creates an instance and copies its tables. On failure NULL and a verdict.
-std::unique_ptr<PluginInstance> create_instance(const PluginLibrary& library, std::unique_ptr<PluginHost> host, Verdict* out_verdict);
+std::unique_ptr<PluginInstance> create_instance(PluginLibraryRef library, std::unique_ptr<PluginHost> host, Verdict* out_verdict);
 
 }  // namespace heddle::host
 

@@ -43,6 +43,7 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
   device->host_ = std::move(host);
   device->alias_ = info.alias;
   device->driver_id_ = info.driver->id;
+  device->driver_minor_ = info.driver->abi_minor;
   device->cpus_ = info.cpus;
   device->description_ = info.description;
   device->config_ = info.config;

@@ -63,6 +63,7 @@ class Device final : public Counted {
 
   const std::string& alias() const { return alias_; }
   const std::string& driver_id() const { return driver_id_; }
+  uint32_t driver_minor() const { return driver_minor_; }  // of the ABI that the host and it speak
   const heddle_device_description_t& description() const { return description_; }
   const host::DeviceConfig* config() const { return config_; }
   const heddle_driver_api_t& api() const { return *api_; }
@@ -151,6 +152,7 @@ class Device final : public Counted {
   std::shared_ptr<host::Host> host_;
   std::string alias_;
   std::string driver_id_;
+  uint32_t driver_minor_ = 0;
   std::string cpus_;
   heddle_device_description_t description_{};
   const host::DeviceConfig* config_ = nullptr;

@@ -10,20 +10,31 @@ namespace heddle::memory {
 
 namespace {
 
-uint32_t method_of(const host::ParamIoConfig& config) {
-  if (config.method.empty()) return HEDDLE_FILE_METHOD_ANY;
-  return config.method.front() == "direct" ? HEDDLE_FILE_METHOD_DIRECT : HEDDLE_FILE_METHOD_BUFFERED;
+struct Method {
+  std::string_view name;  // of param_io.method; empty: nothing is asked for
+  uint32_t number;        // HEDDLE_FILE_METHOD_*
+  uint32_t since;         // minor of the ABI
+};
+constexpr Method kMethods[] = {{"gds", HEDDLE_FILE_METHOD_GDS, 2},
+                               {"direct", HEDDLE_FILE_METHOD_DIRECT_ONLY, 2},
+                               {"direct", HEDDLE_FILE_METHOD_DIRECT, 1},
+                               {"buffered", HEDDLE_FILE_METHOD_BUFFERED, 1}};
+
+// The driver's method of that name; NULL if its ABI has none.
+const Method* method_of(std::string_view name, uint32_t minor) {
+  const auto* found =
+      std::find_if(std::begin(kMethods), std::end(kMethods), [&](const Method& m) { return m.name == name && m.since <= minor; });
+  return found == std::end(kMethods) ? nullptr : found;
 }
 
-// Reads of one load, file by file: begun together, finished together.
+// Reads of one load, file by file: begun together, finished together. Files that a method will not do for are read by the next.
 class Reading {
  public:
-  Reading(Device& device, const host::ParamIoConfig& config) : device_(device) {
+  Reading(Device& device, const host::ParamIoConfig& config) : device_(device), methods_(config.method) {
     params_.struct_size = sizeof(params_);
     params_.queue_depth = config.queue_depth;
     params_.chunk_bytes = config.chunk_bytes;
     params_.pinned_bytes = config.pinned_staging_bytes;
-    params_.method = method_of(config);
   }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
@@ -36,38 +47,36 @@ class Reading {
 
   void add(const WeightExtent& extent, const heddle_block_t& block) {
     auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.descriptor == extent.descriptor; });
-    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}});
+    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}, {}, {}});
     file->parts.push_back({{extent.offset, extent.length, block.buffer, block.offset}, &extent});
   }
 
-  Status begin() {
-    const heddle_param_io_interface_t& io = *device_.api().param_io;
-    for (File& file : files_) {
-      // In the order of the file, which is how a disk and its read-ahead like it.
-      std::sort(file.parts.begin(), file.parts.end(),
-                [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; });
-      std::vector<heddle_extent_t> extents;
-      for (const Part& part : file.parts) extents.push_back(part.extent);
-      HEDDLE_RETURN_IF_ERROR(
-          device_.noted(Status(io.file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
-      Result<Device::Pending> pending = device_.start(
-          [&](const heddle_sync_t* sync) { return io.read(device_.queue(), sync, file.handle, extents.data(), extents.size(), &params_); });
-      if (!pending.ok()) return wrap(pending.take_status(), "reading parameters from " + file.path);
-      file.pending = std::move(*pending);
+  Status read() {
+    HEDDLE_RETURN_IF_ERROR(open());
+    if (methods_.empty()) {
+      HEDDLE_RETURN_IF_ERROR(begin(HEDDLE_FILE_METHOD_ANY));
+      return finish();
+    }
+    for (const std::string& name : methods_) {
+      const Method* method = method_of(name, device_.driver_minor());
+      if (!method) {
+        for (File& file : files_)
+          file.pass_over(name, fmt::format("{} speaks ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
+        continue;
+      }
+      for (File& file : files_) file.method = file.done ? file.method : name;
+      HEDDLE_RETURN_IF_ERROR(begin(method->number));
+      HEDDLE_RETURN_IF_ERROR(finish());
+    }
+    for (const File& file : files_) {
+      if (file.done) continue;
+      return error(
+          HEDDLE_STATUS_UNAVAILABLE,
+          "reading parameters from {} to device '{}' failed: nothing that param_io.method names will do: {}; \"buffered\" does for "
+          "every file",
+          file.path, device_.alias(), file.passed_over);
     }
     return Status();
-  }
-
-  // Waits for all reads, whatever becomes of them; the first failure.
-  Status finish() {
-    Status first;
-    for (File& file : files_) {
-      if (!file.pending) continue;
-      Status read = device_.finish(std::move(*file.pending));
-      file.pending.reset();
-      if (!read.ok() && first.ok()) first = named(std::move(read), file);
-    }
-    return first;
   }
 
  private:
@@ -81,7 +90,69 @@ class Reading {
     std::vector<Part> parts;
     heddle_file_t* handle;
     std::optional<Device::Pending> pending;
+    std::string method, passed_over;  // what is tried now; what will not do, and why
+    bool done = false;
+
+    void pass_over(std::string_view name, std::string_view why) {
+      if (!done) passed_over += fmt::format("{}\"{}\": {}", passed_over.empty() ? "" : "; ", name, why);
+    }
+    // True if that was the driver's word that it is another method's.
+    bool refused(const Status& outcome) {
+      if (method.empty() || outcome.ok() || outcome.code() != HEDDLE_STATUS_UNIMPLEMENTED) return false;
+      pass_over(method, outcome.message());
+      return true;
+    }
   };
+
+  Status open() {
+    for (File& file : files_) {
+      // In the order of the file, which is how a disk and its read-ahead like it.
+      std::sort(file.parts.begin(), file.parts.end(),
+                [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; });
+      HEDDLE_RETURN_IF_ERROR(device_.noted(
+          Status(device_.api().param_io->file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
+    }
+    return Status();
+  }
+
+  // All files that are not read yet.
+  Status begin(uint32_t method) {
+    const heddle_param_io_interface_t& io = *device_.api().param_io;
+    params_.method = method;
+    for (File& file : files_) {
+      if (file.done) continue;
+      std::vector<heddle_extent_t> extents;
+      for (const Part& part : file.parts) extents.push_back(part.extent);
+      Result<Device::Pending> pending = device_.start(
+          [&](const heddle_sync_t* sync) { return io.read(device_.queue(), sync, file.handle, extents.data(), extents.size(), &params_); });
+      if (pending.ok()) {
+        file.pending = std::move(*pending);
+      } else if (!file.refused(pending.status())) {
+        return wrap(pending.take_status(), "reading parameters from " + file.path);
+      }
+    }
+    return Status();
+  }
+
+  // Waits for all reads, whatever becomes of them; the first failure.
+  Status finish() {
+    Status first;
+    for (File& file : files_) {
+      if (!file.pending) continue;
+      Status read = device_.finish(std::move(*file.pending));
+      file.pending.reset();
+      if (file.refused(read)) continue;
+      file.done = true;
+      if (!read.ok()) {
+        if (first.ok()) first = named(std::move(read), file);
+      } else if (!file.method.empty()) {
+        device_.host().log(HEDDLE_LOG_INFO, "memory",
+                           fmt::format("{} is read to device '{}' by the method \"{}\"{}{}", file.path, device_.alias(), file.method,
+                                       file.passed_over.empty() ? "" : "; passed over: ", file.passed_over));
+      }
+    }
+    return first;
+  }
 
   // A driver says which extent it was by number; here it has a name.
   static Status named(Status&& failure, const File& file) {
@@ -97,6 +168,7 @@ class Reading {
   }
 
   Device& device_;
+  const std::vector<std::string>& methods_;
   heddle_param_io_params_t params_{};
   std::vector<File> files_;
 };
@@ -136,8 +208,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     if (extent.length) reading.add(extent, block);
     fresh_bytes += extent.length;
   }
-  HEDDLE_RETURN_IF_ERROR(reading.begin());
-  HEDDLE_RETURN_IF_ERROR(reading.finish());
+  HEDDLE_RETURN_IF_ERROR(reading.read());
   bytes_read_.fetch_add(fresh_bytes, std::memory_order_relaxed);
   for (const auto& [key, weight] : fresh) known_[key] = weight;
   return weights;

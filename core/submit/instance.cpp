@@ -105,6 +105,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   Result<std::unique_ptr<Inspection>> inspection = Inspection::create(*instance->runtime_->host, *instance->module_);
   if (!inspection.ok()) return inspection.take_status();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
+  HEDDLE_RETURN_IF_ERROR(instance->find_links());
   instance->operations_ = std::make_unique<Operations>(*instance->runtime_->host, instance->devices_);
   instance->machine_.operations = instance->operations_.get();
   instance->inspection_ = std::move(*inspection);
@@ -197,6 +198,20 @@ Status Instance::bind(const InstanceRequest& request, const std::vector<route::R
   for (uint32_t device : machine_.device_of_slot) {
     const uint32_t(&most)[3] = devices_[device]->description().max_workgroup_count;
     machine_.grid_of_slot.push_back({most[0], most[1], most[2]});
+  }
+  return Status();
+}
+
+Status Instance::find_links() {
+  host::Host& host = *runtime_->host;
+  Result<std::vector<Link>> links = submit::find_links(devices_, host.config());
+  if (!links.ok()) return links.take_status();
+  links_ = std::move(*links);
+  machine_.links = links_;
+  for (const Link& link : links_) {
+    host.log(HEDDLE_LOG_INFO, "host",
+             fmt::format("copies from '{}' to '{}' go {}: {}", devices_[link.from]->alias(), devices_[link.to]->alias(),
+                         link.direct ? "straight" : "through host memory", link.reason));
   }
   return Status();
 }

@@ -15,6 +15,7 @@
 #include "core/open/parameter_files.h"
 #include "core/route/route.h"
 #include "core/submit/inspection.h"
+#include "core/submit/links.h"
 #include "core/submit/plan.h"
 #include "core/submit/profile.h"
 #include "core/submit/runtime.h"
@@ -35,7 +36,7 @@ struct InstanceRequest {
 
 // Counted since the instance was made; exact whenever no call is in flight.
 struct Counters {
-  std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0};
+  std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0}, peer_copies{0};
   std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0}, replays{0};
 };
 
@@ -71,6 +72,7 @@ class Instance final : public memory::Counted {
   // Routes, opens devices and loads code; what a driver will not load is passed over, as long as something else fits.
   Status bind_and_load(const InstanceRequest& request);
   Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
+  Status find_links();
   Status load_code();
   void unload_code();
   Status load_globals(const InstanceRequest& request);
@@ -86,6 +88,7 @@ class Instance final : public memory::Counted {
   route::Route route_;
   int64_t failed_code_ = -1;  // which of route_.code a driver would not load
   std::vector<memory::Ref<memory::Device>> devices_;
+  std::vector<Link> links_;
   std::vector<Loaded> loaded_;
   std::vector<bool> read_by_functions_, read_at_all_;     // one per global: read by a function's program; by that or by the initializer
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own

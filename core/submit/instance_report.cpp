@@ -82,7 +82,17 @@ Json device_json(memory::Device& device) {
 }  // namespace
 
 Result<std::string> Instance::report(std::string_view topic) const {
-  if (topic == "route") return route_.explanation;
+  if (topic == "route") {
+    Json route = Json::parse(route_.explanation);
+    route["links"] = Json::array();
+    for (const Link& link : links_) {
+      route["links"].push_back({{"from", devices_[link.from]->alias()},
+                                {"to", devices_[link.to]->alias()},
+                                {"copies", link.direct ? "direct" : "staged"},
+                                {"reason", link.reason}});
+    }
+    return route.dump(2, ' ', false, Json::error_handler_t::replace);
+  }
   if (topic == "profile") {
     if (!profile_) {
       return error(HEDDLE_STATUS_FAILED_PRECONDITION,
@@ -103,6 +113,7 @@ Result<std::string> Instance::report(std::string_view topic) const {
            {"copies", value(counters_.copies)},
            {"copied_bytes", value(counters_.copied_bytes)},
            {"device_crossings", value(counters_.crossings)},
+           {"peer_copies", value(counters_.peer_copies)},
            {"scalars_read", value(counters_.scalars_read)},
            {"plans_made", value(counters_.plans_made)},
            {"frames_made", value(counters_.frames_made)},

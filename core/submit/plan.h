@@ -72,6 +72,7 @@ struct Operation;
 class OperationSource;
 class Profile;
 class Inspection;
+struct Link;
 struct Machine {
   std::vector<std::string> device_names;
   std::vector<uint64_t> min_alignment_of_device;
@@ -80,6 +81,7 @@ struct Machine {
   Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
   Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
   OperationSource* operations = nullptr;
+  std::span<const Link> links;  // links.h; of one device, none
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded, null for those that no chosen program dispatches.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;

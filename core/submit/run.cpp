@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/submit/links.h"
 #include "core/submit/profile.h"
 
 namespace heddle::submit {
@@ -72,6 +73,14 @@ Task Run::lane_over(uint32_t device) {
   co_return std::move(outcome);
 }
 
+Task Run::incoming_over(uint32_t device) {
+  const Pending incoming = lanes_[device].incoming;
+  if (!incoming.timeline) co_return Status();
+  Status outcome = co_await pace_.reached(incoming.timeline, incoming.value);
+  lanes_[device].incoming = {};
+  co_return std::move(outcome);
+}
+
 Task Run::settle(Status outcome) {
   for (InFlight& one : in_flight_) {
     Status ended = co_await pace_.reached(one.pending.timeline, one.pending.value);
@@ -96,11 +105,16 @@ Task Run::plan(const Frame& frame) {
 
 Task Run::pieces_of(const Frame& frame) {
   for (const Segment& segment : frame.plan().segments) {
+    if (!segment.crossing && lanes_[segment.device].incoming.timeline) {
+      Status brought = co_await incoming_over(segment.device);
+      if (!brought.ok()) co_return std::move(brought);
+    }
     HEDDLE_CO_RETURN_IF_ERROR(check(frame, segment));
     if (segment.crossing) {
       const uint64_t began_ns = frame.plan().profile ? host::clock_ns() : 0;
       Status crossed = co_await cross(frame, segment);
       if (began_ns != 0) {
+        if (crossed.ok()) crossed = co_await incoming_over(segment.to.device);
         frame.plan().profile->add_crossing(params_.devices[segment.from.device]->alias(), params_.devices[segment.to.device]->alias(),
                                            began_ns, host::clock_ns() - began_ns);
       }
@@ -129,10 +143,38 @@ Task Run::cross(const Frame& frame, const Segment& segment) {
   const uint32_t source = segment.from.device, target = segment.to.device;
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[source]->check());
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[target]->check());
+  const Link& link = params_.machine.links[link_index(params_.devices.size(), source, target)];
+  Status brought = co_await incoming_over(source);  // it may be what goes on now
+  if (!brought.ok()) co_return std::move(brought);
+  if (link.direct) {
+    Status copied = co_await cross_directly(from, to, source, target);
+    // A driver of an older ABI was never asked for it.
+    if (copied.ok() || link.required || copied.code() != HEDDLE_STATUS_UNIMPLEMENTED) co_return std::move(copied);
+  }
+  brought = co_await incoming_over(target);
+  if (!brought.ok()) co_return std::move(brought);
   if (params_.devices[source]->unified() || params_.devices[target]->unified()) {
     co_return co_await cross_mapped(from, to, source, target);
   }
   co_return co_await cross_staged(from, to, source, target);
+}
+
+// On the source's queue, behind what the source did for it. The target no longer uses what the bytes take the place of.
+Task Run::cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
+  Status over = co_await lane_over(target);
+  if (over.ok() && lanes_[target].incoming_from != source) over = co_await incoming_over(target);
+  if (!over.ok()) co_return std::move(over);
+  Device& a = *params_.devices[source];
+  auto copy = [&](const heddle_sync_t* sync) { return a.api().transfer->peer_copy(a.queue(), sync, &from, &to); };
+  Status enqueued = add(source, a.start(copy, lanes_[source].waits()));
+  if (!enqueued.ok()) {
+    co_return wrap(std::move(enqueued), fmt::format("copying {} bytes from device '{}' straight to device '{}'", from.length, a.alias(),
+                                                    params_.devices[target]->alias()));
+  }
+  lanes_[target].incoming = lanes_[source].last;
+  lanes_[target].incoming_from = source;
+  counters_.peer_copies.fetch_add(1, std::memory_order_relaxed);
+  co_return Status();
 }
 
 // One of the two has its memory where the host and the other device's copies reach it: straight from or into it.

@@ -3,7 +3,8 @@
 // turn. Used by Instance and Function. A plan of a single submission that nothing holds back does not come here: Function submits it itself.
 //
 // Each device has a lane: what the run enqueues there waits for what it enqueued there before, at the driver. Between devices the host bridges
-// (HD-Q-02): only a copy from one to another is waited for by the run, never by a thread of it, unless its pace says so.
+// (HD-Q-02): only a copy from one to another is waited for by the run, never by a thread of it, unless its pace says so. Where the driver of both
+// copies straight from one to the other, the copy stands on the source's lane, and the run waits for it before it enqueues more at the target.
 #ifndef HEDDLE_CORE_SUBMIT_RUN_H_
 #define HEDDLE_CORE_SUBMIT_RUN_H_
 
@@ -50,6 +51,10 @@ class Run {
   struct Lane {
     Pending last;  // empty: nothing is enqueued, or all of it is over
     heddle_point_t point{};
+    // The last copy that another device writes here, on that device's own timeline: this one's driver cannot wait for it (HD-Q-02), so that nothing
+    // is enqueued here before it is over. Copies of one source are in order.
+    Pending incoming;
+    uint32_t incoming_from = 0;
     std::span<const heddle_point_t> waits() const { return {&point, last.timeline ? 1u : 0u}; }
   };
   struct InFlight {
@@ -63,9 +68,11 @@ class Run {
   Task pieces_of(const Frame& frame);
   Status add(uint32_t device, Result<Pending>&& started);
   Task lane_over(uint32_t device);
+  Task incoming_over(uint32_t device);
   // A segment command by command, each looked at before and after.
   Task inspect(const Frame& frame, const Segment& segment);
   Task cross(const Frame& frame, const Segment& segment);
+  Task cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   // Waits for everything in flight; its first failure, if there is no other yet.

@@ -167,20 +167,24 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
   Call call("heddle.transfer/1 peer_copy");
   std::shared_ptr<Queue> record = call.live<Queue>(queue, "queue");
   std::vector<Named> named;
+  bool own = false;
   for (const heddle_binding_t* binding : {source, target}) {
     // Of two devices, but of one driver.
     std::shared_ptr<Buffer> buffer = call.live<Buffer>(binding ? binding->buffer : nullptr, "a binding's buffer");
     if (!buffer) continue;
     if (record && buffer->plugin != record->plugin) call.host_broke("HD-Q-02", "a binding's buffer is another driver's");
+    own = own || !record || buffer->device == record->device;
     if (call.check_range(binding->offset, binding->length, buffer->size, "a binding")) {
       named.push_back({buffer, binding->offset, binding->length});
     }
   }
+  if (!own && named.size() == 2) call.host_broke("HD-Q-02", "neither binding's buffer is of the queue's device");
   Sync points(call, record, sync);
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.transfer->peer_copy(queue, sync, source, target); });
   points.enqueued(!status);
   if (!status) points.uses(named);
+  call.check_lost(status);
   return status;
 }
 

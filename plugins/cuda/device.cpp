@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <fstream>
 
 #include "cuda/engine.h"
@@ -96,7 +97,10 @@ heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::ve
 }
 
 Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_)
-    : sdk::DeviceRoot{}, instance(instance_), ordinal(ordinal_), cuda(*instance_->api) {
+    : sdk::DeviceRoot{}, instance(instance_), ordinal(ordinal_), cuda(*instance_->api), serial([] {
+        static std::atomic<uint64_t> opened{0};
+        return ++opened;
+      }()) {
   api = api_;
   host = instance_->host;
   who = "cuda";
@@ -157,6 +161,30 @@ Device::~Device() {
     cuda.cuDevicePrimaryCtxRelease(facts().device);
   }
   if (lost_status) host->status_free(host->self, lost_status);
+}
+
+void Device::introduce(Device* other) {
+  if (other->context == context) return;
+  std::lock_guard<std::mutex> lock(peers_mutex);
+  if (std::find(peers.begin(), peers.end(), other->serial) != peers.end()) return;
+  peers.push_back(other->serial);
+  ContextScope scope(this);
+  // The one is for memory that is allocated by itself, the other for what is in the pool.
+  CUresult result = cuda.cuCtxEnablePeerAccess(other->context, 0);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+    CUmemAccessDesc access = {};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {facts().device}};
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    result = cuda.cuMemPoolSetAccess(other->pool, &access, 1);
+  }
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  cuda.cuGetErrorName(result, &name);
+  char text[200];
+  const int size = std::snprintf(text, sizeof text, "cuda: copies of device %u to and from device %u go through host memory: %s", ordinal,
+                                 other->ordinal, name ? name : "CUDA does not let it reach that memory");
+  host->log(host->self, HEDDLE_LOG_WARN, sdk::string_of("device.cpp"), 0,
+            {text, static_cast<uint64_t>(std::min<int>(size, sizeof text - 1))});
 }
 
 std::vector<Suspect> Device::suspects() {

@@ -104,6 +104,10 @@ struct Device : sdk::DeviceRoot {
   // Asks CUDA whether the context still lives; loses the device if not. Dearer than poll.
   void check() noexcept;
 
+  // Lets this device's copies reach the other one's memory, once for each pair; where CUDA refuses, it copies through host memory by itself. The
+  // first time takes a while.
+  void introduce(Device* other);
+
   // The kernels that may run now on any queue.
   std::vector<Suspect> suspects();
 
@@ -118,6 +122,9 @@ struct Device : sdk::DeviceRoot {
   std::vector<Queue*> queues;               // under queues_mutex
   std::vector<Word> idle_words, all_words;  // under queues_mutex
   std::vector<CUevent> idle_events;         // that take time; under queues_mutex
+  const uint64_t serial;                    // of all devices that were ever opened in this process
+  std::mutex peers_mutex;
+  std::vector<uint64_t> peers;  // serials of devices whose memory copies reach; under peers_mutex
   std::atomic<bool> lost_flag{false};
   std::mutex lost_mutex;
   heddle_status_t* lost_status = nullptr;  // under lost_mutex

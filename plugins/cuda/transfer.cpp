@@ -137,6 +137,18 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: copying %llu bytes to %llu failed: lengths differ",
                     number(source->length), number(target->length));
     }
+    Device* other = from->device == device ? to->device : from->device;
+    if (from->device != device && to->device != device) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "cuda: copying %llu bytes between devices %u and %u failed: the queue is device %u's; use one of either [HD-Q-02]",
+                    number(source->length), from->device->ordinal, to->device->ordinal, device->ordinal);
+    }
+    if (other->is_lost()) {
+      return status(device->host, HEDDLE_STATUS_UNAVAILABLE,
+                    "cuda: copying %llu bytes from device %u to device %u failed: device %u, the other one, is lost [HD-S-02]",
+                    number(source->length), from->device->ordinal, to->device->ordinal, other->ordinal);
+    }
+    device->introduce(other);
     Submission* draft = queue->draft();
     draft->list.copies = 1;
     if (source->length) {

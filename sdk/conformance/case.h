@@ -40,6 +40,9 @@ void add_allocator_cases(Cases* out);
 void add_library_cases(Cases* out);
 void add_operation_cases(Cases* out);
 
+// Only about plugins whose manifest says load.unloadable.
+inline constexpr const char* kUnloadCases[] = {"lifetime.unload", "lifetime.unload_last"};
+
 // ---- used inside a case, from any thread
 
 // Notes a failure and goes on.

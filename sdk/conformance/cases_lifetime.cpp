@@ -6,7 +6,7 @@
 #include <cstring>
 #include <functional>
 
-#include "session.h"
+#include "allocator_session.h"
 
 namespace heddle::conformance {
 namespace {
@@ -258,6 +258,86 @@ void forked_children_do_nothing() {
   CHECK(session.download(buffer, 0, 4096) == bytes, "a release in a forked child took the buffer from its parent [HD-T-01]");
 }
 
+void use_it() {
+  heddle_probe_result_t probed = {};
+  probed.struct_size = sizeof probed;
+  {
+    Instance instance;
+    Result ignored(plugin().table.probe(instance.host.table(), &probed));  // plugin.probe is about what it says
+  }
+  if (plugin().is_driver()) {
+    Session session;
+    const std::vector<char> bytes = random_bytes(70000);
+    heddle_buffer_t* buffer = session.buffer(70000);
+    session.upload(buffer, 0, bytes.data(), 70000);
+    List list;
+    session.run(list.fill(buffer, 0, 1000, 1, 1));
+    CHECK(std::equal(bytes.begin() + 1000, bytes.end(), session.download(buffer, 0, 70000).begin() + 1000), "bytes came back changed");
+    if (Kernels::choose(&session)) Kernels kernels(&session);
+  }
+  if (plugin().is_allocator()) {
+    Allocator allocator;
+    heddle_block_t block = {};
+    REQUIRE_OK(allocator.try_allocate(1000, 64, &block).release());
+    allocator.api().free(allocator.handle, &block, nullptr, 0);
+  }
+}
+
+void expect_unloaded() {
+  unload_plugin();
+  REQUIRE(
+      !is_mapped(),
+      "its library stays mapped when it is unloaded: it has a thread-local object with a destructor, a symbol of which there is one in a "
+      "process (STB_GNU_UNIQUE), or the flag NODELETE; correct it, or take load.unloadable out of the manifest [HD-L-02]");
+}
+
+// The host's way: once its last instance is shut down, and whoever still has a thread or a handler in it crashes.
+void it_can_be_unloaded() {
+  auto use_and_look = [] {
+    const uint64_t threads = count_threads();
+    use_it();
+    for (int i = 0; i < 500 && count_threads() > threads; ++i) usleep(2000);
+    REQUIRE(count_threads() <= threads,
+            "%llu threads before it was used, %llu after it was shut down: they run code that is about to be unloaded [HD-T-01]",
+            number(threads), number(count_threads()));
+    const uint64_t handlers = count_exit_handlers();
+    REQUIRE(handlers == 0,
+            "it has %llu functions that run when it is unloaded, or when the process ends: of atexit, or of static objects with a "
+            "destructor; do that "
+            "work in shutdown [HD-L-02]",
+            number(handlers));
+  };
+  use_it();  // what a vendor's library starts and keeps is none of the plugin's
+  use_and_look();
+  expect_unloaded();
+  expect_no_growth("load, use, shutdown and unload", 50, uint64_t{20} * 1000000000, [&] {
+    use_and_look();
+    expect_unloaded();
+  });
+}
+
+// A thread that used it ends, and then the process, when its code is gone.
+void nothing_runs_after_unloading() {
+  const int status = child_of([] {
+    std::atomic<int> step{0};
+    std::thread user([&] {
+      use_it();
+      step = 1;
+      while (step != 2) usleep(1000);
+    });
+    while (step != 1) usleep(1000);
+    expect_unloaded();
+    step = 2;
+    user.join();
+    usleep(100000);
+    std::exit(failed() ? 1 : 0);
+  });
+  CHECK(!WIFSIGNALED(status),
+        "after it was unloaded a thread that had used it, or the process, ended in %s: something still calls its code [HD-L-02]",
+        strsignal(WTERMSIG(status)));
+  CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the process that unloaded it ended with exit code %d", WEXITSTATUS(status));
+}
+
 void null_releases() {
   Session session;
   session.tables().buffer.free(nullptr);
@@ -269,19 +349,23 @@ void null_releases() {
 }  // namespace
 
 void add_lifetime_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"lifetime.shutdown_with_a_device", "shutdown with an open device is refused and changes nothing", shutdown_with_a_device,
-                Kind::kDriver},
-               {"lifetime.close_with_children", "closing a device with live children is refused, and they are named",
-                close_with_children_of_all_kinds, Kind::kDriver},
-               {"lifetime.work_pending", "destroying a queue waits for its work", work_pending_at_the_end, Kind::kDriver},
-               {"lifetime.instances", "1000 times create and shutdown leave nothing", instances_leave_nothing, Kind::kAny},
-               {"lifetime.devices", "opening and closing devices leaves nothing", devices_leave_nothing, Kind::kDriver},
-               {"lifetime.objects", "buffers, work, files and executables leave nothing", objects_leave_nothing, Kind::kDriver},
-               {"lifetime.exit", "a process may exit without closing and shutting down", exit_without_shutdown, Kind::kDriver, true},
-               {"lifetime.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing",
-                forked_children_do_nothing, Kind::kDriver},
-               {"lifetime.null", "releasing NULL does nothing", null_releases, Kind::kDriver}});
+  out->insert(
+      out->end(),
+      {{"lifetime.shutdown_with_a_device", "shutdown with an open device is refused and changes nothing", shutdown_with_a_device,
+        Kind::kDriver},
+       {"lifetime.close_with_children", "closing a device with live children is refused, and they are named",
+        close_with_children_of_all_kinds, Kind::kDriver},
+       {"lifetime.work_pending", "destroying a queue waits for its work", work_pending_at_the_end, Kind::kDriver},
+       {"lifetime.instances", "1000 times create and shutdown leave nothing", instances_leave_nothing, Kind::kAny},
+       {"lifetime.devices", "opening and closing devices leaves nothing", devices_leave_nothing, Kind::kDriver},
+       {"lifetime.objects", "buffers, work, files and executables leave nothing", objects_leave_nothing, Kind::kDriver},
+       {"lifetime.exit", "a process may exit without closing and shutting down", exit_without_shutdown, Kind::kDriver, true},
+       {"lifetime.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing", forked_children_do_nothing,
+        Kind::kDriver},
+       {kUnloadCases[0], "it can be loaded, used, shut down and unloaded 50 times, and leaves nothing", it_can_be_unloaded, Kind::kAny,
+        true},
+       {kUnloadCases[1], "when it is unloaded, threads that used it end, and the process", nothing_runs_after_unloading, Kind::kAny, true},
+       {"lifetime.null", "releasing NULL does nothing", null_releases, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

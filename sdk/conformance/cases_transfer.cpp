@@ -343,22 +343,60 @@ void pinned_equals_pageable() {
   EXPECT_OK(session.tables().buffer.unmap(pinned.buffer));
 }
 
+// A second device of the driver, or the first one opened once more, with a buffer and a queue.
+struct Peer {
+  Peer(Session* session_, uint64_t size) : session(session_) {
+    heddle_transfer_properties_t properties = {};
+    properties.struct_size = sizeof properties;
+    claims = Result(session->tables().transfer.properties(session->device, &properties)).ok() && (properties.flags & HEDDLE_TRANSFER_PEER);
+    uint32_t count = 0;
+    REQUIRE_OK(session->tables().device.count(session->instance.handle, &count));
+    device = open_device(&session->instance, count > 1 ? 1 : 0, nullptr);
+    const heddle_buffer_params_t params = {sizeof params, 0, size, 0};
+    REQUIRE_OK(session->tables().buffer.allocate(device, &params, &buffer));
+    const heddle_queue_params_t queue_params = {sizeof queue_params, 0};
+    REQUIRE_OK(session->tables().device.queue_create(device, &queue_params, &queue));
+    REQUIRE_OK(session->tables().timeline.create(device, 0, &timeline));
+  }
+  ~Peer() {
+    session->tables().timeline.destroy(timeline);
+    session->tables().buffer.free(buffer);
+    EXPECT_OK(session->tables().device.queue_destroy(queue));
+    EXPECT_OK(session->tables().device.close(device));
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  // On the queue; the case is absent where the driver does not do it, and does not say that it does.
+  Result enqueue(heddle_queue_t* on, const heddle_binding_t& from, const heddle_binding_t& to, const std::vector<heddle_point_t>& waits,
+                 heddle_point_t done) {
+    const std::vector<heddle_point_t> signals = {done};
+    const heddle_sync_t sync = session->sync(waits, signals);
+    Result status(session->tables().transfer.peer_copy(on, &sync, &from, &to));
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) {
+      REQUIRE(!claims, "its properties have HEDDLE_TRANSFER_PEER, and copying between devices gave %s", status.text().c_str());
+      absent("it copies between no two devices, and says so: the host stages: %s", status.text().c_str());
+    }
+    return status;
+  }
+
+  Session* session;
+  heddle_device_t* device = nullptr;
+  heddle_buffer_t* buffer = nullptr;
+  heddle_queue_t* queue = nullptr;
+  heddle_timeline_t* timeline = nullptr;  // of the other device
+  bool claims = false;
+};
+
 void peer_copies() {
   Session session;
-  uint32_t count = 0;
-  REQUIRE_OK(session.tables().device.count(session.instance.handle, &count));
-  heddle_device_t* other = open_device(&session.instance, count > 1 ? 1 : 0, nullptr);
   const uint64_t size = session.fitting(100000);
-  heddle_buffer_params_t params = {sizeof params, 0, size, 0};
-  heddle_buffer_t* far = nullptr;
-  REQUIRE_OK(session.tables().buffer.allocate(other, &params, &far));
+  Peer peer(&session, size);
+  heddle_buffer_t* far = peer.buffer;
   Filled here(session, size), back(session, size);
   auto copy = [&](const heddle_binding_t& from, const heddle_binding_t& to) {
     const heddle_point_t done = session.point();
-    const std::vector<heddle_point_t> signals = {done};
-    const heddle_sync_t sync = session.sync({}, signals);
-    Result status(session.tables().transfer.peer_copy(session.queue, &sync, &from, &to));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it copies between no two devices: %s", status.text().c_str());
+    Result status = peer.enqueue(session.queue, from, to, {}, done);
     if (status.ok()) session.reach(done);
     return status;
   };
@@ -368,8 +406,43 @@ void peer_copies() {
   back.expect(session, "after copies to another device and back");
   EXPECT_CODE(copy({here.buffer, 0, size + 1}, {far, 0, size + 1}).release(), HEDDLE_STATUS_OUT_OF_RANGE);
   EXPECT_REFUSED(copy({here.buffer, 0, 8}, {far, 0, 9}).release());
-  session.tables().buffer.free(far);
-  EXPECT_OK(session.tables().device.close(other));
+  // As the host does it: on the queue of the device that the bytes come from, with its timelines.
+  List clear;
+  session.run(clear.fill(back.buffer, 0, size, 0, 1));
+  REQUIRE_OK(peer.enqueue(peer.queue, {far, 0, size - 5}, {back.buffer, 0, size - 5}, {}, {peer.timeline, 1}).release());
+  session.reach({peer.timeline, 1});
+  std::fill(back.bytes.begin() + static_cast<long>(size - 5), back.bytes.end(), 0);
+  back.expect(session, "after a copy on the other device's queue");
+}
+
+// Behind what it waits for, and over when its signal says so.
+void peer_copies_in_order() {
+  Session session;
+  const uint64_t size = session.fitting(4 << 20);
+  Peer peer(&session, size);
+  Filled here(session, size), back(session, size);
+  for (uint8_t turn = 1; turn <= 8; ++turn) {
+    const heddle_point_t busy = session.point(), filled = session.point(), there = session.point(), done = session.point();
+    List fill;
+    session.keep_busy(busy);
+    REQUIRE_OK(session.submit(fill.fill(here.buffer, 0, size, turn, 1), {busy}, {filled}).release());
+    REQUIRE_OK(peer.enqueue(session.queue, {here.buffer, 0, size}, {peer.buffer, 0, size}, {filled}, there).release());
+    session.reach(there);
+    // The source is free again, and the bytes are at the target.
+    List other;
+    REQUIRE_OK(session.submit(other.fill(here.buffer, 0, size, 0xee, 1), {}, {done}).release());
+    REQUIRE_OK(peer.enqueue(peer.queue, {peer.buffer, 0, size}, {back.buffer, 0, size}, {}, {peer.timeline, turn}).release());
+    session.reach({peer.timeline, turn});
+    session.reach(done);
+    std::fill(back.bytes.begin(), back.bytes.end(), static_cast<char>(turn));
+    back.expect(session, "after copies to another device and back, behind a fill");
+  }
+  // A wait that fails is the copy's failure.
+  const heddle_point_t poisoned = session.point(), after = session.point();
+  session.tables().timeline.fail(poisoned.timeline, 1, make_status(HEDDLE_STATUS_ABORTED, "the kit's"));
+  Result enqueued = peer.enqueue(session.queue, {here.buffer, 0, size}, {peer.buffer, 0, size}, {poisoned}, after);
+  REQUIRE(enqueued.ok(), "a copy between devices whose wait has failed gave %s; its signal fails", enqueued.text().c_str());
+  EXPECT_CODE(session.wait(after).release(), HEDDLE_STATUS_ABORTED);
 }
 
 }  // namespace
@@ -394,7 +467,10 @@ void add_transfer_cases(Cases* out) {
        {"transfer.update_captured", "an update's bytes are captured at enqueue", updates_are_captured, Kind::kDriver},
        {"transfer.upload_captured", "an upload's source is captured where the driver says so", uploads_are_captured, Kind::kDriver},
        {"transfer.pinned", "pinned memory holds the same bytes as pageable", pinned_equals_pageable, Kind::kDriver},
-       {"transfer.peer", "bytes go to another device of the driver and back", peer_copies, Kind::kDriver}});
+       {"transfer.peer", "bytes go to another device of the driver and back, on either's queue, or the driver says that it does not copy",
+        peer_copies, Kind::kDriver},
+       {"transfer.peer_order", "a copy between devices begins after its waits, is over at its signal, and fails with its waits",
+        peer_copies_in_order, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

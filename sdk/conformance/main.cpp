@@ -332,9 +332,12 @@ int run(int argc, char** argv) {
     const bool foreign = (each.kind == Kind::kDriver && settings().is_no_driver) ||
                          (each.kind == Kind::kAllocator && settings().is_no_allocator) ||
                          (each.kind == Kind::kLibrary && settings().is_no_library);
-    return foreign || !wanted(each);
+    const bool stays = !settings().declared.unloadable &&
+                       std::find(std::begin(kUnloadCases), std::end(kUnloadCases), std::string_view(each.name)) != std::end(kUnloadCases);
+    return foreign || stays || !wanted(each);
   });
-  if (cases.empty()) return refuse("--filter " + settings().filter + ": no such case is about plugins of this kind");
+  if (cases.empty())
+    return refuse("--filter " + settings().filter + ": no such case is about plugins of this kind, or one that stays loaded");
   if (settings().list) {
     for (const Case& each : cases) std::printf("%-40s %s\n", each.name, each.behaviour);
     return 0;

@@ -313,8 +313,62 @@ bool lies_in_library(const void* data, uint64_t size) {
   return data && search.found;
 }
 
+namespace {
+
+const Plugin* loaded_plugin = nullptr;
+
+// Where the last functions for the end of the process are from: addresses in the libraries that registered them. Zero before any constructor runs.
+constexpr size_t kMostHandlers = 4096;
+std::atomic<const void*> handlers_of[kMostHandlers];
+std::atomic<size_t> handlers{0};
+
+std::string library_name(void* library) {
+  link_map* map = nullptr;
+  return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name ? map->l_name : "";
+}
+
+}  // namespace
+
+// Every library's own calls come here, since the program's symbols come first; that of libc does it.
+extern "C" [[gnu::visibility("default")]] int __cxa_atexit(void (*function)(void*), void* argument, void* library) {
+  handlers_of[handlers.fetch_add(1) % kMostHandlers] = library;
+  using Register = int (*)(void (*)(void*), void*, void*);
+  static const auto next = reinterpret_cast<Register>(dlsym(RTLD_NEXT, "__cxa_atexit"));
+  return next(function, argument, library);
+}
+
+uint64_t count_exit_handlers() {
+  const std::string name = library_name(plugin().library);
+  uint64_t count = 0;
+  for (size_t i = 0; i < std::min(handlers.load(), kMostHandlers); ++i) {
+    Dl_info info;
+    const void* from = handlers_of[i].load();
+    count += from && dladdr(from, &info) != 0 && info.dli_fname && name == info.dli_fname;
+  }
+  return count;
+}
+
+void unload_plugin() {
+  const Inside inside("a destructor, or another part of unloading its library");
+  void* library = plugin().library;
+  delete loaded_plugin;
+  loaded_plugin = nullptr;
+  dlclose(library);
+}
+
+bool is_mapped() {
+  char path[PATH_MAX] = {};
+  REQUIRE(realpath(settings().library.c_str(), path), "there is no %s any more", settings().library.c_str());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(path) != std::string::npos) return true;
+  }
+  return false;
+}
+
 const Plugin& plugin() {
-  static const Plugin loaded = [] {
+  if (loaded_plugin) return *loaded_plugin;
+  static const auto load_it = [] {
     Plugin made;
     real_entry = load(settings().library, &made.library);
     made.entry = [](heddle_negotiation_t* record) {
@@ -346,8 +400,9 @@ const Plugin& plugin() {
       return real_get_interface(instance, id);
     };
     return made;
-  }();
-  return loaded;
+  };
+  loaded_plugin = new Plugin(load_it());
+  return *loaded_plugin;
 }
 
 const heddle_plugin_t* load_beside(const std::string& path) {

@@ -23,7 +23,7 @@ struct Tables {
   heddle_library_interface_t library;
 };
 
-// The plugin of the command line, loaded once in each child.
+// The plugin of the command line, loaded once in each child, unless a case is about unloading it.
 struct Plugin {
   void* library = nullptr;
   heddle_plugin_entry_fn_t entry = nullptr;
@@ -37,6 +37,12 @@ struct Plugin {
 
 // Ends the case if the plugin cannot be loaded. The first call loads.
 const Plugin& plugin();
+// Nothing of it is used any more. The next call of plugin loads it again, at another place perhaps.
+void unload_plugin();
+// True if some of the library is mapped.
+bool is_mapped();
+// Of the functions that were registered with atexit, or as destructors of objects, since the process began: those of the plugin's library.
+uint64_t count_exit_handlers();
 // A raw table of another plugin, for pairs; ends the case if it cannot be loaded.
 const heddle_plugin_t* load_beside(const std::string& path);
 

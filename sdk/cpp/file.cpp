@@ -82,9 +82,11 @@ heddle_status_t* FileJob::start(const heddle_extent_t* extents, uint64_t count, 
                   : count && !extents ? "the list is null"
                                       : "it was opened without that access");
   }
-  if (params.method > HEDDLE_FILE_METHOD_DIRECT) {
-    return status(host_, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s '%s' by method %u failed: there is none of that number", who_,
-                  writes_ ? "writing" : "reading", file_->name.c_str(), params.method);
+  if (!writes_ && params.method > HEDDLE_FILE_METHOD_DIRECT_ONLY) {
+    const std::string lacks =
+        params.method == HEDDLE_FILE_METHOD_GDS ? "GPUDirect Storage" : "method of number " + std::to_string(params.method);
+    return status(host_, HEDDLE_STATUS_UNIMPLEMENTED, "%s: reading '%s' failed: this driver has no %s", who_, file_->name.c_str(),
+                  lacks.c_str());
   }
   chunk_bytes_ = block_floor(std::clamp(params.chunk_bytes ? params.chunk_bytes : default_chunk_bytes, kMinChunk, kMaxChunk));
   method_ = params.method;
@@ -138,6 +140,12 @@ void FileJob::choose_method() noexcept {
 
 void FileJob::refused(int error) noexcept {
   if (is_refused_.exchange(true)) return;
+  if (method_ == HEDDLE_FILE_METHOD_DIRECT_ONLY) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_ == HEDDLE_STATUS_OK) failure_ = HEDDLE_STATUS_UNIMPLEMENTED;
+    error_ = error;
+    return;
+  }
   char reason[128] = {};
   say(method_ == HEDDLE_FILE_METHOD_DIRECT ? HEDDLE_LOG_WARN : HEDDLE_LOG_DEBUG,
       "%s: '%.300s' is read through the page cache: reading past it is refused: %s", who_, file_->name.c_str(),
@@ -172,6 +180,7 @@ uint64_t FileJob::read_direct(const FileChunk& chunk, char* memory) noexcept {
 bool FileJob::move(const FileChunk& chunk, char* memory, Room room) noexcept {
   uint64_t moved = 0;
   if (direct_ >= 0 && room == Room::kBlocks && !is_refused_.load(std::memory_order_relaxed)) moved = read_direct(chunk, memory);
+  if (method_ == HEDDLE_FILE_METHOD_DIRECT_ONLY && is_refused_.load(std::memory_order_relaxed)) return false;
   heddle_status_code_t failure = HEDDLE_STATUS_OK;
   int error = 0;
   while (moved < chunk.length) {
@@ -222,6 +231,9 @@ heddle_status_t* FileJob::result() noexcept {
   if (failure_ == HEDDLE_STATUS_CANCELLED) {
     return status(host_, failure_, "%s: %s %llu bytes of '%s' failed: cancelled by the caller", who_, verb, number(total_bytes_),
                   file_->name.c_str());
+  }
+  if (failure_ == HEDDLE_STATUS_UNIMPLEMENTED) {
+    return errno_status(host_, failure_, error_, "%s: reading '%s' past the page cache failed", who_, file_->name.c_str());
   }
   struct stat facts;
   const uint64_t size = fstat(file_->descriptor, &facts) == 0 ? static_cast<uint64_t>(facts.st_size) : failed_offset_ + failed_got_;

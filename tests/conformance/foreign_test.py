@@ -87,6 +87,9 @@ MUTANTS = {
     "driver_c/statuses_of_the_first_host": "plugin.two_hosts",
     "driver_c/thread_outlives_its_device": "lifetime.devices",
     "driver_c/transfer_swallows_failed_wait": "failure.transfers",
+    "driver_c/unloadable_atexit": "lifetime.unload",
+    "driver_c/unloadable_thread_key": "lifetime.unload_last",
+    "driver_c/unloadable_watcher": "lifetime.unload",
     "driver_c/update_is_borrowed": "transfer.update_captured",
     "driver_c/wait_in_a_forked_child": "lifetime.forked_child",
     "driver_c/wait_timeout_32_bits": "timeline.timeout",
@@ -103,6 +106,7 @@ MUTANTS = {
     "driver_cpp/read_only_counts_as_dynamic": "recording.read_only",
     "driver_cpp/recording_borrows_update": "recording.captures",
     "driver_cpp/replay_keeps_offset": "recording.new_bindings",
+    "driver_cpp/unloadable_thread_local": "lifetime.unload",
     "driver_cpp/updates_are_not_counted": "device.statistics",
 }
 

@@ -189,6 +189,16 @@ const std::vector<Change> kWorkMutations = {
          return good.transfer.upload(queue, sync, pinned ? zeroes : source, target);
        };
      }},
+    {"claims_peer_copies", [] { odd.transfer.peer_copy = nullptr; }},
+    {"peer_copies_at_once",
+     [] {
+       odd.transfer.peer_copy = [](heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
+                                   const heddle_binding_t* target) noexcept -> Status {
+         heddle_sync_t changed = *sync;
+         changed.wait_count = 0;
+         return good.transfer.peer_copy(queue, &changed, source, target);
+       };
+     }},
     {"peer_copies_nothing",
      [] {
        odd.transfer.peer_copy = [](heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
@@ -278,6 +288,12 @@ const std::vector<Change> kWorkMutations = {
          if (params && params->method == HEDDLE_FILE_METHOD_DIRECT) changed[0].file_offset &= ~uint64_t{4095};
          return good.param_io.read(queue, sync, file, changed.data(), count, params);
        };
+     }},
+    {"takes_any_method",
+     [] {
+       change_io_params<[](heddle_param_io_params_t* params) {
+         if (HEDDLE_FILE_METHOD_DIRECT < params->method) params->method = HEDDLE_FILE_METHOD_ANY;
+       }>();
      }},
     {"reads_whole_sectors", [] { change_extents<[](heddle_extent_t* extent) { extent->file_offset &= ~uint64_t{511}; }>(); }},
     {"short_reads_are_fine",

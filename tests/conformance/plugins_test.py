@@ -64,7 +64,8 @@ class Plugins(unittest.TestCase):
 
     def test_the_template_of_a_driver_in_c(self):
         left_out = {"device.link": "no links", "device.statistics": "no statistics", "buffer.import": "imports no", "buffer.import_failure": "imports no",
-                    "buffer.import_views": "imports no", "buffer.dlpack": "imports no", "transfer.peer": "UNIMPLEMENTED", "param_io.write": "writes no files"}
+                    "buffer.import_views": "imports no", "buffer.dlpack": "imports no", "transfer.peer": "UNIMPLEMENTED",
+                    "transfer.peer_order": "UNIMPLEMENTED", "param_io.write": "writes no files"}
         self.conforms(TEMPLATES / "driver/c/org.example.sample_c.toml", absent={**NO_RECORDING, **left_out})
 
     def test_the_template_of_an_allocator(self):
@@ -93,6 +94,26 @@ class Plugins(unittest.TestCase):
         for name in ("arena", "limit", "track", "log"):
             with self.subTest(name):
                 self.conforms(PLUGINS / f"heddle.{name}.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)
+
+    def test_what_may_be_unloaded(self):
+        names = ["lifetime.unload", "lifetime.unload_last"]
+        plugins = [*sorted(TEMPLATES.glob("*/*/*.toml")), *(PLUGINS / f"heddle.{name}.toml" for name in ("cpu", "pool", "system", "arena", "limit", "track", "log"))]
+        self.assertGreaterEqual(len(plugins), 13)
+        for plugin in plugins:
+            with self.subTest(plugin.name), tempfile.TemporaryDirectory(prefix="heddle-unload-") as folder:
+                text = plugin.read_text()
+                library = next(line.split('"')[1] for line in text.splitlines() if line.startswith("library = "))
+                shutil.copy(plugin.parent / library, folder)
+                if (plugin.parent / "conformance").is_dir():
+                    shutil.copytree(plugin.parent / "conformance", f"{folder}/conformance")
+                manifest = pathlib.Path(folder, plugin.name)
+                manifest.write_text(text + "\n[load]\nunloadable = true\n")
+                _, cases = kit.run(manifest, "--filter", "lifetime.unload")
+                self.assertEqual({name: case["outcome"] for name, case in cases.items()}, dict.fromkeys(names, "passed"), cases)
+                # Without the key there are no such cases.
+                manifest.write_text(text)
+                _, cases = kit.run(manifest, "--filter", "lifetime.")
+                self.assertEqual([name for name in cases if name in names], [])
 
     def test_pairs_in_both_orders(self):
         cpu, fake = PLUGINS / "libheddle_cpu.so", kit.BUILD / "tests/plugins.d/libheddle_fake_gpu.so"

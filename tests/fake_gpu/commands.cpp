@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.dispatch/1, heddle.profile/1 and heddle.transfer/1 of the fake: commands become steps of a submission.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -344,9 +346,32 @@ heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) n
   return submit_timed(handle, in, nullptr);
 }
 
-heddle_status_t* transfer_properties(heddle_device_t*, heddle_transfer_properties_t* out) noexcept {
-  sdk::write_struct(heddle_transfer_properties_t{}, out);
+heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
+  heddle_transfer_properties_t properties = {};
+  properties.flags = Device::from(handle)->instance->peer ? HEDDLE_TRANSFER_PEER : 0;
+  sdk::write_struct(properties, out);
   return nullptr;
+}
+
+// What may become of a copy between devices. It takes a while, so that whoever does not wait for it sees other bytes.
+heddle_status_t* meet(Device* device, Device* other) {
+  const Instance& instance = *device->instance;
+  if (instance.latency_us) usleep(static_cast<useconds_t>(device->engine->random()() % instance.latency_us));
+  auto loss = [&](const Device* of) {
+    return status(device->host, HEDDLE_STATUS_DEVICE_LOST, "fake: copying between devices failed: device %u is gone [HD-S-02]",
+                  of->ordinal);
+  };
+  if (instance.peer_fault == 1) return status(device->host, HEDDLE_STATUS_INTERNAL, "fake: copying between devices failed: the link broke");
+  if (instance.peer_fault == 2) {
+    device->lose(loss(device));
+    return device->loss();
+  }
+  if (instance.peer_fault == 3 && other != device) other->lose(loss(other));
+  heddle_status_t* lost = other == device ? nullptr : other->loss();
+  if (!lost) return nullptr;
+  device->host->status_free(device->host->self, lost);
+  return status(device->host, HEDDLE_STATUS_UNAVAILABLE, "fake: copying between devices failed: device %u, the other one, is lost",
+                other->ordinal);
 }
 
 // A copy that reads and writes only when the engine comes to it.
@@ -378,7 +403,13 @@ heddle_status_t* enqueue_copy(Queue* queue, const heddle_sync_t* sync, const hed
     submission->queue = queue;
     submission->copies = 1;
     if (heddle_status_t* bad = read_sync(device, sync, submission.get())) return bad;
+    Device* other = from && to
+                        ? (Buffer::from(from->buffer)->device == device ? Buffer::from(to->buffer) : Buffer::from(from->buffer))->device
+                        : nullptr;
     submission->groups[0].push_back([=]() -> heddle_status_t* {
+      if (other) {
+        if (heddle_status_t* fault = meet(device, other)) return fault;
+      }
       if (length) std::memcpy(target, source, length);
       return nullptr;
     });
@@ -394,7 +425,16 @@ heddle_status_t* download(heddle_queue_t* queue, const heddle_sync_t* sync, cons
 }
 heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                            const heddle_binding_t* target) noexcept {
-  return enqueue_copy(Queue::from(queue), sync, source, target, nullptr, nullptr, source->length);
+  Device* device = Queue::from(queue)->device;
+  if (!device->instance->peer || device->instance->peer_fault == 4) {
+    return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "fake: copying between devices failed: it does not");
+  }
+  for (const heddle_binding_t* binding : {source, target}) {
+    if (binding->buffer && Buffer::from(binding->buffer)->device == device)
+      return enqueue_copy(Queue::from(queue), sync, source, target, nullptr, nullptr, source->length);
+  }
+  return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                "fake: copying between devices failed: neither buffer is the queue's [HD-Q-02]");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 //   waits that only the host can end, or another device                    held back, or refused with option strict
 //   times of commands are there only once the signals are                  always: heddle.profile/1 writes them last
 //   a vendor's library raises floating-point flags in whoever calls it     always, in probe
+//   a copy between devices that breaks, or ends one of them                option peer_fault
 #ifndef HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 #define HEDDLE_TESTS_FAKE_GPU_FAKE_H_
 
@@ -49,6 +50,8 @@ struct Instance {
   uint64_t exhausted_replays = 0;  // of so many replays one is refused; 0: none
   int64_t bad_byte = -1;           // of files: reading it fails
   uint64_t memory_bytes = uint64_t{16} << 30;
+  uint32_t peer = 1;          // 0: no copies between devices
+  uint32_t peer_fault = 0;    // of copies between devices: 1 fails them, 2 loses the queue's device, 3 the other one, 4 refuses them
   uint32_t strict = 0;        // check what the host promises: HD-Q-01, HD-Q-02
   int64_t loss_code = 0;      // a kernel that returns it loses the device; 0: none does
   uint64_t shared_bytes = 0;  // what the devices claim to have

@@ -111,6 +111,10 @@ heddle_status_t* enqueue(heddle_queue_t* queue_handle, const heddle_sync_t* sync
     if (!file || !(file->access & (writes ? HEDDLE_FILE_WRITE : HEDDLE_FILE_READ))) {
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: the file was opened without that access");
     }
+    if (!writes && progress->params.method > HEDDLE_FILE_METHOD_DIRECT) {
+      return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "fake: reading '%s' failed: it reads through the page cache alone",
+                    file->name.c_str());
+    }
     auto submission = std::make_unique<Submission>();
     submission->queue = queue;
     if (heddle_status_t* bad = read_sync(device, sync, submission.get())) return bad;

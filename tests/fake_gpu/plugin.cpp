@@ -92,7 +92,8 @@ heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint3
   return guarded(instance->host, "describing a link", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_ordinal(instance, std::max(a, b))) return bad;
     heddle_device_link_t link = {};
-    link.kind = a == b ? HEDDLE_LINK_SAME_MEMORY : HEDDLE_LINK_NONE;
+    link.kind = a == b ? HEDDLE_LINK_SAME_MEMORY : instance->peer ? HEDDLE_LINK_FABRIC : HEDDLE_LINK_NONE;
+    link.peer_access = instance->peer;
     sdk::write_struct(link, out);
     return nullptr;
   });
@@ -221,6 +222,8 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     read_option(host, "exhausted_replays", &instance->exhausted_replays);
     read_option(host, "bad_byte", &instance->bad_byte);
     read_option(host, "memory", &instance->memory_bytes);
+    read_option(host, "peer", &instance->peer);
+    read_option(host, "peer_fault", &instance->peer_fault);
     read_option(host, "strict", &instance->strict);
     read_option(host, "aligned", &instance->aligned);
     read_option(host, "loss_code", &instance->loss_code);

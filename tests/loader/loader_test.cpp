@@ -182,9 +182,60 @@ TEST_F(Loader, RefusesAPathThatTheLinkerWouldRewrite) {
       EXPECT_THAT(found.reason, AllOf(HasSubstr("the dynamic linker replaces what follows a '$'"), HasSubstr("[HD-B-03]")));
     }
     Verdict verdict;
-    EXPECT_EQ(load_library((there / "good.so").string(), "fake.good", "1.0.0", &verdict), nullptr);
+    EXPECT_EQ(load_library((there / "good.so").string(), "fake.good", "1.0.0", false, &verdict), nullptr);
     EXPECT_THAT(verdict.reason, HasSubstr("the dynamic linker replaces what follows a '$'"));
   }
+}
+
+// load.unloadable: with the last host that used it, and only if nobody's manifest wants it to stay.
+TEST_F(Loader, UnloadsWhatMayBeUnloaded) {
+  auto installed = [&](const std::string& copy, bool unloadable) {
+    const std::filesystem::path there = folder_ / (copy + ".so");
+    if (!std::filesystem::exists(there)) std::filesystem::copy(library("good"), there);
+    install("good", unloadable ? "[load]\nunloadable = true" : "", there.string());
+    return there.string();
+  };
+  auto is_mapped = [](const std::string& path) {
+    const std::string wanted = std::filesystem::canonical(path).string();
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(wanted) != std::string::npos) return true;
+    }
+    return false;
+  };
+  auto use = [&] {
+    std::unique_ptr<Host> host = open();
+    Result<LoadedDriver*> driver = host->driver("fake.good");
+    EXPECT_TRUE(driver.ok()) << driver.status().message();
+    return host;
+  };
+  const std::string goes = installed("goes", true);
+  for (int turn = 0; turn < 3; ++turn) {
+    std::unique_ptr<Host> first = use();
+    EXPECT_TRUE(is_mapped(goes));
+    std::unique_ptr<Host> second = use();
+    first.reset();
+    EXPECT_TRUE(is_mapped(goes)) << "another host uses it";
+    second.reset();
+    EXPECT_FALSE(is_mapped(goes));
+  }
+  // Looked at in this process, and nothing more.
+  options_.config_text = "[plugins.probe]\n\"fake.good\" = \"in-process\"\n";
+  options_.no_config = false;
+  options_.fresh_probe = true;
+  {
+    std::unique_ptr<Host> host = open();
+    EXPECT_EQ(info(*host, "good").state, PluginState::kAvailable);
+    EXPECT_TRUE(is_mapped(goes));
+  }
+  EXPECT_FALSE(is_mapped(goes));
+  // One that stays, which is every other: also if a second manifest would let it go.
+  const std::string stays = installed("stays", false);
+  use().reset();
+  EXPECT_TRUE(is_mapped(stays));
+  installed("stays", true);
+  use().reset();
+  EXPECT_TRUE(is_mapped(stays));
 }
 
 TEST_F(Loader, RefusesARunPathThatDependsOnTheCurrentFolder) {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "core_drivers.h"
+#include "core_two_devices.h"
 
 namespace heddle::testing {
 namespace {
@@ -14,11 +14,13 @@ struct Pair {
   const char* name;
   const char* a;
   const char* b;
+  const char* options = "";  // of the fake GPU
 };
 constexpr Pair kPairs[] = {{"CpuCpu", "heddle.cpu:0", "heddle.cpu:1"},
                            {"CpuFake", "heddle.cpu:0", "test.fake_gpu:0"},
                            {"FakeCpu", "test.fake_gpu:0", "heddle.cpu:0"},
-                           {"FakeFake", "test.fake_gpu:0", "test.fake_gpu:1"}};
+                           {"FakeFake", "test.fake_gpu:0", "test.fake_gpu:1"},
+                           {"FakeFakeStaged", "test.fake_gpu:0", "test.fake_gpu:1", "peer = false\n"}};
 
 void PrintTo(const Pair& pair, std::ostream* out) {
   *out << pair.name;
@@ -34,79 +36,10 @@ size_t thread_count() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator()));
 }
 
-class RuntimePairs : public ::testing::TestWithParam<Pair> {
+class RuntimePairs : public OverTwoDevices, public ::testing::WithParamInterface<Pair> {
  protected:
-  void open_runtime_with(const std::string& more) {
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES},
-                           "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"test.fake_gpu\" = \"in-process\"\n"
-                           "[driver.\"heddle.cpu\"]\ndevice_count = 2\n[driver.\"test.fake_gpu\"]\ndevice_count = 2\n" +
-                               more);
-    ASSERT_NE(runtime, nullptr);
-  }
-  static ModuleBuilder builder() {
-    ModuleBuilder made("cpu", {"@a", "@b"});
-    made.add_kernels(HEDDLE_TEST_KERNELS);
-    return made;
-  }
-  static ProgramBuilder program() { return ProgramBuilder({"cpu", "cpu"}); }
-  InstanceHandle open(ModuleBuilder& module) {
-    std::string path = folder.path("pair" + std::to_string(++modules_) + ".heddle");
-    EXPECT_EQ(module.write(path), "");
-    ModuleHandle opened = open_module(runtime.get(), path);
-    InstanceHandle instance;
-    if (opened) HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"@a", GetParam().a}, {"@b", GetParam().b}}, &instance));
-    return instance;
-  }
-  static CallHandle start(heddle_function_t* function, std::vector<heddle_tensor_t*> arguments, TensorHandle* result) {
-    heddle_call_t* call = nullptr;
-    heddle_tensor_t* out = nullptr;
-    HEDDLE_EXPECT_OK(heddle_call_start(function, nullptr, arguments.data(), static_cast<uint32_t>(arguments.size()), &out, 1, &call));
-    result->reset(out);
-    return CallHandle(call);
-  }
-  // out = a, by way of @b and back, and in between 2 * a + 0 on @b: `elements` floats.
-  static void add_round_trip(ModuleBuilder& module, int64_t elements) {
-    mf::FunctionT& function = module.add_function("round");
-    function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(elements)}));
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(elements)}));
-    ProgramBuilder p = program();
-    uint32_t all = p.literal(elements), one = p.literal(1), size = p.literal(elements * 4);
-    uint32_t there = p.transient(size), twice = p.transient(size), back = p.transient(size);
-    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(there, kWrite));
-    p.barrier();
-    auto add = [&](const char* name, uint32_t from, uint32_t to, uint32_t slot) {
-      p.dispatch(name, kAdd, {ProgramBuilder::whole(from, kRead), ProgramBuilder::whole(from, kRead), ProgramBuilder::whole(to, kWrite)},
-                 {all, all}, {one, one, one}, slot);
-      p.barrier();
-    };
-    add("there", there, twice, 1);
-    p.copy(ProgramBuilder::whole(twice, kRead), ProgramBuilder::whole(back, kWrite));
-    p.barrier();
-    add("back", back, p.result(0), 0);
-    function.programs.push_back(p.finish());
-  }
-  // Spins on @a, then on @b; out is on @b.
-  static void add_slow(ModuleBuilder& module, const std::string& name, int64_t spins, uint32_t first) {
-    mf::FunctionT& function = module.add_function(name);
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32, 1 - first));
-    ProgramBuilder p = program();
-    uint32_t one = p.literal(1), count = p.literal(spins), size = p.literal(4);
-    uint32_t here = p.transient(size), there = p.transient(size);
-    p.dispatch("slow here", kSlowly, {ProgramBuilder::whole(here, kWrite)}, {count}, {one, one, one}, first);
-    p.barrier();
-    p.copy(ProgramBuilder::whole(here, kRead), ProgramBuilder::whole(there, kWrite));
-    p.barrier();
-    p.dispatch("slow there", kSlowly, {ProgramBuilder::whole(there, kReadWrite)}, {count}, {one, one, one}, 1 - first);
-    p.barrier();
-    p.copy(ProgramBuilder::whole(there, kRead), ProgramBuilder::whole(p.result(0), kWrite));
-    function.programs.push_back(p.finish());
-  }
-
-  TemporaryFolder folder;
-  RuntimeHandle runtime;
-
- private:
-  int modules_ = 0;
+  void open_runtime_with(const std::string& more) { OverTwoDevices::open_runtime_with(more + GetParam().options); }
+  InstanceHandle open(ModuleBuilder& module) { return OverTwoDevices::open(module, GetParam().a, GetParam().b); }
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimePairs, ::testing::ValuesIn(kPairs), [](const auto& info) { return info.param.name; });
 

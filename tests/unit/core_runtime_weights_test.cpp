@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Weight files that are not what they should be, or do not stay so while they are read, on every driver: a clear error, nothing half-loaded,
 // and the next load works.
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -251,6 +253,55 @@ TEST_P(RuntimeWeightsDirect, ReadsTheSameBytes) {
     const std::vector<float> got = read_tensor(call_for_one(find_function(instance, "f" + std::to_string(i)), {}));
     EXPECT_TRUE(std::equal(got.begin(), got.end(), values.begin() + static_cast<long>(i * kSmall))) << i;
   }
+}
+
+// param_io.method: in order, each passed over with the driver's reason; the log says which it was.
+TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
+  const bool is_fake = std::string(GetParam().plugin).find("fake") != std::string::npos;
+  const std::string device = GetParam().device, alias = device.substr(device.find('.') + 1);
+  write_weights(file_, 4, 5000);
+  const int descriptor = ::open(file_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  const bool goes_direct = descriptor >= 0 && !is_fake;
+  if (descriptor >= 0) ::close(descriptor);
+  const std::string no_gds = is_fake ? "\"gds\": fake: reading '" + file_ + "' failed: it reads through the page cache alone"
+                                     : "\"gds\": cpu: reading '" + file_ + "' failed: this driver has no GPUDirect Storage";
+  auto load_by = [&](const std::string& methods, std::string* out_log) {
+    more_config_ = "method = [" + methods + "]\n[log]\nlevel = \"info\"\n";
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    open_module_of(4, 5000);
+    ::testing::internal::CaptureStderr();
+    InstanceHandle instance;
+    Outcome outcome = load(&instance);
+    *out_log = ::testing::internal::GetCapturedStderr();
+    if (outcome.ok()) {
+      EXPECT_EQ(read_tensor(call_for_one(find_function(instance, "f3"), {})), std::vector<float>(5000, 0.0f));
+    }
+    return outcome;
+  };
+  std::string log;
+  Outcome outcome = load_by("\"gds\", \"direct\", \"buffered\"", &log);
+  EXPECT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_NE(log.find("info memory: " + file_ + " is read to device '" + alias + "' by the method \"" +
+                     (goes_direct ? "direct" : "buffered") + "\"; passed over: " + no_gds),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("\"direct\": ") == std::string::npos, goes_direct) << log;
+  outcome = load_by("\"buffered\", \"gds\"", &log);
+  EXPECT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_NE(log.find("by the method \"buffered\"\n"), std::string::npos) << log;
+  EXPECT_EQ(log.find("gds"), std::string::npos) << log;
+  expect(load_by("\"gds\"", &log), HEDDLE_STATUS_UNAVAILABLE,
+         {"reading parameters from " + file_ + " to device '" + alias + "' failed: nothing that param_io.method names will do: " + no_gds,
+          "\"buffered\" does for every file"});
+  outcome = load_by("\"gds\", \"direct\"", &log);
+  if (goes_direct) {
+    EXPECT_TRUE(outcome.ok()) << outcome.message;
+  } else {
+    expect(outcome, HEDDLE_STATUS_UNAVAILABLE, {no_gds, "; \"direct\": "});
+  }
+  // A failure of the reading itself is no reason to read in another way.
+  ASSERT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + 10)), 0);
+  expect(load_by("\"gds\", \"buffered\"", &log), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors"});
 }
 
 }  // namespace

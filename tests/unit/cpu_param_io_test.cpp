@@ -173,6 +173,12 @@ TEST_P(ParamIo, ReadsThroughThePageCacheWhereItMayNotPassItBy) {
   params.struct_size = sizeof params;
   params.method = HEDDLE_FILE_METHOD_DIRECT;
   EXPECT_OK(move({{0, bytes.size(), buffer, 0}}, &params));
+  params.method = HEDDLE_FILE_METHOD_DIRECT_ONLY;
+  EXPECT_FAILS(move({{0, bytes.size(), buffer, 0}}, &params), HEDDLE_STATUS_UNIMPLEMENTED,
+               is_fake ? "through the page cache alone" : "reading 'weights.bin' past the page cache failed: Permission denied");
+  params.method = HEDDLE_FILE_METHOD_GDS;
+  EXPECT_FAILS(move({{0, bytes.size(), buffer, 0}}, &params), HEDDLE_STATUS_UNIMPLEMENTED,
+               is_fake ? "through the page cache alone" : "this driver has no GPUDirect Storage");
   if (is_root) {
     ASSERT_EQ(seteuid(0), 0);
   }

@@ -102,6 +102,10 @@ TEST_P(HostFaults, ObjectsOfAnotherDevice) {
   heddle_timeline_t* own = driver().make_timeline();
   expect_host_fault(driver().submit({fill(buffer, 0, 64)}, {}, {point(own, 1)}), "HD-Q-02");
   expect_host_fault(driver().submit({}, {}, {point(timeline, 1)}), "HD-Q-02");
+  const heddle_point_t done = point(own, 1);
+  const heddle_sync_t sync = {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &done};
+  const heddle_binding_t there = {buffer, 0, 32}, beside = {buffer, 32, 32};
+  expect_host_fault(driver().transfer_api->peer_copy(driver().queue, &sync, &there, &beside), "HD-Q-02");
   driver().buffer_api->free(buffer);
   for (heddle_timeline_t* one : {timeline, own}) driver().timeline_api->destroy(one);
   EXPECT_OK(driver().device_api->close(other));

@@ -135,6 +135,10 @@ void print_route(const Json& route) {
     for (const Json& refusal : array(slot, "refused")) print_line("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
     for (const Json& absent : array(slot, "absent")) print_line("  absent: " + cell_text(absent));
   }
+  for (const Json& link : array(route, "links")) {
+    print_line("copies from " + text(link, "from") + " to " + text(link, "to") + " are " + text(link, "copies") + ": " +
+               text(link, "reason"));
+  }
   Table table{{"executable", "device", "variant", "rank", "others"}, {}};
   for (const Json& executable : array(route, "executables")) {
     std::string others;

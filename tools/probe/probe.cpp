@@ -40,7 +40,7 @@ void send_stage(std::string_view stage) {
 Verdict look(const std::string& id, const std::string& version, const std::string& path, std::vector<OptionValue> options) {
   Verdict verdict;
   send_stage("loading its library");
-  const PluginLibrary* library = load_library(path, id, version, &verdict);
+  const PluginLibraryRef library = load_library(path, id, version, false, &verdict);
   if (!library) return verdict;
   auto services = std::make_shared<HostServices>(LogSink{}, HEDDLE_LOG_WARN, std::map<std::string, uint32_t>{}, 2u);
   auto host = std::make_unique<PluginHost>(id, library->abi_minor, services, std::move(options));
@@ -49,7 +49,7 @@ Verdict look(const std::string& id, const std::string& version, const std::strin
   if (verdict.state != PluginState::kAvailable) return verdict;
   send_stage("in its function create");
   Verdict created;
-  std::unique_ptr<PluginInstance> instance = create_instance(*library, std::move(host), &created);
+  std::unique_ptr<PluginInstance> instance = create_instance(library, std::move(host), &created);
   if (!instance) return created;
   if (instance->driver) {
     send_stage("counting its devices");

@@ -32,8 +32,9 @@
  *   submit; timeline create, destroy, query, signal, fail and wait, and notify for calls in several pieces. map and unmap of
  *   HEDDLE_MEMORY_PINNED buffers where those are offered. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be
  *   missing.
- *   Not called by the host of ABI 0.1 yet, and there so that drivers can be written for what comes: link, import_host, both properties,
- *   peer_copy, param_io write, export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of
+ *   For modules over two devices of one driver: link, transfer properties, and peer_copy where both say so. The host of ABI 0.1 stages.
+ *   Not called by the host yet, and there so that drivers can be written for what comes: import_host, buffer properties, param_io write,
+ *   export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of
  *   priority 0, and emits neither HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
@@ -304,7 +305,9 @@ typedef struct heddle_sync {
 #define HEDDLE_TRANSFER_INTERFACE "heddle.transfer/1"
 
 #define HEDDLE_TRANSFER_CAPTURES_SOURCE 1u /* upload's source may be reused as soon as it returns */
-#define HEDDLE_TRANSFER_PEER 2u            /* copies between two devices of this driver are direct */
+/* peer_copy is there, and copies are direct between those devices of this driver whose link has peer_access. Without it the host stages copies
+ * through host memory. */
+#define HEDDLE_TRANSFER_PEER 2u
 
 typedef struct heddle_transfer_properties {
   uint32_t struct_size;
@@ -322,7 +325,10 @@ typedef struct heddle_transfer_interface {
   heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target);
   /* Buffer to host memory; target stays valid until the signal. [any] [no-block] */
   heddle_status_t* (*download)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target);
-  /* Buffers of two devices of this driver. [any] [no-block] */
+  /* Buffers of two devices of this driver; the queue, and the points of sync, are of either: the host's are of the source's. INVALID_ARGUMENT if
+   * lengths differ, or if neither buffer is of the queue's device. The host knows that the other device no longer uses what is written, and tells
+   * it nothing new about these bytes before the signals. Where the other device is lost it fails with UNAVAILABLE, since DEVICE_LOST would be
+   * the queue's own. The first copy between two devices may take a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
   heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                                 const heddle_binding_t* target);
 } heddle_transfer_interface_t;
@@ -334,10 +340,15 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. */
+/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver has no such method, or not for that file, or knows no method of that
+ * number. The host then tries the next one that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
 #define HEDDLE_FILE_METHOD_DIRECT 2u   /* past it; a driver or file system that cannot reads through it, and the log says so */
+/* Since ABI 0.2; the host asks no driver of ABI 0.1 for them. */
+#define HEDDLE_FILE_METHOD_DIRECT_ONLY \
+  3u                              /* past it but for what is not a whole block; UNIMPLEMENTED for a driver or file system that cannot */
+#define HEDDLE_FILE_METHOD_GDS 4u /* GPUDirect Storage: from the disk into device memory, past the host's */
 
 /* One piece of a file and where it goes. Frozen. */
 typedef struct heddle_extent {

@@ -4,7 +4,7 @@
  *
  * Life of a plugin
  *   entry (pure) -> probe -> create -> get_interface ... -> shutdown. All tables and strings a plugin returns live as long as
- *   the library stays loaded, which is until the process ends (HD-L-02).
+ *   the library stays loaded: until the process ends, unless load.unloadable of its manifest says otherwise (HD-L-02).
  *
  * Tables lie in the plugin's library: the plugin table, its two strings (at most 256 bytes each), interface tables, and the functions they
  * name must be in mapped segments of a loaded library, tables readable and aligned to 8 bytes, functions executable. Static data is; memory

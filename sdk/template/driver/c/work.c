@@ -519,6 +519,9 @@ static heddle_status_t* file_read(heddle_queue_t* queue, const heddle_sync_t* in
   item->io = (struct io*)(void*)item->bytes;
   memset(item->io, 0, sizeof *item->io);
   if (params) bad = read_struct(host, "heddle_param_io_params_t", params, &item->io->params, sizeof item->io->params);
+  if (!bad && item->io->params.method > HEDDLE_FILE_METHOD_DIRECT) {
+    bad = failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": reading '%s' failed: it is read through the page cache alone", file->name);
+  }
   item->io->file = file;
   item->io->count = count;
   for (uint64_t i = 0; i < count && !bad; ++i) {
