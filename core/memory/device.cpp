@@ -62,7 +62,7 @@ Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::D
 
   Result<std::vector<host::AllocatorLayer>> stack = device->host_->allocators(info);
   if (!stack.ok()) return wrap(stack.take_status(), "opening device '" + info.alias + "'");
-  Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, api, info.alias, info.description.min_alignment_bytes, *stack);
+  Result<std::unique_ptr<Pool>> pool = Pool::create(device->device_, api, info.alias, info.description, *stack);
   if (!pool.ok()) return wrap(pool.take_status(), "making the pool of device '" + info.alias + "'");
   device->pool_ = std::move(*pool);
   return device;

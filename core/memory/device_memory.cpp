@@ -7,15 +7,22 @@
 
 namespace heddle::memory {
 
-DeviceMemory::DeviceMemory(heddle_device_t* device, const heddle_driver_api_t& api) : device_(device), api_(api) {
+DeviceMemory::DeviceMemory(heddle_device_t* device, const heddle_driver_api_t& api, const heddle_device_description_t& description)
+    : device_(device), api_(api) {
   provider_.struct_size = sizeof(provider_);
   provider_.self = this;
   provider_.allocate = [](void* self, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t*,
                           uint32_t* out_wait_count) {
     *out_block = {};
     *out_wait_count = 0;
-    return static_cast<DeviceMemory*>(self)->allocate(*params, out_block).release();
+    return static_cast<DeviceMemory*>(self)->allocate(*params, HEDDLE_MEMORY_DEVICE, out_block).release();
   };
+  if ((description.memory_kinds & HEDDLE_MEMORY_PINNED) && !(description.features & HEDDLE_DEVICE_UNIFIED_MEMORY)) {
+    provider_.allocate_on_host = [](void* self, const heddle_block_params_t* params, heddle_block_t* out_block) {
+      *out_block = {};
+      return static_cast<DeviceMemory*>(self)->allocate(*params, HEDDLE_MEMORY_PINNED, out_block).release();
+    };
+  }
   provider_.free = [](void* self, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count) noexcept {
     static_cast<DeviceMemory*>(self)->free(*block, points, point_count);
   };
@@ -44,9 +51,9 @@ void DeviceMemory::Count::add(uint64_t bytes) {
   peak = std::max(peak, current);
 }
 
-Status DeviceMemory::allocate(const heddle_block_params_t& params, heddle_block_t* out_block) {
+Status DeviceMemory::allocate(const heddle_block_params_t& params, uint32_t memory, heddle_block_t* out_block) {
   settle();
-  heddle_buffer_params_t wanted{sizeof(wanted), HEDDLE_MEMORY_DEVICE, params.size_bytes, params.alignment_bytes};
+  heddle_buffer_params_t wanted{sizeof(wanted), memory, params.size_bytes, params.alignment_bytes};
   heddle_buffer_t* buffer = nullptr;
   Status status(api_.buffer->allocate(device_, &wanted, &buffer));
   if (!status.ok() && status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED && settle()) {

@@ -14,7 +14,8 @@ namespace heddle::memory {
 
 class DeviceMemory {
  public:
-  DeviceMemory(heddle_device_t* device, const heddle_driver_api_t& api);
+  // description: the device's.
+  DeviceMemory(heddle_device_t* device, const heddle_driver_api_t& api, const heddle_device_description_t& description);
   // Without live blocks, and after the device's queues ended.
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
@@ -34,7 +35,8 @@ class DeviceMemory {
     void add(uint64_t bytes);
   };
 
-  Status allocate(const heddle_block_params_t& params, heddle_block_t* out_block);
+  // memory: bits HEDDLE_MEMORY_*.
+  Status allocate(const heddle_block_params_t& params, uint32_t memory, heddle_block_t* out_block);
   void free(const heddle_block_t& block, const heddle_point_t* points, uint32_t point_count);
   void statistics(heddle_allocator_statistics_t* out_statistics) const;
   void holders(heddle_holder_visitor_t visit, void* context) const;

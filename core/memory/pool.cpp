@@ -8,9 +8,9 @@
 namespace heddle::memory {
 
 Result<std::unique_ptr<Pool>> Pool::create(heddle_device_t* device, const heddle_driver_api_t& api, std::string name,
-                                           uint64_t min_alignment_bytes, const std::vector<host::AllocatorLayer>& stack) {
-  std::unique_ptr<Pool> pool(new Pool(device, api));
-  pool->min_alignment_bytes_ = std::max<uint64_t>(min_alignment_bytes, 64);
+                                           const heddle_device_description_t& description, const std::vector<host::AllocatorLayer>& stack) {
+  std::unique_ptr<Pool> pool(new Pool(device, api, description));
+  pool->min_alignment_bytes_ = std::max<uint64_t>(description.min_alignment_bytes, 64);
   for (size_t i = stack.size(); i-- > 0;) HEDDLE_RETURN_IF_ERROR(pool->add(stack[i], name));
   return pool;
 }

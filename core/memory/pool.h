@@ -23,9 +23,10 @@ inline constexpr heddle_string_t kIntermediates = {"intermediate values", 19};
 class Pool {
  public:
   // stack: each allocator over the next, the last over the driver's buffers; empty: every block is one of these. Options are read before it
-  // returns. min_alignment_bytes: the device's.
+  // returns. description: the device's.
   static Result<std::unique_ptr<Pool>> create(heddle_device_t* device, const heddle_driver_api_t& api, std::string name,
-                                              uint64_t min_alignment_bytes, const std::vector<host::AllocatorLayer>& stack);
+                                              const heddle_device_description_t& description,
+                                              const std::vector<host::AllocatorLayer>& stack);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -64,7 +65,8 @@ class Pool {
     heddle_provider_t provider{};
     const heddle_provider_t* below = nullptr;
   };
-  Pool(heddle_device_t* device, const heddle_driver_api_t& api) : memory_(device, api), top_(&memory_.provider()) {}
+  Pool(heddle_device_t* device, const heddle_driver_api_t& api, const heddle_device_description_t& description)
+      : memory_(device, api, description), top_(&memory_.provider()) {}
   Status add(const host::AllocatorLayer& layer, const std::string& name);
 
   uint64_t min_alignment_bytes_ = 64;

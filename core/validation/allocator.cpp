@@ -100,20 +100,34 @@ Call& as_plugin(Call& call, Allocator& record) {
   return call;
 }
 
-heddle_status_t* provider_allocate(void* self, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
-                                   uint32_t* out_wait_count) noexcept {
-  Allocator& record = *static_cast<Allocator*>(self);
+// ask(below): a block of it, or why not.
+template <class F>
+heddle_status_t* ask_provider(Allocator& record, const char* what, const heddle_block_params_t* params, heddle_block_t* out_block,
+                              heddle_point_t* out_waits, uint32_t* out_wait_count, F&& ask) noexcept {
   {
-    Call call("its provider's allocate");
+    Call call(what);
     as_plugin(call, record);
     read_params(call, params, out_block, out_waits, out_wait_count);
     if (call.refused()) return call.refusal();
   }
-  heddle_status_t* status = record.below->allocate(record.below->self, params, out_block, out_waits, out_wait_count);
+  heddle_status_t* status = ask(*record.below);
   if (status) return status;
   std::lock_guard lock(registry().mutex);
   record.held[{out_block->buffer, out_block->offset}] = *out_block;
   return nullptr;
+}
+
+heddle_status_t* provider_allocate(void* self, const heddle_block_params_t* params, heddle_block_t* out_block, heddle_point_t* out_waits,
+                                   uint32_t* out_wait_count) noexcept {
+  return ask_provider(
+      *static_cast<Allocator*>(self), "its provider's allocate", params, out_block, out_waits, out_wait_count,
+      [&](const heddle_provider_t& below) { return below.allocate(below.self, params, out_block, out_waits, out_wait_count); });
+}
+
+heddle_status_t* provider_allocate_on_host(void* self, const heddle_block_params_t* params, heddle_block_t* out_block) noexcept {
+  uint32_t no_waits = 0;
+  return ask_provider(*static_cast<Allocator*>(self), "its provider's allocate_on_host", params, out_block, nullptr, &no_waits,
+                      [&](const heddle_provider_t& below) { return below.allocate_on_host(below.self, params, out_block); });
 }
 
 void provider_free(void* self, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count) noexcept {
@@ -162,9 +176,16 @@ heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocat
   auto record = std::make_shared<Allocator>();
   record->plugin = plugin;
   record->below = through.provider;
-  record->provider = {
-      sizeof(heddle_provider_t), 0, record.get(), provider_allocate, provider_free, provider_statistics, provider_trim, provider_holders,
-      provider_reached};
+  record->provider = {sizeof(heddle_provider_t),
+                      0,
+                      record.get(),
+                      provider_allocate,
+                      provider_free,
+                      provider_statistics,
+                      provider_trim,
+                      provider_holders,
+                      provider_reached,
+                      HEDDLE_HAS(record->below, allocate_on_host) ? provider_allocate_on_host : nullptr};
   through.struct_size = std::min<uint32_t>(through.struct_size, sizeof(through));
   through.provider = &record->provider;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin->allocator.create(instance, &through, out_allocator); });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.pool: what a pair of calls costs, alone and from four threads, and how much it reserves for recorded traces.
 //   allocator_bench [ROUNDS]    times, and traces of seeds that the pool was tuned on and of others
+//   allocator_bench ROUNDS times  the times alone
 //   allocator_bench FROM TO     the traces of these seeds
 //   allocator_bench FILE...     replays what heddle.log wrote
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -23,40 +26,19 @@ std::string plugin(const char* name) {
   return std::string(HEDDLE_TEST_PLUGINS "/libheddle_") + name + ".so";
 }
 
-// Nanoseconds of a thread for a pair of allocate and free. Each thread keeps `held` blocks of up to `most` bytes and replaces the oldest.
-double pair_ns(int threads, uint64_t most, int held) {
-  PluginHost host;
-  FakeMemory memory(host);
-  StackedAllocator pool(host, plugin("pool"), memory.table());
-  constexpr int kPairs = 100000;
-  std::vector<std::vector<uint64_t>> sizes(static_cast<size_t>(threads));
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    std::mt19937_64 random(i + 1);
-    for (int j = 0; j < 4096; ++j) sizes[i].push_back(held == 1 ? most : 64 + random() % most);
-  }
+constexpr int kPairs = 100000;
+
+// Nanoseconds of a thread for a pair, of which it does kPairs while the others do theirs. body(thread, count) does that many.
+double pair_ns(int threads, const std::function<void(size_t, int)>& body) {
   std::atomic<int> waiting{threads};
   std::atomic<double> sum{0};
   auto work = [&](size_t thread) {
-    std::vector<heddle_block_t> blocks(static_cast<size_t>(held));
-    heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr};
-    uint32_t waits = 0;
-    auto pairs = [&](int count) {
-      for (int i = 0; i < count; ++i) {
-        heddle_block_t& block = blocks[static_cast<size_t>(i % held)];
-        if (block.buffer) pool.api()->free(pool.get(), &block, nullptr, 0);
-        params.size_bytes = sizes[thread][static_cast<size_t>(i) % 4096];
-        pool.api()->allocate(pool.get(), &params, &block, nullptr, &waits);
-      }
-    };
-    pairs(20000);
+    body(thread, kPairs / 5);
     --waiting;
     while (waiting.load() > 0) std::this_thread::yield();
     const Clock::time_point start = Clock::now();
-    pairs(kPairs);
-    const double took = std::chrono::duration<double>(Clock::now() - start).count() * 1e9 / kPairs;
-    for (double before = sum.load(); !sum.compare_exchange_weak(before, before + took);) {
-    }
-    for (heddle_block_t& block : blocks) pool.api()->free(pool.get(), &block, nullptr, 0);
+    body(thread, kPairs);
+    sum.fetch_add(std::chrono::duration<double>(Clock::now() - start).count() * 1e9 / kPairs);
   };
   std::vector<std::thread> all;
   for (int i = 0; i < threads; ++i) all.emplace_back(work, static_cast<size_t>(i));
@@ -64,24 +46,77 @@ double pair_ns(int threads, uint64_t most, int held) {
   return sum.load() / threads;
 }
 
-void print_times(int rounds) {
-  std::printf("%-28s %10s %10s %10s %10s %8s %8s\n", "pair of calls, ns", "1: least", "median", "4: least", "median", "ratio", "median");
-  const struct {
-    const char* name;
-    uint64_t most;
-    int held;
-  } mixes[] = {{"one block of 1000 B", 1000, 1}, {"32 blocks of up to 1 kB", 1000, 32}, {"32 blocks of up to 100 kB", 100000, 32}};
-  for (const auto& mix : mixes) {
-    std::vector<double> one, four;
-    for (int round = 0; round < rounds; ++round) {
-      one.push_back(pair_ns(1, mix.most, mix.held));
-      four.push_back(pair_ns(4, mix.most, mix.held));
+// What threads hold while they allocate and free: `held` blocks of up to `most` bytes each, of which the oldest is replaced.
+struct Mix {
+  const char* name;
+  uint64_t most;
+  int held;
+};
+
+// Of allocate and free. pools: 1 for all threads, or one for each.
+double pool_pair_ns(int threads, int pools, const Mix& mix) {
+  PluginHost host;
+  FakeMemory memory(host);
+  struct Thread {
+    std::vector<uint64_t> sizes;
+    std::vector<heddle_block_t> blocks;
+    StackedAllocator* pool;
+  };
+  std::vector<std::unique_ptr<StackedAllocator>> all_pools;
+  for (int i = 0; i < pools; ++i) all_pools.push_back(std::make_unique<StackedAllocator>(host, plugin("pool"), memory.table()));
+  std::vector<Thread> states(static_cast<size_t>(threads));
+  for (size_t i = 0; i < states.size(); ++i) {
+    std::mt19937_64 random(i + 1);
+    for (int j = 0; j < 4096; ++j) states[i].sizes.push_back(mix.held == 1 ? mix.most : 64 + random() % mix.most);
+    states[i].pool = all_pools[i % all_pools.size()].get();
+  }
+  const double took = pair_ns(threads, [&](size_t thread, int count) {
+    Thread& state = states[thread];
+    StackedAllocator& pool = *state.pool;
+    if (state.blocks.empty()) state.blocks.resize(static_cast<size_t>(mix.held));  // by the thread itself: no line is another's too
+    heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr};
+    uint32_t waits = 0;
+    for (int i = 0; i < count; ++i) {
+      heddle_block_t& block = state.blocks[static_cast<size_t>(i % mix.held)];
+      if (block.buffer) pool.api()->free(pool.get(), &block, nullptr, 0);
+      params.size_bytes = state.sizes[static_cast<size_t>(i) % 4096];
+      PluginHost::free_status(pool.api()->allocate(pool.get(), &params, &block, nullptr, &waits));
     }
-    std::sort(one.begin(), one.end());
-    std::sort(four.begin(), four.end());
-    const double middle_one = one[one.size() / 2], middle_four = four[four.size() / 2];
-    std::printf("%-28s %10.1f %10.1f %10.1f %10.1f %8.2f %8.2f\n", mix.name, one[0], middle_one, four[0], middle_four, four[0] / one[0],
-                middle_four / middle_one);
+  });
+  for (Thread& state : states) {
+    for (heddle_block_t& block : state.blocks) state.pool->api()->free(state.pool->get(), &block, nullptr, 0);
+  }
+  return took;
+}
+
+// Of two additions to one word that all threads share: what a pair costs at least where each of its calls writes to shared memory.
+double shared_word_ns(int threads) {
+  alignas(64) std::atomic<uint64_t> word{0};
+  constexpr int kTimes = 10;  // as long as with a pool, so that the threads really run at once
+  return pair_ns(threads,
+                 [&](size_t, int count) {
+                   for (int i = 0; i < 2 * kTimes * count; ++i) word.fetch_add(1, std::memory_order_relaxed);
+                 }) /
+         kTimes;
+}
+
+void print_times(int rounds) {
+  std::printf("ns of a thread for a pair of calls, least and median of %d rounds; ratios to one thread\n", rounds);
+  std::printf("%-28s %16s %16s %16s %8s %8s %16s\n", "each thread holds", "1 thread", "4 on one pool", "4 on a pool each", "least",
+              "median", "4 on one word");
+  for (const Mix& mix :
+       {Mix{"one block of 1000 B", 1000, 1}, {"32 blocks of up to 1 kB", 1000, 32}, {"32 blocks of up to 100 kB", 100000, 32}}) {
+    std::vector<double> one, four, apart, word;
+    for (int round = 0; round < rounds; ++round) {
+      one.push_back(pool_pair_ns(1, 1, mix));
+      four.push_back(pool_pair_ns(4, 1, mix));
+      apart.push_back(pool_pair_ns(4, 4, mix));
+      word.push_back(shared_word_ns(4));
+    }
+    const size_t middle = one.size() / 2;
+    for (std::vector<double>* all : {&one, &four, &apart, &word}) std::sort(all->begin(), all->end());
+    std::printf("%-28s %8.1f %7.1f %8.1f %7.1f %8.1f %7.1f %8.2f %8.2f %8.1f %7.1f\n", mix.name, one[0], one[middle], four[0], four[middle],
+                apart[0], apart[middle], four[0] / one[0], four[middle] / one[middle], word[0], word[middle]);
   }
 }
 
@@ -157,7 +192,9 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  if (argc <= 2) print_times(argc > 1 ? std::atoi(argv[1]) : 41);
+  const bool times = argc == 3 && std::string_view(argv[2]) == "times";
+  if (argc <= 2 || times) print_times(argc > 1 ? std::atoi(argv[1]) : 41);
+  if (times) return 0;
   print_header();
   std::vector<uint64_t> seeds = {1, 2, 3, 70001, 70002, 70003};
   if (argc > 2) {

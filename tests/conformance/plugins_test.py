@@ -86,6 +86,7 @@ class Plugins(unittest.TestCase):
 
     def test_the_pool(self):
         self.conforms(PLUGINS / "heddle.pool.toml", least=30)
+        self.conforms(PLUGINS / "heddle.pool.toml", "--option", "on_limit=spill", least=30)  # the kit's provider has one kind of memory
 
     def test_the_allocator_without_a_pool(self):
         self.conforms(PLUGINS / "heddle.system.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)

@@ -41,6 +41,16 @@ class FakeMemory {
     table_.reached = [](void* self, heddle_point_t point) -> uint32_t { return static_cast<FakeMemory*>(self)->reached(point) ? 1 : 0; };
   }
   const heddle_provider_t* table() const { return &table_; }
+  // From now on it has memory of the host, too.
+  void offer_host_memory() {
+    table_.allocate_on_host = [](void* self, const heddle_block_params_t* params, heddle_block_t* out) {
+      return static_cast<FakeMemory*>(self)->allocate(*params, out, true);
+    };
+  }
+  uint64_t live_host_bytes() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return live_host_bytes_;
+  }
 
   void reach(heddle_timeline_t* timeline, uint64_t value) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -60,6 +70,7 @@ class FakeMemory {
   }
   struct Buffer {
     uint64_t size, alignment;
+    bool on_host = false;
   };
   Buffer buffer(heddle_buffer_t* buffer) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -70,26 +81,29 @@ class FakeMemory {
     return owners_;
   }
 
-  uint64_t capacity = UINT64_MAX;
+  uint64_t capacity = UINT64_MAX, host_capacity = UINT64_MAX;
   // The n-th next allocation fails with `failure`; -1: none.
   std::atomic<int64_t> fail_at{-1};
   heddle_status_code_t failure = HEDDLE_STATUS_RESOURCE_EXHAUSTED;
   std::atomic<uint64_t> asked{0}, freed{0}, trims{0}, freed_with_points{0};
 
  private:
-  heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out) {
+  heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out, bool on_host = false) {
     *out = {};
     ++asked;
     if (fail_at.load() >= 0 && fail_at.fetch_sub(1) == 0) {
       return host_.table()->status_create(nullptr, failure, {}, 0, string_of("the memory was told to fail"));
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    if (params.size_bytes > capacity || live_bytes_ > capacity - params.size_bytes) {
-      return host_.table()->status_create(nullptr, HEDDLE_STATUS_RESOURCE_EXHAUSTED, {}, 0, string_of("the provider is full"));
+    uint64_t& live_bytes = on_host ? live_host_bytes_ : live_bytes_;
+    const uint64_t most = on_host ? host_capacity : capacity;
+    if (params.size_bytes > most || live_bytes > most - params.size_bytes) {
+      return host_.table()->status_create(nullptr, HEDDLE_STATUS_RESOURCE_EXHAUSTED, {}, 0,
+                                          string_of(on_host ? "the host is full" : "the provider is full"));
     }
     auto* buffer = reinterpret_cast<heddle_buffer_t*>(new char);
-    buffers_[buffer] = {params.size_bytes, std::max<uint64_t>(params.alignment_bytes, 64)};
-    live_bytes_ += params.size_bytes;
+    buffers_[buffer] = {params.size_bytes, std::max<uint64_t>(params.alignment_bytes, 64), on_host};
+    live_bytes += params.size_bytes;
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
     owners_.push_back(params.owner ? text_of(*params.owner) : "");
     *out = {buffer, 0, params.size_bytes, 0};
@@ -110,7 +124,7 @@ class FakeMemory {
       return;
     }
     EXPECT_EQ(block.length, found->second.size) << "the block came back changed";
-    live_bytes_ -= found->second.size;
+    (found->second.on_host ? live_host_bytes_ : live_bytes_) -= found->second.size;
     buffers_.erase(found);
     delete reinterpret_cast<char*>(block.buffer);
   }
@@ -126,7 +140,7 @@ class FakeMemory {
   std::map<heddle_buffer_t*, Buffer> buffers_;
   std::map<heddle_timeline_t*, uint64_t> reached_;
   std::vector<std::string> owners_;
-  uint64_t live_bytes_ = 0, peak_bytes_ = 0;
+  uint64_t live_bytes_ = 0, peak_bytes_ = 0, live_host_bytes_ = 0;
 };
 
 // One allocator of a plugin, over a provider, and itself as a provider for another. Destroyed in reverse order of construction.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.pool: fitting, joining, stream order, its limit, what it keeps, and the order of what it tries when memory ends.
 #include <random>
+#include <thread>
 
 #include "allocator_case.h"
 
@@ -315,6 +316,106 @@ TEST_F(PoolTest, ListsHoldersByText) {
   EXPECT_EQ(holders()[""].blocks, 1u);
   for (const heddle_block_t& block : blocks) free(block);
   EXPECT_TRUE(holders().empty());
+}
+
+TEST_F(PoolTest, SpillsToTheHostAfterATrimAndSaysSoOnce) {
+  memory.offer_host_memory();
+  open_pool({bytes("pool_limit", 20 << 20), text("on_limit", "spill")});
+  const heddle_block_t first = allocate(8 << 20), empty = allocate(8 << 20);
+  free(empty);
+  const heddle_block_t second = allocate(12 << 20);  // the trim is enough
+  EXPECT_EQ(memory.live_host_bytes(), 0u);
+  EXPECT_TRUE(host.logged_lines().empty());
+  const heddle_block_t third = allocate(5 << 20, {}, 0, &kWeights), small = allocate(100);
+  EXPECT_TRUE(memory.buffer(third.buffer).on_host);
+  EXPECT_TRUE(memory.buffer(small.buffer).on_host);
+  EXPECT_EQ(third.length, 5u << 20);
+  EXPECT_EQ(memory.live_bytes(), 20u << 20);
+  EXPECT_EQ(memory.live_host_bytes(), (5u << 20) + 4096);
+  ASSERT_EQ(host.logged_lines().size(), 1u);
+  EXPECT_NE(host.logged_lines()[0].find("pool: memory of 'test' is full, and blocks come from the host's memory from now on"),
+            std::string::npos)
+      << host.logged_lines()[0];
+  EXPECT_EQ(holders()["weights, spilled to the host"].requested.current, 5u << 20);
+  EXPECT_EQ(holders()["no owner told, spilled to the host"].requested.current, 100u);
+  const heddle_allocator_statistics_t now = statistics();
+  EXPECT_EQ(now.requested.current, (25u << 20) + 100);
+  EXPECT_EQ(now.bytes_reserved.current, (25u << 20) + 4096);
+  EXPECT_EQ(now.exhaustions, 0u);
+  // It goes back at once, with its points, and is not there for others.
+  free(third, {{timeline(1), 1}});
+  free(small);
+  EXPECT_EQ(memory.live_host_bytes(), 0u);
+  EXPECT_EQ(memory.freed_with_points.load(), 1u);
+  EXPECT_EQ(statistics().bytes_reserved.current, 20u << 20);
+  EXPECT_EQ(statistics().active.current, 20u << 20);
+  free(first);
+  const heddle_block_t fourth = allocate(5 << 20);
+  EXPECT_FALSE(memory.buffer(fourth.buffer).on_host);
+  free(second);
+  free(fourth);
+}
+
+TEST_F(PoolTest, SpillsWhenTheMemoryBelowIsFullAndHoldsNoBoundThere) {
+  memory.offer_host_memory();
+  open_pool({text("on_limit", "spill")});
+  memory.capacity = 10 << 20;
+  memory.host_capacity = 30 << 20;
+  const heddle_block_t first = allocate(10 << 20, {}, 0, &kTensors), second = allocate(20 << 20, {}, 1 << 20, &kWeights);
+  EXPECT_TRUE(memory.buffer(second.buffer).on_host);
+  EXPECT_GE(memory.buffer(second.buffer).alignment, 1u << 20);
+  heddle_block_t block = {};
+  EXPECT_FAILS(try_allocate(20 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+               "the provider is full, and of the host's memory: the host is full");
+  EXPECT_FAILS(try_allocate(20 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "1 block : weights, spilled to the host");
+  EXPECT_EQ(statistics().exhaustions, 2u);
+  // What is freed behind points is better than memory of the host, for those who come after them.
+  free(first, {{timeline(1), 5}});
+  const heddle_block_t behind = allocate(10 << 20, {timeline(1), 5});
+  EXPECT_EQ(behind.buffer, first.buffer);
+  free(behind);
+  free(second);
+}
+
+TEST_F(PoolTest, SpillsWhatSeveralThreadsHold) {
+  memory.offer_host_memory();
+  open_pool({bytes("pool_limit", 1 << 20), text("on_limit", "spill")});
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937_64 random(seed);
+      std::vector<heddle_block_t> live;
+      for (int step = 0; step < 500; ++step) {
+        heddle_block_params_t params = {sizeof params, 0, random() % 60000, 0, {}, nullptr};
+        heddle_block_t block = {};
+        uint32_t count = 0;
+        EXPECT_OK(top().api()->allocate(top().get(), &params, &block, nullptr, &count));
+        live.push_back(block);
+        if (live.size() < 30) continue;
+        top().api()->free(top().get(), &live.front(), nullptr, 0);
+        live.erase(live.begin());
+      }
+      for (const heddle_block_t& block : live) top().api()->free(top().get(), &block, nullptr, 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(memory.peak_bytes(), 1u << 20);
+  EXPECT_EQ(memory.live_host_bytes(), 0u);
+  EXPECT_EQ(statistics().requested.current, 0u);
+  EXPECT_EQ(host.logged_lines().size(), 1u);
+}
+
+TEST_F(PoolTest, TrimsInsteadWhereThereIsNoOtherMemoryAndSaysSo) {
+  open_pool({bytes("pool_limit", 20 << 20), text("on_limit", "spill")});
+  ASSERT_EQ(host.logged_lines().size(), 1u);
+  EXPECT_EQ(
+      host.logged_lines()[0],
+      "pool: on_limit = \"spill\" is as \"trim\" for 'test': what is below the pool offers no memory of the host that the device reaches");
+  free(allocate(16 << 20));
+  const heddle_block_t block = allocate(20 << 20);
+  heddle_block_t other = {};
+  EXPECT_FAILS(try_allocate(1, &other), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of 20971520 bytes leaves 0");
+  free(block);
 }
 
 }  // namespace

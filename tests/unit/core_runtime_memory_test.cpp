@@ -25,6 +25,7 @@ class RuntimeMemory : public OnDriver {
     device("pooled", "[device.pooled.allocator]\nover = { plugin = \"heddle.system\" }\n");
     device("wrong", "[device.wrong.allocator]\nplugin = \"acme.slab\"\n");
     device("adaptor", "[device.adaptor.allocator]\nplugin = \"heddle.track\"\n");
+    device("spilling", "[device.spilling.allocator]\nplugin = \"heddle.pool\"\npool_limit = \"64KiB\"\non_limit = \"spill\"\n");
     device("log", "[device.log.allocator]\nplugin = \"heddle.log\"\nfile = \"/nonexistent/trace\"\n");
     return config;
   }
@@ -100,6 +101,29 @@ TEST_P(RuntimeMemory, AnAdaptorAloneStandsOverTheDriver) {
   EXPECT_EQ(pool["requested"], 0);
   EXPECT_EQ(pool["bytes_reserved"], 0);
   EXPECT_EQ(pool["peak_reserved"], 32);
+}
+
+// A device that has other memory computes with it; one of a single kind runs out of it.
+TEST_P(RuntimeMemory, SpillsToTheHostWhereTheDeviceReachesThat) {
+  InstanceHandle instance;
+  HEDDLE_ASSERT_OK(open_on("spilling", &instance));
+  heddle_function_t* function = find_function(instance);
+  std::vector<float> many(4 * 20000), doubled(many.size());
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i), doubled[i] = 2 * many[i];
+  const int64_t dims[] = {20000, 4};
+  heddle_tensor_t* tensor = nullptr;
+  Outcome made(heddle_tensor_from_host(function, 0, HEDDLE_TYPE_F32, dims, 2, many.data(), many.size() * 4, &tensor));
+  const bool one_kind = std::string_view(GetParam().device).starts_with("heddle.cpu");
+  EXPECT_EQ(made.code, one_kind ? HEDDLE_STATUS_RESOURCE_EXHAUSTED : HEDDLE_STATUS_OK) << made.message;
+  if (one_kind) return;
+  TensorHandle a(tensor);
+  EXPECT_EQ(read_tensor(call_for_one(function, {a.get(), a.get()})), doubled);
+  const Json pool = pool_of(instance);
+  EXPECT_EQ(pool["holders"][0]["owner"], "tensors, spilled to the host");
+  EXPECT_EQ(pool["holders"][0]["requested"], many.size() * 4);
+  EXPECT_EQ(pool["exhaustions"], 0);
+  a.reset();
+  EXPECT_EQ(pool_of(instance)["requested"], 0);
 }
 
 TEST_P(RuntimeMemory, RefusesADeviceWhoseAllocatorsCannotBeMade) {

@@ -3,7 +3,6 @@
 #include "free_blocks.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace heddle::pool {
 namespace {
@@ -18,13 +17,6 @@ bool holds(const Part& part, uint64_t size, uint64_t alignment) noexcept {
   return part.size - size >= skipped;
 }
 
-uint32_t FreeBlocks::class_of(uint64_t size) noexcept {
-  // Eight classes between powers of two; sizes below 2^63.
-  const auto log = static_cast<uint32_t>(std::bit_width(size | 1)) - 1;
-  const auto eighth = static_cast<uint32_t>(log >= 3 ? (size >> (log - 3)) & 7 : 0);
-  return log * 8 + eighth;
-}
-
 uint32_t FreeBlocks::next_class(uint32_t from) const noexcept {
   for (uint32_t word = from / 64; word < kClasses / 64; ++word) {
     uint64_t bits = filled_[word];
@@ -32,27 +24,6 @@ uint32_t FreeBlocks::next_class(uint32_t from) const noexcept {
     if (bits) return word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
   }
   return kClasses;
-}
-
-void FreeBlocks::insert(Part* part) noexcept {
-  const uint32_t at = class_of(part->size);
-  part->previous_free = nullptr;
-  part->next_free = first_[at];
-  if (first_[at]) first_[at]->previous_free = part;
-  first_[at] = part;
-  filled_[at / 64] |= uint64_t{1} << (at % 64);
-}
-
-void FreeBlocks::remove(Part* part) noexcept {
-  const uint32_t at = class_of(part->size);
-  if (part->previous_free) {
-    part->previous_free->next_free = part->next_free;
-  } else {
-    first_[at] = part->next_free;
-    if (!first_[at]) filled_[at / 64] &= ~(uint64_t{1} << (at % 64));
-  }
-  if (part->next_free) part->next_free->previous_free = part->previous_free;
-  part->previous_free = part->next_free = nullptr;
 }
 
 Part* FreeBlocks::find(uint64_t size, uint64_t alignment) const noexcept {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cutting, reusing, joining and giving back.
+// Threads and their heaps, what is asked of the provider and given back, and what is tried before memory ends.
 #include "pool.h"
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 HEDDLE_ALLOCATOR_PLUGIN(heddle::pool::Pool)
 
@@ -17,41 +21,58 @@ using sdk::status;
 constexpr uint64_t kLeastLarge = 512 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
 constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is an 8th of all shared ones, within these
 constexpr uint64_t kLargeClasses = 16;                              // between two powers of two
-constexpr uint64_t kWaste = 4;                                      // a large block leaves at most a 4th of its size unused
-constexpr uint64_t kSlack = 10;                                     // a 10th more than was needed at most may be reserved
-constexpr uint64_t kCutChunk = 24;                                  // a chunk of at most a 24th of what was needed at most is cut
-constexpr uint64_t kCutBlock = 4;                                   // by a block of at least a 4th of it
+constexpr uint64_t kSlack = 10;                                     // a 10th more than was needed at most may be reserved,
+constexpr uint64_t kHeapSlack = 8 << 20;                            // and that for each heap after the first
+
+// Heaps of threads after the first.
+constexpr uint64_t kMostOfSpan = 256 << 10;                     // larger blocks are of the first heap
+constexpr uint64_t kSpanBlocks = 4;                             // a span holds that many blocks of the size that it is made for, at least;
+constexpr uint64_t kLeastSpan = 64 << 10, kMostSpan = 4 << 20;  // and is a 4th of the heap's other spans, within these
+constexpr uint64_t kSpanShare = 4;
 
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr uint64_t kChunkAlignment = 4096;
-constexpr size_t kSettleOnAllocate = 4;
 constexpr heddle_string_t kOwner = sdk::string_of("chunks of heddle.pool");
 
-// to: a power of two, as every alignment is.
-uint64_t round_up(uint64_t value, uint64_t to) {
-  return (value + to - 1) & ~(to - 1);
+// Numbers of threads: of no host and of no pool.
+uint32_t thread_number() noexcept {
+  static std::atomic<uint32_t> last{0};
+  thread_local uint32_t number = 0;
+  if (number == 0) number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number;
 }
 
 }  // namespace
 
-Pool::Pool(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
+Pool::Pool(const sdk::AllocatorSetup& setup)
+    : host_(setup.host()), provider_(setup.provider()), name_(setup.name()), large_bytes_(kLeastLarge) {
+  add_heap();
+}
 
 Pool::~Pool() {
-  for (Chunk* chunk : chunks_) {
-    std::vector<heddle_point_t> points;
-    for (Part* part = chunk->first; part;) {
-      Part* after = part->after;
-      if (part->pending) points.insert(points.end(), part->pending->points.begin(), part->pending->points.end());
-      delete part->pending;
-      delete part;
-      part = after;
+  std::map<Chunk*, std::vector<heddle_point_t>> points;  // of the provider's chunks
+  for (uint32_t i = heap_count_; i-- > 0;) {
+    for (Chunk* chunk : heaps_[i]->chunks) {
+      std::vector<heddle_point_t>& waits = points[chunk->span ? chunk->span->chunk : chunk];
+      for (Part* part = chunk->first; part;) {
+        Part* after = part->after;
+        if (part->pending) waits.insert(waits.end(), part->pending->points.begin(), part->pending->points.end());
+        delete part->pending;
+        if (part->state != Part::State::kSpan) delete part;
+        part = after;
+      }
     }
-    provider_.free(provider_.self, &chunk->block, points.data(), static_cast<uint32_t>(points.size()));
-    delete chunk;
   }
-  while (Part* part = spare_parts_) {
-    spare_parts_ = part->next_free;
-    delete part;
+  for (uint32_t i = heap_count_; i-- > 0;) {
+    for (Chunk* chunk : heaps_[i]->chunks) {
+      if (!chunk->span) {
+        const std::vector<heddle_point_t>& waits = points[chunk];
+        provider_.free(provider_.self, &chunk->block, waits.data(), static_cast<uint32_t>(waits.size()));
+      }
+      delete chunk->span;
+      delete chunk;
+    }
+    delete heaps_[i];
   }
 }
 
@@ -67,313 +88,108 @@ heddle_status_t* Pool::open(const sdk::AllocatorSetup& setup) {
   }
   if (limit) limit_ = limit;
   trims_ = on_limit != "fail";
+  if (on_limit == "spill") {
+    spills_ = HEDDLE_HAS(&provider_, allocate_on_host);
+    if (!spills_) {
+      log("pool: on_limit = \"spill\" is as \"trim\" for '" + name_ +
+          "': what is below the pool offers no memory of the host that the device reaches");
+    }
+  }
   if (!initial) return nullptr;
   if (initial > kMaxSize) {
     return status(host_, HEDDLE_STATUS_INVALID_ARGUMENT, "pool: reserving %llu bytes failed: more than 2^62", number(initial));
   }
-  Lock lock(mutex_);
+  All all(*this);
   Part* part = nullptr;
   const uint64_t size = initial / kGranule * kGranule;
-  if (heddle_status_t* failed = grow(&lock, std::max(size, kGranule), {size, kChunkAlignment, false}, &part)) return failed;
+  if (heddle_status_t* failed = grow(&all, std::max(size, kGranule), {size, kChunkAlignment, false}, &part)) return failed;
   part->chunk->initial = true;
-  make_free(part);
   return nullptr;
 }
 
-Part* Pool::new_part() {
-  if (Part* part = spare_parts_) {
-    spare_parts_ = part->next_free;
-    *part = Part();
-    return part;
+// The first heap's lock comes first: who has it sees how many there are.
+void Pool::All::lock() noexcept {
+  held_ = true;
+  pool_.heaps_[0]->lock.lock();
+  for (uint32_t i = 1; i < pool_.heap_count_; ++i) pool_.heaps_[i]->lock.lock();
+  for (uint32_t i = 0; i < pool_.heap_count_; ++i) pool_.heaps_[i]->peaks = &pool_.peaks_;
+}
+
+void Pool::All::unlock() noexcept {
+  held_ = false;
+  const uint32_t count = pool_.heap_count_;
+  for (uint32_t i = count; i-- > 0;) {
+    if (count > 1) pool_.heaps_[i]->peaks = nullptr;
+    pool_.heaps_[i]->lock.unlock();
   }
-  return new Part;
 }
 
-void Pool::drop_part(Part* part) noexcept {
-  part->next_free = spare_parts_;
-  spare_parts_ = part;
-}
-
-Pool::Wanted Pool::rounded(const heddle_block_params_t& params) const noexcept {
-  const uint64_t alignment = std::max(params.alignment_bytes, kGranule);
-  const uint64_t size = std::max(round_up(params.size_bytes, kGranule), kGranule);
-  if (size < std::clamp(std::bit_floor(reserved_.current / 64), kLeastLarge, kMostLarge) && alignment <= kChunkAlignment)
-    return {size, alignment, false};
+Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes) const noexcept {
+  const uint64_t alignment = std::max(alignment_bytes, kGranule);
+  const uint64_t size = std::max(round_up(size_bytes, kGranule), kGranule);
+  if (size < large_bytes_.load(std::memory_order_relaxed) && alignment <= kChunkAlignment) return {size, alignment, false};
   return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), std::max(alignment, kChunkAlignment), true};
 }
 
-Part* Pool::find_free(const Wanted& wanted) const noexcept {
-  if (wanted.large) {
-    Part* part = free_[Chunk::kWhole].find(wanted.size, wanted.alignment);
-    if (part && part->size - wanted.size <= wanted.size / kWaste) return part;
-    if ((part = free_[Chunk::kCut].find(wanted.size, wanted.alignment))) return part;
+Heap* Pool::heap_for(uint32_t thread, const Wanted& wanted) const noexcept {
+  const uint8_t slot = slots_[thread % kSlots].load(std::memory_order_acquire);
+  if (slot == 0) return nullptr;
+  return heaps_[wanted.large || wanted.size > kMostOfSpan ? 0 : slot - 1];
+}
+
+void Pool::add_heap() {
+  auto heap = std::make_unique<Heap>(provider_, peaks_);
+  peaks_.add(heap.get());
+  heap->peaks = &peaks_;
+  heaps_[heap_count_++] = heap.release();
+}
+
+Heap& Pool::heap_of_new_thread(uint32_t thread, const Wanted& wanted) {
+  if (threads_ == heap_count_ && heap_count_ < kHeaps) {
+    add_heap();
+    heaps_[heap_count_ - 1]->lock.lock();
   }
-  return free_[Chunk::kShared].find(wanted.size, wanted.alignment);
-}
-
-Part* Pool::find_to_cut(const Wanted& wanted, uint64_t needed) const noexcept {
-  Part* part = wanted.large ? free_[Chunk::kWhole].find(wanted.size, wanted.alignment) : nullptr;
-  return part && part->size <= needed / kCutChunk && wanted.size >= part->size / kCutBlock ? part : nullptr;
-}
-
-Part* Pool::take(Part* part, const Wanted& wanted) {
-  const uint64_t start = round_up(part->offset, wanted.alignment);
-  // Made first, so that running out of memory leaves everything as it was.
-  Part* head = nullptr;
-  Part* tail = nullptr;
-  if (part->chunk->kind != Chunk::kWhole) {
-    try {
-      if (start != part->offset) head = new_part();
-      if (part->offset + part->size != start + wanted.size) tail = new_part();
-    } catch (...) {
-      if (head) drop_part(head);
-      make_free(part);
-      throw;
-    }
-  }
-  if (head) {
-    head->chunk = part->chunk;
-    head->offset = part->offset;
-    head->size = start - part->offset;
-    head->before = part->before;
-    head->after = part;
-    (part->before ? part->before->after : part->chunk->first) = head;
-    part->before = head;
-    part->offset = start;
-    part->size -= head->size;
-  }
-  if (tail) {
-    tail->chunk = part->chunk;
-    tail->offset = start + wanted.size;
-    tail->size = part->size - wanted.size;
-    tail->before = part;
-    tail->after = part->after;
-    if (part->after) part->after->before = tail;
-    part->after = tail;
-    part->size = wanted.size;
-  }
-  part->state = Part::State::kUsed;  // so that the rest does not join it again
-  if (head) make_free(head);
-  if (tail) make_free(tail);
-  activate(part->chunk, part->size);
-  return part;
-}
-
-void Pool::make_free(Part* part) noexcept {
-  FreeBlocks& list = free_[part->chunk->kind];
-  part->state = Part::State::kFree;
-  if (Part* after = part->after; after && after->state == Part::State::kFree) {
-    list.remove(after);
-    part->size += after->size;
-    part->after = after->after;
-    if (after->after) after->after->before = part;
-    drop_part(after);
-  }
-  if (Part* before = part->before; before && before->state == Part::State::kFree) {
-    list.remove(before);
-    before->size += part->size;
-    before->after = part->after;
-    if (part->after) part->after->before = before;
-    drop_part(part);
-    part = before;
-  }
-  if (part->chunk->kind == Chunk::kCut && part->size == part->chunk->size) part->chunk->kind = Chunk::kWhole;
-  free_[part->chunk->kind].insert(part);
-}
-
-void Pool::activate(Chunk* chunk, uint64_t bytes) noexcept {
-  if (chunk->active_parts++ == 0) empty_bytes_ -= chunk->size;
-  chunk->active_bytes += bytes;
-  active_.add(bytes);
-  inactive_split_.become(reserved_.current - active_.current - empty_bytes_);
-}
-
-void Pool::deactivate(Chunk* chunk, uint64_t bytes) noexcept {
-  if (--chunk->active_parts == 0) empty_bytes_ += chunk->size;
-  chunk->active_bytes -= bytes;
-  active_.subtract(bytes);
-  inactive_split_.become(reserved_.current - active_.current - empty_bytes_);
-}
-
-void Pool::make_pending(Part* part, const heddle_point_t* points, uint32_t count) {
-  part->pending = new Pending;
-  part->pending->points.assign(points, points + count);
-  part->state = Part::State::kPending;
-  part->next_free = nullptr;
-  part->previous_free = last_pending_;
-  (last_pending_ ? last_pending_->next_free : first_pending_) = part;
-  last_pending_ = part;
-  pending_bytes_ += part->size;
-}
-
-void Pool::unlink_pending(Part* part) noexcept {
-  (part->previous_free ? part->previous_free->next_free : first_pending_) = part->next_free;
-  (part->next_free ? part->next_free->previous_free : last_pending_) = part->previous_free;
-  part->previous_free = part->next_free = nullptr;
-  pending_bytes_ -= part->size;
-  delete part->pending;
-  part->pending = nullptr;
-  deactivate(part->chunk, part->size);
-}
-
-void Pool::settle(size_t most) {
-  for (Part* part = first_pending_; part && most != 0; --most) {
-    Part* next = part->next_free;
-    std::vector<heddle_point_t>& points = part->pending->points;
-    std::erase_if(points, [&](const heddle_point_t& point) { return provider_.reached(provider_.self, point) != 0; });
-    if (points.empty()) {
-      unlink_pending(part);
-      make_free(part);
-    }
-    part = next;
-  }
-}
-
-Part* Pool::find_in_stream_order(const Wanted& wanted, heddle_point_t after) {
-  Part* best = nullptr;
-  for (Part* part = first_pending_; part; part = part->next_free) {
-    if ((part->offset & (wanted.alignment - 1)) != 0 || !holds(*part, wanted.size, wanted.alignment) || (best && part->size >= best->size))
-      continue;
-    const auto& points = part->pending->points;
-    const bool behind = std::all_of(points.begin(), points.end(), [&](const heddle_point_t& point) {
-      return (point.timeline == after.timeline && point.value <= after.value) || provider_.reached(provider_.self, point) != 0;
-    });
-    if (behind) best = part;
-  }
-  return best;
-}
-
-Part* Pool::find_with_waits(const Wanted& wanted, uint32_t capacity) {
-  Part* best = nullptr;
-  for (Part* part = first_pending_; part; part = part->next_free) {
-    if ((part->offset & (wanted.alignment - 1)) != 0 || !holds(*part, wanted.size, wanted.alignment)) continue;
-    if (part->pending->points.size() <= capacity && (!best || part->size < best->size)) best = part;
-  }
-  return best;
-}
-
-uint64_t Pool::shared_chunk_bytes(uint64_t size) const noexcept {
-  return std::max(round_up(size, kChunkAlignment), std::clamp(std::bit_floor(shared_bytes_ / 8), kLeastChunk, kMostChunk));
-}
-
-heddle_status_t* Pool::grow(Lock* lock, uint64_t bytes, const Wanted& wanted, Part** out_part) {
-  const uint64_t held = reserved_.current + asked_bytes_;
-  if (held > limit_ || bytes > limit_ - held) {
-    return status(host_, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of %llu bytes leaves %llu", number(limit_),
-                  number(limit_ - std::min(limit_, held)));
-  }
-  heddle_block_params_t params = {};
-  params.struct_size = sizeof params;
-  params.size_bytes = bytes;
-  params.alignment_bytes = std::max(wanted.alignment, kChunkAlignment);
-  params.owner = &kOwner;
-  auto* chunk = new Chunk;
-  chunk->size = bytes;
-  chunk->alignment = params.alignment_bytes;
-  chunk->kind = wanted.large ? Chunk::kWhole : Chunk::kShared;
-  asked_bytes_ += bytes;  // so that the limit holds without the lock
-  lock->unlock();
-  uint32_t wait_count = 0;
-  heddle_status_t* failed = provider_.allocate(provider_.self, &params, &chunk->block, nullptr, &wait_count);
-  lock->lock();
-  asked_bytes_ -= bytes;
-  if (failed) {
-    delete chunk;
-    return failed;
-  }
-  Part* whole = nullptr;
-  try {
-    whole = new_part();
-    chunk->index = chunks_.size();
-    chunks_.push_back(chunk);
-  } catch (...) {
-    if (whole) drop_part(whole);
-    lock->unlock();
-    provider_.free(provider_.self, &chunk->block, nullptr, 0);
-    delete chunk;
-    lock->lock();
-    throw;
-  }
-  whole->chunk = chunk;
-  whole->size = bytes;
-  chunk->first = whole;
-  ++provider_allocations_;
-  reserved_.add(bytes);
-  empty_bytes_ += bytes;
-  if (chunk->kind == Chunk::kShared) shared_bytes_ += bytes;
-  *out_part = whole;
-  return nullptr;
-}
-
-void Pool::hand_out(Part* part, const heddle_block_params_t& params, heddle_block_t* out) noexcept {
-  part->requested = params.size_bytes;
-  part->owner = params.owner;
-  ++allocations_;
-  requested_.add(params.size_bytes);
-  allocated_.add(part->size);
-  needed_peak_ = std::max(needed_peak_, requested_.current + pending_bytes_);
-  *out = {part->chunk->block.buffer, part->chunk->block.offset + part->offset, params.size_bytes, reinterpret_cast<uint64_t>(part)};
+  slots_[thread % kSlots].store(static_cast<uint8_t>(1 + threads_++ % kHeaps), std::memory_order_release);
+  return *heap_for(thread, wanted);
 }
 
 heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_block_t* out, heddle_point_t* out_waits,
                                 uint32_t* out_wait_count) {
-  Lock lock(mutex_);
-  if (params.size_bytes > kMaxSize || params.alignment_bytes > kMaxSize) return exhausted(&lock, params.size_bytes, "more than 2^62 bytes");
-  const Wanted wanted = rounded(params);
-  auto take_free = [&]() -> bool {
-    Part* part = find_free(wanted);
-    if (!part) return false;
-    free_[part->chunk->kind].remove(part);
-    hand_out(take(part, wanted), params, out);
-    return true;
-  };
-  // Split, the rest of a pending part would be reused without its points: it is handed out whole.
-  auto take_pending = [&](Part* part) {
-    unlink_pending(part);
-    part->state = Part::State::kUsed;
-    activate(part->chunk, part->size);
-    hand_out(part, params, out);
-  };
+  if (params.size_bytes > kMaxSize || params.alignment_bytes > kMaxSize) {
+    All all(*this);
+    return exhausted(&all, params.size_bytes, "more than 2^62 bytes");
+  }
+  const Wanted wanted = rounded(params.size_bytes, params.alignment_bytes);
+  const uint32_t thread = thread_number();
+  if (Heap* heap = heap_for(thread, wanted)) {
+    std::lock_guard lock(heap->lock);
+    if (heap->allocate(wanted, params, out)) return nullptr;
+  }
+  sdk::EnvironmentKeeper keep;
+  All all(*this);
+  return allocate_with_all(&all, thread, wanted, params, out, out_waits, out_wait_count);
+}
 
-  if (first_pending_) settle(kSettleOnAllocate);
-  if (take_free()) return nullptr;
-  if (first_pending_) {
-    settle(SIZE_MAX);
-    if (take_free()) return nullptr;
-    if (Part* part = params.after.timeline ? find_in_stream_order(wanted, params.after) : nullptr) {
-      if (part->size <= wanted.size + wanted.size / 2) {  // a much larger one would be wasted
-        take_pending(part);
-        return nullptr;
-      }
+heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
+                                         heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count) {
+  Heap* known = heap_for(thread, wanted);
+  Heap& heap = known ? *known : heap_of_new_thread(thread, wanted);
+  if (heap.allocate(wanted, params, out)) return nullptr;
+  if (&heap != heaps_[0]) {
+    heddle_status_t* failed = add_span(all, &heap, wanted, params.size_bytes);
+    if (!failed) {
+      heap.take(heap.find_free(wanted), wanted, params, out);
+      return nullptr;
     }
+    if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
+    host_->status_free(host_->self, failed);
   }
   std::string cause;
   for (bool retry : {false, true}) {
-    uint64_t bytes = wanted.large ? wanted.size : shared_chunk_bytes(wanted.size);
-    if (retry) {
-      ++retries_;
-      bytes = wanted.large ? wanted.size : round_up(wanted.size, kChunkAlignment);
-      settle(SIZE_MAX);
-      give_back(&lock, 0, true);
-      if (take_free()) return nullptr;
-    } else {
-      // What is empty goes, or is cut, before more is reserved than what is in use can explain.
-      const uint64_t needed = std::max(needed_peak_, requested_.current + pending_bytes_ + params.size_bytes);
-      const uint64_t most = needed + needed / kSlack;
-      if (reserved_.current + asked_bytes_ + bytes > most) {
-        if (Part* part = find_to_cut(wanted, needed)) {
-          free_[Chunk::kWhole].remove(part);
-          part->chunk->kind = Chunk::kCut;
-          hand_out(take(part, wanted), params, out);
-          return nullptr;
-        }
-        give_back(&lock, most - std::min(most, bytes), false);
-      }
-    }
     Part* part = nullptr;
-    heddle_status_t* failed = grow(&lock, bytes, wanted, &part);
+    heddle_status_t* failed = obtain(all, wanted, params.size_bytes, retry, &part);
     if (!failed) {
-      hand_out(take(part, wanted), params, out);
+      part->chunk->heap->take(part, wanted, params, out);
       return nullptr;
     }
     if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
@@ -382,28 +198,207 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
   }
   // All that is left is memory that work still uses: the caller's own, which it does not wait for, or others', with what to wait for.
   if (params.after.timeline) {
-    Part* part = find_in_stream_order(wanted, params.after);
-    if (!part && (part = find_with_waits(wanted, params.wait_capacity))) {
+    Part* part = nullptr;
+    for (uint32_t i = 0; i < heap_count_ && !part; ++i) part = heaps_[i]->find_in_stream_order(wanted, params.after);
+    for (uint32_t i = 0; i < heap_count_ && !part; ++i) {
+      if (!(part = heaps_[i]->find_with_waits(wanted, params.wait_capacity))) continue;
       *out_wait_count = static_cast<uint32_t>(part->pending->points.size());
       std::copy(part->pending->points.begin(), part->pending->points.end(), out_waits);
     }
     if (part) {
-      take_pending(part);
+      part->chunk->heap->take_pending(part, params, out);
       return nullptr;
     }
   }
-  return exhausted(&lock, params.size_bytes, std::move(cause));
+  if (spills_) {
+    heddle_status_t* failed = spill(all, wanted, params, out);
+    if (!failed) return nullptr;
+    if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
+    const std::string text = sdk::take_text(host_, failed);
+    cause = cause.substr(0, cause.find('\n')) + ", and of the host's memory: " + text;
+  }
+  return exhausted(all, params.size_bytes, std::move(cause));
 }
 
-heddle_status_t* Pool::exhausted(Lock* lock, uint64_t size, std::string cause) {
+heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part) {
+  uint64_t bytes = wanted.large ? wanted.size : shared_chunk_bytes(wanted.size);
+  if (retry) {
+    ++retries_;
+    bytes = wanted.large ? wanted.size : round_up(wanted.size, kChunkAlignment);
+    settle_all();
+    free_empty_spans();
+    if ((*out_part = find_anywhere(wanted))) return nullptr;
+    give_back(all, 0, true);
+    if ((*out_part = find_anywhere(wanted))) return nullptr;  // freed meanwhile
+  } else {
+    if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
+    // What is empty goes, or is cut, before more is reserved than what is in use can explain.
+    const uint64_t needed = std::max(peaks_.peak(kNeeded), peaks_.now(kNeeded) + asked);
+    const uint64_t most = needed + needed / kSlack + (heap_count_ - 1) * kHeapSlack;
+    if (reserved_.current + asked_bytes_ + bytes > most) {
+      if (heap_count_ > 1) {
+        settle_all();
+        free_empty_spans();
+        if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
+      }
+      if ((*out_part = heaps_[0]->find_to_cut(wanted, needed))) return nullptr;
+      give_back(all, most - std::min(most, bytes), false);
+    }
+  }
+  return grow(all, bytes, wanted, out_part);
+}
+
+heddle_status_t* Pool::add_span(All* all, Heap* heap, const Wanted& wanted, uint64_t asked) {
+  uint64_t bytes = 0;
+  for (const Chunk* chunk : heap->chunks) bytes += chunk->size;
+  bytes = std::max(kSpanBlocks * wanted.size, std::clamp(std::bit_floor(bytes / kSpanShare), kLeastSpan, kMostSpan));
+  const Wanted span = rounded(bytes, kChunkAlignment);
+  auto chunk = std::make_unique<Chunk>();
+  Part* part = nullptr;
+  if (heddle_status_t* failed = obtain(all, span, asked, false, &part)) return failed;
+  part = heaps_[0]->take_span(part, span);
+  const heddle_block_t& whole = part->chunk->block;
+  chunk->block = {whole.buffer, whole.offset + part->offset, part->size, 0};
+  chunk->size = part->size;
+  chunk->alignment = kChunkAlignment;
+  chunk->span = part;
+  try {
+    heap->add(chunk.get());
+  } catch (...) {
+    heaps_[0]->free_span(part);
+    throw;
+  }
+  chunk.release();
+  return nullptr;
+}
+
+void Pool::free_empty_spans() noexcept {
+  for (uint32_t i = 1; i < heap_count_; ++i) {
+    heaps_[i]->join_quick();
+    std::vector<Chunk*>& chunks = heaps_[i]->chunks;
+    for (size_t at = chunks.size(); at-- > 0;) {
+      Chunk* chunk = chunks[at];
+      if (chunk->active_parts != 0) continue;
+      heaps_[i]->remove(chunk);
+      heaps_[0]->free_span(chunk->span);
+      delete chunk;
+    }
+  }
+}
+
+void Pool::settle_all() {
+  for (uint32_t i = 0; i < heap_count_; ++i) heaps_[i]->settle(SIZE_MAX);
+}
+
+Part* Pool::find_anywhere(const Wanted& wanted) const noexcept {
+  Part* part = nullptr;
+  for (uint32_t i = 0; i < heap_count_ && !part; ++i) part = heaps_[i]->find_free(wanted);
+  return part;
+}
+
+uint64_t Pool::shared_chunk_bytes(uint64_t size) const noexcept {
+  return std::max(round_up(size, kChunkAlignment), std::clamp(std::bit_floor(shared_bytes_ / 8), kLeastChunk, kMostChunk));
+}
+
+heddle_status_t* Pool::grow(All* all, uint64_t bytes, const Wanted& wanted, Part** out_part) {
+  const uint64_t held = reserved_.current - spilled_bytes_ + asked_bytes_;
+  if (held > limit_ || bytes > limit_ - held) {
+    return status(host_, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "pool_limit of %llu bytes leaves %llu", number(limit_),
+                  number(limit_ - std::min(limit_, held)));
+  }
+  auto chunk = std::make_unique<Chunk>();
+  chunk->size = bytes;
+  chunk->kind = wanted.large ? Chunk::kWhole : Chunk::kShared;
+  return add_chunk(all, std::move(chunk), wanted.alignment, out_part);
+}
+
+heddle_status_t* Pool::add_chunk(All* all, std::unique_ptr<Chunk> chunk, uint64_t alignment, Part** out_part) {
+  const bool spilled = chunk->kind == Chunk::kSpilled;
+  const uint64_t bytes = chunk->size;
+  chunk->alignment = std::max(alignment, kChunkAlignment);
+  heddle_block_params_t params = {};
+  params.struct_size = sizeof params;
+  params.size_bytes = bytes;
+  params.alignment_bytes = chunk->alignment;
+  params.owner = &kOwner;
+  if (!spilled) asked_bytes_ += bytes;  // so that the limit holds without the locks
+  all->unlock();
+  uint32_t wait_count = 0;
+  heddle_status_t* failed = spilled ? provider_.allocate_on_host(provider_.self, &params, &chunk->block)
+                                    : provider_.allocate(provider_.self, &params, &chunk->block, nullptr, &wait_count);
+  all->lock();
+  if (!spilled) asked_bytes_ -= bytes;
+  if (failed) return failed;
+  try {
+    *out_part = heaps_[0]->add(chunk.get());
+  } catch (...) {
+    all->unlock();
+    provider_.free(provider_.self, &chunk->block, nullptr, 0);
+    all->lock();
+    throw;
+  }
+  if (chunk->kind == Chunk::kShared) shared_bytes_ += bytes;
+  if (spilled) spilled_bytes_ += bytes;
+  chunk.release();
+  ++provider_allocations_;
+  reserved_.add(bytes);
+  reserved_changed();
+  return nullptr;
+}
+
+heddle_status_t* Pool::spill(All* all, const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out) {
+  auto chunk = std::make_unique<Chunk>();
+  chunk->size = round_up(wanted.size, kChunkAlignment);
+  chunk->kind = Chunk::kSpilled;
+  Part* part = nullptr;
+  if (heddle_status_t* failed = add_chunk(all, std::move(chunk), wanted.alignment, &part)) return failed;
+  heaps_[0]->take(part, wanted, params, out);
+  if (!std::exchange(has_spilled_, true)) {
+    all->unlock();
+    log("pool: memory of '" + name_ + "' is full, and blocks come from the host's memory from now on, which is slower: the first one of " +
+        std::to_string(params.size_bytes) + " bytes; raise pool_limit or use less");
+  }
+  return nullptr;
+}
+
+// The provider waits for the points.
+void Pool::free_spilled(Part* part, const heddle_point_t* points, uint32_t count) {
+  const std::unique_ptr<Chunk> chunk(part->chunk);
+  {
+    All all(*this);
+    heaps_[0]->free(part, nullptr, 0);
+    heaps_[0]->remove(chunk.get());
+    spilled_bytes_ -= chunk->size;
+    reserved_.subtract(chunk->size);
+    reserved_changed();
+  }
+  provider_.free(provider_.self, &chunk->block, points, count);
+}
+
+void Pool::log(const std::string& text) const noexcept {
+  if (host_->log_level(host_->self) <= HEDDLE_LOG_WARN)
+    host_->log(host_->self, HEDDLE_LOG_WARN, sdk::string_of("pool.cpp"), 0, sdk::string_of(text));
+}
+
+void Pool::reserved_changed() noexcept {
+  large_bytes_.store(std::clamp(std::bit_floor(reserved_.current / 64), kLeastLarge, kMostLarge), std::memory_order_relaxed);
+}
+
+uint64_t Pool::total(uint64_t Books::* count) const noexcept {
+  uint64_t sum = 0;
+  for (const Heap* heap : peaks_.heaps()) sum += heap->books.*count;
+  return sum;
+}
+
+heddle_status_t* Pool::exhausted(All* all, uint64_t size, std::string cause) {
   ++exhaustions_;
   char state[256];
   std::snprintf(state, sizeof state,
                 " (%llu reserved, of which %llu in %llu live blocks, %llu freed but still in use by the device, %llu free in parts of used "
                 "chunks)",
-                number(reserved_.current), number(allocated_.current), number(allocations_ - frees_), number(pending_bytes_),
-                number(inactive_split_.current));
-  lock->unlock();
+                number(reserved_.current), number(peaks_.now(kAllocated)), number(total(&Books::allocations) - total(&Books::frees)),
+                number(total(&Books::pending_bytes)), number(peaks_.now(kInactiveSplit)));
+  all->unlock();
   cause = cause.substr(0, cause.find('\n')) + state;
   return sdk::exhaustion_status(host_, "pool", name_, size, cause, limit_ == UINT64_MAX ? "use less" : "raise pool_limit or use less",
                                 sdk::Holders::of(host_, [&](auto visit, void* context) { return holders(visit, context); }));
@@ -411,69 +406,64 @@ heddle_status_t* Pool::exhausted(Lock* lock, uint64_t size, std::string cause) {
 
 void Pool::free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
   auto* part = reinterpret_cast<Part*>(block.token);
-  Lock lock(mutex_);
-  ++frees_;
-  requested_.subtract(part->requested);
-  allocated_.subtract(part->size);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (provider_.reached(provider_.self, points[i])) continue;
-    make_pending(part, points, count);
-    return;
+  if (part->chunk->kind == Chunk::kSpilled) return free_spilled(part, points, count);
+  Heap& heap = *part->chunk->heap;
+  {
+    std::lock_guard lock(heap.lock);
+    if (heap.free(part, points, count)) return;
   }
-  deactivate(part->chunk, part->size);
-  make_free(part);
+  All all(*this);
+  heap.free(part, points, count);
 }
 
-void Pool::give_back(Lock* lock, uint64_t keep_bytes, bool also_initial) {
-  if (reserved_.current <= keep_bytes || !empty_bytes_) return;
+void Pool::give_back(All* all, uint64_t keep_bytes, bool also_initial) {
+  Heap& first = *heaps_[0];
+  if (reserved_.current <= keep_bytes) return;
+  first.join_quick();
   std::vector<Chunk*> empty;
-  for (Chunk* chunk : chunks_) {
-    if (chunk->active_parts == 0 && (also_initial || !chunk->initial)) empty.push_back(chunk);
+  for (Chunk* chunk : first.chunks) {
+    if (chunk->active_parts == 0 && chunk->spans == 0 && (also_initial || !chunk->initial)) empty.push_back(chunk);
   }
   std::sort(empty.begin(), empty.end(), [](const Chunk* a, const Chunk* b) { return a->size > b->size; });
+  if (empty.empty()) return;
   size_t count = 0;
   for (Chunk* chunk : empty) {
     if (reserved_.current <= keep_bytes) break;
-    free_[chunk->kind].remove(chunk->first);  // without active parts, one free part is all there is
-    drop_part(chunk->first);
-    chunks_.back()->index = chunk->index;
-    std::swap(chunks_[chunk->index], chunks_.back());
-    chunks_.pop_back();
+    first.remove(chunk);
     reserved_.subtract(chunk->size);
-    empty_bytes_ -= chunk->size;
     if (chunk->kind == Chunk::kShared) shared_bytes_ -= chunk->size;
     ++count;
   }
-  lock->unlock();
+  reserved_changed();
+  all->unlock();
   for (size_t i = 0; i < count; ++i) {
     provider_.free(provider_.self, &empty[i]->block, nullptr, 0);
     delete empty[i];
   }
-  lock->lock();
+  all->lock();
 }
 
 heddle_status_t* Pool::trim(uint64_t keep_bytes) {
-  Lock lock(mutex_);
-  settle(SIZE_MAX);
-  give_back(&lock, keep_bytes, true);
-  lock.unlock();
+  {
+    All all(*this);
+    settle_all();
+    free_empty_spans();
+    give_back(&all, keep_bytes, true);
+  }
   return provider_.trim(provider_.self, keep_bytes);
 }
 
 heddle_status_t* Pool::statistics(heddle_allocator_statistics_t* out) {
-  Lock lock(mutex_);
-  *out = {out->struct_size,
-          0,
-          requested_,
-          allocated_,
-          active_,
-          reserved_,
-          inactive_split_,
-          std::max({free_[Chunk::kShared].largest_bytes(), free_[Chunk::kWhole].largest_bytes(), free_[Chunk::kCut].largest_bytes()}),
-          allocations_,
-          frees_,
-          provider_allocations_,
-          retries_,
+  All all(*this);
+  auto count = [&](Quantity quantity) {
+    heddle_memory_count_t of = {peaks_.now(quantity), peaks_.peak(quantity), 0};
+    for (const Heap* heap : peaks_.heaps()) of.total += heap->books.total[quantity];
+    return of;
+  };
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < heap_count_; ++i) largest = std::max(largest, heaps_[i]->largest_free());
+  *out = {out->struct_size,      0,       count(kRequested),          count(kAllocated),    count(kActive),        reserved_,
+          count(kInactiveSplit), largest, total(&Books::allocations), total(&Books::frees), provider_allocations_, retries_,
           exhaustions_};
   return nullptr;
 }
@@ -481,10 +471,20 @@ heddle_status_t* Pool::statistics(heddle_allocator_statistics_t* out) {
 heddle_status_t* Pool::holders(heddle_holder_visitor_t visit, void* context) {
   sdk::Holders holders;
   {
-    Lock lock(mutex_);
-    for (const Chunk* chunk : chunks_) {
-      for (const Part* part = chunk->first; part; part = part->after) {
-        if (part->state == Part::State::kUsed) holders.add(part->owner, part->requested);
+    All all(*this);
+    for (uint32_t i = 0; i < heap_count_; ++i) {
+      for (const Chunk* chunk : heaps_[i]->chunks) {
+        for (const Part* part = chunk->first; part; part = part->after) {
+          if (part->state != Part::State::kUsed) continue;
+          if (chunk->kind != Chunk::kSpilled) {
+            holders.add(part->owner, part->requested);
+            continue;
+          }
+          const std::string owner(part->owner ? sdk::view_of(*part->owner) : "no owner told");
+          const std::string spilled = owner + ", spilled to the host";
+          const heddle_string_t text = sdk::string_of(spilled);
+          holders.add(&text, part->requested);
+        }
       }
     }
   }
@@ -493,8 +493,8 @@ heddle_status_t* Pool::holders(heddle_holder_visitor_t visit, void* context) {
 }
 
 uint64_t Pool::live_blocks() {
-  Lock lock(mutex_);
-  return allocations_ - frees_;
+  All all(*this);
+  return total(&Books::allocations) - total(&Books::frees);
 }
 
 }  // namespace heddle::pool

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.pool: chunks from the provider, cut into parts, reused in stream order. One lock, not held while the provider is asked for memory.
+// heddle.pool: chunks from the provider, cut into parts, reused in stream order.
 //
 // Small blocks are cut out of shared chunks, best fit, joined with free neighbours when they are freed. A large block takes a chunk of its own,
 // of a size class that a later block of about its size fits into. What is empty is kept for reuse as long as no more is reserved than a tenth
 // above the most that was ever needed; where a block would make it more, an empty chunk is cut for it, or empty chunks go back first.
+//
+// The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose chunks are
+// spans: parts of the first heap. A call takes the lock of one heap; where that does not do, it takes all of them, in their order. None is held
+// while the provider is asked for memory.
 #ifndef HEDDLE_POOL_POOL_H_
 #define HEDDLE_POOL_POOL_H_
 
-#include <mutex>
+#include <atomic>
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "free_blocks.h"
+#include "heap.h"
 #include "heddle/sdk/allocator.h"
 
 namespace heddle::pool {
-
-// What a freed part waits for.
-struct Pending {
-  std::vector<heddle_point_t> points;
-};
 
 class Pool {
  public:
   static constexpr const char* kId = "heddle.pool";
   static constexpr const char* kVersion = "0.1.0";
+  static constexpr bool kKeepsFloatingPoint = true;
 
   explicit Pool(const sdk::AllocatorSetup& setup);
   // Only without live blocks. What still waits for points goes back with them.
@@ -41,61 +41,78 @@ class Pool {
   uint64_t live_blocks();
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  static constexpr uint32_t kHeaps = 16;
+  static constexpr uint32_t kSlots = 64;
 
-  // What is asked for, rounded.
-  struct Wanted {
-    uint64_t size, alignment;
-    bool large;
+  // The locks of all heaps.
+  class All {
+   public:
+    explicit All(Pool& pool) noexcept : pool_(pool) { lock(); }
+    ~All() {
+      if (held_) unlock();
+    }
+    All(const All&) = delete;
+    All& operator=(const All&) = delete;
+    void lock() noexcept;
+    void unlock() noexcept;
+
+   private:
+    Pool& pool_;
+    bool held_ = false;
   };
-  Wanted rounded(const heddle_block_params_t& params) const noexcept;
+  Wanted rounded(uint64_t size, uint64_t alignment) const noexcept;
+  // Of the calling thread, for that block; NULL: it was not seen before.
+  Heap* heap_for(uint32_t thread, const Wanted& wanted) const noexcept;
 
-  Part* new_part();
-  void drop_part(Part* part) noexcept;
-  Part* find_free(const Wanted& wanted) const noexcept;
-  // An empty chunk for a large block, of which the rest stays free for others. needed: the most that was needed so far.
-  Part* find_to_cut(const Wanted& wanted, uint64_t needed) const noexcept;
-  // Makes a part that is in no list a used one, cutting off what is too much. If it throws, the part is free again.
-  Part* take(Part* part, const Wanted& wanted);
-  // A part that is in no list becomes free, joined with its free neighbours.
-  void make_free(Part* part) noexcept;
-  void make_pending(Part* part, const heddle_point_t* points, uint32_t count);
-  // Out of the list of pending ones; it is in no list then.
-  void unlink_pending(Part* part) noexcept;
-  // Frees pending parts whose points are reached, the oldest first; looks at no more than `most`.
-  void settle(size_t most);
-  // A pending part that a caller at `after` may use without waiting.
-  Part* find_in_stream_order(const Wanted& wanted, heddle_point_t after);
-  // A pending part that a caller may use once it has waited for at most `capacity` points.
-  Part* find_with_waits(const Wanted& wanted, uint32_t capacity);
+  // The rest: all locks are held.
+  void add_heap();
+  Heap& heap_of_new_thread(uint32_t thread, const Wanted& wanted);
+  heddle_status_t* allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
+                                     heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count);
+  // A free part that holds it: of what is free after all, or of a chunk that the provider is asked for. asked: bytes of the block that it is for.
+  heddle_status_t* obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part);
+  // A span for a heap, in which a block of that size finds room.
+  heddle_status_t* add_span(All* all, Heap* heap, const Wanted& wanted, uint64_t asked);
+  // Spans without active parts go back to the first heap.
+  void free_empty_spans() noexcept;
+  void settle_all();
+  Part* find_anywhere(const Wanted& wanted) const noexcept;
   uint64_t shared_chunk_bytes(uint64_t size) const noexcept;
-  // A new chunk as one part that is in no list. It lets the lock go while it asks.
-  heddle_status_t* grow(Lock* lock, uint64_t bytes, const Wanted& wanted, Part** out_part);
-  void activate(Chunk* chunk, uint64_t bytes) noexcept;
-  void deactivate(Chunk* chunk, uint64_t bytes) noexcept;
-  // Gives empty chunks back, the largest first, until at most keep_bytes are reserved. It lets the lock go while it does.
-  void give_back(Lock* lock, uint64_t keep_bytes, bool also_initial);
-  void hand_out(Part* part, const heddle_block_params_t& params, heddle_block_t* out) noexcept;
-  heddle_status_t* exhausted(Lock* lock, uint64_t size, std::string cause);
+  // A new chunk as one free part. It lets the locks go while it asks.
+  heddle_status_t* grow(All* all, uint64_t bytes, const Wanted& wanted, Part** out_part);
+  heddle_status_t* add_chunk(All* all, std::unique_ptr<Chunk> chunk, uint64_t alignment, Part** out_part);
+  // A block of the host's memory, where the provider has that.
+  heddle_status_t* spill(All* all, const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out);
+  void free_spilled(Part* part, const heddle_point_t* points, uint32_t count);
+  // Gives empty chunks back, the largest first, until at most keep_bytes are reserved. It lets the locks go while it does.
+  void give_back(All* all, uint64_t keep_bytes, bool also_initial);
+  void reserved_changed() noexcept;
+  heddle_status_t* exhausted(All* all, uint64_t size, std::string cause);
+  uint64_t total(uint64_t Books::* count) const noexcept;
+  // At level warn.
+  void log(const std::string& text) const noexcept;
 
   const heddle_host_t* const host_;
   const heddle_provider_t& provider_;
   const std::string name_;
   uint64_t limit_ = UINT64_MAX;
   bool trims_ = true;
-  std::mutex mutex_;
-  std::vector<Chunk*> chunks_;
-  FreeBlocks free_[3];             // by kind of chunk
-  Part* first_pending_ = nullptr;  // oldest
-  Part* last_pending_ = nullptr;
-  Part* spare_parts_ = nullptr;
-  uint64_t pending_bytes_ = 0;
-  uint64_t needed_peak_ = 0;   // most that was requested and pending at once
-  uint64_t empty_bytes_ = 0;   // of chunks without active parts
-  uint64_t shared_bytes_ = 0;  // of shared chunks
-  uint64_t asked_bytes_ = 0;   // of the provider, in calls that have not returned
-  sdk::MemoryCount requested_, allocated_, active_, reserved_, inactive_split_;
-  uint64_t allocations_ = 0, frees_ = 0, provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
+  bool spills_ = false;
+  std::atomic<uint64_t> large_bytes_;  // blocks of at least that have chunks of their own
+  Heap* heaps_[kHeaps] = {};           // each is set before a slot names it
+  // By number of thread modulo kSlots: 1 + index of its heap, 0: not seen. Hardly ever written.
+  alignas(64) std::atomic<uint8_t> slots_[kSlots] = {};
+
+  // The rest is guarded by all locks.
+  alignas(64) Peaks peaks_;
+  uint32_t heap_count_ = 0;     // guarded by the first heap's lock alone, too
+  uint32_t threads_ = 0;        // seen
+  uint64_t shared_bytes_ = 0;   // of shared chunks of the first heap
+  uint64_t asked_bytes_ = 0;    // of the provider, in calls that have not returned
+  uint64_t spilled_bytes_ = 0;  // of chunks in the host's memory; they do not count for the limit
+  bool has_spilled_ = false;    // said in the log
+  sdk::MemoryCount reserved_;
+  uint64_t provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
 };
 
 }  // namespace heddle::pool

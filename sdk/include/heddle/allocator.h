@@ -87,6 +87,10 @@ typedef struct heddle_provider {
   heddle_status_t* (*holders)(void* self, heddle_holder_visitor_t visit, void* context);
   /* 1 if the point is reached, or failed. [any] [no-block] */
   uint32_t (*reached)(void* self, heddle_point_t point);
+  /* As allocate with after.timeline NULL, but in memory of the host that kernels and copies of the device reach: slower, and there is more of it.
+   * It comes back through free. NULL where the device has no such memory, or all of its memory is the host's, or an allocator stands in between.
+   * Since ABI 0.2. [any] [may-block] */
+  heddle_status_t* (*allocate_on_host)(void* self, const heddle_block_params_t* params, heddle_block_t* out_block);
 } heddle_provider_t;
 
 typedef struct heddle_allocator_params {

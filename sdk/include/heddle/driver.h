@@ -49,7 +49,7 @@ extern "C" {
 
 #define HEDDLE_DEVICE_INTERFACE "heddle.device/1"
 
-/* Kinds of memory a device offers: bits, also used when allocating. */
+/* Kinds of memory a device offers: bits, also used when allocating. Kernels and copies of the device reach buffers of every kind. */
 #define HEDDLE_MEMORY_DEVICE 1u       /* fastest for the device */
 #define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
 #define HEDDLE_MEMORY_PINNED 4u       /* host memory the device copies from at full speed */

@@ -10,6 +10,7 @@
 //                                                   alignment, and cleared outputs
 //   uint64_t live_blocks()                          destroy fails while there are any
 //   void log_leaks()                                if it likes: logs what it knows of them
+//   static constexpr bool kKeepsFloatingPoint       if it likes, true: allocate and free keep the floating-point environment themselves
 // Each is called from any thread; what they throw becomes a status. In one source file of the plugin: HEDDLE_ALLOCATOR_PLUGIN(acme::Slab)
 // The library made from it is of kind allocator alone: its instance is this file's own. A library of several kinds writes its own entry.
 #ifndef HEDDLE_SDK_ALLOCATOR_H_
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "heddle/allocator.h"
@@ -122,6 +124,7 @@ class AllocatorPlugin {
 
  private:
   static constexpr const char* kWho = short_name(A::kId);
+  using BlockKeeper = std::conditional_t<requires { requires A::kKeepsFloatingPoint; }, ErrnoKeeper, EnvironmentKeeper>;
 
   struct Held {
     AllocatorInstance* instance;
@@ -189,16 +192,17 @@ class AllocatorPlugin {
     *out_wait_count = 0;
     Held* held = from(handle);
     const heddle_host_t* host = held->host;
-    return guarded(host, "allocating a block", [&]() -> heddle_status_t* {
+    return guarded<BlockKeeper>(host, "allocating a block", [&]() -> heddle_status_t* {
       heddle_block_params_t params;
       if (in->struct_size == sizeof params) [[likely]] {
-        params = *in;
+        // Field by field: what the caller has just written one by one is slow to load in pairs.
+        params = {sizeof params, in->wait_capacity, in->size_bytes, in->alignment_bytes, in->after, in->owner};
       } else {
         uint64_t bad_byte;
         if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_block_params_t", bad_byte);
       }
       if (params.alignment_bytes & (params.alignment_bytes - 1)) return alignment_status(host, kWho, params);
-      if (params.alignment_bytes < 64) params.alignment_bytes = 64;
+      params.alignment_bytes = std::max<uint64_t>(params.alignment_bytes, 64);
       return held->allocator.allocate(params, out, out_waits, out_wait_count);
     });
   }
@@ -206,7 +210,7 @@ class AllocatorPlugin {
   static void free(heddle_allocator_t* handle, const heddle_block_t* block, const heddle_point_t* points, uint32_t count) noexcept {
     if (!block || !block->buffer) return;
     Held* held = from(handle);
-    guarded_release(held->host, [&] { held->allocator.free(*block, points, count); });
+    guarded_release<BlockKeeper>(held->host, [&] { held->allocator.free(*block, points, count); });
   }
 
   static heddle_status_t* statistics(heddle_allocator_t* handle, heddle_allocator_statistics_t* out) noexcept {

@@ -110,10 +110,23 @@ class EnvironmentKeeper {
 #endif
 };
 
+// Keeps errno alone, for functions that use no floating point and call nothing that changes its environment: looking at that takes as long as an
+// atomic operation.
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() noexcept : errno_(errno) {}
+  ~ErrnoKeeper() { errno = errno_; }
+  ErrnoKeeper(const ErrnoKeeper&) = delete;
+  ErrnoKeeper& operator=(const ErrnoKeeper&) = delete;
+
+ private:
+  int errno_;
+};
+
 // Runs function() with errno and the floating-point environment kept, in no forked child, and no exception leaving (HD-B-01, HD-T-01, HD-T-02).
-template <class F>
+template <class Keeper = EnvironmentKeeper, class F>
 heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& function) noexcept {
-  EnvironmentKeeper keep;
+  Keeper keep;
   if (host->is_forked_child(host->self)) [[unlikely]]
     return forked_status(host);
   try {
@@ -128,9 +141,9 @@ heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& functi
 }
 
 // The same for releases: nothing happens in a forked child.
-template <class F>
+template <class Keeper = EnvironmentKeeper, class F>
 void guarded_release(const heddle_host_t* host, F&& function) noexcept {
-  EnvironmentKeeper keep;
+  Keeper keep;
   if (host->is_forked_child(host->self)) return;
   try {
     std::forward<F>(function)();

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The blocks of some threads: parts of chunks, freed parts that wait for points, and what is counted of them. Used by pool.cpp under the heap's
+// lock; knows nothing of threads, limits and where chunks come from.
+//
+// Peaks are of all heaps together. So a heap has for each quantity a bound up to which it may go without looking at others, and the bounds of all
+// heaps add up to no more than the peak: below them no peak changes. What would pass a bound borrows from another heap's; where
+// nobody has enough left it is refused, with nothing changed. The caller takes the locks of all heaps and does it again, and then it is counted,
+// and new bounds are set.
+#ifndef HEDDLE_POOL_HEAP_H_
+#define HEDDLE_POOL_HEAP_H_
+
+#include <atomic>
+#include <vector>
+
+#include "free_blocks.h"
+
+namespace heddle::pool {
+
+// Held for some tens of nanoseconds, and nearly always by the one thread that uses the heap: to take it costs one atomic operation, to let it go none.
+class SpinLock {
+ public:
+  void lock() noexcept {
+    if (held_.exchange(true, std::memory_order_acquire)) wait();
+  }
+  bool try_lock() noexcept { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  void wait() noexcept;
+  std::atomic<bool> held_{false};
+};
+
+// What is counted, in bytes. kNeeded: requested, or freed and waiting for points.
+enum Quantity : uint32_t { kRequested, kAllocated, kActive, kInactiveSplit, kNeeded, kQuantities };
+
+// Of one heap.
+struct alignas(64) Books {
+  uint64_t now[kQuantities] = {};
+  uint64_t bound[kQuantities] = {};
+  uint64_t total[kQuantities] = {};  // of all that was ever added
+  uint64_t allocations = 0, frees = 0;
+  uint64_t pending_bytes = 0;
+};
+
+class Heap;
+
+// Of all heaps. All locks are held, or of heaps() that of any heap.
+class Peaks {
+ public:
+  void add(Heap* heap) { heaps_.push_back(heap); }
+  const std::vector<Heap*>& heaps() const noexcept { return heaps_; }
+  // A bound was passed, perhaps.
+  void look() noexcept;
+  uint64_t now(Quantity quantity) const noexcept;
+  uint64_t peak(Quantity quantity) const noexcept { return peak_[quantity]; }
+
+ private:
+  std::vector<Heap*> heaps_;
+  uint64_t peak_[kQuantities] = {};
+};
+
+class alignas(64) Heap {
+ public:
+  Heap(const heddle_provider_t& provider, Peaks& of_all) noexcept : provider_(provider), of_all_(of_all) {}
+  ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  SpinLock lock;
+  Peaks* peaks = nullptr;  // while all locks are held, or the heap is the only one
+  Books books;
+  std::vector<Chunk*> chunks;
+
+  // The chunk is empty, and becomes one free part of this heap.
+  Part* add(Chunk* chunk);
+  // The chunk has no active part and no span. Its owner is the caller.
+  void remove(Chunk* chunk) noexcept;
+
+  // A block of what is free, or was freed before `after`; false: there is none, or it would pass a bound.
+  bool allocate(const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out);
+  // A free part that holds it; NULL if there is none. The part stays free.
+  Part* find_free(const Wanted& wanted) noexcept;
+  // Joins what was kept for quick reuse. Before it, a chunk with nothing active may be more than one free part.
+  void join_quick() noexcept;
+  // An empty chunk's part for a large block, of which the rest stays free for others. needed: the most that was needed so far.
+  Part* find_to_cut(const Wanted& wanted, uint64_t needed) noexcept;
+  // Makes a free part a used one, cutting off what is too much. False: it would pass a bound.
+  bool take(Part* part, const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out);
+  // The same for a part that becomes a chunk of another heap. All locks are held.
+  Part* take_span(Part* part, const Wanted& wanted);
+  void free_span(Part* part) noexcept;
+
+  // False: it would pass a bound.
+  bool free(Part* part, const heddle_point_t* points, uint32_t count);
+  // Frees pending parts whose points are reached, the oldest first; looks at no more than `most`. False: it would pass a bound.
+  bool settle(size_t most);
+  // A pending part that a caller at `after` may use without waiting.
+  Part* find_in_stream_order(const Wanted& wanted, heddle_point_t after) const;
+  // A pending part that a caller may use once it has waited for at most `capacity` points.
+  Part* find_with_waits(const Wanted& wanted, uint32_t capacity) const noexcept;
+  // Handed out whole: split, its rest would be reused without its points. False: it would pass a bound.
+  bool take_pending(Part* part, const heddle_block_params_t& params, heddle_block_t* out);
+
+  uint64_t largest_free() noexcept;
+
+ private:
+  // Takes over what other heaps have left of their bounds, as far as they are not in use just now. False: that is not enough.
+  bool borrow(const uint64_t (&more)[kQuantities]) noexcept;
+  // Whether that much more, or less, stays within the bound.
+  bool has_room(Quantity quantity, uint64_t more) const noexcept { return books.now[quantity] + more <= books.bound[quantity]; }
+  void add(Quantity quantity, uint64_t bytes) noexcept {
+    books.now[quantity] += bytes;
+    books.total[quantity] += bytes;
+  }
+  void subtract(Quantity quantity, uint64_t bytes) noexcept { books.now[quantity] -= bytes; }
+  // Of kInactiveSplit, which is what is free in partly active chunks without their spans: a part becomes active, or no longer is.
+  static int64_t split_by_activating(const Chunk& chunk, uint64_t bytes) noexcept;
+  static int64_t split_by_deactivating(const Chunk& chunk, uint64_t bytes) noexcept;
+  void add_split(int64_t bytes) noexcept;
+  void have_spare_parts();
+  // A spare one, linked in between two neighbours of the chunk.
+  Part* new_part(Chunk* chunk, uint64_t offset, uint64_t size, Part* before, Part* after) noexcept;
+  void drop_part(Part* part) noexcept;
+  uint64_t size_of_taken(const Part& part, const Wanted& wanted) const noexcept;
+  // A part for it out of a free one, in no list and not free any more.
+  Part* cut(Part* part, const Wanted& wanted) noexcept;
+  Part* find_joined(const Wanted& wanted) const noexcept;
+  // A part that is in no list becomes free, joined with its free neighbours.
+  void make_free(Part* part) noexcept;
+  void unlink_pending(Part* part) noexcept;
+  void hand_out(Part* part, const heddle_block_params_t& params, heddle_block_t* out) noexcept;
+
+  const heddle_provider_t& provider_;
+  Peaks& of_all_;
+  Part* first_pending_ = nullptr;  // oldest
+  Part* last_pending_ = nullptr;
+  Part* spare_parts_ = nullptr;
+  // Small free parts that wait for a block of exactly their size, the last freed first. They are joined before anything is missing.
+  static constexpr uint64_t kQuickSize = 4 << 10, kQuickBytes = 64 << 10;
+  Part* quick_[kQuickSize / kGranule + 1] = {};
+  uint64_t quick_bytes_ = 0;
+  FreeBlocks free_[4];  // by kind of chunk; those of the last kind are not looked for
+};
+
+}  // namespace heddle::pool
+#endif  // HEDDLE_POOL_HEAP_H_
