@@ -29,7 +29,8 @@ struct RankedVariant {
   uint32_t rank = 0;
 };
 
-// What an entry of the variant needs and the device does not have; empty if it fits.
+}  // namespace
+
 std::string why_too_large(const mf::Executable& executable, const mf::Variant& variant, const DeviceLimits& limits) {
   const uint32_t count = std::min(executable.entries()->size(), variant.resources()->size());
   for (uint32_t i = 0; i < count; ++i) {
@@ -58,6 +59,8 @@ std::string why_too_large(const mf::Executable& executable, const mf::Variant& v
   }
   return "";
 }
+
+namespace {
 
 class Search {
  public:
@@ -164,7 +167,7 @@ class Search {
       const int64_t index = program_index(programs);
       if (index < 0) return;
       for (const mf::DispatchSite* site : *programs.Get(static_cast<uint32_t>(index))->dispatches()) {
-        if (!site->operation()) visit(*site);
+        if (site->candidates()->size() != 0) visit(*site);
       }
     };
     for (const mf::Function* function : *module_.functions()) visit_program(*function->programs());

@@ -72,6 +72,9 @@ struct RefusedCode {
 Result<Route> choose(const module_format::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes,
                      const Rank& rank, const std::vector<RefusedCode>& refused = {});
 
+// What an entry of the variant needs and the device does not have; empty if it fits.
+std::string why_too_large(const module_format::Executable& executable, const module_format::Variant& variant, const DeviceLimits& limits);
+
 // Families that some program of the module runs on, in order of appearance.
 std::vector<std::string> families_of(const module_format::Module& module);
 

@@ -234,10 +234,9 @@ class ProgramChecker {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
     if (Status bad = verify_name(site->name(), true, "name", budget_)) return fail("dispatch site ", i, ": ", bad->message);
     if (!below(site->slot(), module_.slots()->size(), "slot", "dispatch site ", i, ": ")) return false;
-    if (!site->operation()) {
-      if (!below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
-      if (site->candidates()->size() == 0) return fail("dispatch site ", i, ": it has no candidate");
-    }
+    const bool has_kernels = site->candidates()->size() != 0;
+    if (!has_kernels && !site->operation()) return fail("dispatch site ", i, ": it has no candidate");
+    if (has_kernels && !below(site->executable(), module_.executables()->size(), "executable", "dispatch site ", i, ": ")) return false;
     Life life;
     for (uint32_t b = 0; b < site->bindings()->size(); ++b) {
       const mf::BindingRef& ref = *site->bindings()->Get(b);
@@ -251,7 +250,10 @@ class ProgramChecker {
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
-    if (site->operation()) return operation(*site->operation(), *site, i) && binding_types(i);
+    uint64_t extents = 0;  // among the constants
+    if (site->operation() && !operation(*site->operation(), *site, i, &extents)) return false;
+    if (!has_kernels) return binding_types(i);
+    const uint64_t constants_bytes = 8 * (uint64_t{site->constants()->size()} - extents);
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
       const mf::Candidate* candidate = site->candidates()->Get(c);
@@ -263,9 +265,9 @@ class ProgramChecker {
         return fail("dispatch site ", i, ": ", site->bindings()->size(), " bindings, entry ", candidate->entry(), " takes ",
                     entry->binding_count());
       }
-      if (uint64_t{8} * site->constants()->size() != entry->constants_bytes()) {
-        return fail("dispatch site ", i, ": ", uint64_t{8} * site->constants()->size(), " bytes of constants, entry ", candidate->entry(),
-                    " takes ", entry->constants_bytes());
+      if (constants_bytes != entry->constants_bytes()) {
+        return fail("dispatch site ", i, ": ", constants_bytes, " bytes of constants, entry ", candidate->entry(), " takes ",
+                    entry->constants_bytes());
       }
       if (candidate->grid()->size() != 3)
         return fail("dispatch site ", i, ": candidate ", c, ": grid of ", candidate->grid()->size(), " registers, not 3");
@@ -284,12 +286,14 @@ class ProgramChecker {
     return binding_types(i);
   }
 
-  bool operation(const mf::Operation& operation, const mf::DispatchSite& site, uint32_t i) {
+  // out_extents: of its operands, at most as many as the site has constants.
+  bool operation(const mf::Operation& operation, const mf::DispatchSite& site, uint32_t i, uint64_t* out_extents) {
     auto wrong = [&](const auto&... parts) { return fail("dispatch site ", i, ": operation: ", parts...); };
     if (Status bad = verify_name(operation.domain(), false, "domain", budget_)) return wrong(bad->message);
     if (Status bad = verify_name(operation.name(), false, "name", budget_)) return wrong(bad->message);
     if (operation.version() == 0) return wrong("version 0 is below 1");
-    if (site.executable() != 0 || site.candidates()->size() != 0) return wrong("its site names kernels too");
+    const bool alone = site.candidates()->size() == 0;
+    if (alone && site.executable() != 0) return wrong("its site has no candidate of executable ", site.executable());
     const uint32_t count = operation.operands()->size();
     if (count > HEDDLE_MAX_OPERANDS) return wrong(count, " operands are above ", HEDDLE_MAX_OPERANDS);
     if (count != site.bindings()->size()) return wrong(count, " operands and ", site.bindings()->size(), " bindings");
@@ -305,7 +309,9 @@ class ProgramChecker {
         return wrong("operand ", k, ": access ", site.bindings()->Get(k)->access(), ", expected ", access, " (1 read, 2 write)");
       extents += type->rank();
     }
-    if (extents != site.constants()->size()) return wrong("its operands have ", extents, " extents, its site ", site.constants()->size());
+    *out_extents = extents;
+    if (alone ? extents != site.constants()->size() : extents > site.constants()->size())
+      return wrong("its operands have ", extents, " extents, its site ", site.constants()->size());
     if (operation.attributes()->size() > HEDDLE_MAX_ATTRIBUTES)
       return wrong(operation.attributes()->size(), " attributes are above ", HEDDLE_MAX_ATTRIBUTES);
     std::string_view last;

@@ -48,15 +48,18 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
     if (const mf::Operation* operation = site->operation()) {
       uint64_t extents = 0;
       for (const mf::BindingType* type : *operation->operands()) extents += type->rank();
-      require(extents == site->constants()->size() && operation->operands()->size() == site->bindings()->size(), "operands");
-      require(operation->input_count() < operation->operands()->size() && site->candidates()->size() == 0, "inputs");
+      const bool alone = site->candidates()->size() == 0;
+      require(extents <= site->constants()->size() && (!alone || extents == site->constants()->size()), "extents");
+      require(operation->operands()->size() == site->bindings()->size(), "operands");
+      require(operation->input_count() < operation->operands()->size(), "inputs");
       for (const mf::OperationAttribute* attribute : *operation->attributes()) {
         const bool one = attribute->kind() == HEDDLE_ATTRIBUTE_INT || attribute->kind() == HEDDLE_ATTRIBUTE_FLOAT;
         require(!one || attribute->ints()->size() + attribute->floats()->size() == 1, "attribute");
       }
     } else {
-      require(site->candidates()->size() > 0 && site->executable() < module.executables()->size(), "candidates");
+      require(site->candidates()->size() > 0, "candidates");
     }
+    require(site->candidates()->size() == 0 || site->executable() < module.executables()->size(), "executable");
     for (const mf::Candidate* candidate : *site->candidates()) {
       const auto* entries = module.executables()->Get(site->executable())->entries();
       require(entries->Get(candidate->entry())->binding_count() == site->bindings()->size(), "binding count");

@@ -86,22 +86,45 @@ mf::OperationT& operation(mf::ModuleT& m) {
   return *at.operation;
 }
 
+// The same beside the sample's kernels: their one constant, then the one extent.
+mf::OperationT& operation_beside_kernels(mf::ModuleT& m) {
+  auto candidates = std::move(site(m).candidates);
+  mf::OperationT& made = operation(m);
+  site(m).candidates = std::move(candidates);
+  site(m).constants = {0, 0};
+  return made;
+}
+
 const Wrong kWrong[] = {
     {"OperationDomain", [](auto& m) { operation(m).domain.clear(); }, "dispatch site 0: operation: domain: it is empty"},
     {"OperationName", [](auto& m) { operation(m).name = std::string("a\0b", 3); }, "operation: name: it is not UTF-8 text"},
     {"OperationVersion", [](auto& m) { operation(m).version = 0; }, "operation: version 0 is below 1"},
-    {"OperationAndKernel",
-     [](auto& m) {
-       operation(m);
-       site(m).candidates.push_back(std::make_unique<mf::CandidateT>());
-     },
-     "operation: its site names kernels too"},
-    {"OperationAndExecutable",
+    {"OperationAndNoKernelOfItsExecutable",
      [](auto& m) {
        operation(m);
        site(m).executable = 1;
      },
-     "operation: its site names kernels too"},
+     "operation: its site has no candidate of executable 1"},
+    {"OperationAndKernelOfNoExecutable",
+     [](auto& m) {
+       operation_beside_kernels(m);
+       site(m).executable = 1;
+     },
+     "dispatch site 0: executable 1 is outside 0..0"},
+    {"OperationAndKernelOfOtherConstants",
+     [](auto& m) {
+       operation_beside_kernels(m);
+       site(m).constants.push_back(0);
+     },
+     "dispatch site 0: 16 bytes of constants, entry 1 takes 8"},
+    {"OperationAndKernelOfOtherBindings",
+     [](auto& m) {
+       operation_beside_kernels(m);
+       executable(m).entries[1]->binding_count = 2;
+     },
+     "dispatch site 0: 3 bindings, entry 1 takes 2"},
+    {"OperationAndKernelWithoutItsExtents", [](auto& m) { operation_beside_kernels(m).operands[1] = {HEDDLE_TYPE_F32, 2}; },
+     "its operands have 3 extents, its site 2"},
     {"OperationOperands", [](auto& m) { operation(m).operands.pop_back(); }, "operation: 2 operands and 3 bindings"},
     {"OperationTooManyOperands",
      [](auto& m) {
@@ -373,6 +396,13 @@ TEST(ModuleVerifierStructure, AcceptsTheSample) {
 TEST(ModuleVerifierStructure, AcceptsAnOperation) {
   auto module = complete_sample();
   operation(*module);
+  Status failed = verify(*module);
+  EXPECT_FALSE(failed) << failed->message;
+}
+
+TEST(ModuleVerifierStructure, AcceptsAnOperationBesideKernels) {
+  auto module = complete_sample();
+  operation_beside_kernels(*module);
   Status failed = verify(*module);
   EXPECT_FALSE(failed) << failed->message;
 }
