@@ -29,6 +29,8 @@ using namespace mlir;
 namespace heddle::compiler {
 
 void add_model_passes(PassManager& passes, bool annotate_affinity) {
+  // Before anything else: a node that no plugin can run after all is to become what it would be without one.
+  passes.addPass(passes::settle_alternatives());
   // While every op is still the node that somebody named. What the other passes rewrite stays between two transfers.
   passes.addPass(passes::place_ops(annotate_affinity));
   // Factors a channel are easier to move than a normalization.

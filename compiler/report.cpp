@@ -15,9 +15,10 @@ std::string location_text(Location location) {
   return "";
 }
 
-json::Array refusals(ModuleOp module) {
+// A module attribute that is a list of dictionaries of texts.
+json::Array notes(ModuleOp module, StringRef name) {
   json::Array result;
-  auto log = module->getAttrOfType<ArrayAttr>(tx::fusion_log_attr);
+  auto log = module->getAttrOfType<ArrayAttr>(name);
   for (Attribute entry : log ? log.getValue() : ArrayRef<Attribute>()) {
     json::Object object;
     for (NamedAttribute field : llvm::cast<DictionaryAttr>(entry)) {
@@ -58,14 +59,16 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
       if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
       ops.push_back(std::move(one));
     }
-    regions.push_back(json::Object{{"families", program()},
-                                   {"family", family.str()},
-                                   {"slot", slot.str()},
-                                   {"placed_by", placed_by(region, slot)},
-                                   {"region", region.getName().str()},
-                                   {"node", location_text(region.getLoc())},
-                                   {"kernel", kernels.all()[kernels.index_of(region)].symbol},
-                                   {"ops", std::move(ops)}});
+    json::Object described{{"families", program()},
+                           {"family", family.str()},
+                           {"slot", slot.str()},
+                           {"placed_by", placed_by(region, slot)},
+                           {"region", region.getName().str()},
+                           {"node", location_text(region.getLoc())},
+                           {"kernel", kernels.all()[kernels.index_of(region)].symbol},
+                           {"ops", std::move(ops)}};
+    if (tx::OperationAttr other = region.getAlternativeAttr()) described["operator"] = other.describe();
+    regions.push_back(std::move(described));
   });
   model.walk([&](tx::CustomOp custom) {
     operations.push_back(
@@ -91,7 +94,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
   json::Array regions, operations, transfers, described, not_fused;
   for (const emit::Combination& combination : combinations) {
     add_places(combination, codes, regions, operations, transfers);
-    for (json::Value& refusal : refusals(combination.model)) {
+    for (json::Value& refusal : notes(combination.model, tx::fusion_log_attr)) {
       (*refusal.getAsObject())["families"] = json::Array(combination.families());
       not_fused.push_back(std::move(refusal));
     }
@@ -126,6 +129,8 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                       {"not_fused", std::move(not_fused)}};
   // Without any, a module's bytes are what they were before there were operators of plugins.
   if (!operations.empty()) result["operations"] = std::move(operations);
+  if (json::Array own_only = notes(combinations.front().model, tx::own_only_attr); !own_only.empty())
+    result["own_only"] = std::move(own_only);
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(result));
   return text;

@@ -263,13 +263,23 @@ class Scheduler {
     site->slot = *slot;
     site->name = function_.getName().str() + ".custom." + std::to_string(operations_++) + "." + custom.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(custom.getLoc())) site->name += " " + name.getName().str();
-    site->operation = describe(custom);
-    for (Value operand : custom->getOperands()) add_operand(operand, *site);
-    for (Value result : custom->getResults()) add_operand(result, *site);
+    add_operation_of(custom, custom.getDomain(), custom.getName(), custom.getVersion(), custom.getRecord(), *site);
     bind(*site, custom.getInputs(), custom.getOutputs());
     program_->dispatches.push_back(std::move(site));
     command(mf::Op::Dispatch, program_->dispatches.size() - 1);
     return success();
+  }
+
+  // The id, the record and the operands; these are the op's.
+  void add_operation_of(Operation* op, StringRef domain, StringRef name, uint64_t version, DictionaryAttr record, mf::DispatchSiteT& site) {
+    site.operation = std::make_unique<mf::OperationT>();
+    site.operation->domain = domain.str();
+    site.operation->name = name.str();
+    site.operation->version = static_cast<uint32_t>(version);
+    site.operation->input_count = op->getNumOperands();
+    for (NamedAttribute named : record) site.operation->attributes.push_back(describe(named));  // sorted by name already
+    for (Value operand : op->getOperands()) add_operand(operand, site);
+    for (Value result : op->getResults()) add_operand(result, site);
   }
 
   void add_operand(Value value, mf::DispatchSiteT& site) {
@@ -278,36 +288,27 @@ class Scheduler {
     for (AffineExpr extent : tx::extents(type)) site.constants.push_back(registers_.value_of(extent));
   }
 
-  // The id and the record. The dictionary is sorted by name already.
-  static std::unique_ptr<mf::OperationT> describe(tx::CustomOp custom) {
-    auto operation = std::make_unique<mf::OperationT>();
-    operation->domain = custom.getDomain().str();
-    operation->name = custom.getName().str();
-    operation->version = static_cast<uint32_t>(custom.getVersion());
-    operation->input_count = static_cast<uint32_t>(custom.getInputs().size());
-    for (NamedAttribute named : custom.getRecord()) {
-      auto attribute = std::make_unique<mf::OperationAttributeT>();
-      attribute->name = named.getName().str();
-      if (auto one = llvm::dyn_cast<IntegerAttr>(named.getValue())) {
-        attribute->kind = HEDDLE_ATTRIBUTE_INT;
-        attribute->ints = {one.getInt()};
-      } else if (auto number = llvm::dyn_cast<FloatAttr>(named.getValue())) {
-        attribute->kind = HEDDLE_ATTRIBUTE_FLOAT;
-        attribute->floats = {number.getValueAsDouble()};
-      } else if (auto text = llvm::dyn_cast<StringAttr>(named.getValue())) {
-        attribute->kind = HEDDLE_ATTRIBUTE_STRING;
-        attribute->text.assign(text.getValue().bytes_begin(), text.getValue().bytes_end());
-      } else if (auto ints = llvm::dyn_cast<DenseI64ArrayAttr>(named.getValue())) {
-        attribute->kind = HEDDLE_ATTRIBUTE_INTS;
-        attribute->ints.assign(ints.asArrayRef().begin(), ints.asArrayRef().end());
-      } else {
-        auto floats = llvm::cast<DenseF64ArrayAttr>(named.getValue());
-        attribute->kind = HEDDLE_ATTRIBUTE_FLOATS;
-        attribute->floats.assign(floats.asArrayRef().begin(), floats.asArrayRef().end());
-      }
-      operation->attributes.push_back(std::move(attribute));
+  static std::unique_ptr<mf::OperationAttributeT> describe(NamedAttribute named) {
+    auto attribute = std::make_unique<mf::OperationAttributeT>();
+    attribute->name = named.getName().str();
+    if (auto one = llvm::dyn_cast<IntegerAttr>(named.getValue())) {
+      attribute->kind = HEDDLE_ATTRIBUTE_INT;
+      attribute->ints = {one.getInt()};
+    } else if (auto number = llvm::dyn_cast<FloatAttr>(named.getValue())) {
+      attribute->kind = HEDDLE_ATTRIBUTE_FLOAT;
+      attribute->floats = {number.getValueAsDouble()};
+    } else if (auto text = llvm::dyn_cast<StringAttr>(named.getValue())) {
+      attribute->kind = HEDDLE_ATTRIBUTE_STRING;
+      attribute->text.assign(text.getValue().bytes_begin(), text.getValue().bytes_end());
+    } else if (auto ints = llvm::dyn_cast<DenseI64ArrayAttr>(named.getValue())) {
+      attribute->kind = HEDDLE_ATTRIBUTE_INTS;
+      attribute->ints.assign(ints.asArrayRef().begin(), ints.asArrayRef().end());
+    } else {
+      auto floats = llvm::cast<DenseF64ArrayAttr>(named.getValue());
+      attribute->kind = HEDDLE_ATTRIBUTE_FLOATS;
+      attribute->floats.assign(floats.asArrayRef().begin(), floats.asArrayRef().end());
     }
-    return operation;
+    return attribute;
   }
 
   // What the binding that was added last holds.
@@ -336,6 +337,8 @@ class Scheduler {
     candidate->entry = index;
     candidate->grid = {registers_.value_of(kernel.plan.workgroups), registers_.literal(1), registers_.literal(1)};
     site->candidates.push_back(std::move(candidate));
+    if (tx::OperationAttr other = dispatch.getAlternativeAttr())
+      add_operation_of(dispatch, other.getDomain(), other.getName(), other.getVersion(), other.getRecord(), *site);
     program_->dispatches.push_back(std::move(site));
     command(mf::Op::Dispatch, program_->dispatches.size() - 1);
     return success();

@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attributes become the canonical record, defaults filled in; the types of results come from the declaration's rule, or from the model.
+// Attributes become the canonical record, defaults filled in; the types of results come from the declaration's rule, or from the model, or, where
+// the compiler knows the operator too, must be what it makes.
 #include "compiler/import/onnx_custom.h"
 
-#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
 namespace heddle::import {
 namespace {
+
+// The declaration does not say, or says something else.
+struct Mismatch {
+  std::string cause;
+  heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT;
+};
+
+// Where an operator of the default domain got the meaning that an opset has.
+struct Versions {
+  std::string_view name;
+  std::initializer_list<int64_t> since;  // rising
+};
+const Versions all_versions[] = {
+#include "onnx_versions.inc"
+};
 
 // The attribute's value as the record keeps it, with its kind; no kind for what a record cannot hold.
 std::optional<AttributeValue> value_of(const onnx::AttributeProto& attribute) {
@@ -35,21 +51,21 @@ Attribute to_ir(Builder& builder, const AttributeValue& value) {
   return builder.getDenseF64ArrayAttr(std::get<std::vector<double>>(value));
 }
 
-DictionaryAttr record(Node& node, const onnx::NodeProto& proto, const Operator& declared) {
+DictionaryAttr record(Builder& builder, const onnx::NodeProto& proto, const Operator& declared) {
   for (const auto& attribute : proto.attribute()) {
     if (llvm::none_of(declared.attributes, [&](const OperatorAttribute& known) { return known.name == attribute.name(); }))
-      node.fail("attribute '" + attribute.name() + "' is not declared for " + declared.describe());
+      throw Mismatch{"attribute '" + attribute.name() + "' is not declared for " + declared.describe()};
   }
   SmallVector<NamedAttribute> named;
   for (const OperatorAttribute& wanted : declared.attributes) {
     auto given = llvm::find_if(proto.attribute(), [&](const auto& attribute) { return attribute.name() == wanted.name; });
     std::optional<AttributeValue> value = given != proto.attribute().end() ? value_of(*given) : wanted.fallback;
-    if (given == proto.attribute().end() && !value) node.fail("attribute '" + wanted.name + "' is missing, and has no default");
+    if (given == proto.attribute().end() && !value) throw Mismatch{"attribute '" + wanted.name + "' is missing, and has no default"};
     if (!value || value->index() != wanted.kind)
-      node.fail("attribute '" + wanted.name + "' must be of type " + attribute_kinds[wanted.kind]);
-    named.push_back(node.builder.getNamedAttr(wanted.name, to_ir(node.builder, *value)));
+      throw Mismatch{"attribute '" + wanted.name + "' must be of type " + attribute_kinds[wanted.kind]};
+    named.push_back(builder.getNamedAttr(wanted.name, to_ir(builder, *value)));
   }
-  return node.builder.getDictionaryAttr(named);
+  return builder.getDictionaryAttr(named);
 }
 
 Type named_type(Builder& builder, StringRef name) {
@@ -65,53 +81,73 @@ Type named_type(Builder& builder, StringRef name) {
   return is_unsigned ? builder.getIntegerType(width, false) : builder.getIntegerType(width);
 }
 
-class Results {
+// What the declaration says of an output's type, from the inputs'.
+class OutputRules {
  public:
-  Results(Node& node, const Operator& declared, ArrayRef<Value> inputs, const std::map<std::string, const onnx::TypeProto*>& types,
-          const std::map<std::string, int64_t>& dims)
-      : node_(node), declared_(declared), inputs_(inputs), types_(types), dims_(dims) {}
+  OutputRules(Builder& builder, const Operator& declared, ArrayRef<Value> inputs)
+      : builder_(builder), declared_(declared), inputs_(inputs) {}
 
-  RankedTensorType type_of(size_t index, const std::string& value) {
+  // Null where it does not say.
+  Type element(size_t index) const {
     const OperatorOutput& rule = declared_.outputs[index];
-    const onnx::TypeProto* said = nullptr;
-    if (auto known = types_.find(value); known != types_.end() && known->second->has_tensor_type()) said = known->second;
-    auto unknown = [&](const char* what) {
-      node_.fail(std::string("the ") + what + " of output " + std::to_string(index) + " ('" + value + "') " +
-                 "is not known: the declaration of " + declared_.describe() +
-                 " does not say it, and the model has no value_info with it; add it to one of them");
-    };
-    Type element;
-    if (rule.type_of >= 0) {
-      element = Node::type_of(inputs_[rule.type_of]).getElementType();
-    } else if (!rule.type.empty()) {
-      element = named_type(node_.builder, rule.type);
-    } else {
-      if (!said || said->tensor_type().elem_type() == 0) unknown("element type");
-      element = element_type(node_.builder.getContext(), said->tensor_type().elem_type(), node_.describe());
-    }
+    if (rule.type_of >= 0) return Node::type_of(inputs_[rule.type_of]).getElementType();
+    return rule.type.empty() ? Type() : named_type(builder_, rule.type);
+  }
+  std::optional<Extents> extents(size_t index) const {
+    const OperatorOutput& rule = declared_.outputs[index];
+    if (rule.extents_of >= 0) return Node::extents_of(inputs_[rule.extents_of]);
+    if (!rule.extents) return std::nullopt;
     Extents extents;
-    if (rule.extents_of >= 0) {
-      extents = Node::extents_of(inputs_[rule.extents_of]);
-    } else if (rule.extents) {
-      for (const OperatorExtent& extent : *rule.extents) extents.push_back(declared_extent(extent));
-    } else {
-      if (!said || !said->tensor_type().has_shape()) unknown("shape");
-      for (const auto& dim : said->tensor_type().shape().dim()) extents.push_back(said_extent(dim, value));
-    }
-    return node_.tensor_type(extents, element);
+    for (const OperatorExtent& extent : *rule.extents) extents.push_back(said(extent));
+    return extents;
   }
 
  private:
-  AffineExpr declared_extent(const OperatorExtent& extent) {
-    if (extent.input < 0) return node_.builder.getAffineConstantExpr(extent.value);
+  AffineExpr said(const OperatorExtent& extent) const {
+    if (extent.input < 0) return builder_.getAffineConstantExpr(extent.value);
     const Extents of_input = Node::extents_of(inputs_[extent.input]);
     if (static_cast<size_t>(extent.dim) >= of_input.size()) {
-      node_.fail("input '" + declared_.inputs[extent.input] + "' has rank " + std::to_string(of_input.size()) + ", and an output of " +
-                 declared_.describe() + " takes its extent " + std::to_string(extent.dim));
+      throw Mismatch{"input '" + declared_.inputs[extent.input] + "' has rank " + std::to_string(of_input.size()) + ", and an output of " +
+                     declared_.describe() + " takes its extent " + std::to_string(extent.dim)};
     }
     return of_input[extent.dim];
   }
 
+  Builder& builder_;
+  const Operator& declared_;
+  ArrayRef<Value> inputs_;
+};
+
+// The types of a foreign operator's results: what its declaration leaves open, the model says.
+class Results {
+ public:
+  Results(Node& node, const Operator& declared, ArrayRef<Value> inputs, const std::map<std::string, const onnx::TypeProto*>& types,
+          const std::map<std::string, int64_t>& dims)
+      : node_(node), declared_(declared), rules_(node.builder, declared, inputs), types_(types), dims_(dims) {}
+
+  RankedTensorType type_of(size_t index, const std::string& value) {
+    const onnx::TypeProto* said = nullptr;
+    if (auto known = types_.find(value); known != types_.end() && known->second->has_tensor_type()) said = known->second;
+    auto unknown = [&](const char* what) {
+      return Mismatch{std::string("the ") + what + " of output " + std::to_string(index) + " ('" + value + "') " +
+                      "is not known: the declaration of " + declared_.describe() +
+                      " does not say it, and the model has no value_info with it; add it to one of them"};
+    };
+    Type element = rules_.element(index);
+    if (!element) {
+      if (!said || said->tensor_type().elem_type() == 0) throw unknown("element type");
+      element = element_type(node_.builder.getContext(), said->tensor_type().elem_type(), node_.describe());
+    }
+    std::optional<Extents> extents = rules_.extents(index);
+    if (!extents) {
+      if (!said || !said->tensor_type().has_shape()) throw unknown("shape");
+      extents.emplace();
+      for (const auto& dim : said->tensor_type().shape().dim()) extents->push_back(said_extent(dim, value));
+    }
+    return node_.tensor_type(*extents, element);
+  }
+
+ private:
   // A symbol is one of the inputs': nothing else has a value when a call begins.
   AffineExpr said_extent(const onnx::TensorShapeProto::Dimension& dim, const std::string& value) {
     if (dim.has_dim_value()) return node_.builder.getAffineConstantExpr(dim.dim_value());
@@ -119,43 +155,46 @@ class Results {
     if (auto known = dims_.find(name); known != dims_.end()) return node_.builder.getAffineConstantExpr(known->second);
     auto symbol = llvm::find(node_.graph.symbols, name);
     if (name.empty() || symbol == node_.graph.symbols.end()) {
-      node_.fail("the model's value_info of '" + value + "' has the extent '" + name +
-                     "', which is no dimension of an input; the size of an " + "operator's result must be known before it runs",
-                 HEDDLE_STATUS_UNIMPLEMENTED);
+      throw Mismatch{"the model's value_info of '" + value + "' has the extent '" + name +
+                         "', which is no dimension of an input; the size of an " + "operator's result must be known before it runs",
+                     HEDDLE_STATUS_UNIMPLEMENTED};
     }
     return node_.builder.getAffineSymbolExpr(symbol - node_.graph.symbols.begin());
   }
 
   Node& node_;
   const Operator& declared_;
-  ArrayRef<Value> inputs_;
+  OutputRules rules_;
   const std::map<std::string, const onnx::TypeProto*>& types_;
   const std::map<std::string, int64_t>& dims_;
 };
 
-}  // namespace
-
-void import_custom(Node& node, const onnx::NodeProto& proto, const Operator& declared,
-                   const std::map<std::string, const onnx::TypeProto*>& types, const std::map<std::string, int64_t>& dims) {
-  int inputs_given = proto.input_size();
-  while (inputs_given > 0 && proto.input(inputs_given - 1).empty()) --inputs_given;
-  const size_t given = static_cast<size_t>(inputs_given);
-  if (given < declared.required_inputs || given > declared.inputs.size()) {
-    node.fail("it has " + std::to_string(given) + " inputs, and " + declared.describe() + " takes " +
-              std::to_string(declared.required_inputs) +
-              (declared.inputs.size() > declared.required_inputs ? " to " + std::to_string(declared.inputs.size()) : ""));
+// The number of inputs: those left out at the end are none.
+int count_inputs(const onnx::NodeProto& proto, const Operator& declared) {
+  int given = proto.input_size();
+  while (given > 0 && proto.input(given - 1).empty()) --given;
+  const size_t count = static_cast<size_t>(given);
+  if (count < declared.required_inputs || count > declared.inputs.size()) {
+    throw Mismatch{"it has " + std::to_string(count) + " inputs, and " + declared.describe() + " takes " +
+                   std::to_string(declared.required_inputs) +
+                   (declared.inputs.size() > declared.required_inputs ? " to " + std::to_string(declared.inputs.size()) : "")};
   }
-  SmallVector<Value> inputs;
-  for (int i = 0; i < inputs_given; ++i) {
-    if (!node.has_input(i))
-      node.fail("input " + std::to_string(i) + " is left out before others, which is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-    inputs.push_back(node.input(i));
+  for (int i = 0; i < given; ++i) {
+    if (proto.input(i).empty())
+      throw Mismatch{"input " + std::to_string(i) + " is left out before others, which is not supported", HEDDLE_STATUS_UNIMPLEMENTED};
   }
   if (static_cast<size_t>(proto.output_size()) > declared.outputs.size()) {
-    node.fail("it has " + std::to_string(proto.output_size()) + " outputs, and " + declared.describe() + " gives " +
-              std::to_string(declared.outputs.size()));
+    throw Mismatch{"it has " + std::to_string(proto.output_size()) + " outputs, and " + declared.describe() + " gives " +
+                   std::to_string(declared.outputs.size())};
   }
-  DictionaryAttr attributes = record(node, proto, declared);
+  return given;
+}
+
+void make_custom(Node& node, const onnx::NodeProto& proto, const Operator& declared,
+                 const std::map<std::string, const onnx::TypeProto*>& types, const std::map<std::string, int64_t>& dims) {
+  SmallVector<Value> inputs;
+  for (int i = 0, count = count_inputs(proto, declared); i < count; ++i) inputs.push_back(node.input(i));
+  DictionaryAttr attributes = record(node.builder, proto, declared);
   Results results(node, declared, inputs, types, dims);
   SmallVector<Type> result_types;
   for (size_t i = 0; i < declared.outputs.size(); ++i) {
@@ -164,6 +203,81 @@ void import_custom(Node& node, const onnx::NodeProto& proto, const Operator& dec
   auto custom = node.builder.create<tx::CustomOp>(node.location(), result_types, inputs, declared.domain, declared.name,
                                                   static_cast<uint64_t>(declared.version), attributes, /*slot=*/StringAttr());
   for (int i = 0; i < proto.output_size(); ++i) node.set_result(custom.getResult(i), i);
+}
+
+// The ops become the body of one region over the node's own inputs.
+void make_alternative(Node& node, const onnx::NodeProto& proto, const Operator& declared, ArrayRef<Operation*> ops) {
+  SmallVector<Value> inputs, results;
+  for (int i = 0, count = count_inputs(proto, declared); i < count; ++i) {
+    inputs.push_back(node.operand(i).value);
+    if (!inputs.back()) throw Mismatch{"input " + std::to_string(i) + " is a shape, which is known when the model is compiled"};
+  }
+  llvm::SmallPtrSet<Operation*, 8> own(ops.begin(), ops.end());
+  SmallVector<Operand*> outputs;
+  OutputRules rules(node.builder, declared, inputs);
+  for (int i = 0; i < proto.output_size(); ++i) {
+    auto made = node.graph.operands.find(proto.output(i));
+    if (made == node.graph.operands.end()) throw Mismatch{"output " + std::to_string(i) + " is left out"};
+    Operand& output = made->second;
+    if (output.elements || !own.contains(output.value.getDefiningOp())) throw Mismatch{"it computes nothing"};
+    std::optional<Extents> extents = rules.extents(i);
+    Type element = rules.element(i);
+    if ((element && element != Node::type_of(output.value).getElementType()) || (extents && *extents != Node::extents_of(output.value)))
+      throw Mismatch{"output " + std::to_string(i) + " is not of the type that " + declared.describe() + " declares"};
+    outputs.push_back(&output);
+    results.push_back(output.value);
+  }
+  for (Operation* op : ops) {
+    for (Value operand : op->getOperands()) {
+      if (!llvm::is_contained(inputs, operand) && !own.contains(operand.getDefiningOp()))
+        throw Mismatch{"it computes with a value that is none of its inputs"};
+    }
+  }
+  auto operation = tx::OperationAttr::get(node.builder.getContext(), declared.domain, declared.name,
+                                          static_cast<uint64_t>(declared.version), record(node.builder, proto, declared));
+  // Nothing is refused from here on.
+  auto region = node.builder.create<tx::DispatchOp>(node.location(), ValueRange(results).getTypes(), inputs, proto.op_type(),
+                                                    /*tied=*/nullptr, /*slot=*/nullptr, operation);
+  Block& body = region.getBody().emplaceBlock();
+  for (Value input : inputs) body.addArgument(input.getType(), input.getLoc());
+  for (Operation* op : ops) {
+    op->moveBefore(&body, body.end());
+    for (OpOperand& operand : op->getOpOperands()) {
+      if (auto input = llvm::find(inputs, operand.get()); input != inputs.end()) operand.set(body.getArgument(input - inputs.begin()));
+    }
+  }
+  OpBuilder::atBlockEnd(&body).create<tx::YieldOp>(node.location(), results);
+  for (auto [output, result] : llvm::zip_equal(outputs, region.getResults())) output->value = result;
+}
+
+}  // namespace
+
+void import_custom(Node& node, const onnx::NodeProto& proto, const Operator& declared,
+                   const std::map<std::string, const onnx::TypeProto*>& types, const std::map<std::string, int64_t>& dims) {
+  try {
+    make_custom(node, proto, declared, types, dims);
+  } catch (const Mismatch& mismatch) {
+    node.fail(mismatch.cause, mismatch.code);
+  }
+}
+
+int64_t version_of(const std::string& name, int64_t opset) {
+  int64_t version = 0;
+  auto found = llvm::find_if(all_versions, [&](const Versions& one) { return one.name == name; });
+  if (found == std::end(all_versions)) return 0;
+  for (int64_t since : found->since) {
+    if (since <= opset) version = since;
+  }
+  return version;
+}
+
+std::string import_alternative(Node& node, const onnx::NodeProto& proto, const Operator& declared, ArrayRef<Operation*> ops) {
+  try {
+    make_alternative(node, proto, declared, ops);
+  } catch (const Mismatch& mismatch) {
+    return mismatch.cause;
+  }
+  return {};
 }
 
 }  // namespace heddle::import

@@ -20,7 +20,7 @@ constexpr int64_t oldest_opset = 7, newest_opset = 25;
 
 int64_t default_opset(const onnx::ModelProto& model) {
   for (const auto& entry : model.opset_import()) {
-    if (!entry.domain().empty() && entry.domain() != "ai.onnx") continue;
+    if (!entry.domain().empty() && entry.domain() != default_domain) continue;
     if (entry.version() < oldest_opset || entry.version() > newest_opset) {
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: opset " + std::to_string(entry.version()) +
                                                      " is outside of " + std::to_string(oldest_opset) + " to " +
@@ -126,15 +126,16 @@ void place(Block* block, Operation* before, const Placements::Rule& rule) {
   }
 }
 
-// Nodes of foreign domains, by what was declared beside the model.
-class ForeignNodes {
+// Nodes that plugins run, by what was declared beside the model.
+class DeclaredOperators {
  public:
-  ForeignNodes(const onnx::ModelProto& model, const ImportOptions& options) : options_(options) {
+  DeclaredOperators(const onnx::ModelProto& model, const ImportOptions& options) : options_(options) {
     for (const auto& entry : model.opset_import()) opsets_.try_emplace(entry.domain(), entry.version());
     for (const auto& value : model.graph().value_info()) types_.try_emplace(value.name(), &value.type());
     for (const auto& value : model.graph().output()) types_.try_emplace(value.name(), &value.type());
   }
 
+  // A node of a foreign domain.
   void translate(Node& node, const onnx::NodeProto& proto) const {
     auto imported = opsets_.find(proto.domain());
     const int64_t opset = imported == opsets_.end() ? 1 : imported->second;
@@ -150,27 +151,49 @@ class ForeignNodes {
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
 
+  // A node of the default domain, which has become the ops behind `before`: one region that a plugin may run, if one declares it.
+  void offer(Node& node, const onnx::NodeProto& proto, Block* block, Operation* before) const {
+    if (!options_.operators) return;
+    std::string known;
+    const int64_t version = version_of(proto.op_type(), node.opset());
+    const Operator* declared = options_.operators->find(default_domain, proto.op_type(), version, &known);
+    if (known.empty()) return;
+    SmallVector<Operation*> ops;
+    for (Operation* op = before ? before->getNextNode() : &block->front(); op; op = op->getNextNode()) ops.push_back(op);
+    std::string reason;
+    if (!declared || declared->version != version) {
+      reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) +
+               " of it, and declared are versions " + known;
+    } else {
+      reason = import_alternative(node, proto, *declared, ops);
+    }
+    if (reason.empty()) return;
+    tx::note_own_only(llvm::cast<ModuleOp>(block->getParentOp()->getParentOp()), llvm::cast<NameLoc>(node.location()).getName(),
+                      std::string(default_domain) + "::" + proto.op_type(), reason);
+  }
+
  private:
   const ImportOptions& options_;
   std::map<std::string, int64_t> opsets_;
   std::map<std::string, const onnx::TypeProto*> types_;
 };
 
-void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const ForeignNodes& foreign, Placements* placements) {
+void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, Placements* placements) {
   Block* block = graph.builder.getBlock();
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
     std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
     Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
-    bool known_domain = node.domain().empty() || node.domain() == "ai.onnx";
+    bool known_domain = node.domain().empty() || node.domain() == default_domain;
     Translate translate = known_domain ? translation(node.op_type()) : nullptr;
     if (known_domain && !translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
     Operation* before = block->empty() ? nullptr : &block->back();
     if (translate) {
       translate(translated);
     } else {
-      foreign.translate(translated, node);
+      declared.translate(translated, node);
     }
     check_made(translated, block, before);
+    if (translate && !block->empty() && (before ? before->getNextNode() : &block->front())) declared.offer(translated, node, block, before);
     const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
     if (rule && !block->empty()) place(block, before, *rule);
     for (int i = 0; i < node.output_size(); ++i) {
@@ -218,7 +241,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type);
   }
-  translate_nodes(graph, proto, ForeignNodes(file->model, options), options.placements);
+  translate_nodes(graph, proto, DeclaredOperators(file->model, options), options.placements);
 
   SmallVector<Value> results;
   onnx::NodeProto end;

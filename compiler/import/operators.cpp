@@ -108,7 +108,8 @@ class Reader {
   Operator one(const toml::table& table) const {
     only(table, {"domain", "name", "version", "inputs", "outputs", "attributes", "description"}, "[[operator]]");
     Operator result;
-    result.domain = text(table, "domain");
+    const toml::node* domain = table.get("domain");
+    result.domain = domain && domain->is_string() && domain->as_string()->get().empty() ? default_domain : text(table, "domain");
     result.name = text(table, "name");
     if (const toml::node* version = table.get("version")) {
       result.version = version->value_or(int64_t{0});

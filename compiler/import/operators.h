@@ -3,7 +3,7 @@
 // Read by the pipeline, asked by importers; the plugin's library is not looked at. Knows no model format and no IR but element types.
 //
 //   [[operator]]
-//   domain = "com.acme"
+//   domain = "com.acme"                             # "ai.onnx", or nothing between the quotes, is the default one of ONNX
 //   name = "Resample"
 //   version = 2                                     # major; the oldest opset of the domain that has it. 1 if it is not said
 //   inputs = ["x", "kernel", "bias?"]               # '?': may be left out, at the end
@@ -24,6 +24,9 @@
 namespace heddle::import {
 
 using AttributeValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+
+// The domain of the operators that the compiler knows itself. Elsewhere in ONNX it may be written as an empty text.
+inline constexpr const char* default_domain = "ai.onnx";
 
 // The words of manifests for the kinds above, in their order.
 inline constexpr const char* attribute_kinds[] = {"int", "float", "string", "ints", "floats"};

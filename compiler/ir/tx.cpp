@@ -138,6 +138,16 @@ StringRef affinity_of(DictionaryAttr attributes) {
   return slot ? slot.getValue() : StringRef(default_slot);
 }
 
+void note_own_only(ModuleOp module, StringRef node, StringRef operator_name, const Twine& reason) {
+  Builder builder(module.getContext());
+  SmallVector<Attribute> notes;
+  if (auto known = module->getAttrOfType<ArrayAttr>(own_only_attr)) notes.append(known.begin(), known.end());
+  notes.push_back(builder.getDictionaryAttr({builder.getNamedAttr("node", builder.getStringAttr(node)),
+                                             builder.getNamedAttr("operator", builder.getStringAttr(operator_name)),
+                                             builder.getNamedAttr("reason", builder.getStringAttr(reason))}));
+  module->setAttr(own_only_attr, builder.getArrayAttr(notes));
+}
+
 // ------------------------------------------------------------------------------------------------------------ folds
 
 Operation* TxDialect::materializeConstant(OpBuilder& builder, Attribute value, Type type, Location location) {
@@ -500,23 +510,30 @@ LogicalResult TransferOp::verify() {
   return getFrom() == getTo() ? emitOpError("goes from ") << getFrom() << " to itself" : LogicalResult(success());
 }
 
-LogicalResult CustomOp::verify() {
-  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
-  if (getDomain().empty() || getName().empty()) return emitOpError("has no domain or no name");
-  const int64_t version = getVersionAttr().getInt();
-  if (version < 1 || version > UINT32_MAX) return emitOpError("has version ") << version << "; 1 and above are possible";
-  if (getOutputs().empty()) return emitOpError("has no result");
-  for (NamedAttribute attribute : getRecord()) {
+namespace {
+
+LogicalResult verify_operator(Operation* op, StringRef domain, StringRef name, int64_t version, DictionaryAttr record) {
+  if (domain.empty() || name.empty()) return op->emitOpError("has no domain or no name");
+  if (version < 1 || version > UINT32_MAX) return op->emitOpError("has version ") << version << "; 1 and above are possible";
+  for (NamedAttribute attribute : record) {
     const Attribute value = attribute.getValue();
     auto number = llvm::dyn_cast<TypedAttr>(value);
     const bool fits = llvm::isa<StringAttr, DenseI64ArrayAttr, DenseF64ArrayAttr>(value) ||
                       (llvm::isa<IntegerAttr>(value) && number.getType().isSignlessInteger(64)) ||
                       (llvm::isa<FloatAttr>(value) && number.getType().isF64());
     if (!fits)
-      return emitOpError("has the attribute ") << attribute.getName() << " of " << value
-                                               << "; i64, f64, a text, or a list of i64 or f64 is possible";
+      return op->emitOpError("has the attribute ")
+             << attribute.getName() << " of " << value << "; i64, f64, a text, or a list of i64 or f64 is possible";
   }
   return success();
+}
+
+}  // namespace
+
+LogicalResult CustomOp::verify() {
+  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
+  if (getOutputs().empty()) return emitOpError("has no result");
+  return verify_operator(*this, getDomain(), getName(), getVersionAttr().getInt(), getRecord());
 }
 
 LogicalResult DispatchOp::verify() {
@@ -533,7 +550,10 @@ LogicalResult DispatchOp::verify() {
   for (auto [value, output] : llvm::zip(yield.getValues(), getOutputs())) {
     if (value.getType() != output.getType()) return emitOpError("yields ") << value.getType() << " for " << output.getType();
   }
-  return success();
+  OperationAttr operation = getAlternativeAttr();
+  if (!operation) return success();
+  return verify_operator(*this, operation.getDomain(), operation.getName(), static_cast<int64_t>(operation.getVersion()),
+                         operation.getRecord());
 }
 
 }  // namespace heddle::tx

@@ -40,6 +40,11 @@ inline constexpr llvm::StringLiteral initializer_name = "$init";
 // Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
 inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
 
+// Module attribute: nodes that a library plugin could have run instead, and that are compiled like any other after all: an array of
+// dictionaries {node, operator, reason}.
+inline constexpr llvm::StringLiteral own_only_attr = "tx.own_only";
+void note_own_only(mlir::ModuleOp module, llvm::StringRef node, llvm::StringRef operator_name, const llvm::Twine& reason);
+
 // ------------------------------------------------------------------------------------------------------------- slots
 
 // The slot that has no name of its own; all others begin with '@'.

@@ -38,6 +38,16 @@ def Tx_DimsAttr : Tx_Attr<"Dims", "dims"> {
   let assemblyFormat = "`<` $map `>`";
 }
 
+def Tx_OperationAttr : Tx_Attr<"Operation", "operation"> {
+  let summary = "an operator of library plugins: domain, name, version, and its attributes as the record of tx.custom";
+  let parameters = (ins StringRefParameter<"not empty">:$domain, StringRefParameter<"not empty">:$name, "uint64_t":$version,
+                        "::mlir::DictionaryAttr":$record);
+  let assemblyFormat = "`<` $domain `,` $name `,` $version `,` $record `>`";
+  let extraClassDeclaration = [{
+    std::string describe() const { return getDomain().str() + "::" + getName().str() + "/" + std::to_string(getVersion()); }
+  }];
+}
+
 def Tx_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
 
 class Tx_Op<string mnem, list<Trait> traits = []> : Op<Tx_Dialect, mnem, traits>;
@@ -280,11 +290,13 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let summary = "a region that becomes one kernel";
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
     row-major and do not overlap operands unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
-    `slot`, where its operands and results are; scheduling needs one.}];
-  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot);
+    `slot`, where its operands and results are; scheduling needs one. With an `alternative`, a library plugin may do the same instead of the
+    kernel: importers make such regions of single nodes, and nothing fuses with them.}];
+  let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot,
+                       OptionalAttr<Tx_OperationAttr>:$alternative);
   let results = (outs Variadic<Tx_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
+  let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? (`or` $alternative^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
   let hasVerifier = 1;
 }
 def Tx_YieldOp : Tx_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["DispatchOp"]>]> {

@@ -3,6 +3,7 @@
 // reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. No region needs more bindings than every device
 // has. Every refusal to fuse is recorded.
 #include "compiler/passes/passes.h"
+#include "compiler/passes/regions.h"
 
 #include "compiler/ir/tx.h"
 #include "compiler/passes/slots.h"
@@ -30,8 +31,8 @@ bool is_contraction(Operation* op) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
 }
 
-// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, and operators of
-// plugins.
+// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
+// plugins, and nodes that are a region already since a plugin may run them.
 bool stays_outside(Operation* op) {
   return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
 }
@@ -112,7 +113,7 @@ class Former {
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
     for (Operation& op : function_.getBody().front()) {
       if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op)) place(&op);
-      refuse_around_custom(&op);
+      refuse_around_operations(&op);
     }
     materialize_broadcasts();
     SmallVector<Group*> order;
@@ -120,7 +121,8 @@ class Former {
       if (group) order.push_back(group.get());
     }
     llvm::sort(order, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
-    for (auto [i, group] : llvm::enumerate(order)) outline(*group, i);
+    for (Group* group : order) outline(*group);
+    name_regions();
     for (Operation& op : llvm::make_early_inc_range(llvm::reverse(function_.getBody().front()))) {
       if (isOpTriviallyDead(&op)) op.erase();
     }
@@ -183,13 +185,13 @@ class Former {
     }
   }
 
-  // Nothing joins an operator of a plugin, on either side.
-  void refuse_around_custom(Operation* op) {
-    const bool is_custom = llvm::isa<tx::CustomOp>(op);
+  // Nothing joins an operator of a plugin, or what one may run, on either side.
+  void refuse_around_operations(Operation* op) {
+    auto is_operation = [](Operation* one) { return llvm::isa_and_nonnull<tx::CustomOp, tx::DispatchOp>(one); };
     for (Value operand : op->getOperands()) {
-      if (is_custom) refuse_if_produced(operand, op, "LibraryBoundary");
-      auto custom = operand.getDefiningOp<tx::CustomOp>();
-      if (custom && group_of_.contains(op)) note(log_, "LibraryBoundary", custom, op);
+      if (is_operation(op)) refuse_if_produced(operand, op, "LibraryBoundary");
+      Operation* producer = operand.getDefiningOp();
+      if (is_operation(producer) && group_of_.contains(op)) note(log_, "LibraryBoundary", producer, op);
     }
   }
 
@@ -295,7 +297,15 @@ class Former {
     return is_made_inside || (is_splat(operand) && clones(group, reader, operand)) ? Value() : operand;
   }
 
-  void outline(Group& group, unsigned index) {
+  // "main.3.softmax": the function, a number in program order, and what it is built around or was a node of, which is its name until now.
+  void name_regions() {
+    unsigned index = 0;
+    for (auto region : function_.getBody().front().getOps<tx::DispatchOp>()) {
+      region.setName(function_.getName().str() + "." + std::to_string(index++) + "." + region.getName().str());
+    }
+  }
+
+  void outline(Group& group) {
     SmallVector<Operation*> ops(group.ops.begin(), group.ops.end());
     llvm::sort(ops, [&](Operation* a, Operation* b) { return position_[a] < position_[b]; });
 
@@ -315,9 +325,9 @@ class Former {
     }
     Operation* output = group.output;
     OpBuilder builder(output);
-    std::string name = function_.getName().str() + "." + std::to_string(index) + "." + group.root->getName().stripDialect().str();
-    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(), name,
-                                                   /*tied=*/nullptr, slots_.of_or_default(group.root));
+    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(),
+                                                   group.root->getName().stripDialect().str(), /*tied=*/nullptr,
+                                                   slots_.of_or_default(group.root), /*alternative=*/nullptr);
     Block* block = builder.createBlock(&dispatch.getBody());
     IRMapping inside;
     for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
@@ -346,6 +356,16 @@ class Former {
   llvm::DenseMap<Operation*, unsigned> position_;
 };
 
+}  // namespace
+
+LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log) {
+  const unsigned most_reads = most_bindings - bindings_of_results;
+  split_wide_concats(function, most_reads, log);
+  return Former(function, most_reads, log).run();
+}
+
+namespace {
+
 struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormDispatches)
   StringRef getArgument() const final { return "heddle-form-dispatches"; }
@@ -356,11 +376,9 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
       getOperation()->emitError("heddle-form-dispatches: most-bindings ") << most_bindings.getValue() << " is less than " << fewest;
       return signalPassFailure();
     }
-    const unsigned most_reads = most_bindings - bindings_of_results;
     Log log;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      split_wide_concats(function, most_reads, log);
-      if (failed(Former(function, most_reads, log).run())) return signalPassFailure();
+      if (failed(form_regions(function, most_bindings, log))) return signalPassFailure();
     }
     getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }

@@ -12,6 +12,7 @@ namespace heddle::passes {
 // Bindings of a region, operands and results together, that every device has: the limit of ptx/1 (heddle/code.h), and of heddle.cpu.
 inline constexpr unsigned most_bindings = 256;
 
+std::unique_ptr<mlir::Pass> settle_alternatives();
 // With `annotate`, says of every op where its operands and results are, and what decided it, as remarks.
 std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
 std::unique_ptr<mlir::Pass> decompose_batch_norm();

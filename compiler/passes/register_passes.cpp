@@ -8,6 +8,7 @@
 namespace heddle::passes {
 
 void register_passes() {
+  mlir::registerPass(settle_alternatives);
   mlir::registerPass([] { return place_ops(); });
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);

@@ -148,6 +148,8 @@ void read_requires(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
+constexpr char kDefaultDomain[] = "ai.onnx";  // of ONNX, which writes it as an empty text too
+
 // Of an operator the host wants to know which it is: inputs, outputs and attributes are looked at by the compiler, which reads the same file.
 void read_operator(TableReader table, Manifest& manifest) {
   OperatorId id;
@@ -162,7 +164,12 @@ void read_operator(TableReader table, Manifest& manifest) {
                               fmt::format("'{}' has {} bytes; 1 to {} were expected", key, out->size(), kMaxOperatorName));
     return good = false;
   };
-  text("domain", &id.domain);
+  const TomlNode* domain = table.find("domain");
+  if (domain && domain->kind == TomlNode::kString && domain->string.empty() && table.string("domain", &id.domain)) {
+    id.domain = kDefaultDomain;
+  } else {
+    text("domain", &id.domain);
+  }
   text("name", &id.name);
   table.integer("version", 1, UINT32_MAX, &version);
   id.version = static_cast<uint32_t>(version);
