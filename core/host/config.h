@@ -63,11 +63,11 @@ struct RouteConfig {
   std::string place;
 };
 
-// [[prefer]]
+// [[prefer]]; first match wins.
 struct PreferConfig {
-  std::string op;  // glob
-  std::vector<std::string> dtype;
-  std::vector<std::string> use;
+  std::string op;                  // pattern of a region's name, or of its operator
+  std::vector<std::string> dtype;  // names of element types; empty: any
+  std::vector<std::string> use;    // "own", "library:ID", "variant:NAME", in order of preference
   std::string place;
 };
 

@@ -3,6 +3,7 @@
 #include "core/host/config_check.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <set>
@@ -52,6 +53,32 @@ void check_allocator(const std::string& path, const Manifest& manifest, ConfigRe
   }
 }
 
+// A plugin that [[prefer]] names, or a pattern of some: what will never run a region here.
+template <typename TellUnknown>
+void check_library(const std::string& pattern, Place place, const std::vector<FoundPlugin>& plugins, ConfigRead& read,
+                   const TellUnknown& tell_unknown) {
+  bool is_there = false, is_library = false, is_enabled = false;
+  for (const FoundPlugin& plugin : plugins) {
+    const std::string& id = plugin.manifest.id;
+    if (fnmatch(pattern.c_str(), id.c_str(), 0) != 0) continue;
+    if (plugin.verdict.state == PluginState::kIncompatible) return;  // its manifest declares nothing that can be relied on
+    is_there = true;
+    if ((plugin.manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0) continue;
+    is_library = true;
+    const std::vector<std::string>& disabled = read.config.plugin_disable;
+    is_enabled |= std::find(disabled.begin(), disabled.end(), id) == disabled.end();
+  }
+  const size_t width = pattern.size() + sizeof("'library:'") - 1;
+  if (is_enabled || pattern == "*") return;
+  if (!is_there) return tell_unknown(pattern, place);
+  if (!is_library) {
+    read.diagnostics.error(place, "E105", fmt::format("plugin '{}' is no library; one was expected", pattern.substr(0, 64)), {}, width);
+  } else {
+    read.diagnostics.warning(place, "E203", fmt::format("'{}' is preferred here, and in 'disable' of [plugins]", pattern.substr(0, 64)), {},
+                             width);
+  }
+}
+
 }  // namespace
 
 CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins) {
@@ -70,6 +97,8 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
   };
   for (const auto& [id, place] : read->plugin_ids) tell_unknown(id, place);
   for (const auto& [id, place] : read->driver_tables) tell_unknown(id, place);
+
+  for (const auto& [pattern, place] : read->libraries_used) check_library(pattern, place, plugins, *read, tell_unknown);
 
   for (const RawOption& raw : read->driver_options) {
     const FoundPlugin* plugin = find_plugin(plugins, raw.owner);

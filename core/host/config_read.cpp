@@ -486,6 +486,13 @@ void finish_config(ConfigRead* read) {
                                                   fmt::join(route.to, "\", \""), route.fallback_next ? "next" : "error"),
                                       route.place});
   }
+  for (size_t i = 0; i < read->config.prefers.size(); ++i) {
+    const PreferConfig& prefer = read->config.prefers[i];
+    const std::string dtype = prefer.dtype.empty() ? "" : fmt::format(", dtype = [\"{}\"]", fmt::join(prefer.dtype, "\", \""));
+    read->config.effective.push_back({fmt::format("prefer[{}]", i),
+                                      fmt::format("{{ op = \"{}\"{}, use = [\"{}\"] }}", prefer.op, dtype, fmt::join(prefer.use, "\", \"")),
+                                      prefer.place});
+  }
 }
 
 namespace {

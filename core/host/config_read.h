@@ -36,6 +36,7 @@ struct ConfigRead {
   std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, and where their `plugin` is, or the table
   Place validation_place{};                                     // of the last [validation]
   std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases that routes and links name, and where
+  std::vector<std::pair<std::string, Place>> libraries_used;    // ids of library plugins that [[prefer]] names, or patterns, and where
 };
 
 struct ConfigSources {

@@ -44,6 +44,8 @@ class ConfigReader {
   void links(TableReader& table);
   void routes(TableReader& table);
   void prefers(TableReader& table);
+  // One item of a rule's `use`.
+  void preferred(const std::string& item, Place place);
   void log(TableReader table);
   void trace(TableReader table);
   void validation(TableReader table);

@@ -5,6 +5,7 @@
 
 #include "core/host/config_check.h"
 #include "core/host/json_text.h"
+#include "sdk/module/element_types.h"
 
 namespace heddle::host {
 namespace {
@@ -70,6 +71,10 @@ constexpr std::string_view kSchema = R"({
     "slot": {"type": "string", "pattern": "^(default|@.*)?$"},
     "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},
     "fallback": {"enum": ["error", "next"]}}}},
+  "prefer": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["op", "use"], "properties": {
+    "op": {"$ref": "#/$defs/text", "description": "pattern of regions"},
+    "dtype": {"type": "array", "items": {"enum": @types@}},
+    "use": {"type": "array", "items": {"type": "string", "pattern": "^(own|(library|variant):.+)$"}, "minItems": 1}}}},
   "trace": {"type": "object", "additionalProperties": false, "required": ["sink"], "properties": {
     "sink": {"$ref": "#/$defs/text"},
     "categories": {"type": "array", "items": {"enum": ["dispatch", "transfer", "memory", "plugins"]}}}},
@@ -144,6 +149,7 @@ std::string config_schema(const std::vector<const Manifest*>& manifests) {
   auto fill = [&](std::string_view mark, const std::string& text) { schema.replace(schema.find(mark), mark.size(), text); };
   fill("@drivers@", table);
   fill("@allocators@", allocators);
+  fill("@types@", quoted(module::element_type_names()));
   return schema;
 }
 

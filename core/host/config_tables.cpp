@@ -6,6 +6,8 @@
 
 #include "core/host/config_reader.h"
 #include "core/host/log.h"
+#include "core/host/manifest.h"
+#include "sdk/module/element_types.h"
 
 namespace heddle::host {
 
@@ -98,18 +100,51 @@ void ConfigReader::routes(TableReader& root) {
 }
 
 void ConfigReader::prefers(TableReader& root) {
+  std::vector<PreferConfig> read;
   for (const TomlNode* node : root.tables("prefer")) {
     TableReader table(*node, root.file(), "prefer", diagnostics_);
     PreferConfig prefer;
     prefer.place = diagnostics_.name_of(table.own_place());
-    table.require("op", "op = \"attention*\"");
+    table.require("op", "op = \"*.Softmax*\"");
+    table.require("use", "use = [\"library:com.acme.ops\", \"own\"]");
     table.string("op", &prefer.op);
     table.strings("dtype", &prefer.dtype);
-    table.strings("use", &prefer.use);
+    static const std::vector<std::string> types = module::element_type_names();
+    for (size_t i = 0; i < prefer.dtype.size(); ++i) {
+      const std::string& name = prefer.dtype[i];
+      if (std::find(types.begin(), types.end(), name) != types.end()) continue;
+      diagnostics_.error(table.place(table.find("dtype")->children[i]), "E105",
+                         fmt::format("'dtype' holds \"{}\"; {} was expected", name.substr(0, 64), quoted_words(types)),
+                         did_you_mean(name, types), name.size() + 2);
+    }
+    if (table.strings("use", &prefer.use)) {
+      const TomlNode& array = *table.find("use");
+      for (size_t i = 0; i < prefer.use.size(); ++i) preferred(prefer.use[i], table.place(array.children[i]));
+      if (prefer.use.empty()) {
+        diagnostics_.error(table.place(array), "E105", "'use' names nothing; \"own\", \"library:ID\" or \"variant:NAME\" was expected");
+      }
+    }
     table.finish();
-    not_yet(table.own_place(), "[[prefer]]", "take it out; the router takes the best variant that fits");
-    config_.prefers.push_back(std::move(prefer));
+    read.push_back(std::move(prefer));
   }
+  // As with routes.
+  config_.prefers.insert(config_.prefers.begin(), read.begin(), read.end());
+}
+
+void ConfigReader::preferred(const std::string& item, Place place) {
+  static const std::vector<std::string> kinds = {"own", "library:", "variant:"};
+  if (item == kinds[0]) return;
+  const size_t colon = item.find(':');
+  const std::string kind = item.substr(0, colon == std::string::npos ? colon : colon + 1);
+  if (kind != kinds[0] && std::find(kinds.begin(), kinds.end(), kind) != kinds.end() && kind.size() != item.size()) {
+    if (kind == kinds[1]) read_.libraries_used.emplace_back(item.substr(kind.size()), place);
+    return;
+  }
+  std::string hint = did_you_mean(kind, kinds);
+  if (hint.empty() && colon == std::string::npos && is_plugin_id(item)) hint = fmt::format("did you mean 'library:{}'?", item);
+  diagnostics_.error(place, "E105",
+                     fmt::format("'use' holds \"{}\"; \"own\", \"library:ID\" or \"variant:NAME\" was expected", item.substr(0, 64)), hint,
+                     item.size() + 2);
 }
 
 void ConfigReader::log(TableReader table) {

@@ -3,6 +3,8 @@
 // keeps a state and a reason; no step of one plugin depends on another's.
 #include "core/host/host.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <charconv>
 #include <mutex>
@@ -508,14 +510,14 @@ Result<LoadedAllocator*> Host::allocator(std::string_view plugin_id) {
   return plugin->instance->allocator.get();
 }
 
-std::vector<LibraryCandidate> Host::libraries(const OperatorId& wanted, size_t* out_others) {
+std::vector<LibraryCandidate> Host::libraries(const OperatorId& wanted, const std::string& pattern, size_t* out_others) {
   std::vector<LibraryCandidate> found;
   *out_others = 0;
   if (!state_->not_in_child().ok()) return found;
   std::lock_guard lock(state_->mutex);
   std::vector<Plugin*> declaring;
   for (Plugin& plugin : state_->plugins) {
-    if ((plugin.manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0) continue;
+    if ((plugin.manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0 || fnmatch(pattern.c_str(), plugin.manifest.id.c_str(), 0) != 0) continue;
     const bool declares = std::any_of(plugin.manifest.operators.begin(), plugin.manifest.operators.end(), [&](const OperatorId& id) {
       return id.domain == wanted.domain && id.name == wanted.name && id.version == wanted.version;
     });

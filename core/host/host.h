@@ -116,8 +116,9 @@ class Host {
   Result<LoadedDriver*> driver(std::string_view plugin_id);
   Result<LoadedAllocator*> allocator(std::string_view plugin_id);
 
-  // Every plugin whose manifest declares the operator, in order of discovery, loaded on first use. out_others: how many library plugins do not.
-  std::vector<LibraryCandidate> libraries(const OperatorId& wanted, size_t* out_others);
+  // Every plugin whose id fits the pattern and whose manifest declares the operator, in order of discovery, loaded on first use. out_others: how many
+  // library plugins that fit do not.
+  std::vector<LibraryCandidate> libraries(const OperatorId& wanted, const std::string& pattern, size_t* out_others);
 
   // Devices that can be opened, loading their drivers: those of the configuration's [device.*], or without any, all of every available
   // driver. families filters by what manifests say ("cpu"), so that a driver nobody needs is not loaded; empty: all.

@@ -68,7 +68,7 @@ Json attributes(const mf::Operation& operation) {
   return out;
 }
 
-// What library plugins must bring, one entry a site.
+// What library plugins must bring, or may run where the module has kernels too, one entry a site.
 Json operations(const mf::Program& program) {
   Json out = Json::array();
   for (const mf::DispatchSite* site : *program.dispatches()) {
@@ -78,7 +78,8 @@ Json operations(const mf::Program& program) {
         {{"region", site->name()->str()},
          {"operator", fmt::format("{}::{}/{}", operation->domain()->string_view(), operation->name()->string_view(), operation->version())},
          {"attributes", attributes(*operation)},
-         {"slot", site->slot()}});
+         {"slot", site->slot()},
+         {"required", site->candidates()->size() == 0}});
   }
   return out;
 }

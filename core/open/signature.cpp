@@ -45,6 +45,21 @@ Result<Signature> make_signature(const module_format::Function& function) {
   return signature;
 }
 
+const Signature& initializer_signature() {
+  static const Signature signature{"initializer", {}, {}, {}};
+  return signature;
+}
+
+std::optional<std::vector<std::vector<int64_t>>> static_dims(const Signature& signature) {
+  if (!signature.symbols.empty()) return std::nullopt;
+  std::vector<std::vector<int64_t>> dims;
+  for (const TensorSignature& argument : signature.arguments) {
+    std::vector<int64_t>& extents = dims.emplace_back();
+    for (const Extent& extent : argument.extents) extents.push_back(extent.value);
+  }
+  return dims;
+}
+
 bool fits(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<int64_t> symbols) {
   const TensorSignature& expected = signature.arguments[argument];
   if (actual.element_type != expected.element_type || actual.rank != expected.extents.size()) return false;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,12 @@ struct Signature {
 
 // UNIMPLEMENTED for a rank above HEDDLE_MAX_RANK.
 Result<Signature> make_signature(const module_format::Function& function);
+
+// Of an initializer, which takes and gives nothing.
+const Signature& initializer_signature();
+
+// The arguments' extents, where every call has the same.
+std::optional<std::vector<std::vector<int64_t>>> static_dims(const Signature& signature);
 
 // One argument as it came.
 struct ActualShape {

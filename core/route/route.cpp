@@ -31,6 +31,10 @@ struct RankedVariant {
 
 }  // namespace
 
+DeviceLimits limits_of(const heddle_device_description_t& device) {
+  return {device.max_bindings, device.max_constants_bytes, device.max_workgroup_size, device.subgroup_size, device.shared_memory_bytes};
+}
+
 std::string why_too_large(const mf::Executable& executable, const mf::Variant& variant, const DeviceLimits& limits) {
   const uint32_t count = std::min(executable.entries()->size(), variant.resources()->size());
   for (uint32_t i = 0; i < count; ++i) {

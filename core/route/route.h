@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "heddle/driver.h"
 
 namespace heddle::route {
 
@@ -25,6 +26,8 @@ struct DeviceLimits {
   uint32_t subgroup_size = 0;
   uint64_t shared_memory_bytes = 0;
 };
+
+DeviceLimits limits_of(const heddle_device_description_t& device);
 
 struct DeviceFacts {
   std::string alias;

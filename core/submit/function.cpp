@@ -7,7 +7,7 @@
 
 #include "core/host/process.h"
 #include "core/submit/call.h"
-#include "core/submit/operations.h"
+#include "core/submit/preferences.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -142,20 +142,15 @@ Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& d
   return plan;
 }
 
-Status Function::prepare(Operations& operations) {
-  bool is_static = signature_.symbols.empty() && !reads_scalars_;
-  std::vector<std::vector<int64_t>> dims;
-  for (const open::TensorSignature& argument : signature_.arguments) {
-    std::vector<int64_t>& extents = dims.emplace_back();
-    for (const open::Extent& extent : argument.extents) extents.push_back(extent.value);
-  }
+Status Function::prepare(Preferences& preferences) {
+  const std::optional<std::vector<std::vector<int64_t>>> dims = open::static_dims(signature_);
   for (const mf::DispatchSite* site : *program_.dispatches()) {
-    if (!site->operation()) continue;
-    if (!is_static) {
-      HEDDLE_RETURN_IF_ERROR(wrap(operations.check(*site->operation()), "region '" + site->name()->str() + "'"));
+    if (!preferences.is_open(*site)) continue;
+    if (!dims || reads_scalars_) {
+      HEDDLE_RETURN_IF_ERROR(wrap(preferences.check(*site), "region '" + site->name()->str() + "'"));
       continue;
     }
-    Result<Ref<Plan>> plan = make_plan(dims, {});
+    Result<Ref<Plan>> plan = make_plan(*dims, {});
     if (!plan.ok()) return plan.take_status();
     keep_plan(*plan);
     return Status();

@@ -19,6 +19,7 @@
 namespace heddle::submit {
 
 class Call;
+class Preferences;
 
 class Function {
  public:
@@ -29,9 +30,9 @@ class Function {
   // The device that an argument is expected on, or a result comes on.
   memory::Device& device_of(const open::TensorSignature& value) const;
 
-  // Has the operations of library plugins prepared: those whose extents are known, so that the plan of the first call is there; of the others it is
-  // checked that somebody has them.
-  Status prepare(Operations& operations);
+  // Has it decided what runs the regions that have a choice, or an operation of a library plugin: where extents are known, by the plan of the first
+  // call; otherwise it is checked that something may.
+  Status prepare(Preferences& preferences);
   // Calls and waits. results: entries that are not NULL are written into, the others replaced by new tensors that the caller
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);

@@ -43,11 +43,9 @@ Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const o
 void Instance::find_globals() {
   const mf::Module& meta = module_->metadata();
   read_by_functions_.assign(meta.globals()->size(), false);
-  for (uint32_t i = 0; i < meta.functions()->size(); ++i) {
-    note_globals(*meta.functions()->Get(i)->programs()->Get(route_.program_of_function[i]), read_by_functions_);
-  }
+  for (uint32_t i = 0; i < meta.functions()->size(); ++i) note_globals(program(i), read_by_functions_);
   read_at_all_ = read_by_functions_;
-  if (route_.initializer >= 0) note_globals(*meta.initializer()->Get(static_cast<uint32_t>(route_.initializer)), read_at_all_);
+  if (const mf::Program* program = initializer()) note_globals(*program, read_at_all_);
 }
 
 Status Instance::load_globals(const InstanceRequest& request) {
@@ -126,14 +124,11 @@ Status Instance::load_parameters(const InstanceRequest& request) {
 }
 
 Status Instance::run_initializer() {
-  const mf::Module& meta = module_->metadata();
-  if (route_.initializer >= 0) {
-    const open::Signature signature{"initializer", {}, {}, {}};
+  if (const mf::Program* program = initializer()) {
     Pace here(nullptr);
-    const mf::Program& program = *meta.initializer()->Get(static_cast<uint32_t>(route_.initializer));
-    Run run({program, signature, machine_, devices_, {}, {}}, here, counters_);
+    Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}}, here, counters_);
     Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }).run();
-    if (!status.ok()) return in_region(std::move(status), program, "heddle: running the initializer of " + module_->path() + " failed");
+    if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
   }
   // What only the initializer reads goes now.
   for (uint32_t i = 0; i < globals_.size(); ++i) {

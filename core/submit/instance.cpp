@@ -8,7 +8,7 @@
 #include "core/host/trace.h"
 #include "core/submit/call.h"
 #include "core/submit/function.h"
-#include "core/submit/operations.h"
+#include "core/submit/preferences.h"
 
 namespace heddle::submit {
 
@@ -67,11 +67,7 @@ class Wishes {
       if (infos_[i].driver == info.driver && infos_[i].ordinal == info.ordinal && infos_[i].alias == info.alias) return i;
     }
     const heddle_device_description_t& device = info.description;
-    facts_.push_back(
-        {info.alias,
-         info.driver->id,
-         std::string(view(device.family)),
-         {device.max_bindings, device.max_constants_bytes, device.max_workgroup_size, device.subgroup_size, device.shared_memory_bytes}});
+    facts_.push_back({info.alias, info.driver->id, std::string(view(device.family)), route::limits_of(device)});
     infos_.push_back(info);
     return static_cast<uint32_t>(infos_.size() - 1);
   }
@@ -106,20 +102,20 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   if (!inspection.ok()) return inspection.take_status();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   HEDDLE_RETURN_IF_ERROR(instance->find_links());
-  instance->operations_ = std::make_unique<Operations>(*instance->runtime_->host, instance->devices_);
-  instance->machine_.operations = instance->operations_.get();
+  instance->find_preferences();
   instance->inspection_ = std::move(*inspection);
   instance->machine_.inspection = instance->inspection_.get();
-  if (request.route_only) return instance;
+  if (request.route_only) {
+    instance->decide_functions();
+    return instance;
+  }
   HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
   HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
   instance->machine_.profile = instance->profile_.get();  // of calls alone
-  const mf::Module& meta = instance->module_->metadata();
-  for (uint32_t i = 0; i < meta.functions()->size(); ++i) {
-    const mf::Program* program = meta.functions()->Get(i)->programs()->Get(instance->route_.program_of_function[i]);
-    instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], *program));
+  for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
+    instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));
   }
-  HEDDLE_RETURN_IF_ERROR(instance->prepare_operations());
+  HEDDLE_RETURN_IF_ERROR(instance->prepare_functions());
   return instance;
 }
 
@@ -217,70 +213,97 @@ Status Instance::find_links() {
 }
 
 Status Instance::load_code() {
-  const mf::Module& meta = module_->metadata();
-  machine_.entries.assign(meta.executables()->size(), std::vector<std::vector<heddle_entry_t*>>(devices_.size()));
+  machine_.entries.assign(module_->metadata().executables()->size(), std::vector<std::vector<heddle_entry_t*>>(devices_.size()));
   failed_code_ = -1;
   for (const route::ChosenCode& chosen : route_.code) {
-    const mf::Executable* executable = meta.executables()->Get(chosen.executable);
-    const mf::Variant* variant = executable->variants()->Get(chosen.variant);
-    const Device& device = *devices_[chosen.device];
-    std::span<const std::byte> code = module_->file().code(*variant->code());
-
-    // Only what the programs dispatch is brought to the device: the rest of the executable is for other programs.
-    std::vector<heddle_entry_params_t> entries(chosen.entries.size());
-    std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
-    for (uint32_t i = 0; i < entries.size(); ++i) {
-      const mf::Entry* entry = executable->entries()->Get(chosen.entries[i]);
-      const mf::EntryResources* resources = variant->resources()->Get(chosen.entries[i]);
-      for (const mf::Argument* argument : *entry->arguments()) {
-        arguments[i].push_back(
-            {argument->kind(), argument->index(), argument->size_bytes(), argument->payload()->size(), argument->payload()->data()});
-      }
-      heddle_entry_params_t& params = entries[i];
-      params.struct_size = sizeof(params);
-      params.binding_count = entry->binding_count();
-      params.name = to_c(entry->name()->string_view());
-      params.constants_bytes = entry->constants_bytes();
-      params.argument_count = static_cast<uint32_t>(arguments[i].size());
-      params.arguments = arguments[i].data();
-      for (uint32_t j = 0; j < 3; ++j) {
-        params.workgroup_size[j] = j < resources->workgroup_size()->size() ? resources->workgroup_size()->Get(j) : 1;
-      }
-      params.subgroup_size = resources->subgroup_size();
-      params.shared_memory_bytes = resources->shared_memory_bytes();
-      params.workspace_bytes = resources->workspace_bytes();
-      params.cost = resources->cost();
-    }
-    heddle_executable_params_t params{};
-    params.struct_size = sizeof(params);
-    params.entry_count = static_cast<uint32_t>(entries.size());
-    params.format = to_c(variant->format()->string_view());
-    params.target = to_c(variant->target()->string_view());
-    params.code = code.data();
-    params.code_bytes = code.size();
-    params.entries = entries.data();
-    params.entry_stride = sizeof(heddle_entry_params_t);
-    params.name = to_c(executable->name()->string_view());
-    const heddle_dispatch_interface_t& dispatch = *device.api().dispatch;
-    loaded_.push_back({nullptr, chosen.device});
-    Status status = device.noted(Status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable)));
-    std::vector<heddle_entry_t*>& handles = machine_.entries[chosen.executable][chosen.device];
-    handles.resize(executable->entries()->size(), nullptr);
-    for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {
-      status = Status(dispatch.entry(loaded_.back().executable, i, &handles[chosen.entries[i]]));
-    }
-    if (!status.ok()) {
-      failed_code_ = &chosen - route_.code.data();
-      return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
-                                                 executable->name()->string_view(), module_->path(), device.alias()));
-    }
+    Status status = load(chosen, &machine_.entries[chosen.executable][chosen.device]);
+    if (status.ok()) continue;
+    failed_code_ = &chosen - route_.code.data();
+    return status;
   }
   return Status();
 }
 
-Status Instance::prepare_operations() {
+Status Instance::load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
+  const mf::Executable* executable = module_->metadata().executables()->Get(chosen.executable);
+  const mf::Variant* variant = executable->variants()->Get(chosen.variant);
+  const Device& device = *devices_[chosen.device];
+  std::span<const std::byte> code = module_->file().code(*variant->code());
+
+  // Only what the programs dispatch is brought to the device: the rest of the executable is for other programs.
+  std::vector<heddle_entry_params_t> entries(chosen.entries.size());
+  std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
+  for (uint32_t i = 0; i < entries.size(); ++i) {
+    const mf::Entry* entry = executable->entries()->Get(chosen.entries[i]);
+    const mf::EntryResources* resources = variant->resources()->Get(chosen.entries[i]);
+    for (const mf::Argument* argument : *entry->arguments()) {
+      arguments[i].push_back(
+          {argument->kind(), argument->index(), argument->size_bytes(), argument->payload()->size(), argument->payload()->data()});
+    }
+    heddle_entry_params_t& params = entries[i];
+    params.struct_size = sizeof(params);
+    params.binding_count = entry->binding_count();
+    params.name = to_c(entry->name()->string_view());
+    params.constants_bytes = entry->constants_bytes();
+    params.argument_count = static_cast<uint32_t>(arguments[i].size());
+    params.arguments = arguments[i].data();
+    for (uint32_t j = 0; j < 3; ++j) {
+      params.workgroup_size[j] = j < resources->workgroup_size()->size() ? resources->workgroup_size()->Get(j) : 1;
+    }
+    params.subgroup_size = resources->subgroup_size();
+    params.shared_memory_bytes = resources->shared_memory_bytes();
+    params.workspace_bytes = resources->workspace_bytes();
+    params.cost = resources->cost();
+  }
+  heddle_executable_params_t params{};
+  params.struct_size = sizeof(params);
+  params.entry_count = static_cast<uint32_t>(entries.size());
+  params.format = to_c(variant->format()->string_view());
+  params.target = to_c(variant->target()->string_view());
+  params.code = code.data();
+  params.code_bytes = code.size();
+  params.entries = entries.data();
+  params.entry_stride = sizeof(heddle_entry_params_t);
+  params.name = to_c(executable->name()->string_view());
+  const heddle_dispatch_interface_t& dispatch = *device.api().dispatch;
+  loaded_.push_back({nullptr, chosen.device});
+  Status status = device.noted(Status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable)));
+  out_entries->assign(executable->entries()->size(), nullptr);
+  for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {
+    status = Status(dispatch.entry(loaded_.back().executable, i, &(*out_entries)[chosen.entries[i]]));
+  }
+  if (status.ok()) return status;
+  return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
+                                             executable->name()->string_view(), module_->path(), device.alias()));
+}
+
+const mf::Program& Instance::program(uint32_t function) const {
+  return *module_->metadata().functions()->Get(function)->programs()->Get(route_.program_of_function[function]);
+}
+
+const mf::Program* Instance::initializer() const {
+  if (route_.initializer < 0) return nullptr;
+  return module_->metadata().initializer()->Get(static_cast<uint32_t>(route_.initializer));
+}
+
+void Instance::find_preferences() {
+  preferences_ = std::make_unique<Preferences>(*runtime_->host, *module_, route_, machine_, devices_);
+  machine_.choices = preferences_.get();
+  auto load_variant = [this](const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
+    return load(chosen, out_entries);
+  };
+  for (uint32_t i = 0; i < module_->signatures().size(); ++i) preferences_->add(module_->signatures()[i].name, program(i), load_variant);
+  if (const mf::Program* program = initializer()) preferences_->add(open::initializer_signature().name, *program, load_variant);
+}
+
+void Instance::decide_functions() {
+  for (uint32_t i = 0; i < module_->signatures().size(); ++i) preferences_->decide(program(i), module_->signatures()[i]);
+  if (const mf::Program* program = initializer()) preferences_->decide(*program, open::initializer_signature());
+}
+
+Status Instance::prepare_functions() {
   for (const std::unique_ptr<Function>& function : functions_) {
-    Status prepared = function->prepare(*operations_);
+    Status prepared = function->prepare(*preferences_);
     if (!prepared.ok())
       return wrap(std::move(prepared), fmt::format("heddle: preparing '{}' of {} failed", function->signature().name, module_->path()));
   }
@@ -296,7 +319,7 @@ Instance::~Instance() {
   for (Ref<Call>& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   abandoned.clear();
   functions_.clear();
-  operations_.reset();
+  preferences_.reset();
   unload_code();
 }
 

@@ -25,7 +25,7 @@ namespace heddle::submit {
 
 class Function;
 class Call;
-class Operations;
+class Preferences;
 
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
@@ -74,12 +74,21 @@ class Instance final : public memory::Counted {
   Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
   Status find_links();
   Status load_code();
+  // Loads one variant; its entries in the order of the executable's.
+  Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
   Status load_globals(const InstanceRequest& request);
   Status load_parameters(const InstanceRequest& request);
   Status run_initializer();
-  // Operations of library plugins: what can be prepared now is, so that what is missing is told when the instance is made.
-  Status prepare_operations();
+  // The chosen ones; of the initializer NULL where there is none.
+  const module_format::Program& program(uint32_t function) const;
+  const module_format::Program* initializer() const;
+  // Which rule is for which region. The variants that rules name are loaded.
+  void find_preferences();
+  // What can be decided and prepared now is, so that what is missing is told when the instance is made.
+  Status prepare_functions();
+  // The same for reports alone.
+  void decide_functions();
   // Which globals the chosen programs read.
   void find_globals();
 
@@ -94,7 +103,7 @@ class Instance final : public memory::Counted {
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
   std::unique_ptr<Profile> profile_;
-  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<Preferences> preferences_;
   std::unique_ptr<Inspection> inspection_;
   std::vector<std::unique_ptr<Function>> functions_;
   Counters counters_;

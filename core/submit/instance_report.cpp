@@ -6,7 +6,7 @@
 
 #include "core/submit/function.h"
 #include "core/submit/instance.h"
-#include "core/submit/operations.h"
+#include "core/submit/preferences.h"
 
 namespace heddle::submit {
 
@@ -83,15 +83,25 @@ Json device_json(memory::Device& device) {
 
 Result<std::string> Instance::report(std::string_view topic) const {
   if (topic == "route") {
-    Json route = Json::parse(route_.explanation);
-    route["links"] = Json::array();
+    Json out = Json::parse(route_.explanation);
+    out["links"] = Json::array();
     for (const Link& link : links_) {
-      route["links"].push_back({{"from", devices_[link.from]->alias()},
+      out["links"].push_back({{"from", devices_[link.from]->alias()},
                                 {"to", devices_[link.to]->alias()},
                                 {"copies", link.direct ? "direct" : "staged"},
                                 {"reason", link.reason}});
     }
-    return route.dump(2, ' ', false, Json::error_handler_t::replace);
+    out["regions"] = Json::array();
+    for (Preferences::Region& region : preferences_->regions()) {
+      Json line{{"function", region.function},
+                {"region", region.name},
+                {"slot", module_->metadata().slots()->Get(region.slot)->name()->str()},
+                {"runs", std::move(region.runs)},
+                {"why", std::move(region.why)}};
+      if (!region.passed.empty()) line["passed"] = std::move(region.passed);
+      out["regions"].push_back(std::move(line));
+    }
+    return out.dump(2, ' ', false, Json::error_handler_t::replace);
   }
   if (topic == "profile") {
     if (!profile_) {
@@ -123,7 +133,8 @@ Result<std::string> Instance::report(std::string_view topic) const {
   for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
   out["global_bytes"] = global_bytes;
   out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()}, {"shared", runtime_->weights.shared()}};
-  if (const std::vector<std::string> operations = operations_->prepared(); !operations.empty()) out["operations"] = operations;
+  if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty())
+    out["operations"] = operations;
   out["devices"] = Json::array();
   for (const memory::Ref<memory::Device>& device : devices_) out["devices"].push_back(device_json(*device));
   return out.dump(2, ' ', false, Json::error_handler_t::replace);

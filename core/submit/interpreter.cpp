@@ -128,7 +128,7 @@ Status Interpreter::dispatch(uint32_t index) {
   command.site = index;
   command.instruction = next_;
   Status refused;
-  bool taken = site->operation() != nullptr;  // what it runs is the host's to find
+  bool taken = false;
   for (const mf::Candidate* candidate : *site->candidates()) {
     if (!guards_hold(*candidate)) continue;
     taken = true;
@@ -148,10 +148,11 @@ Status Interpreter::dispatch(uint32_t index) {
     command.entry = candidate->entry();
     if (taken) break;
   }
-  if (!taken && refused.ok()) {
+  if (!taken && !site->operation()) {
+    if (!refused.ok()) return refused;
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "no kernel of region '{}' takes these extents", site->name()->string_view());
   }
-  if (!taken) return refused;
+  command.has_kernel = taken;
   command.first_binding = static_cast<uint32_t>(recording_.bindings.size());
   command.binding_count = site->bindings()->size();
   command.first_constant = static_cast<uint32_t>(recording_.constants.size());

@@ -32,8 +32,9 @@ enum class RecordedKind : uint32_t { kBarrier, kDispatch, kCopy, kFill };
 
 struct RecordedCommand {
   RecordedKind kind = RecordedKind::kBarrier;
-  uint32_t site = 0;   // index among the program's sites of that kind
-  uint32_t entry = 0;  // dispatches: index into Executable.entries; of an operation 0, and its grid too
+  uint32_t site = 0;        // index among the program's sites of that kind
+  bool has_kernel = false;  // dispatches: one takes these extents; without, there is an operation
+  uint32_t entry = 0;       // index of that kernel in Executable.entries
   uint32_t grid[3] = {0, 0, 0};
   uint32_t first_binding = 0;  // copies: source, then target; fills: target
   uint32_t binding_count = 0;

@@ -17,27 +17,26 @@ constexpr uint64_t kMostAlignment = 4096;
 constexpr uint64_t kMostWorkspace = uint64_t{1} << 40;
 constexpr uint32_t kMostShards = 1u << 20;
 
-std::string name_of(const mf::Operation& wanted) {
-  return fmt::format("{}::{}/{}", wanted.domain()->string_view(), wanted.name()->string_view(), wanted.version());
-}
-
 host::OperatorId id_of(const mf::Operation& wanted) {
   return {wanted.domain()->str(), wanted.name()->str(), wanted.version()};
 }
 
 // "; com.a declares it, but it has no device here: ...; 2 other library plugins do not declare it".
-std::string told(const std::vector<std::string>& reasons, size_t others) {
+std::string told(const std::vector<std::string>& reasons, size_t others, const std::string& plugins) {
   std::string text;
   for (const std::string& reason : reasons) text += "; " + reason;
-  if (others == 0 && reasons.empty()) return "; no library plugin is installed";
+  if (others == 0 && reasons.empty())
+    return plugins == kAnyLibrary ? "; no library plugin is installed" : fmt::format("; no library plugin '{}' is installed", plugins);
   if (others != 0)
     text += fmt::format("; {} {}library plugin{} not declare it", others, reasons.empty() ? "" : "other ", others == 1 ? " does" : "s do");
   return text;
 }
 
-constexpr std::string_view kNextStep = "; install a plugin that offers it (heddle plugins --why lists those found) [HD-O-01]";
-
 }  // namespace
+
+std::string name_of(const mf::Operation& wanted) {
+  return fmt::format("{}::{}/{}", wanted.domain()->string_view(), wanted.name()->string_view(), wanted.version());
+}
 
 // What plugins are asked, with the memory behind it.
 struct Operations::Request {
@@ -147,7 +146,8 @@ Result<std::shared_ptr<const Operation>> Operations::ask(const host::LoadedLibra
   return std::shared_ptr<const Operation>(std::move(made));
 }
 
-Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& wanted, uint32_t device, std::span<const int64_t> dims) {
+Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
+                                                          const std::string& plugins) {
   Request request(wanted, dims);
   if (!request.failure.ok()) return std::move(request.failure);
   const heddle_device_description_t& description = devices_[device]->description();
@@ -162,7 +162,7 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
   request.c.compute_units = description.compute_units;
   size_t others = 0;
   std::vector<std::string> reasons;
-  for (const host::LibraryCandidate& candidate : host_.libraries(id_of(wanted), &others)) {
+  for (const host::LibraryCandidate& candidate : host_.libraries(id_of(wanted), plugins, &others)) {
     if (!candidate.library) {
       reasons.push_back(candidate.reason);
       continue;
@@ -175,28 +175,29 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
     reasons.push_back(
         fmt::format("{} says {}: {}", candidate.id, view(heddle_status_code_name(made.status().code())), made.status().message()));
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", which, told(reasons, others), kNextStep)
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}", which, told(reasons, others, plugins))
       .payload("operator", request.name);
 }
 
-Status Operations::check(const mf::Operation& wanted) {
+Status Operations::check(const mf::Operation& wanted, const std::string& plugins) {
   size_t others = 0;
   std::vector<std::string> reasons;
-  for (const host::LibraryCandidate& candidate : host_.libraries(id_of(wanted), &others)) {
+  for (const host::LibraryCandidate& candidate : host_.libraries(id_of(wanted), plugins, &others)) {
     if (candidate.library) return Status();
     reasons.push_back(candidate.reason);
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}{}", name_of(wanted), told(reasons, others), kNextStep)
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}", name_of(wanted), told(reasons, others, plugins))
       .payload("operator", name_of(wanted));
 }
 
-Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation& wanted, uint32_t device, std::span<const int64_t> dims) {
-  const Key key{&wanted, device, {dims.begin(), dims.end()}};
+Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
+                                                             const std::string& plugins) {
+  const Key key{&wanted, device, {dims.begin(), dims.end()}, plugins};
   {
     std::lock_guard lock(mutex_);
     if (auto known = known_.find(key); known != known_.end()) return known->second;
   }
-  Result<std::shared_ptr<const Operation>> made = find(wanted, device, dims);
+  Result<std::shared_ptr<const Operation>> made = find(wanted, device, dims, plugins);
   if (!made.ok()) return made;
   std::vector<std::shared_ptr<const Operation>> dropped;  // outside the lock: a plugin is called
   std::lock_guard lock(mutex_);

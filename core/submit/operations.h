@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, has it prepare, and keeps what is
-// prepared while a plan uses it. Used by plans when they are made; never on the path of a repeated call.
+// prepared while a plan uses it. Used by Preferences when plans are made; never on the path of a repeated call.
 #ifndef HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 #define HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 
@@ -19,6 +19,9 @@
 
 namespace heddle::submit {
 
+// "com.acme::Whiten/1"
+std::string name_of(const module_format::Operation& wanted);
+
 // Ready for command lists: an entry that takes the operands and then, if there is one, the workspace. Who made it knows how it ends.
 struct Operation {
   Operation() = default;
@@ -32,26 +35,21 @@ struct Operation {
   std::string plugin;
 };
 
-class OperationSource {
- public:
-  // The operation of a site on a device, for these extents of its operands (one operand's behind another's). NOT_FOUND lists the plugins that were
-  // asked and what each said. A failure's text is the cause alone. [any] [may-block]
-  virtual Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
-                                                           std::span<const int64_t> dims) = 0;
+// What to do where nobody offers an operator, for the end of an error text.
+inline constexpr std::string_view kInstallLibrary = "install a plugin that offers it (heddle plugins --why lists those found) [HD-O-01]";
+inline constexpr std::string_view kAnyLibrary = "*";
 
- protected:
-  ~OperationSource() = default;
-};
-
-class Operations final : public OperationSource {
+class Operations {
  public:
   Operations(host::Host& host, std::span<const memory::Ref<memory::Device>> devices) : host_(host), devices_(devices) {}
 
-  // The last ones are kept.
-  Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device,
-                                                   std::span<const int64_t> dims) override;
-  // NOT_FOUND if no plugin that can be used declares it: what can be known without extents. [any] [may-block]
-  Status check(const module_format::Operation& wanted);
+  // The operation of a site on a device, for these extents of its operands (one operand's behind another's), of the first plugin whose id fits the
+  // pattern and that takes it. NOT_FOUND lists the plugins that were asked and what each said. The last ones are kept. A failure's text is the
+  // cause alone. [any] [may-block]
+  Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
+                                                   const std::string& plugins);
+  // NOT_FOUND if no such plugin that can be used declares it: what can be known without extents. [any] [may-block]
+  Status check(const module_format::Operation& wanted, const std::string& plugins);
   // "com.acme::Whiten/1 from org.example.whiten", one for each that is prepared.
   std::vector<std::string> prepared() const;
 
@@ -61,9 +59,11 @@ class Operations final : public OperationSource {
     const module_format::Operation* wanted;
     uint32_t device;
     std::vector<int64_t> dims;
+    std::string plugins;
     auto operator<=>(const Key&) const = default;
   };
-  Result<std::shared_ptr<const Operation>> find(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims);
+  Result<std::shared_ptr<const Operation>> find(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
+                                                const std::string& plugins);
   Result<std::shared_ptr<const Operation>> ask(const host::LoadedLibrary& library, Request& request, uint32_t device);
 
   host::Host& host_;

@@ -127,19 +127,24 @@ Status Resolver::find_devices(const Recording& recording, size_t first_command, 
   return Status();
 }
 
-Status Resolver::prepare_operations(const Recording& recording, size_t first_command, Plan& plan) {
-  uses_.clear();
+std::span<const int64_t> operation_dims(const mf::DispatchSite& site, const Recording& recording, const RecordedCommand& command) {
+  size_t count = 0;
+  if (site.operation()) {
+    for (const mf::BindingType* type : *site.operation()->operands()) count += type->rank();
+  }
+  return {recording.constants.data() + command.first_constant + command.constant_count - count, count};
+}
+
+Status Resolver::choose_runners(const Recording& recording, size_t first_command, Plan& plan) {
+  runners_.clear();
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     const RecordedCommand& command = recording.commands[i];
     if (command.kind != RecordedKind::kDispatch) continue;
     const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
-    if (!site->operation()) continue;
-    const std::span<const int64_t> dims(recording.constants.data() + command.first_constant, command.constant_count);
-    Result<std::shared_ptr<const Operation>> operation =
-        machine_.operations->prepare(*site->operation(), machine_.device_of_slot[site->slot()], dims);
-    if (!operation.ok()) return wrap(operation.take_status(), region(command));
-    plan.operations.push_back(*operation);
-    uses_.push_back({std::move(*operation), {}});
+    Result<Choice> choice = machine_.choices->choose(*site, command.has_kernel, operation_dims(*site, recording, command));
+    if (!choice.ok()) return wrap(choice.take_status(), region(command));
+    if (choice->operation) plan.operations.push_back(choice->operation);
+    runners_.push_back({std::move(*choice), {}});
   }
   return Status();
 }
@@ -170,23 +175,23 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       owners.push_back(i);
     }
     // Workspaces live from their command to the barrier behind it.
-    std::vector<OperationUse*> workspaces;
-    auto use = uses_.begin();
+    std::vector<Runner*> workspaces;
+    auto next = runners_.begin();
     for (size_t i = first_command; i < interpreter.recording().commands.size(); ++i) {
       const RecordedCommand& command = interpreter.recording().commands[i];
       if (command.kind != RecordedKind::kDispatch) continue;
+      Runner& runner = *next++;
+      const Operation* operation = runner.choice.operation.get();
       const mf::DispatchSite* site = program_.dispatches()->Get(command.site);
-      if (!site->operation()) continue;
-      OperationUse& one = *use++;
-      if (one.operation->workspace_bytes == 0 || machine_.device_of_slot[site->slot()] != device) continue;
+      if (!operation || operation->workspace_bytes == 0 || machine_.device_of_slot[site->slot()] != device) continue;
       Slice slice;
-      slice.size_bytes = one.operation->workspace_bytes;
-      slice.alignment_bytes = std::max<uint64_t>(one.operation->workspace_alignment, least);
+      slice.size_bytes = operation->workspace_bytes;
+      slice.alignment_bytes = std::max<uint64_t>(operation->workspace_alignment, least);
       slice.first = command.instruction;
       slice.last = next_barrier_[command.instruction];
       alignment = std::max(alignment, slice.alignment_bytes);
       slices.push_back(slice);
-      workspaces.push_back(&one);
+      workspaces.push_back(&runner);
     }
     if (slices.empty()) continue;
     Result<uint64_t> bytes = pack(slices);
@@ -313,38 +318,39 @@ Status Resolver::add_bindings(const Recording& recording, const RecordedCommand&
   return Status();
 }
 
-Status Resolver::add_operation(const Recording& recording, const RecordedCommand& recorded, const OperationUse& use, Plan& plan) {
+Status Resolver::add_operation(const Recording& recording, const RecordedCommand& recorded, const Runner& runner, Plan& plan) {
+  const Operation& operation = *runner.choice.operation;
   const uint32_t device = machine_.device_of_slot[program_.dispatches()->Get(recorded.site)->slot()];
   open_segment(plan, device);
   const uint32_t first = static_cast<uint32_t>(plan.bindings.size());
   HEDDLE_RETURN_IF_ERROR(add_bindings(recording, recorded, device, plan));
   // The plugin goes by the operands' types: nothing else says how long they are.
   for (uint32_t i = 0; i < recorded.binding_count; ++i) {
-    const uint64_t needed = use.operation->operand_bytes[i];
+    const uint64_t needed = operation.operand_bytes[i];
     uint64_t& length = plan.bindings[first + i].length;
     if (length < needed) return error(HEDDLE_STATUS_OUT_OF_RANGE, "operand {} has {} bytes, and its value {}", i, needed, length);
     length = needed;
   }
   heddle_command_t command{};
   command.kind = HEDDLE_COMMAND_DISPATCH;
-  command.as.dispatch.entry = use.operation->entry;
+  command.as.dispatch.entry = operation.entry;
   command.as.dispatch.binding_count = recorded.binding_count;
-  if (use.operation->workspace_bytes != 0) {
-    add_patch(plan, use.workspace, Field::kBinding, static_cast<uint32_t>(plan.bindings.size()));
-    plan.bindings.push_back({nullptr, use.workspace.offset, use.workspace.length});
+  if (operation.workspace_bytes != 0) {
+    add_patch(plan, runner.workspace, Field::kBinding, static_cast<uint32_t>(plan.bindings.size()));
+    plan.bindings.push_back({nullptr, runner.workspace.offset, runner.workspace.length});
     ++command.as.dispatch.binding_count;
   }
-  command.as.dispatch.grid[0] = use.operation->shards;
+  command.as.dispatch.grid[0] = operation.shards;
   command.as.dispatch.grid[1] = command.as.dispatch.grid[2] = 1;
   command.as.dispatch.region = recorded.site;
   push_command(plan, command, first);
   return Status();
 }
 
-Status Resolver::add_dispatch(const Recording& recording, const RecordedCommand& recorded, Plan& plan) {
+Status Resolver::add_kernel(const Recording& recording, const RecordedCommand& recorded, const Runner& runner, Plan& plan) {
   const mf::DispatchSite* site = program_.dispatches()->Get(recorded.site);
   uint32_t device = machine_.device_of_slot[site->slot()];
-  const std::vector<heddle_entry_t*>& entries = machine_.entries[site->executable()][device];
+  const std::vector<heddle_entry_t*>& entries = *runner.choice.kernels;
   if (recorded.entry >= entries.size()) {
     return error(HEDDLE_STATUS_UNAVAILABLE, "executable {} has no code for device '{}'", site->executable(), machine_.device_names[device]);
   }
@@ -355,13 +361,14 @@ Status Resolver::add_dispatch(const Recording& recording, const RecordedCommand&
   command.kind = HEDDLE_COMMAND_DISPATCH;
   command.as.dispatch.entry = entries[recorded.entry];
   command.as.dispatch.binding_count = recorded.binding_count;
-  command.as.dispatch.constants_bytes = recorded.constant_count * static_cast<uint32_t>(sizeof(int64_t));
-  command.as.dispatch.constants = recorded.constant_count ? plan.constants.data() + plan.constants.size() : nullptr;
+  const uint32_t constant_count = recorded.constant_count - static_cast<uint32_t>(operation_dims(*site, recording, recorded).size());
+  command.as.dispatch.constants_bytes = constant_count * static_cast<uint32_t>(sizeof(int64_t));
+  command.as.dispatch.constants = constant_count ? plan.constants.data() + plan.constants.size() : nullptr;
   std::copy(recorded.grid, recorded.grid + 3, command.as.dispatch.grid);
   command.as.dispatch.region = recorded.site;
   // resolve() reserved room: what commands point to does not move.
   plan.constants.insert(plan.constants.end(), recording.constants.begin() + recorded.first_constant,
-                        recording.constants.begin() + recorded.first_constant + recorded.constant_count);
+                        recording.constants.begin() + recorded.first_constant + constant_count);
   push_command(plan, command, first);
   return Status();
 }
@@ -417,7 +424,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   plan->profile = machine_.profile;
   plan->inspected = machine_.inspection != nullptr;
   HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
-  HEDDLE_RETURN_IF_ERROR(prepare_operations(recording, first_command, *plan));
+  HEDDLE_RETURN_IF_ERROR(choose_runners(recording, first_command, *plan));
   HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
@@ -429,9 +436,10 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   plan->first_binding.reserve(recording.commands.size() - first_command);
   plan->bindings.reserve(bindings);
   plan->constants.reserve(constants);
-  auto use = uses_.begin();
-  auto is_operation = [&](const RecordedCommand& command) {
-    return command.kind == RecordedKind::kDispatch && program_.dispatches()->Get(command.site)->operation() != nullptr;
+  auto runner = runners_.begin();
+  auto add_dispatch = [&](const RecordedCommand& command) {
+    const Runner& next = *runner++;
+    return next.choice.operation ? add_operation(recording, command, next, *plan) : add_kernel(recording, command, next, *plan);
   };
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     const RecordedCommand& command = recording.commands[i];
@@ -439,10 +447,9 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
       barrier_pending_ = true;
       continue;
     }
-    Status added = is_operation(command)                     ? add_operation(recording, command, *use++, *plan)
-                   : command.kind == RecordedKind::kDispatch ? add_dispatch(recording, command, *plan)
-                   : command.kind == RecordedKind::kCopy     ? add_copy(recording, command, *plan)
-                                                             : add_fill(recording, command, *plan);
+    Status added = command.kind == RecordedKind::kDispatch ? add_dispatch(command)
+                   : command.kind == RecordedKind::kCopy   ? add_copy(recording, command, *plan)
+                                                           : add_fill(recording, command, *plan);
     if (!added.ok()) return wrap(std::move(added), region(command));
   }
   // A function without commands still signals.

@@ -69,10 +69,28 @@ struct GlobalMemory {
   uint32_t device = 0;
 };
 struct Operation;
-class OperationSource;
 class Profile;
 class Inspection;
 struct Link;
+
+// What runs a region: kernels, or an operation.
+struct Choice {
+  const std::vector<heddle_entry_t*>* kernels = nullptr;  // of the executable, by Candidate.entry; NULL: the operation does
+  std::shared_ptr<const Operation> operation;
+};
+class Choices {
+ public:
+  // For a call in which a kernel of the region takes the extents, or none does. dims: of the operation's operands, one's behind another's; empty
+  // where there is no operation. A failure's text is the cause alone. [any] [may-block]
+  virtual Result<Choice> choose(const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) = 0;
+
+ protected:
+  ~Choices() = default;
+};
+// The extents of the operation's operands that a command recorded, behind the constants of the kernel.
+std::span<const int64_t> operation_dims(const module_format::DispatchSite& site, const Recording& recording,
+                                        const RecordedCommand& command);
+
 struct Machine {
   std::vector<std::string> device_names;
   std::vector<uint64_t> min_alignment_of_device;
@@ -80,7 +98,7 @@ struct Machine {
   std::vector<uint32_t> device_of_slot;
   Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
   Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
-  OperationSource* operations = nullptr;
+  Choices* choices = nullptr;        // what runs regions
   std::span<const Link> links;  // links.h; of one device, none
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded, null for those that no chosen program dispatches.
@@ -134,20 +152,20 @@ class Resolver {
     uint64_t offset = 0;
     uint64_t size = 0;
   };
-  // An operation among the commands that are resolved now, with the place of its workspace.
-  struct OperationUse {
-    std::shared_ptr<const Operation> operation;
+  // What runs a dispatch among the commands that are resolved now, and where an operation's workspace is.
+  struct Runner {
+    Choice choice;
     Place workspace;
   };
-  Status prepare_operations(const Recording& recording, size_t first_command, Plan& plan);
+  Status choose_runners(const Recording& recording, size_t first_command, Plan& plan);
   Status size_results(const Interpreter& interpreter, bool all);
   Status place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan);
   Status find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used);
   Result<Place> place_of(const RecordedBinding& binding) const;
   // Bindings of a command, each on the device.
   Status add_bindings(const Recording& recording, const RecordedCommand& command, uint32_t device, Plan& plan);
-  Status add_operation(const Recording& recording, const RecordedCommand& command, const OperationUse& use, Plan& plan);
-  Status add_dispatch(const Recording& recording, const RecordedCommand& command, Plan& plan);
+  Status add_operation(const Recording& recording, const RecordedCommand& command, const Runner& runner, Plan& plan);
+  Status add_kernel(const Recording& recording, const RecordedCommand& command, const Runner& runner, Plan& plan);
   Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
   void open_segment(Plan& plan, uint32_t device);
@@ -162,7 +180,7 @@ class Resolver {
   std::vector<TransientPlace> transients_;
   std::vector<uint32_t> next_barrier_;       // per instruction: the first barrier at or behind it
   std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, moved on to the next barrier
-  std::vector<OperationUse> uses_;           // in the order of their commands
+  std::vector<Runner> runners_;              // one a dispatch, in the order of the commands
   uint32_t arena_count_ = 0;
   bool barrier_pending_ = false;  // wanted before the next command of the segment; between segments the core waits anyway
   Status failure_;                // of the constructor

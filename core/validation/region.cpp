@@ -3,7 +3,6 @@
 #include "core/validation/region.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "core/validation/objects.h"
 #include "core/validation/values.h"
 #include "sdk/module/element_types.h"
+#include "sdk/module/region_name.h"
 
 namespace heddle::validation {
 
@@ -39,13 +39,9 @@ Type type_of(const heddle_validation_binding_t& binding) {
   return {HEDDLE_TYPE_UNDEFINED, {static_cast<int64_t>(binding.size_bytes)}};
 }
 
-// The whole name, or its first word: behind it is what the region was made from.
 bool is_dumped(const heddle_validation_rules_t& rules, heddle_string_t region) {
-  const std::string whole(view(region)), word(whole.substr(0, whole.find(' ')));
-  return std::any_of(rules.patterns, rules.patterns + rules.pattern_count, [&](const heddle_string_t& one) {
-    const std::string pattern(view(one));
-    return fnmatch(pattern.c_str(), whole.c_str(), 0) == 0 || fnmatch(pattern.c_str(), word.c_str(), 0) == 0;
-  });
+  return std::any_of(rules.patterns, rules.patterns + rules.pattern_count,
+                     [&](const heddle_string_t& one) { return module::region_matches(std::string(view(one)), view(region)); });
 }
 
 std::string file_name(std::string_view region) {

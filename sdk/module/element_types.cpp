@@ -34,6 +34,12 @@ std::string_view element_type_name(heddle_element_type_t type) {
   return "undefined";
 }
 
+std::vector<std::string> element_type_names() {
+  std::vector<std::string> names;
+  for (const Named& named : kTypes) names.emplace_back(named.name);
+  return names;
+}
+
 heddle_element_type_t element_type_from_name(std::string_view name) {
   for (const Named& named : kTypes) {
     if (named.name == name) return named.type;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "heddle/types.h"
 
@@ -16,6 +17,7 @@ namespace heddle::module {
 bool element_type_exists(heddle_element_type_t type);
 // "f32", "bf16", "bool", ...; "undefined" for a type that does not exist.
 std::string_view element_type_name(heddle_element_type_t type);
+std::vector<std::string> element_type_names();
 // HEDDLE_TYPE_UNDEFINED for a name that is not one of the above.
 heddle_element_type_t element_type_from_name(std::string_view name);
 // Bytes of a dense tensor, sub-byte types packed and rounded up to a byte; empty if a dimension is negative or the size in bits

@@ -124,10 +124,17 @@ void check_plan(const Plan& plan, const Machine& machine, const std::vector<uint
   }
 }
 
-// Prepares everything: operands are as long as their extents say, and some have a workspace.
-class AnyOperation final : public OperationSource {
+// Takes the kernels, or prepares the operation, as the number says: operands are as long as their extents say, and some have a workspace.
+class Any final : public Choices {
  public:
-  Result<std::shared_ptr<const Operation>> prepare(const mf::Operation& wanted, uint32_t, std::span<const int64_t> dims) override {
+  Any(const Machine& machine, uint8_t choice) : machine_(machine), choice_(choice) {}
+
+  Result<Choice> choose(const mf::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) override {
+    if (kernel_fits && (!site.operation() || choice_ % 2 == 0)) {
+      return Choice{&machine_.entries[site.executable()][machine_.device_of_slot[site.slot()]], nullptr};
+    }
+    require(site.operation() != nullptr, "a region that nothing runs");
+    const mf::Operation& wanted = *site.operation();
     auto made = std::make_shared<Operation>();
     made->entry = reinterpret_cast<heddle_entry_t*>(this);
     made->shards = wanted.version();
@@ -142,8 +149,12 @@ class AnyOperation final : public OperationSource {
       at += type->rank();
     }
     require(at == dims.size(), "extents of no operand");
-    return std::shared_ptr<const Operation>(std::move(made));
+    return Choice{nullptr, std::move(made)};
   }
+
+ private:
+  const Machine& machine_;
+  uint8_t choice_;
 };
 
 void run_program(const mf::Program& program, const open::Signature& signature, const Machine& machine, uint8_t choice) {
@@ -200,8 +211,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const mf::Module& module = *mf::GetModule(raw);
 
   Nothing nothing(module);
-  AnyOperation operations;
-  nothing.machine.operations = &operations;
+  Any any(nothing.machine, choice);
+  nothing.machine.choices = &any;
   std::vector<route::DeviceFacts> facts;
   for (const std::string& family : route::families_of(module)) {
     if (facts.size() < 4) facts.push_back({"device" + std::to_string(facts.size()), "driver", family});

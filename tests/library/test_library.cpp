@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operators of the domain "test": Scale, which fails in the way that its attribute `mode` asks for, Butterfly, with several operands, results and
-// attributes, and Unsaid, which copies. Used by tests of the runtime, of the compiler and of the kit.
+// attributes, Unsaid, which copies, and Sum. Of the default domain Gelu and Softmax, which the compiler has kernels for too. Used by tests of the
+// runtime, of the compiler and of the kit.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -133,10 +135,104 @@ class Unsaid {
   }
 };
 
+// a + b + extra: where it stands beside a kernel that adds, the result says which of them ran.
+class Sum {
+ public:
+  static constexpr const char* kDomain = "test";
+  static constexpr const char* kName = "Sum";
+  static constexpr uint32_t kVersion = 1;
+
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t* properties) {
+    if (heddle_status_t* wrong = request.expect(2, 1, {"extra"})) return wrong;
+    if (sdk::element_count(request.input(0)) > 1000) return request.refuse("it takes 1000 elements at most");
+    properties->workspace_bytes = 64;
+    return nullptr;
+  }
+  explicit Sum(const sdk::OperationRequest& request)
+      : extra_(static_cast<float>(request.number("extra").value_or(0))), elements_(sdk::element_count(request.input(0))) {}
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    const float *a = call.operand<const float>(0), *b = call.operand<const float>(1);
+    for (uint64_t i = 0; i < elements_; ++i) call.operand<float>(2)[i] = a[i] + b[i] + extra_;
+    return nullptr;
+  }
+
+ private:
+  float extra_;
+  uint64_t elements_;
+};
+
+heddle_status_t* expect_one_f32(const sdk::OperationRequest& request, const char* attribute) {
+  if (heddle_status_t* wrong = request.expect(1, 1, {attribute})) return wrong;
+  const heddle_operand_t& x = request.input(0);
+  if (x.element_type == HEDDLE_TYPE_F32 && x.rank != 0 && sdk::same_type(x, request.output(0))) return nullptr;
+  return request.refuse("x is %s; f32 of rank 1 or more was expected", sdk::text_of(x).c_str());
+}
+
+// As ONNX says. The first plugin is for small tensors only, so that the other, or the kernel, has the large ones.
+class Gelu {
+ public:
+  static constexpr const char* kDomain = "ai.onnx";
+  static constexpr const char* kName = "Gelu";
+  static constexpr uint32_t kVersion = 20;
+
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
+    if (heddle_status_t* wrong = expect_one_f32(request, "approximate")) return wrong;
+#ifndef HEDDLE_OTHER_LIBRARY
+    if (sdk::element_count(request.input(0)) > 1000) return request.refuse("it takes 1000 elements at most");
+#endif
+    return nullptr;
+  }
+  explicit Gelu(const sdk::OperationRequest& request)
+      : tanh_(request.text("approximate").value_or("none") == "tanh"), elements_(sdk::element_count(request.input(0))) {}
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    const float* x = call.operand<const float>(0);
+    for (uint64_t i = 0; i < elements_; ++i) {
+      const double v = x[i], gate = tanh_ ? std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)) : std::erf(v * 0.7071067811865476);
+      call.operand<float>(1)[i] = static_cast<float>(0.5 * v * (1 + gate));
+    }
+    return nullptr;
+  }
+
+ private:
+  bool tanh_;
+  uint64_t elements_;
+};
+
+// Along the last axis.
+class Softmax {
+ public:
+  static constexpr const char* kDomain = "ai.onnx";
+  static constexpr const char* kName = "Softmax";
+  static constexpr uint32_t kVersion = 13;
+
+  static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
+    if (heddle_status_t* wrong = expect_one_f32(request, "axis")) return wrong;
+    const int64_t axis = request.integer("axis").value_or(-1), rank = request.input(0).rank;
+    return axis == -1 || axis == rank - 1 ? nullptr
+                                          : request.refuse("its axis is %lld; the last one was expected", static_cast<long long>(axis));
+  }
+  explicit Softmax(const sdk::OperationRequest& request)
+      : width_(static_cast<uint64_t>(request.input(0).dims[request.input(0).rank - 1])), elements_(sdk::element_count(request.input(0))) {}
+  heddle_status_t* run(const sdk::OperationCall& call) const {
+    const float* x = call.operand<const float>(0);
+    float* y = call.operand<float>(1);
+    for (uint64_t row = 0; row < elements_; row += width_) {
+      const float most = *std::max_element(x + row, x + row + width_);
+      double sum = 0;
+      for (uint64_t i = row; i < row + width_; ++i) sum += std::exp(static_cast<double>(x[i] - most));
+      for (uint64_t i = row; i < row + width_; ++i) y[i] = static_cast<float>(std::exp(static_cast<double>(x[i] - most)) / sum);
+    }
+    return nullptr;
+  }
+
+ private:
+  uint64_t width_, elements_;
+};
+
 }  // namespace
 
 #ifdef HEDDLE_OTHER_LIBRARY
-HEDDLE_LIBRARY_PLUGIN("test.other_library", "2.0.0", Scale<1>, Butterfly)
+HEDDLE_LIBRARY_PLUGIN("test.other_library", "2.0.0", Scale<1>, Butterfly, Sum, Gelu)
 #else
-HEDDLE_LIBRARY_PLUGIN("test.library", "1.0.0", Scale<1>, Scale<3>, Butterfly, Unsaid)
+HEDDLE_LIBRARY_PLUGIN("test.library", "1.0.0", Scale<1>, Scale<3>, Butterfly, Unsaid, Sum, Gelu, Softmax)
 #endif

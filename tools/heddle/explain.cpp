@@ -16,7 +16,9 @@ struct Options {
   bool route = false, memory = false, html = false;
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.on("--route", route, "bind the module to devices and say which, with which variants, and why; its code is loaded, and not run");
+    flags.on("--route", route,
+             "bind the module to devices and say which, with which variants, and why, and what runs each region; its code is loaded, and "
+             "not run; with --device or --config, too");
     flags.on("--memory", memory, "not in this version");
     flags.on("--html", html, "not in this version");
     flags.choice("--format", format, {"table", "json"}, "form of the results on stdout");
@@ -86,13 +88,14 @@ void print_executables(const Json& module) {
   print_table(table, Format::kTable);
 }
 
-// Operators that are not in the file: who runs it needs a plugin for each.
-void print_operations(const Json& module) {
+// Operators of library plugins, each with its regions.
+void print_operations(const Json& module, bool required, const std::string& title) {
   Table table{{"operator", "regions", "attributes"}, {}};
   for (const Json& function : array(module, "functions")) {
     const Json& programs = array(function, "programs");
     if (programs.empty()) continue;
     for (const Json& one : array(programs[0], "operations")) {  // every program has the same
+      if (one.value("required", true) != required) continue;
       const std::string attributes = one.contains("attributes") ? dump_json(one["attributes"], -1) : "-";
       auto same = std::find_if(table.rows.begin(), table.rows.end(),
                                [&](const auto& row) { return row[0] == text(one, "operator") && row[2] == attributes; });
@@ -105,7 +108,7 @@ void print_operations(const Json& module) {
   }
   if (table.rows.empty()) return;
   print_line("");
-  print_line("operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)");
+  print_line(title);
   print_table(table, Format::kTable);
 }
 
@@ -151,7 +154,14 @@ void print_route(const Json& route) {
   print_table(table, Format::kTable);
 }
 
-// The regions of the program that was chosen, each with its device; of all programs where none was.
+// A region's name is a word; behind it is the node that it was made from, which the compiler's report has in a field of its own.
+bool is_region(const Json& routed, const Json& region) {
+  const std::string name = text(routed, "region"), word = text(region, "region");
+  return name == word || name.starts_with(word + " ");
+}
+
+// The regions of the program that was chosen, each with its device and what runs it; of all programs where none was. Operators of plugins are
+// regions of the route alone.
 Json places_of(const Json& whole) {
   static const Json kNothing = Json::object();
   const Json& report = whole.contains("compiler_report") ? whole["compiler_report"] : kNothing;
@@ -161,16 +171,38 @@ Json places_of(const Json& whole) {
   for (const Json& slot : slots) families.push_back(text(slot, "family"));
   auto chosen = [&](const Json& part) { return slots.empty() || array(part, "families") == families; };
   Json places{{"regions", Json::array()}, {"transfers", Json::array()}};
-  for (const Json& region : array(report, "regions")) {
-    if (!chosen(region)) continue;
-    Json place;
-    for (const char* name : {"region", "node", "families", "family", "slot", "placed_by"}) place[name] = region.value(name, Json());
+  auto add = [&](Json place) {
     for (const Json& slot : slots) {
-      if (text(slot, "slot") == text(region, "slot") || (text(slot, "slot") == "-" && text(region, "slot") == "default")) {
+      if (text(slot, "slot") == text(place, "slot") || (text(slot, "slot") == "-" && text(place, "slot") == "default")) {
         place["device"] = slot.value("device", Json());
       }
     }
     places["regions"].push_back(std::move(place));
+  };
+  auto take = [](Json& place, const Json& from, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (from.contains(name)) place[name] = from[name];
+    }
+  };
+  std::vector<const Json*> untold;
+  for (const Json& routed : array(route, "regions")) untold.push_back(&routed);
+  for (const Json& region : array(report, "regions")) {
+    if (!chosen(region)) continue;
+    Json place;
+    for (const char* name : {"region", "node", "families", "family", "slot", "placed_by"}) place[name] = region.value(name, Json());
+    auto routed = std::find_if(untold.begin(), untold.end(), [&](const Json* one) { return is_region(*one, region); });
+    if (routed != untold.end()) {
+      take(place, **routed, {"runs", "why", "passed"});
+      untold.erase(routed);
+    }
+    add(std::move(place));
+  }
+  for (const Json* routed : untold) {
+    Json place;
+    take(place, *routed, {"region", "slot", "runs", "why", "passed"});
+    if (text(*routed, "slot") == "-") place["slot"] = "default";
+    place["families"] = families;
+    add(std::move(place));
   }
   for (const Json& transfer : array(report, "transfers")) {
     if (chosen(transfer)) places["transfers"].push_back(transfer);
@@ -179,11 +211,13 @@ Json places_of(const Json& whole) {
 }
 
 void print_places(const Json& places) {
-  Table regions{{"region", "node", "program for", "slot", "device", "placed by"}, {}};
+  Table regions{{"region", "node", "program for", "slot", "device", "placed by", "run by", "why"}, {}};
   for (const Json& place : array(places, "regions")) {
     if (text(place, "region")[0] == '$') continue;  // of the initializer: JSON has them
     regions.rows.push_back({text(place, "region"), text(place, "node"), text(place, "families"), text(place, "slot"), text(place, "device"),
-                            text(place, "placed_by")});
+                            text(place, "placed_by"), text(place, "runs"), text(place, "why")});
+    regions.below.emplace_back();
+    for (const Json& passed : array(place, "passed")) regions.below.back().push_back("passed over " + cell_text(passed));
   }
   Table transfers{{"transfer of", "program for", "from", "to", "bytes"}, {}};
   for (const Json& one : array(places, "transfers")) {
@@ -218,7 +252,7 @@ int run(const Arguments& arguments) {
   for (const Json& function : functions) names += (names.empty() ? "" : ", ") + text(function, "name");
   if (!wanted.empty() && std::none_of(functions.begin(), functions.end(), [&](const Json& one) { return text(one, "name") == wanted; }))
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
-  if (options.route || !options.module.devices.empty()) {
+  if (options.route || !options.module.devices.empty() || !options.runtime.config.empty()) {
     Instance instance;
     if (heddle_status_t* status =
             create_instance(module.get(), options.module, options.module.devices, instance, HEDDLE_INSTANCE_ROUTE_ONLY))
@@ -237,7 +271,9 @@ int run(const Arguments& arguments) {
     if (options.module.function.empty() || text(function, "name") == options.module.function)
       print_function(function, array(whole, "slots"));
   }
-  print_operations(whole);
+  print_operations(whole, true,
+                   "operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)");
+  print_operations(whole, false, "operators that a plugin may run instead of the module's own kernels ([[prefer]] of heddle.toml)");
   print_executables(whole);
   print_parameters(whole);
   if (whole.contains("compiler_report")) {
