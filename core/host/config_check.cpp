@@ -74,8 +74,9 @@ void check_library(const std::string& pattern, Place place, const std::vector<Fo
   if (!is_library) {
     read.diagnostics.error(place, "E105", fmt::format("plugin '{}' is no library; one was expected", pattern.substr(0, 64)), {}, width);
   } else {
-    read.diagnostics.warning(place, "E203", fmt::format("'{}' is preferred here, and in 'disable' of [plugins]", pattern.substr(0, 64)), {},
-                             width);
+    read.diagnostics.warning(
+        place, "E203", fmt::format("'{}' is preferred here and in 'disable' of [plugins]; one of them was expected", pattern.substr(0, 64)),
+        {}, width);
   }
 }
 

@@ -187,9 +187,10 @@ Result<Choice> Preferences::take(const Way& way, const mf::DispatchSite& site, b
 }
 
 Status Preferences::nothing_will_do(const Order& order, const std::vector<std::string>& passed) const {
-  if (!order.rule) return error(HEDDLE_STATUS_NOT_FOUND, "neither will do: {}; {}", fmt::join(passed, "; "), kInstallLibrary);
-  return error(HEDDLE_STATUS_NOT_FOUND, "nothing that [[prefer]] at {} names will do: {}; add to its 'use' what will, or take the rule out",
-               order.rule->place, passed.empty() ? std::string("it names nothing") : fmt::format("{}", fmt::join(passed, "; ")));
+  if (!order.rule) return error(HEDDLE_STATUS_UNAVAILABLE, "neither will do: {}; {}", fmt::join(passed, "; "), kInstallLibrary);
+  return error(HEDDLE_STATUS_UNAVAILABLE,
+               "nothing that [[prefer]] at {} names will do: {}; add to its 'use' what will, or take the rule out", order.rule->place,
+               passed.empty() ? std::string("it names nothing") : fmt::format("{}", fmt::join(passed, "; ")));
 }
 
 Result<Choice> Preferences::choose(const mf::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) {

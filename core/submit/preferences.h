@@ -33,7 +33,7 @@ class Preferences final : public Choices {
   void add(std::string_view function, const module_format::Program& program, const Load& load);
 
   Result<Choice> choose(const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) override;
-  // NOT_FOUND if nothing can do, whatever the extents. [any] [may-block]
+  // UNAVAILABLE, or NOT_FOUND where only a plugin could, if nothing can do, whatever the extents. [any] [may-block]
   Status check(const module_format::DispatchSite& site);
   // Whether more is to be decided for it than which of its kernels takes the extents.
   bool is_open(const module_format::DispatchSite& site) const;

@@ -14,6 +14,8 @@ foreach(allocator heddle_pool heddle_system heddle_arena heddle_limit heddle_tra
   endif()
 endforeach()
 
-heddle_add_test(NAME core_operations_test SOURCES core_operations_test.cpp LIBS heddle heddle_module heddle_plugin_host)
-target_compile_definitions(core_operations_test PRIVATE HEDDLE_TEST_LIBRARIES="${PROJECT_BINARY_DIR}/tests/library")
-add_dependencies(core_operations_test heddle_test_library heddle_other_library)
+foreach(subject operations preferences)
+  heddle_add_test(NAME core_${subject}_test SOURCES core_${subject}_test.cpp LIBS heddle heddle_module heddle_plugin_host)
+  target_compile_definitions(core_${subject}_test PRIVATE HEDDLE_TEST_LIBRARIES="${PROJECT_BINARY_DIR}/tests/library")
+  add_dependencies(core_${subject}_test heddle_test_library heddle_other_library)
+endforeach()
