@@ -159,7 +159,8 @@ class DeclaredOperators {
     const Operator* declared = options_.operators->find(default_domain, proto.op_type(), version, &known);
     if (known.empty()) return;
     SmallVector<Operation*> ops;
-    for (Operation* op = before ? before->getNextNode() : &block->front(); op; op = op->getNextNode()) ops.push_back(op);
+    Operation* first = before ? before->getNextNode() : block->empty() ? nullptr : &block->front();
+    for (Operation* op = first; op; op = op->getNextNode()) ops.push_back(op);
     std::string reason;
     if (!declared || declared->version != version) {
       reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) +
@@ -193,7 +194,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
       declared.translate(translated, node);
     }
     check_made(translated, block, before);
-    if (translate && !block->empty() && (before ? before->getNextNode() : &block->front())) declared.offer(translated, node, block, before);
+    if (translate) declared.offer(translated, node, block, before);
     const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
     if (rule && !block->empty()) place(block, before, *rule);
     for (int i = 0; i < node.output_size(); ++i) {

@@ -164,7 +164,8 @@ class CustomOperators(HeddleTestCase):
         listed = told if isinstance(told, list) else told["plugins"]
         library = next(one for one in listed if one["id"] == "test.library")
         self.assertEqual((library["kind"], library["state"]), (["library"], "available"))
-        self.assertEqual(library["operators"], ["test::Scale/1", "test::Scale/3", "test::Butterfly/1", "test::Unsaid/1"])
+        self.assertEqual(library["operators"], ["test::Scale/1", "test::Scale/3", "test::Butterfly/1", "test::Unsaid/1", "test::Sum/1",
+                                                "ai.onnx::Gelu/20", "ai.onnx::Softmax/13"])
 
 
 if __name__ == "__main__":

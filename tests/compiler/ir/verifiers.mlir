@@ -144,3 +144,15 @@ func.func @custom_domain(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = tx.custom "" "Scale" version 1 (%x) {} : (tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+func.func @alternative_record(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{has the attribute "axis" of 1 : i32}}
+  %0 = tx.dispatch "Exp"(%x) or <"ai.onnx", "Exp", 13, {axis = 1 : i32}> : (tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<8xf32>):
+    %1 = tx.exp %a : tensor<8xf32>
+    tx.yield %1 : tensor<8xf32>
+  }
+  return %0 : tensor<8xf32>
+}
