@@ -52,10 +52,6 @@ void ConfigReader::keep_option(std::vector<RawOption>& options, const std::strin
   }
 }
 
-void ConfigReader::not_yet(Place place, const std::string& what, const std::string& instead, size_t width) {
-  diagnostics_.error(place, "E301", what + " is not implemented yet", instead, width);
-}
-
 DeviceConfig& ConfigReader::device_named(const std::string& alias) {
   for (DeviceConfig& device : config_.devices) {
     if (device.alias == alias) return device;

@@ -53,7 +53,6 @@ class ConfigReader {
   void effective(TableReader& table, const std::string& key);
   // Keeps an option until its manifest is known, in place of an earlier one of the same key.
   void keep_option(std::vector<RawOption>& options, const std::string& owner, TableReader& table, const TomlNode& entry);
-  void not_yet(Place place, const std::string& what, const std::string& instead, size_t width = 1);
   DeviceConfig& device_named(const std::string& alias);
   void ids(TableReader& table, const char* key, std::vector<std::string>* out);
 

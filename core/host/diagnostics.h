@@ -39,7 +39,6 @@ inline constexpr CodeRow kCodes[] = {
     {"E206", "limit", "name fewer"},
     {"E207", "no such device here", "correct the selector; `heddle devices` shows what there is"},
     {"E208", "a link is another than said", "correct it, or leave it out"},
-    {"E301", "not in this version", "take it out"},
 };
 // A literal that stands in the table; any other does not compile.
 struct Code {

@@ -53,8 +53,8 @@ class OutOfTree(unittest.TestCase):
         self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml",
                                                         *(f"allocator/{name}" for name in of_allocator),
                                                         *(f"operator/{name}" for name in of_operator)})
-        # What belongs to no file is a command line, or the example of skips.toml.
-        self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 2)
+        # What belongs to no file is a command line, the example of skips.toml, or an alternative, which is tried below.
+        self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 4)
         for part in ("allocator", "operator"):
             (self.folder / part).mkdir()
         for name, block in blocks:
@@ -81,12 +81,26 @@ class OutOfTree(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stdout[-3000:] + ran.stderr[-3000:])
         self.assertIn("com.acme::Whiten/1", ran.stdout)
         self.assertIn("0 failed", ran.stdout)
+        self.alternative(text, operator, changed)
         # Without the plugin nobody has it.
         (self.folder / "data/heddle/plugins.d/com.acme.ops.toml").unlink()
         again = subprocess.run(command[:2] + [command[2].splitlines()[-1]], cwd=operator, env=changed, capture_output=True, text=True, check=False,
                                timeout=600)
         self.assertEqual(again.returncode, 4, again.stderr)
         self.assertIn("com.acme::Whiten/1", again.stderr)
+
+    def alternative(self, text, folder, environment):
+        """The model's Sigmoid, declared as the guide does: a plugin may run it, and the rule is for it."""
+        (folder / "sigmoid.toml").write_text(re.search(r"^```toml\n(\[\[operator\]\].*?)^```$", text, re.MULTILINE | re.DOTALL).group(1))
+        (folder / "heddle.toml").write_text(re.search(r"^```toml\n(\[\[prefer\]\].*?)^```$", text, re.MULTILINE | re.DOTALL).group(1))
+        commands = ("heddle compile model.onnx -o sigmoid.heddle --operators com.acme.ops.toml --operators sigmoid.toml\n"
+                    "heddle config check heddle.toml\n"
+                    "heddle run sigmoid.heddle --config heddle.toml --input x=@x.npy --expect y=@y.npy --rtol 1e-4\n"
+                    "heddle explain sigmoid.heddle --config heddle.toml\n")
+        ran = subprocess.run(["bash", "-euxc", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
+        self.assertEqual(ran.returncode, 0, ran.stdout[-3000:] + ran.stderr[-3000:])
+        self.assertRegex(ran.stdout, r"ai.onnx::Sigmoid/13 +main\.\d\.Sigmoid")
+        self.assertIn("passed over library:com.acme.ops: ai.onnx::Sigmoid/13 is offered by no plugin", ran.stdout)
 
     def test_the_example_of_skips(self):
         text = GUIDE.read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ struct Options {
     flags.texts("--slot", slots, "the slot is for devices of that family, whatever the others are for; may be repeated", "@SLOT=FAMILY");
     flags.texts(
         "--operators", operators,
-        "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has; may be repeated",
+        "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has, and of ONNX's own that the plugin may run; may be repeated",
         "FILE");
     flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* heddle.library/1, the interface of library plugins: operations that somebody wrote by hand, found by their id. An operator of a model that
- * the compiler does not know (an ONNX node of a foreign domain) becomes one of them. Implemented by plugins of kind HEDDLE_PLUGIN_LIBRARY, called
+ * the compiler does not know (an ONNX node of a foreign domain) becomes one of them, and one that it knows (of the domain "ai.onnx", in a version
+ * of ONNX's own) may run as one of them. Implemented by plugins of kind HEDDLE_PLUGIN_LIBRARY, called
  * by libheddle (query, prepare, destroy) and by drivers (enqueue, through operation_load of heddle.dispatch/1). Since ABI 0.2.
  *
  * Glossary
