@@ -25,7 +25,7 @@ void require(bool condition, const char* what, const std::string& detail) {
   std::abort();
 }
 
-// Operators of a foreign domain that a model may have.
+// Operators of a foreign domain that a model may have, and of the default one that a plugin may run.
 const heddle::import::Operators& declared() {
   static const heddle::import::Operators* operators = [] {
     static constexpr char text[] =
@@ -33,7 +33,18 @@ const heddle::import::Operators& declared() {
         "attributes = { factor = { type = 'float', default = 2.0 }, mode = { type = 'string', default = '' } }\n"
         "[[operator]]\ndomain = 'test'\nname = 'Butterfly'\ninputs = ['a', 'b']\n"
         "outputs = [{ like = 'a' }, { type = 'b' }, { type = 'i64', dims = ['a.0', 4, 'b.1'] }]\n"
-        "attributes = { axes = { type = 'ints' }, weights = { type = 'floats' }, tag = { type = 'int' } }\n";
+        "attributes = { axes = { type = 'ints' }, weights = { type = 'floats' }, tag = { type = 'int' } }\n"
+        "[[operator]]\ndomain = 'ai.onnx'\nname = 'Softmax'\nversion = 13\ninputs = ['x']\noutputs = [{ like = 'x' }]\n"
+        "attributes.axis = { type = 'int', default = -1 }\n"
+        "[[operator]]\ndomain = 'ai.onnx'\nname = 'Softmax'\nversion = 11\ninputs = ['x']\noutputs = [{}]\n"
+        "attributes.axis = { type = 'int', default = 1 }\n"
+        "[[operator]]\ndomain = ''\nname = 'Gelu'\nversion = 20\ninputs = ['x']\noutputs = [{ like = 'x' }]\n"
+        "attributes.approximate = { type = 'string', default = 'none' }\n"
+        "[[operator]]\ndomain = ''\nname = 'Clip'\nversion = 13\ninputs = ['x', 'low?', 'high?']\noutputs = [{ like = 'x' }]\n"
+        "[[operator]]\ndomain = ''\nname = 'MatMul'\nversion = 13\ninputs = ['a', 'b']\noutputs = [{ type = 'a' }]\n"
+        "[[operator]]\ndomain = ''\nname = 'Slice'\nversion = 13\ninputs = ['x', 's', 'e', 'a?', 't?']\noutputs = [{ type = 'x' }]\n"
+        "[[operator]]\ndomain = ''\nname = 'Reshape'\nversion = 14\ninputs = ['x', 's']\noutputs = [{}]\n"
+        "[[operator]]\ndomain = ''\nname = 'Conv'\nversion = 11\ninputs = ['x', 'w', 'b?']\noutputs = [{}]\n";
     const int descriptor = memfd_create("operators.toml", MFD_CLOEXEC);
     if (descriptor < 0 || write(descriptor, text, sizeof text - 1) != static_cast<ssize_t>(sizeof text - 1)) std::abort();
     auto* read = new heddle::import::Operators;

@@ -47,10 +47,10 @@ struct Options {
                 "output:PATTERN for those of the model; may be repeated, the last that fits decides",
                 "PATTERN=@SLOT");
     flags.texts("--slot", slots, "the slot is for devices of that family, whatever the others are for; may be repeated", "@SLOT=FAMILY");
-    flags.texts(
-        "--operators", operators,
-        "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has, and of ONNX's own that the plugin may run; may be repeated",
-        "FILE");
+    flags.texts("--operators", operators,
+                "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has, and of "
+                "ONNX's own that the plugin may run; may be repeated",
+                "FILE");
     flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
