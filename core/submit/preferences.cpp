@@ -112,9 +112,8 @@ void Preferences::find_variant(Way& way, const mf::Program& program, const mf::D
                       : fmt::format("executable '{}' has no such variant for it; it has {}", executable.name()->string_view(), there);
     return;
   }
-  auto chosen = std::ranges::find_if(route_.code, [&](const route::ChosenCode& code) {
-    return code.executable == site.executable() && code.device == device_index;
-  });
+  auto chosen = std::ranges::find_if(
+      route_.code, [&](const route::ChosenCode& code) { return code.executable == site.executable() && code.device == device_index; });
   if (chosen == route_.code.end()) return;  // no program that was chosen has such a site
   way.kernels = &machine_.entries[chosen->executable][chosen->device];
   if (chosen->variant == *best) return;
