@@ -187,7 +187,10 @@ class Former {
 
   // Nothing joins an operator of a plugin, or what one may run, on either side.
   void refuse_around_operations(Operation* op) {
-    auto is_operation = [](Operation* one) { return llvm::isa_and_nonnull<tx::CustomOp, tx::DispatchOp>(one); };
+    auto is_operation = [](Operation* one) {
+      auto region = llvm::dyn_cast_or_null<tx::DispatchOp>(one);
+      return llvm::isa_and_nonnull<tx::CustomOp>(one) || (region && region.getAlternative());
+    };
     for (Value operand : op->getOperands()) {
       if (is_operation(op)) refuse_if_produced(operand, op, "LibraryBoundary");
       Operation* producer = operand.getDefiningOp();
@@ -297,10 +300,12 @@ class Former {
     return is_made_inside || (is_splat(operand) && clones(group, reader, operand)) ? Value() : operand;
   }
 
-  // "main.3.softmax": the function, a number in program order, and what it is built around or was a node of, which is its name until now.
+  // "main.3.softmax": the function, a number in program order, and what it is built around or was a node of, which is its name until now. Regions
+  // that somebody wrote have a name.
   void name_regions() {
     unsigned index = 0;
     for (auto region : function_.getBody().front().getOps<tx::DispatchOp>()) {
+      if (!outlined_.contains(region) && !region.getAlternative()) continue;
       region.setName(function_.getName().str() + "." + std::to_string(index++) + "." + region.getName().str());
     }
   }
@@ -328,6 +333,7 @@ class Former {
     auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(),
                                                    group.root->getName().stripDialect().str(), /*tied=*/nullptr,
                                                    slots_.of_or_default(group.root), /*alternative=*/nullptr);
+    outlined_.insert(dispatch);
     Block* block = builder.createBlock(&dispatch.getBody());
     IRMapping inside;
     for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
@@ -354,6 +360,7 @@ class Former {
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
   llvm::DenseMap<Operation*, unsigned> position_;
+  llvm::DenseSet<Operation*> outlined_;
 };
 
 }  // namespace

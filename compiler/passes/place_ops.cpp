@@ -150,7 +150,7 @@ class Placer {
     for (Operation& op : block_) {
       // What they compute from, if anything, does not say where they are.
       if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) custom.setSlot(slot_of(&op));
-      if (auto region = llvm::dyn_cast<tx::DispatchOp>(op)) region.setSlot(slot_of(&op));
+      if (auto region = llvm::dyn_cast<tx::DispatchOp>(op); region && region.getAlternative()) region.setSlot(slot_of(&op));
       op.removeAttr(tx::place_attr);
       op.removeAttr(tx::placed_by_attr);
     }
