@@ -87,9 +87,9 @@ Result<std::string> Instance::report(std::string_view topic) const {
     out["links"] = Json::array();
     for (const Link& link : links_) {
       out["links"].push_back({{"from", devices_[link.from]->alias()},
-                                {"to", devices_[link.to]->alias()},
-                                {"copies", link.direct ? "direct" : "staged"},
-                                {"reason", link.reason}});
+                              {"to", devices_[link.to]->alias()},
+                              {"copies", link.direct ? "direct" : "staged"},
+                              {"reason", link.reason}});
     }
     out["regions"] = Json::array();
     for (Preferences::Region& region : preferences_->regions()) {

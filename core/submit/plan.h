@@ -99,7 +99,7 @@ struct Machine {
   Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
   Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
   Choices* choices = nullptr;        // what runs regions
-  std::span<const Link> links;  // links.h; of one device, none
+  std::span<const Link> links;       // links.h; of one device, none
   std::vector<GlobalMemory> globals;
   // [executable][device] -> entries; empty where not loaded, null for those that no chosen program dispatches.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
