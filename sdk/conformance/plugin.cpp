@@ -111,10 +111,25 @@ template <class T>
 constexpr bool is_handle_output =
     std::is_pointer_v<T> && std::is_pointer_v<std::remove_pointer_t<T>> && !std::is_const_v<std::remove_pointer_t<T>>;
 
+// What a handle's output holds before each call: nothing that a plugin leaves by itself, and no address.
+void* untouched() {
+  return reinterpret_cast<void*>(uintptr_t{0x7777777777777777});
+}
 template <class T>
-void check_no_handle(const char* slot, T argument) {
+void spoil_handle(T argument) {
   if constexpr (is_handle_output<T>) {
-    if (argument && *argument) fail("%s failed and left a handle in its output", slot);
+    if (argument) *argument = static_cast<std::remove_pointer_t<T>>(untouched());
+  }
+}
+template <class T>
+void check_handle(const char* slot, T argument, bool succeeded) {
+  if constexpr (is_handle_output<T>) {
+    if (!argument) return;
+    const bool left = static_cast<void*>(*argument) == untouched();
+    if (succeeded && left) fail("%s succeeded and left its output as it was [HD-E-07]", slot);
+    if (!succeeded && *argument)
+      fail("%s failed and left %s in its output; NULL was expected [HD-E-07]", slot, left ? "what was there" : "a handle");
+    if (left || !succeeded) *argument = nullptr;
   }
 }
 template <class T>
@@ -139,12 +154,13 @@ struct Slot<Member> {
     try {
       if constexpr (std::is_same_v<R, heddle_status_t*>) {
         heddle_status_t* status;
+        (spoil_handle(arguments), ...);
         {
           ThreadState state(name);
           status = original(arguments...);
         }
         note_call(name, now_ns() - start);
-        if (status) (check_no_handle(name, arguments), ...);
+        (check_handle(name, arguments, status == nullptr), ...);
         return status;
       } else {
         ThreadState state(name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads a plugin as a host does: its one entry, negotiation, full-size copies of its tables with UNIMPLEMENTED in every hole (HD-E-04). The slots of
-// the copies check each call: what it may not change in the calling thread (HD-T-02), that it throws nothing (HD-B-01), and that a failure
-// leaves no handle.
+// the copies check each call: what it may not change in the calling thread (HD-T-02), that it throws nothing (HD-B-01), and that
+// it writes its handle: NULL when it fails (HD-E-07).
 #ifndef HEDDLE_CONFORMANCE_PLUGIN_H_
 #define HEDDLE_CONFORMANCE_PLUGIN_H_
 
