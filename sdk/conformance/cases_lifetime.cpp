@@ -119,28 +119,6 @@ void work_pending_at_the_end() {
   for (int i = 0; i < 3; ++i) destroy_a_busy_queue();  // a thread that is late sees too little once
 }
 
-// True in half of the growth that `kept` says, measured over rounds of `life`.
-void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life) {
-  const uint64_t start = now_ns();
-  auto within = [&] { return now_ns() - start < budget_ns; };
-  for (int i = 0; i < std::max(rounds / 10, 5) && within(); ++i) life();
-  const uint64_t descriptors = count_descriptors(), threads = count_threads(), mappings = count_mappings(), memory = resident_bytes();
-  int done = 0;
-  for (; done < rounds && within(); ++done) life();
-  CHECK(count_descriptors() <= descriptors, "%d times %s: %llu descriptors grew to %llu", done, what, number(descriptors),
-        number(count_descriptors()));
-  for (int i = 0; i < 100 && count_threads() > threads; ++i) usleep(2000);
-  CHECK(count_threads() <= threads, "%d times %s: %llu threads grew to %llu", done, what, number(threads), number(count_threads()));
-  CHECK(count_mappings() <= mappings + 8 + static_cast<uint64_t>(done) / 50, "%d times %s: %llu mappings grew to %llu", done, what,
-        number(mappings), number(count_mappings()));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(resident_bytes() <= memory + (8 << 20), "%d times %s: %llu KiB of memory grew to %llu", done, what, number(memory >> 10),
-        number(resident_bytes() >> 10));
-#else
-  (void)memory;  // freed memory is kept in quarantine
-#endif
-}
-
 void instances_leave_nothing() {
   expect_no_growth("create and shutdown", 1000, uint64_t{15} * 1000000000, [] { Instance instance; });
 }

@@ -5,6 +5,7 @@
 #define HEDDLE_CONFORMANCE_SESSION_H_
 
 #include <deque>
+#include <functional>
 #include <memory>
 
 #include "case.h"
@@ -163,6 +164,9 @@ class Kernels {
 
 // The sets that the kit carries.
 const std::vector<KernelSet>& known_kernels();
+
+// `life`, round after round for as long as the budget lasts, leaves no descriptor, thread, mapping or memory: at most 8 MiB of it.
+void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life);
 
 // An open file without a name.
 class TemporaryFile {

@@ -25,6 +25,8 @@ TEMPLATES = {
     "allocator_cpp": ("template/allocator/cpp", ["arena.cpp"], "libsample_allocator.so", "org.example.arena.toml"),
     "driver_c": ("template/driver/c", ["driver.c", "work.c"], "libsample_driver_c.so", "org.example.sample_c.toml"),
     "driver_cpp": ("template/driver/cpp", ["plugin.cpp", "device.cpp", "code.cpp"], "libsample_driver.so", "org.example.sample.toml"),
+    "library_c": ("template/library/c", ["scale.c"], "libsample_library_c.so", "org.example.scale.toml"),
+    "library_cpp": ("template/library/cpp", ["whiten.cpp"], "libsample_library.so", "org.example.whiten.toml"),
 }
 
 # mutant: the case that must catch it
@@ -117,6 +119,17 @@ MUTANTS = {
     "driver_cpp/replay_keeps_offset": "recording.new_bindings",
     "driver_cpp/unloadable_thread_local": "lifetime.unload",
     "driver_cpp/updates_are_not_counted": "device.statistics",
+    "library_c/attribute_stride_ignored": "library.structs",
+    "library_c/extents_are_not_compared": "library.other_shapes",
+    "library_c/flags_of_inexact_results_stay": "library.repeatable",
+    "library_c/one_factor_for_all": "library.attributes",
+    "library_c/prepare_leaves_its_output": "library.other_target",
+    "library_c/result_type_unread": "library.other_shapes",
+    "library_c/second_result_taken": "library.other_shapes",
+    "library_c/table_outlives_its_operation": "library.operations",
+    "library_cpp/attributes_of_the_neighbour": "library.structs",
+    "library_cpp/plan_of_the_first": "library.attributes",
+    "library_cpp/results_are_not_compared": "library.other_shapes",
 }
 
 FLAGS = ["-fPIC", "-fvisibility=hidden"] + ([f"-fsanitize={os.environ['HEDDLE_SANITIZE']}"] if kit.SANITIZED else [])

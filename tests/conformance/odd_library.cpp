@@ -92,7 +92,24 @@ uint64_t last_bytes(const heddle_operation_call_t* call) {
   return call->operand_bytes[call->operand_count - 1];
 }
 
+// Changes what a request says of its result.
+template <auto change>
+void change_results() {
+  change_requests<[](heddle_operation_request_t* request) {
+    static thread_local std::vector<heddle_operand_t> operands;
+    operands.clear();
+    for (uint32_t i = 0; i < request->input_count + request->output_count; ++i) {
+      operands.push_back(
+          *reinterpret_cast<const heddle_operand_t*>(reinterpret_cast<const char*>(request->operands) + i * request->operand_stride));
+    }
+    change(operands.data(), &operands.back());
+    request->operands = operands.data();
+    request->operand_stride = sizeof(heddle_operand_t);
+  }>();
+}
+
 std::atomic<uint32_t> counter{0};
+heddle_operation_t* newest = nullptr;
 std::mutex mutex;
 std::vector<char> kept;
 
@@ -167,6 +184,49 @@ const Change kMutations[] = {
          if (!status) return nullptr;
          host->status_free(host->self, status);
          return host->status_create(host->self, HEDDLE_STATUS_INTERNAL, {nullptr, 0}, 0, {"odd", 3});
+       };
+     }},
+    {"attributes_of_the_newest",
+     [] {
+       odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                        heddle_operation_t** out) noexcept -> Status {
+         Status status = good.prepare(instance, in, out);
+         if (!status) newest = *out;
+         return status;
+       };
+       odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+         return good.enqueue(newest ? newest : operation, call);
+       };
+       odd.destroy = [](heddle_operation_t* operation) noexcept {
+         if (operation == newest) newest = nullptr;
+         good.destroy(operation);
+       };
+     }},
+    {"results_of_any_extents",
+     [] { change_results<[](const heddle_operand_t* x, heddle_operand_t* y) { y->rank = x->rank, y->dims = x->dims; }>(); }},
+    {"results_of_any_type",
+     [] { change_results<[](const heddle_operand_t* x, heddle_operand_t* y) { y->element_type = x->element_type; }>(); }},
+    {"gives_more_results",
+     [] { change_requests<[](heddle_operation_request_t* request) { request->output_count = std::min(request->output_count, 1u); }>(); }},
+    {"ignores_attribute_strides",
+     [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_stride = sizeof(heddle_attribute_t); }>(); }},
+    {"leaves_prepared_tables",
+     [] {
+       odd.destroy = [](heddle_operation_t* operation) noexcept {
+         static std::atomic<char*> last{nullptr};
+         last = new char[4096];
+         std::memset(last, 1, 4096);
+         good.destroy(operation);
+       };
+     }},
+    {"leaves_its_output",
+     [] {
+       odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                        heddle_operation_t** out) noexcept -> Status {
+         heddle_operation_t* made = nullptr;
+         Status status = good.prepare(instance, in, &made);
+         if (!status) *out = made;
+         return status;
        };
      }},
     {"works_in_children",
