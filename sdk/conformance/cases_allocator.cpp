@@ -125,53 +125,88 @@ void waits_for_points() {
   if (second.buffer) allocator.free(second);
 }
 
+// All the memory there is, freed with points of streams and asked for by a caller at a place of one of them: it comes with the points that the caller
+// is not behind, or not at all.
+class StreamOrder {
+ public:
+  struct Place {
+    size_t stream;
+    uint64_t value;
+  };
+  void freed(std::vector<Place> points, std::vector<size_t> reached = {}) {
+    points_ = std::move(points);
+    reached_ = std::move(reached);
+  }
+  void ask(Place after) {
+    Timeline streams[4];  // outlive the allocator
+    Allocator allocator(uint64_t{8} << 20);
+    const uint64_t size = uint64_t{5} << 20;
+    std::vector<heddle_point_t> points, waits;
+    std::string text;
+    for (const Place& each : points_) {
+      points.push_back({streams[each.stream].handle(), each.value});
+      text += (text.empty() ? "" : " and ") + said(each);
+    }
+    allocator.free(allocator.allocate(size), points);
+    for (size_t stream : reached_) streams[stream].value = 1000;
+    heddle_block_t block;
+    Result status = allocator.try_allocate(size, 0, &block, {streams[after.stream].handle(), after.value}, &waits);
+    CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "a block in stream order gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+    for (const Place& each : points_) {
+      const bool is_reached = std::find(reached_.begin(), reached_.end(), each.stream) != reached_.end();
+      if (!status.ok() || is_reached || (each.stream == after.stream && each.value <= after.value)) continue;
+      const bool waited = std::any_of(waits.begin(), waits.end(), [&](heddle_point_t point) {
+        return point.timeline == streams[each.stream].handle() && point.value >= each.value;
+      });
+      CHECK(waited, "a block freed behind %s came to %s without %s among the %zu points to wait for [HD-M-01]", text.c_str(),
+            said(after).c_str(), said(each).c_str(), waits.size());
+    }
+    points.push_back({streams[after.stream].handle(), after.value});  // a wait for where the caller is already is none
+    for (const heddle_point_t& wait : waits) {
+      CHECK(std::any_of(points.begin(), points.end(),
+                        [&](heddle_point_t point) { return point.timeline == wait.timeline && wait.value <= point.value; }),
+            "a block freed behind %s came to %s with a point to wait for that is none of those it was freed with", text.c_str(),
+            said(after).c_str());
+    }
+    if (status.ok()) allocator.free(block);
+    for (Timeline& stream : streams) stream.value = 1000;
+    allocator.free(allocator.allocate(size));
+  }
+
+ private:
+  static std::string said(Place place) {
+    return "point " + std::to_string(place.value) + " of stream " + std::string(1, static_cast<char>('A' + place.stream));
+  }
+  std::vector<Place> points_;
+  std::vector<size_t> reached_;  // streams
+};
+
+constexpr size_t A = 0, B = 1, C = 2;
+
 void stream_order() {
-  Timeline stream, other;  // outlive the allocator
-  Allocator allocator(uint64_t{8} << 20);
-  const uint64_t size = uint64_t{5} << 20;
-  heddle_block_t block = allocator.allocate(size);
-  allocator.free(block, {{stream.handle(), 3}});
-  // Whoever comes later on the same stream may have it, with the point to wait for or without (it is ordered behind it).
-  std::vector<heddle_point_t> waits;
-  Result same = allocator.try_allocate(size, 0, &block, {stream.handle(), 4}, &waits);
-  CHECK(same.ok() || same.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-        "a block in stream order gave %s; success or RESOURCE_EXHAUSTED was expected", same.text().c_str());
-  if (same.ok()) {
-    CHECK(waits.size() <= 1 && (waits.empty() || (waits[0].timeline == stream.handle() && waits[0].value <= 4)),
-          "a block freed at point 3 of a stream came to point 4 of it with %zu waits of another kind", waits.size());
-    allocator.free(block, {{stream.handle(), 5}});
-  }
-  // From another stream it is either given with the point to wait for, or not given.
-  Result foreign = allocator.try_allocate(size, 0, &block, {other.handle(), 1}, &waits);
-  if (foreign.ok()) {
-    const bool waited = std::any_of(waits.begin(), waits.end(), [&](heddle_point_t point) {
-      return point.timeline == stream.handle() && point.value >= (same.ok() ? 5u : 3u);
-    });
-    CHECK(waited, "a block that another stream still uses was given without the point to wait for [HD-M-01]");
-    allocator.free(block);
-  } else {
-    CHECK(foreign.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a block in stream order gave %s; RESOURCE_EXHAUSTED was expected",
-          foreign.text().c_str());
-  }
-  stream.value = 10;
-  other.value = 10;
-  allocator.free(allocator.allocate(size));
+  StreamOrder order;
+  order.freed({{A, 3}});
+  order.ask({A, 3});
+  order.ask({A, 4});  // the stream's own: behind it
+  // Another stream's values say nothing of this one's.
+  for (uint64_t value : {uint64_t{1}, uint64_t{3}, uint64_t{100}}) order.ask({B, value});
+  order.freed({{A, 5}, {B, 2}});
+  for (StreamOrder::Place after : {StreamOrder::Place{A, 9}, {B, 9}, {C, 1}, {C, 100}}) order.ask(after);
+  order.freed({{A, 5}, {B, 2}}, {B});
+  order.ask({C, 100});
+  order.freed({{B, 2}, {A, 5}, {C, 7}}, {B});
+  order.ask({C, 100});
+  order.ask({B, 100});
 }
 
 void earlier_in_the_stream() {
-  // A caller whose position is before the free may not have the block without waiting.
-  Timeline stream;  // outlive the allocator
-  Allocator allocator(uint64_t{8} << 20);
-  const uint64_t size = uint64_t{5} << 20;
-  heddle_block_t block = allocator.allocate(size);
-  allocator.free(block, {{stream.handle(), 9}});
-  std::vector<heddle_point_t> waits;
-  Result early = allocator.try_allocate(size, 0, &block, {stream.handle(), 4}, &waits);
-  if (early.ok()) {
-    CHECK(!waits.empty() && waits[0].value >= 9, "a block freed at point 9 came to point 4 of its stream without a wait [HD-M-01]");
-    allocator.free(block);
-  }
-  stream.value = 9;
+  StreamOrder order;
+  order.freed({{A, 9}});
+  order.ask({A, 4});
+  order.ask({A, 8});
+  order.freed({{B, 2}, {A, 9}});
+  order.ask({A, 8});
 }
 
 // The most bytes in a row that no live block has.
@@ -543,7 +578,8 @@ void add_allocator_cases(Cases* out) {
        {"allocator.shutdown_with_one", "shutdown with a live allocator is refused", shutdown_with_an_allocator, Kind::kAllocator},
        {"allocator.no_provider", "an allocator without a provider is INVALID_ARGUMENT", no_provider, Kind::kAllocator},
        {"allocator.waits", "a freed block is used again once all its points are reached", waits_for_points, Kind::kAllocator},
-       {"allocator.stream_order", "in stream order a block comes with what is to be waited for", stream_order, Kind::kAllocator},
+       {"allocator.stream_order", "in stream order a block comes with all that its next user has to wait for", stream_order,
+        Kind::kAllocator},
        {"allocator.earlier", "a block is not given to an earlier place of its stream", earlier_in_the_stream, Kind::kAllocator},
        {"allocator.statistics", "statistics add up", statistics_add_up, Kind::kAllocator},
        {"allocator.holders", "holders add up to what is requested, by the owners that were given", holders_add_up, Kind::kAllocator},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Proof of the conformance kit: each mutant of the template driver breaks one rule and is caught by the case that is about it, and odd drivers that
-keep all rules pass. The whole table goes to test-results/conformance_mutants.txt of the build."""
+keep all rules pass. The tables go to test-results/conformance_mutants_*.txt of the build."""
 import os
 import re
 import unittest
@@ -190,6 +190,16 @@ ALLOCATOR_MUTANTS = {
     "one_thread_only": "allocator.threads",
 }
 
+# Stream order alone, of heddle.pool, which offers it.
+STREAMS = DRIVER.parent / "test.odd_streams.toml"
+STREAM_MUTANTS = {
+    "any_stream": "allocator.stream_order",
+    "first_point_alone": "allocator.stream_order",
+    "no_points": "allocator.stream_order",
+    "one_point": "allocator.stream_order",
+    "any_place": "allocator.earlier",
+}
+
 LIBRARY = kit.BUILD / "tests" / "odd_library" / "test.odd_library.toml"
 LIBRARY_MUTANTS = {
     "takes_any_operator": "library.unknown_operator",
@@ -252,20 +262,51 @@ def run(changes, *arguments):
     return kit.run(DRIVER, *arguments)
 
 
+def run_allocator(changes, *arguments):
+    os.environ["ODD_ALLOCATOR"] = changes
+    return kit.run(ALLOCATOR, *arguments)
+
+
+def run_streams(changes, *arguments):
+    os.environ["ODD_STREAMS"] = changes
+    os.environ["ODD_STREAMS_OVER"] = str(kit.BUILD / "lib/heddle/plugins.d/libheddle_pool.so")
+    return kit.run(STREAMS, *arguments)
+
+
+def run_library(changes, *arguments):
+    os.environ["ODD_LIBRARY"] = changes
+    return kit.run(LIBRARY, *arguments)
+
+
+def names_of_changes(*files):
+    """The names that the sources of an odd plugin know."""
+    text = "".join((kit.SOURCE / "tests/conformance" / file).read_text() for file in files)
+    return set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
+
+
 class Mutants(unittest.TestCase):
-    def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
+    def catches(self, kind, mutants, run_mutant):
+        """Each mutant is caught by its case; the table goes to the folder test-results of the build."""
         lines, survived = [], []
-        for mutant, expected in MUTANTS.items():
+        for mutant, expected in mutants.items():
             case, *arguments = (expected,) if isinstance(expected, str) else expected
-            _, cases = run(mutant, "--filter", case, *arguments)
+            _, cases = run_mutant(mutant, "--filter", case, *arguments)
             found = cases[case]
             lines.append(f"{mutant:36} {case:32} {found['outcome']:8} {' '.join(found['texts'])[:160]}")
             if found["outcome"] != "failed":
                 survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
         folder = kit.BUILD / "test-results"
         folder.mkdir(exist_ok=True)
-        (folder / "conformance_mutants.txt").write_text("\n".join(lines) + "\n")
+        (folder / f"conformance_mutants_{kind}.txt").write_text("\n".join(lines) + "\n")
         self.assertEqual(survived, [])
+
+    def passes_unchanged(self, run_mutant):
+        code, cases = run_mutant("")
+        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        return cases
+
+    def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
+        self.catches("driver", MUTANTS, run)
 
     def test_a_library_that_shows_and_needs_what_it_may_not(self):
         code, cases = kit.run(DRIVER.parent / "libheddle_shown_driver.so", "--filter", "build.")
@@ -274,39 +315,25 @@ class Mutants(unittest.TestCase):
         self.assertIn("libOpenCL.so.1", cases["build.no_vendor_library"]["texts"][0])
 
     def test_every_mutant_of_the_allocator_is_caught(self):
-        survived = []
-        for mutant, case in ALLOCATOR_MUTANTS.items():
-            os.environ["ODD_ALLOCATOR"] = mutant
-            _, cases = kit.run(ALLOCATOR, "--filter", case)
-            if cases[case]["outcome"] != "failed":
-                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
-        self.assertEqual(survived, [])
-        os.environ["ODD_ALLOCATOR"] = ""
-        code, cases = kit.run(ALLOCATOR)
-        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        self.catches("allocator", ALLOCATOR_MUTANTS, run_allocator)
+        cases = self.passes_unchanged(run_allocator)
         about = {name for name in cases if name.startswith("allocator.")}
-        self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), {"allocator.stream_order", "allocator.earlier"})  # it offers no stream order
+        self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), set(STREAM_MUTANTS.values()))  # the template offers no stream order
+        self.assertEqual(names_of_changes("odd_allocator.cpp"), set(ALLOCATOR_MUTANTS))
+
+    def test_every_mutant_of_stream_order_is_caught(self):
+        self.catches("streams", STREAM_MUTANTS, run_streams)
+        self.passes_unchanged(run_streams)
+        self.assertEqual(names_of_changes("odd_streams.cpp"), set(STREAM_MUTANTS))
 
     def test_every_mutant_of_the_library_is_caught(self):
-        survived = []
-        for mutant, case in LIBRARY_MUTANTS.items():
-            os.environ["ODD_LIBRARY"] = mutant
-            _, cases = kit.run(LIBRARY, "--filter", case)
-            if cases[case]["outcome"] != "failed":
-                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
-        self.assertEqual(survived, [])
-        os.environ["ODD_LIBRARY"] = ""
-        code, cases = kit.run(LIBRARY)
-        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        self.catches("library", LIBRARY_MUTANTS, run_library)
+        cases = self.passes_unchanged(run_library)
         self.assertEqual({name for name in cases if name.startswith("library.")}, set(LIBRARY_MUTANTS.values()))
-        text = (kit.SOURCE / "tests/conformance/odd_library.cpp").read_text()
-        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
-        self.assertEqual(names, set(LIBRARY_MUTANTS))
+        self.assertEqual(names_of_changes("odd_library.cpp"), set(LIBRARY_MUTANTS))
 
     def test_every_mutation_of_the_source_is_in_the_table(self):
-        folder = kit.SOURCE / "tests/conformance"
-        text = "".join(file.read_text() for file in [*folder.glob("mutations_*.cpp"), folder / "odd_driver.cpp"])
-        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
+        names = names_of_changes("mutations_objects.cpp", "mutations_work.cpp", "mutations_order.cpp", "odd_driver.cpp")
         used = {name for mutant in MUTANTS for name in mutant.split("+")}
         self.assertEqual(names - used, set())
 
