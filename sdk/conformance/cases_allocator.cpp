@@ -421,7 +421,8 @@ void limit_is_kept() {
 void fragmentation() {
   Allocator allocator;
   std::vector<uint64_t> layers;
-  for (int i = 0; i < 60; ++i) layers.push_back((random_below(63) + 1) << (10 + random_below(8)));
+  // Buffers are records and no memory, so that the run can be so large that what an allocator takes at a time does not count.
+  for (int i = 0; i < 60; ++i) layers.push_back((random_below(63) + 1) << (16 + random_below(8)));
   uint64_t live = 0, peak = 0;
   auto get = [&](std::vector<Live>* blocks, uint64_t size) {
     blocks->push_back({allocator.allocate(size), size});
@@ -450,8 +451,8 @@ void fragmentation() {
     while (!gradients.empty()) drop(&gradients);
   }
   while (!weights.empty()) drop(&weights);
-  CHECK(allocator.provider.peak <= peak * 3 / 2 + (64 << 20), "a training run with %llu live bytes at most took %llu from the provider",
-        number(peak), number(allocator.provider.peak));
+  CHECK(allocator.provider.peak <= peak * 3 / 2, "a training run with %llu live bytes at most took %llu from the provider", number(peak),
+        number(allocator.provider.peak));
 }
 
 void provider_fails() {
@@ -555,6 +556,11 @@ void in_threads() {
         number(allocator.statistics().requested.current));
 }
 
+void null_releases() {
+  Instance instance;
+  EXPECT_OK(instance.tables.allocator.destroy(nullptr));
+}
+
 void alignment_beyond_the_buffer() {
   Allocator allocator;
   heddle_block_t first = allocator.allocate(100, 4096), second = allocator.allocate(100, 4096);
@@ -590,6 +596,7 @@ void add_allocator_cases(Cases* out) {
        {"allocator.provider_fails", "a provider's failure is passed on and harms nothing", provider_fails, Kind::kAllocator},
        {"allocator.structs", "sized structs, smaller and larger", structs, Kind::kAllocator},
        {"allocator.host_memory", "host memory that ends leaves no buffer behind", host_memory_ends, Kind::kAllocator},
+       {"allocator.null", "destroying NULL does nothing", null_releases, Kind::kAllocator},
        {"allocator.threads", "8 threads allocate and free", in_threads, Kind::kAllocator}});
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Cases: what lives how long, and what is left when it is over.
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -316,8 +317,31 @@ void nothing_runs_after_unloading() {
   CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the process that unloaded it ended with exit code %d", WEXITSTATUS(status));
 }
 
+// A signal of the process runs its handler in any thread that does not block it: in a plugin's that would be code that nobody expects there.
+void signals_stay_out() {
+  if (!settings().declared.libraries.empty()) absent("threads of the library that its manifest requires cannot be told from its own");
+  const std::set<std::string> before = thread_ids();
+  Session session;
+  heddle_buffer_t* buffer = session.buffer(4096);
+  List list;
+  session.run(list.fill(buffer, 0, 4096, 1, 1));
+  for (int look = 0; look < 10; ++look) {
+    usleep(2000);  // until a new thread has begun the C library blocks all signals in it
+    for (const std::string& thread : thread_ids()) {
+      const uint64_t blocked = before.count(thread) ? UINT64_MAX : blocked_signals(thread);
+      for (int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD}) {
+        REQUIRE(blocked >> (signal - 1) & 1, "a thread of the plugin does not block signal %d, %s, whose handler may run in it [HD-T-02]",
+                signal, strsignal(signal));
+      }
+    }
+  }
+}
+
 void null_releases() {
   Session session;
+  EXPECT_OK(session.tables().device.close(nullptr));
+  EXPECT_OK(session.tables().device.queue_destroy(nullptr));
+  session.tables().dispatch.recording_free(nullptr);
   session.tables().buffer.free(nullptr);
   session.tables().timeline.destroy(nullptr);
   session.tables().dispatch.executable_unload(nullptr);
@@ -343,6 +367,7 @@ void add_lifetime_cases(Cases* out) {
        {kUnloadCases[0], "it can be loaded, used, shut down and unloaded 50 times, and leaves nothing", it_can_be_unloaded, Kind::kAny,
         true},
        {kUnloadCases[1], "when it is unloaded, threads that used it end, and the process", nothing_runs_after_unloading, Kind::kAny, true},
+       {"lifetime.signals", "threads of the plugin block the signals that are sent to the process", signals_stay_out, Kind::kDriver},
        {"lifetime.null", "releasing NULL does nothing", null_releases, Kind::kDriver}});
 }
 

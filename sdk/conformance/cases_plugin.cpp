@@ -55,11 +55,17 @@ void needs_no_vendor_library() {
 
 void entry_is_pure() {
   plugin();
+  const EntryCost& first = plugin().first_entry;
+  CHECK(first.heap_bytes == 0, "the entry allocates %lld bytes [HD-E-02]", static_cast<long long>(first.heap_bytes));
+  CHECK(first.mappings <= 0, "the entry maps memory or opens a library: %lld mappings more [HD-E-02]",
+        static_cast<long long>(first.mappings));
   const uint64_t threads = count_threads(), descriptors = count_descriptors(), mappings = count_mappings();
+  const int64_t heap = heap_bytes();
   for (int i = 0; i < 100; ++i) {
     heddle_negotiation_t record = offer(HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MINOR);
     CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
   }
+  CHECK(heap_bytes() == heap, "100 calls of the entry left %lld bytes of the heap [HD-E-02]", static_cast<long long>(heap_bytes() - heap));
   CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");
   CHECK(count_descriptors() == descriptors, "the entry opens descriptors [HD-E-02]");
   CHECK(count_mappings() <= mappings + 1, "the entry maps memory [HD-E-02]");

@@ -392,7 +392,11 @@ const Plugin& plugin() {
       return real_entry(record);
     };
     heddle_negotiation_t record = offer();
+    const uint64_t mappings = count_mappings();
+    const int64_t heap = heap_bytes();
     made.source = made.entry(&record);
+    made.first_entry.heap_bytes = heap_bytes() - heap;
+    made.first_entry.mappings = static_cast<int64_t>(count_mappings() - mappings);
     REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
             HEDDLE_ABI_MINOR, shown({record.reason, std::min<size_t>(record.reason_size, sizeof record.reason)}).c_str());
     made.chosen_minor = record.chosen_minor;

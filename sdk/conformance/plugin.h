@@ -23,6 +23,11 @@ struct Tables {
   heddle_library_interface_t library;
 };
 
+// What the first call of the entry left.
+struct EntryCost {
+  int64_t heap_bytes = 0, mappings = 0;
+};
+
 // The plugin of the command line, loaded once in each child, unless a case is about unloading it.
 struct Plugin {
   void* library = nullptr;
@@ -30,6 +35,7 @@ struct Plugin {
   const heddle_plugin_t* source = nullptr;  // as the plugin gave it
   heddle_plugin_t table = {};               // checked copy
   uint32_t chosen_minor = 0;
+  EntryCost first_entry;
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
