@@ -165,7 +165,7 @@ Result Session::try_run(const List& list, heddle_queue_t* on) {
   if (!failure.ok()) return failure;
   Result waited = wait(done);
   REQUIRE(waited.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED, "a submission's signal was not reached within %llu s",
-          number(kPatienceNs / 1000000000));
+          number(patience_ns() / 1000000000));
   destroy(done.timeline);
   return waited;
 }
@@ -319,12 +319,8 @@ void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const st
   CHECK(count_threads() <= threads, "%d times %s: %llu threads grew to %llu", done, what, number(threads), number(count_threads()));
   CHECK(count_mappings() <= mappings + 8 + static_cast<uint64_t>(done) / 50, "%d times %s: %llu mappings grew to %llu", done, what,
         number(mappings), number(count_mappings()));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(resident_bytes() <= memory + (8 << 20), "%d times %s: %llu KiB of memory grew to %llu", done, what, number(memory >> 10),
-        number(resident_bytes() >> 10));
-#else
-  (void)memory;  // freed memory is kept in quarantine
-#endif
+  CHECK(kHasShadowMemory || resident_bytes() <= memory + (8 << 20), "%d times %s: %llu KiB of memory grew to %llu", done, what,
+        number(memory >> 10), number(resident_bytes() >> 10));
 }
 
 }  // namespace heddle::conformance

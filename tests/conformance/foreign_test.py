@@ -31,6 +31,7 @@ TEMPLATES = {
 
 # mutant: the case that must catch it
 MUTANTS = {
+    "allocator_c/destroy_of_null": "allocator.null",
     "allocator_c/exhaustion_names_nobody": "allocator.exhaustion",
     "allocator_c/own_token_goes_down": "allocator.gives_back",
     "allocator_c/owners_by_address": "allocator.holders",
@@ -51,9 +52,11 @@ MUTANTS = {
     "driver_c/alignment_above_a_page": "buffer.alignment",
     "driver_c/allocate_leaves_its_output": "buffer.bad_params",
     "driver_c/barrier_write_after_read": "transfer.barrier",
+    "driver_c/cancel_in_the_first_extent": "param_io.cancelled_meanwhile",
     "driver_c/cancel_read_once": "param_io.cancelled_meanwhile",
     "driver_c/close_forgets_executables": "lifetime.close_with_children",
     "driver_c/close_forgets_files": "lifetime.close_with_children",
+    "driver_c/close_of_null": "lifetime.null",
     "driver_c/copy_2d_gap": "transfer.copy_2d",
     "driver_c/copy_2d_last_row": "transfer.copy_2d",
     "driver_c/describe_writes_the_tail": "structs.outputs",
@@ -64,10 +67,13 @@ MUTANTS = {
     "driver_c/empty_read_never_signals": "param_io.bounds",
     "driver_c/empty_submission_ignores_waits": "failure.kernel",
     "driver_c/entry_index_ends_late": "dispatch.unknown_kernel",
+    "driver_c/entry_keeps_a_copy": "entry.pure",
     "driver_c/entry_leaves_its_output": "dispatch.unknown_kernel",
+    "driver_c/entry_opens_a_library": "entry.pure",
     "driver_c/entry_stride_ignored": "dispatch.larger_entries",
     "driver_c/errno_of_a_refused_file": "param_io.access",
     "driver_c/executable_load_leaves_its_output": "dispatch.foreign_code",
+    "driver_c/extent_length_32_bits": "param_io.over_4_gib",
     "driver_c/fail_first_signal_only": "failure.travels",
     "driver_c/fails_before_the_end": "failure.kernel",
     "driver_c/file_offset_32_bits": "param_io.far_offset",
@@ -89,11 +95,13 @@ MUTANTS = {
     "driver_c/progress_of_the_extent": "param_io.progress",
     "driver_c/query_tells_failed_value": "failure.first_sticks",
     "driver_c/queue_create_leaves_its_output": "device.priorities",
+    "driver_c/queue_destroy_of_null": "lifetime.null",
     "driver_c/queue_destroyed_early": "lifetime.work_pending",
     "driver_c/refused_file_keeps_descriptor": "param_io.access",
     "driver_c/region_in_hexadecimal": "failure.kernel",
     "driver_c/second_failure_leaks": "failure.first_sticks",
     "driver_c/short_read_is_success": "param_io.short_read",
+    "driver_c/signals_reach_the_thread": "lifetime.signals",
     "driver_c/statuses_of_the_first_host": "plugin.two_hosts",
     "driver_c/thread_outlives_its_device": "lifetime.devices",
     "driver_c/timeline_create_leaves_its_output": "timeline.initial_value",
@@ -131,6 +139,8 @@ MUTANTS = {
     "library_cpp/plan_of_the_first": "library.attributes",
     "library_cpp/results_are_not_compared": "library.other_shapes",
 }
+
+LARGE = {"param_io.over_4_gib"}  # cases of --large; a mutant that fails one touches little of the 4 GiB
 
 FLAGS = ["-fPIC", "-fvisibility=hidden"] + ([f"-fsanitize={os.environ['HEDDLE_SANITIZE']}"] if kit.SANITIZED else [])
 COMPILERS = {".c": [os.environ.get("CC", "cc"), "-std=c11", "-O1"], ".cpp": [os.environ.get("CXX", "c++"), "-std=c++20", "-O0"]}
@@ -195,7 +205,8 @@ def try_mutant(mutant):
     """(the line of the table, what is wrong or None)"""
     case = MUTANTS[mutant]
     with tempfile.TemporaryDirectory(prefix="heddle-foreign-") as folder:
-        _, cases = kit.run(build(mutant, pathlib.Path(folder)), "--filter", case, "--time-limit", "5")
+        arguments = ("--large",) if case in LARGE else ("--time-limit", "5")
+        _, cases = kit.run(build(mutant, pathlib.Path(folder)), "--filter", case, *arguments)
     found = cases[case]
     caught = found["outcome"] == "failed"
     line = f"{mutant:46} {rule_of(mutant):78.78} {case if caught else 'NOT CAUGHT':30} {' '.join(found['texts'])[:120]}"
