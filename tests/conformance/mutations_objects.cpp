@@ -180,11 +180,20 @@ const std::vector<Change> kObjectMutations = {
          return good.device.open(instance, ordinal, params, out);
        };
      }},
+    {"threads_take_signals",
+     [] {
+       odd.device.open = [](heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
+                            heddle_device_t** out) noexcept -> Status {
+         later(300000, [] {});  // a thread with the mask of its caller
+         return good.device.open(instance, ordinal, params, out);
+       };
+     }},
     {"opens_alone",
      [] {
        odd.device.open = [](heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                             heddle_device_t** out) noexcept -> Status {
-         return alone([&] { return good.device.open(instance, ordinal, params, out); });
+         *out = nullptr;
+         return alone([&] { return good.device.open(instance, ordinal, params, out); }, 3000);
        };
      }},
     {"forgets_the_queues_work",

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "heddle/ext/library.h"
 #include "heddle/sdk/negotiate.h"
+#include "odd_names.h"
 
 // The template's entry, renamed by the build.
 extern "C" const heddle_plugin_t* heddle_template_entry(heddle_negotiation_t* negotiation);
@@ -30,9 +30,9 @@ const heddle_plugin_t* template_table() {
   return heddle_template_entry(&record);
 }
 
+constexpr char kVariable[] = "ODD_LIBRARY";
 bool chosen(std::string_view name) {
-  const char* names = std::getenv("ODD_LIBRARY");
-  return names && name == names;
+  return is_named(kVariable, name);
 }
 
 const heddle_host_t* host = nullptr;
@@ -118,6 +118,7 @@ struct Change {
   void (*apply)();
 };
 const Change kMutations[] = {
+    {"shuts_down_with_operations", [] {}},  // in shutdown
     {"takes_any_operator", [] { change_requests<[](heddle_operation_request_t* request) { request->domain = {"org.example", 11}; }>(); }},
     {"takes_any_target", [] { change_requests<[](heddle_operation_request_t* request) { request->target = {"host/1", 6}; }>(); }},
     {"guesses", [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_count = 0; }>(); }},
@@ -275,5 +276,6 @@ extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negot
   static const heddle_plugin_t plugin = {
       sizeof(heddle_plugin_t), HEDDLE_PLUGIN_LIBRARY, {"test.odd_library", 16}, {"0.1.0", 5}, nullptr, odd::create,
       odd::shutdown,           odd::get_interface};
+  odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_library", &plugin, 2);
 }

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An allocator with stream order, made wrong from outside: every call goes to the allocator whose library ODD_STREAMS_OVER names, over a provider that
 // lies about points as ODD_STREAMS says. So the mutants break stream order alone, and stay what they are when the allocator changes inside.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -14,31 +10,24 @@
 
 #include "heddle/allocator.h"
 #include "heddle/sdk/negotiate.h"
+#include "odd_names.h"
 
 namespace heddle::odd {
 namespace {
 
 using Status = heddle_status_t*;
 
+constexpr char kVariable[] = "ODD_STREAMS";
+struct Change {
+  const char* name;
+};
+const Change kMutations[] = {{"any_stream"}, {"first_point_alone"}, {"no_points"}, {"one_point"}, {"any_place"}};
 bool chosen(std::string_view name) {
-  const char* names = std::getenv("ODD_STREAMS");
-  return names && name == names;
+  return is_named(kVariable, name);
 }
 
 const heddle_plugin_t* real_table() {
-  static const heddle_plugin_t* table = [] {
-    void* library = dlopen(std::getenv("ODD_STREAMS_OVER"), RTLD_NOW | RTLD_LOCAL);
-    auto entry = reinterpret_cast<heddle_plugin_entry_fn_t>(library ? dlsym(library, HEDDLE_PLUGIN_ENTRY_NAME) : nullptr);
-    if (!entry) {
-      std::fprintf(stderr, "odd streams: ODD_STREAMS_OVER names no plugin: %s\n", dlerror());
-      std::abort();
-    }
-    heddle_negotiation_t record = {};
-    record.struct_size = sizeof record;
-    record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
-    record.host_max_minor = HEDDLE_ABI_MINOR;
-    return entry(&record);
-  }();
+  static const heddle_plugin_t* table = plugin_in("ODD_STREAMS_OVER");
   return table;
 }
 
@@ -120,5 +109,6 @@ extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negot
   using namespace heddle;
   static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_ALLOCATOR, {"test.odd_streams", 16}, {"0.1.0", 5}, nullptr,
                                          odd::create_instance,    odd::shutdown,           odd::get_interface};
+  odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_streams", &plugin);
 }
