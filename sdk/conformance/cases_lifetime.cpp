@@ -361,7 +361,7 @@ void add_lifetime_cases(Cases* out) {
        {"lifetime.instances", "1000 times create and shutdown leave nothing", instances_leave_nothing, Kind::kAny},
        {"lifetime.devices", "opening and closing devices leaves nothing", devices_leave_nothing, Kind::kDriver},
        {"lifetime.objects", "buffers, work, files and executables leave nothing", objects_leave_nothing, Kind::kDriver},
-       {"lifetime.exit", "a process may exit without closing and shutting down", exit_without_shutdown, Kind::kDriver, true},
+       {"lifetime.exit", "a process may exit without closing and shutting down [HD-L-02]", exit_without_shutdown, Kind::kDriver, true},
        {"lifetime.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing", forked_children_do_nothing,
         Kind::kDriver},
        {kUnloadCases[0], "it can be loaded, used, shut down and unloaded 50 times, and leaves nothing", it_can_be_unloaded, Kind::kAny,

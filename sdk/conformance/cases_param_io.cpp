@@ -433,7 +433,7 @@ void add_param_io_cases(Cases* out) {
         Kind::kDriver},
        {"param_io.far_offset", "file offsets have 64 bits", far_offsets, Kind::kDriver},
        {"param_io.over_4_gib", "an extent of more than 4 GiB is read whole, and counted", over_4_gib, Kind::kDriver},
-       {"param_io.bounds", "extents stay inside buffers and below 2^63", bounds, Kind::kDriver},
+       {"param_io.bounds", "extents stay inside buffers and below 2^63 [HD-M-02]", bounds, Kind::kDriver},
        {"param_io.bounded_staging", "memory while reading is bounded, not the file's size", staging_is_bounded, Kind::kDriver}});
 }
 
