@@ -396,11 +396,15 @@ void exhausted() {
 }
 
 void limit_is_kept() {
-  const std::vector<OptionValue>& options = settings().options;
-  if (std::none_of(options.begin(), options.end(), [](const OptionValue& option) { return option.name == "pool_limit"; })) {
-    absent("its manifest has no option pool_limit");
+  std::vector<OptionValue> bounded;
+  bool initial = false;
+  for (const OptionValue& option : settings().options) {
+    if (option.name == "pool_limit" || option.name == "limit") bounded.push_back(integer(option.name.c_str(), 16 << 20));
+    if (option.name == "pool_initial") initial = true;
   }
-  Allocator allocator(uint64_t{1} << 40, {integer("pool_limit", 16 << 20), integer("pool_initial", 0)});
+  if (bounded.empty()) absent("its manifest has no option pool_limit or limit");
+  if (initial) bounded.push_back(integer("pool_initial", 0));
+  Allocator allocator(uint64_t{1} << 40, bounded);
   std::vector<heddle_block_t> blocks;
   for (int i = 0; i < 1000; ++i) {
     heddle_block_t block;
@@ -592,7 +596,7 @@ void add_allocator_cases(Cases* out) {
         Kind::kAllocator},
        {"allocator.trim", "trim gives back what is free", trims, Kind::kAllocator},
        {"allocator.exhaustion", "what is free is given back and asked for again before memory ends", exhausted, Kind::kAllocator},
-       {"allocator.limit", "the limit of the option pool_limit is kept", limit_is_kept, Kind::kAllocator},
+       {"allocator.limit", "the limit of the option pool_limit, or limit, is kept", limit_is_kept, Kind::kAllocator},
        {"allocator.fragmentation", "a training run takes little more than its live bytes", fragmentation, Kind::kAllocator},
        {"allocator.provider_fails", "a provider's failure is passed on and harms nothing", provider_fails, Kind::kAllocator},
        {"allocator.structs", "sized structs, smaller and larger", structs, Kind::kAllocator},

@@ -208,9 +208,8 @@ def try_mutant(mutant):
         arguments = ("--large",) if case in LARGE else ("--time-limit", "5")
         _, cases = kit.run(build(mutant, pathlib.Path(folder)), "--filter", case, *arguments)
     found = cases[case]
-    caught = found["outcome"] == "failed"
-    line = f"{mutant:46} {rule_of(mutant):78.78} {case if caught else 'NOT CAUGHT':30} {' '.join(found['texts'])[:120]}"
-    return line, None if caught else f"{mutant}: {case} {found['outcome']} {found['texts']}"
+    line = (mutant, rule_of(mutant), case, found["outcome"], " ".join(found["texts"]))
+    return line, None if found["outcome"] == "failed" else f"{mutant}: {case} {found['outcome']} {found['texts']}"
 
 
 class ForeignMutants(unittest.TestCase):
@@ -222,11 +221,7 @@ class ForeignMutants(unittest.TestCase):
         unchanged_objects()
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             results = list(pool.map(try_mutant, MUTANTS))
-        table = "\n".join(line for line, _ in results)
-        folder = kit.BUILD / "test-results"
-        folder.mkdir(exist_ok=True)
-        (folder / "conformance_foreign_mutants.txt").write_text(table + "\n")
-        print(table)
+        kit.write_table("foreign_mutants", [line for line, _ in results])
         self.assertEqual([wrong for _, wrong in results if wrong], [])
 
 

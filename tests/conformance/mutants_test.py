@@ -320,12 +320,10 @@ class Mutants(unittest.TestCase):
             _, cases = run_mutant(mutant, "--filter", ",".join(names), *arguments)
             for case in names:
                 found = cases[case]
-                lines.append(f"{mutant:36} {case:32} {found['outcome']:8} {' '.join(found['texts'])[:160]}")
+                lines.append((mutant, "", case, found["outcome"], " ".join(found["texts"])))
                 if found["outcome"] != "failed":
                     survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
-        folder = kit.BUILD / "test-results"
-        folder.mkdir(exist_ok=True)
-        (folder / f"conformance_mutants_{kind}.txt").write_text("\n".join(lines) + "\n")
+        kit.write_table(f"mutants_{kind}", lines)
         self.assertEqual(survived, [])
 
     def passes_unchanged(self, run_mutant):
