@@ -24,16 +24,6 @@ void exports_only_the_entry() {
   }
 }
 
-// What is part of the system, or of a compiler's run time.
-bool is_of_the_system(const std::string& soname) {
-  for (const char* known :
-       {"libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.", "libstdc++.so.", "libc++.so.", "libc++abi.so.",
-        "libatomic.so.", "libgomp.so.", "libomp.so.", "ld-linux", "libasan.so.", "libtsan.so.", "libubsan.so.", "libclang_rt."}) {
-    if (soname.rfind(known, 0) == 0) return true;
-  }
-  return false;
-}
-
 // HD-B-02 is about a vendor's driver: its library is opened when the plugin is, so that the plugin can say that it is missing. Which library is one
 // the kit knows of a few; of the others it asks that requires.libs names them, so that a missing one has a reason and a hint.
 void needs_no_vendor_library() {

@@ -386,6 +386,7 @@ const Plugin& plugin() {
   if (loaded_plugin) return *loaded_plugin;
   static const auto load_it = [] {
     Plugin made;
+    made.libraries_before = loaded_libraries();
     real_entry = load(settings().library, &made.library);
     made.entry = [](heddle_negotiation_t* record) {
       const Inside inside("its entry, " HEDDLE_PLUGIN_ENTRY_NAME);
@@ -449,6 +450,27 @@ const std::vector<std::string>& empty_slots() {
 uint64_t longest_call_ns(const std::string& name) {
   std::lock_guard<std::mutex> lock(calls_mutex);
   return longest_calls[name];
+}
+
+bool is_of_the_system(const std::string& soname) {
+  for (const char* known :
+       {"libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.", "libstdc++.so.", "libc++.so.", "libc++abi.so.",
+        "libatomic.so.", "libgomp.so.", "libomp.so.", "ld-linux", "libasan.so.", "libtsan.so.", "libubsan.so.", "libclang_rt."}) {
+    if (soname.rfind(known, 0) == 0) return true;
+  }
+  return false;
+}
+
+std::set<std::string> loaded_libraries() {
+  std::set<std::string> names;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        const std::string path = info->dlpi_name;
+        static_cast<std::set<std::string>*>(context)->insert(path.substr(path.rfind('/') + 1));
+        return 0;
+      },
+      &names);
+  return names;
 }
 
 // The file was loaded before, so its headers are what the dynamic linker believed.

@@ -36,6 +36,7 @@ struct Plugin {
   heddle_plugin_t table = {};               // checked copy
   uint32_t chosen_minor = 0;
   EntryCost first_entry;
+  std::set<std::string> libraries_before;  // loaded_libraries before it was
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
@@ -59,6 +60,11 @@ const std::vector<std::string>& empty_slots();
 
 // True if all bytes lie in readable segments of a loaded library.
 bool lies_in_library(const void* data, uint64_t size);
+
+// What is part of the system, or of a compiler's run time.
+bool is_of_the_system(const std::string& soname);
+// Of this process, without their folders.
+std::set<std::string> loaded_libraries();
 
 struct ElfFacts {
   std::vector<std::string> exported;  // defined dynamic symbols that others can see

@@ -9,7 +9,7 @@ import sys
 
 # file: (heading, what the mutants are of)
 KINDS = {
-    "mutants_driver": ("Drivers", "`mutations_*.cpp` over the C++ template"),
+    "mutants": ("Drivers", "`mutations_*.cpp` over the C++ template"),
     "mutants_operations": ("Operations", "`odd_operations.cpp` over `heddle.cpu`"),
     "mutants_allocator": ("Allocators", "`odd_allocator.cpp` over the C++ template"),
     "mutants_streams": ("Stream order", "`odd_streams.cpp` over `heddle.pool`"),

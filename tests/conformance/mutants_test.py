@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Proof of the conformance kit: each mutant of the template driver breaks one rule and is caught by the case that is about it, and odd drivers that
-keep all rules pass. The tables go to test-results/conformance_mutants_*.txt of the build."""
+keep all rules pass. The tables go to test-results/conformance_mutants*.txt of the build."""
 import os
 import re
 import unittest
@@ -312,7 +312,7 @@ def cases_of(expected):
 
 
 class Mutants(unittest.TestCase):
-    def catches(self, kind, mutants, run_mutant):
+    def catches(self, name, mutants, run_mutant):
         """Each mutant is caught by its case; the table goes to the folder test-results of the build."""
         lines, survived = [], []
         for mutant, expected in mutants.items():
@@ -323,7 +323,7 @@ class Mutants(unittest.TestCase):
                 lines.append((mutant, "", case, found["outcome"], " ".join(found["texts"])))
                 if found["outcome"] != "failed":
                     survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
-        kit.write_table(f"mutants_{kind}", lines)
+        kit.write_table(name, lines)
         self.assertEqual(survived, [])
 
     def passes_unchanged(self, run_mutant):
@@ -332,7 +332,7 @@ class Mutants(unittest.TestCase):
         return cases
 
     def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
-        self.catches("driver", MUTANTS, run)
+        self.catches("mutants", MUTANTS, run)
 
     def test_a_library_that_shows_and_needs_what_it_may_not(self):
         code, cases = kit.run(DRIVER.parent / "libheddle_shown_driver.so", "--filter", "build.")
@@ -341,25 +341,25 @@ class Mutants(unittest.TestCase):
         self.assertIn("libOpenCL.so.1", cases["build.no_vendor_library"]["texts"][0])
 
     def test_every_mutant_of_the_allocator_is_caught(self):
-        self.catches("allocator", ALLOCATOR_MUTANTS, run_allocator)
+        self.catches("mutants_allocator", ALLOCATOR_MUTANTS, run_allocator)
         cases = self.passes_unchanged(run_allocator)
         about = {name for name in cases if name.startswith("allocator.")}
         self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), set(STREAM_MUTANTS.values()))  # the template offers no stream order
         self.assertEqual(names_of_changes("odd_allocator.cpp"), set(ALLOCATOR_MUTANTS))
 
     def test_every_mutant_of_stream_order_is_caught(self):
-        self.catches("streams", STREAM_MUTANTS, run_streams)
+        self.catches("mutants_streams", STREAM_MUTANTS, run_streams)
         self.passes_unchanged(run_streams)
         self.assertEqual(names_of_changes("odd_streams.cpp"), set(STREAM_MUTANTS))
 
     def test_every_mutant_of_operations_is_caught(self):
-        self.catches("operations", OPERATION_MUTANTS, run_operations)
+        self.catches("mutants_operations", OPERATION_MUTANTS, run_operations)
         cases = self.passes_unchanged(run_operations)
         self.assertEqual({name for name in cases if name.startswith("operation.")}, set(OPERATION_MUTANTS.values()))
         self.assertEqual(names_of_changes("odd_operations.cpp"), set(OPERATION_MUTANTS))
 
     def test_every_mutant_of_the_library_is_caught(self):
-        self.catches("library", LIBRARY_MUTANTS, run_library)
+        self.catches("mutants_library", LIBRARY_MUTANTS, run_library)
         cases = self.passes_unchanged(run_library)
         self.assertEqual({name for name in cases if name.startswith("library.")}, set(LIBRARY_MUTANTS.values()))
         self.assertEqual(names_of_changes("odd_library.cpp"), set(LIBRARY_MUTANTS))
