@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "heddle/ext/library.h"
 #include "heddle/sdk/negotiate.h"
