@@ -200,9 +200,14 @@ class Allocator {
     heddle_point_t waits[8] = {};
     heddle_block_params_t params = {sizeof params, out_waits ? 4u : 0u, size, alignment, after, owner};
     uint32_t count = 99;
-    *out = {};
+    std::memset(out, 0x77, sizeof *out);
     Result status(api().allocate(handle, &params, out, out_waits ? waits : nullptr, &count));
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      CHECK(!out->buffer, "allocate failed and left %p as the buffer of its block; NULL was expected [HD-E-07]",
+            static_cast<void*>(out->buffer));
+      *out = {};
+      return status;
+    }
     CHECK(count <= params.wait_capacity, "allocate gave %u points to wait for, with room for %u", count, params.wait_capacity);
     CHECK(after.timeline || count == 0, "a block that must be usable at once came with %u points to wait for", count);
     if (out_waits) out_waits->assign(waits, waits + std::min(count, 4u));

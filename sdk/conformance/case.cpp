@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Findings leave as lines, one write each, so that a crash right after loses none: "fail TEXT", "absent TEXT", "misuse TEXT", "done", and from
+// Findings leave as lines, one write each, so that a crash right after loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse TEXT", "done", and from
 // a process that ends inside a call of the plugin, "inside CALL".
 #include "case.h"
 
@@ -92,6 +92,13 @@ void stop(const char* format, ...) {
   say("fail", format, arguments);
   va_end(arguments);
   _exit(1);
+}
+
+void note(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say("note", format, arguments);
+  va_end(arguments);
 }
 
 void absent(const char* format, ...) {

@@ -51,6 +51,8 @@ inline constexpr const char* kUnloadCases[] = {"lifetime.unload", "lifetime.unlo
 [[noreturn, gnu::format(printf, 1, 2)]] void stop(const char* format, ...);
 // The plugin does not offer what this case is about, and may: the case ends here and is counted as neither passed nor failed.
 [[noreturn, gnu::format(printf, 1, 2)]] void absent(const char* format, ...);
+// What a report may want to know, shown where the case passes.
+[[gnu::format(printf, 1, 2)]] void note(const char* format, ...);
 bool failed();
 // The command line or a file beside the plugin does not fit the plugin: nothing was found out, and the kit ends with exit code 2.
 [[noreturn, gnu::format(printf, 1, 2)]] void misuse(const char* format, ...);

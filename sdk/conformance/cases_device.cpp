@@ -45,6 +45,11 @@ void descriptions_are_sane() {
           "device %u says unified memory, and has none that the host can see", i);
     CHECK(std::memcmp(first.uuid, again.uuid, sizeof first.uuid) == 0 && text_of(first.name) == text_of(again.name),
           "device %u describes itself differently the second time", i);
+    const uint32_t* grid = first.max_workgroup_count;
+    note(
+        "device %u is '%s' of family %s: %llu bytes of memory of kinds %x, buffers of %llu aligned to %llu, grids of %ux%ux%u, features %x",
+        i, text_of(first.name).c_str(), text_of(first.family).c_str(), number(first.memory_bytes), first.memory_kinds,
+        number(first.max_allocation_bytes), number(first.min_alignment_bytes), grid[0], grid[1], grid[2], first.features);
     for (uint32_t k = 0; k < i; ++k) {
       static const uint8_t unknown[16] = {};
       const heddle_device_description_t other = describe_device(&instance, k);

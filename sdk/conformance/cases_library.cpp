@@ -2,10 +2,12 @@
 // Cases of library plugins: what they answer, and what their operations do to memory. Which requests they take is said in
 // conformance/operators.toml beside the manifest; operations for "host/1" are run on the kit's own threads, as a driver would.
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "session.h"
 
@@ -89,6 +91,21 @@ heddle_operation_properties_t query(const Instance& instance, const Request& req
   Result status(api(instance).query(instance.handle, &request.c, &properties));
   REQUIRE(status.ok(), "query of %s gave %s, and operators.toml says that it takes it", request.name().c_str(), status.text().c_str());
   return properties;
+}
+
+// Query and prepare of what must be refused; *out_message is what query said.
+void expect_unimplemented(const Instance& instance, const Request& request, const std::string& what, std::string* out_message = nullptr) {
+  heddle_operation_properties_t properties = {};
+  properties.struct_size = sizeof properties;
+  Result queried(api(instance).query(instance.handle, &request.c, &properties));
+  heddle_operation_t* made = nullptr;
+  Result prepared(api(instance).prepare(instance.handle, &request.c, &made));
+  api(instance).destroy(made);
+  CHECK(queried.code() == HEDDLE_STATUS_UNIMPLEMENTED, "query of %s with %s gave %s; UNIMPLEMENTED was expected [HD-O-01]",
+        request.name().c_str(), what.c_str(), queried.text().c_str());
+  CHECK(prepared.code() == HEDDLE_STATUS_UNIMPLEMENTED, "prepare of %s with %s gave %s; UNIMPLEMENTED was expected, as of query [HD-O-02]",
+        request.name().c_str(), what.c_str(), prepared.text().c_str());
+  if (out_message) *out_message = queried.message();
 }
 
 class Operation {
@@ -278,29 +295,82 @@ void other_targets() {
   Instance instance;
   each_request([&](Request& request) {
     request.c.target = string_of("nowhere/1");
-    heddle_operation_properties_t properties = {};
-    properties.struct_size = sizeof properties;
-    EXPECT_CODE(api(instance).query(instance.handle, &request.c, &properties), HEDDLE_STATUS_UNIMPLEMENTED);
-    heddle_operation_t* operation = nullptr;
-    EXPECT_CODE(api(instance).prepare(instance.handle, &request.c, &operation), HEDDLE_STATUS_UNIMPLEMENTED);
+    expect_unimplemented(instance, request, "target nowhere/1");
   });
+}
+
+const char kNobody[] = "zzzz_nobody";  // behind all others in a record
+heddle_attribute_t nobodys_attribute() {
+  static const int64_t one = 1;
+  return {sizeof(heddle_attribute_t), HEDDLE_ATTRIBUTE_INT, string_of(kNobody), 1, &one, nullptr, {nullptr, 0}};
 }
 
 void unknown_attributes() {
   Instance instance;
   each_request([&](Request& request) {
-    static const int64_t one = 1;
-    const std::string name = "zzzz_nobody";
-    request.attributes.push_back({sizeof(heddle_attribute_t), HEDDLE_ATTRIBUTE_INT, string_of(name), 1, &one, nullptr, {nullptr, 0}});
+    request.attributes.push_back(nobodys_attribute());
     request.refresh();
-    heddle_operation_properties_t properties = {};
-    properties.struct_size = sizeof properties;
-    Result status(api(instance).query(instance.handle, &request.c, &properties));
-    CHECK(status.code() == HEDDLE_STATUS_UNIMPLEMENTED, "%s with an attribute that nobody knows gave %s; it must not guess [HD-O-01]",
-          request.name().c_str(), status.text().c_str());
-    CHECK(status.ok() || status.message().find(name) != std::string::npos, "the refusal does not name the attribute: %s",
-          status.message().c_str());
+    std::string message;
+    expect_unimplemented(instance, request, "an attribute that nobody knows", &message);
+    CHECK(message.find(kNobody) != std::string::npos, "the refusal does not name the attribute: %s", message.c_str());
   });
+}
+
+const OperatorRule* rule_of(const OperatorRequest& request) {
+  for (const OperatorRule& rule : settings().rules) {
+    const bool same = rule.domain == request.domain && rule.name == request.name && rule.version == request.version;
+    if (same && rule.outputs.size() == request.operands.size() - request.input_count && request.input_count <= rule.most_inputs)
+      return &rule;
+  }
+  return nullptr;
+}
+
+// What the manifest's rule excludes, as a damaged module would ask for it: whoever takes it reads or writes beside its operands.
+void other_shapes() {
+  Instance instance;
+  bool is_said = false;
+  each_request([&](Request& request) {
+    const OperatorRule* rule = rule_of(request.source());
+    if (!rule) return;
+    is_said = true;
+    auto refused = [&](const std::string& what, auto change) {
+      OperatorRequest changed = request.source();
+      change(&changed);
+      expect_unimplemented(instance, Request(changed), what);
+    };
+    const uint32_t inputs = request.source().input_count;
+    for (size_t i = 0; i < rule->outputs.size(); ++i) {
+      const std::string output = "output " + std::to_string(i);
+      const size_t at = inputs + i;
+      if (rule->outputs[i].says_type) {
+        refused(output + " of another element type",
+                [&](auto* r) { r->operands[at].type = r->operands[at].type == HEDDLE_TYPE_F64 ? HEDDLE_TYPE_F32 : HEDDLE_TYPE_F64; });
+      }
+      if (!rule->outputs[i].says_dims) continue;
+      refused(output + " of one dimension more", [&](auto* r) { r->operands[at].dims.push_back(2); });
+      for (size_t k = 0; k < request.source().operands[at].dims.size(); ++k) {
+        const std::string extent = "extent " + std::to_string(k) + " of " + output;
+        refused(extent + " one larger", [&](auto* r) { ++r->operands[at].dims[k]; });
+        if (request.source().operands[at].dims[k] > 0) refused(extent + " one smaller", [&](auto* r) { --r->operands[at].dims[k]; });
+      }
+    }
+    refused("one output more", [](auto* r) { r->operands.push_back(r->operands.back()); });
+    if (rule->outputs.size() > 1) refused("one output less", [](auto* r) { r->operands.pop_back(); });
+    if (inputs == rule->most_inputs) {
+      refused("one input more", [&](auto* r) {
+        r->operands.insert(r->operands.begin() + inputs,
+                           inputs ? r->operands[inputs - 1] : OperatorRequest::Operand{HEDDLE_TYPE_F32, {4}, 0, 1});
+        ++r->input_count;
+      });
+    }
+    if (inputs && inputs == rule->least_inputs) {
+      refused("one input less", [&](auto* r) {
+        r->operands.erase(r->operands.begin() + inputs - 1);
+        --r->input_count;
+      });
+    }
+  });
+  if (!is_said) absent("no [[operator]] of its manifest says the inputs and outputs of a [[request]]");
 }
 
 void properties_make_sense() {
@@ -336,21 +406,45 @@ void sizes_of_structs() {
     } larger = {request.c, {}};
     struct LargerOperand {
       heddle_operand_t operand;
-      uint64_t tail;
+      uint64_t tail[kTailWords];
+    };
+    struct LargerAttribute {
+      heddle_attribute_t attribute;
+      uint64_t tail[kTailWords];
     };
     std::vector<LargerOperand> operands;
     for (const heddle_operand_t& each : request.operands) {
-      operands.push_back({each, 0});
+      operands.push_back({each, {}});
       operands.back().operand.struct_size = sizeof(LargerOperand);
     }
+    std::vector<LargerAttribute> attributes;
+    auto add = [&](const heddle_attribute_t& attribute) {
+      attributes.push_back({attribute, {}});
+      attributes.back().attribute.struct_size = sizeof(LargerAttribute);
+      larger.request.attributes = &attributes.data()->attribute;
+      larger.request.attribute_count = static_cast<uint32_t>(attributes.size());
+    };
+    for (const heddle_attribute_t& each : request.attributes) add(each);
     larger.request.struct_size = sizeof larger;
     larger.request.operands = &operands.data()->operand;
     larger.request.operand_stride = sizeof(LargerOperand);
+    larger.request.attribute_stride = sizeof(LargerAttribute);
     heddle_operation_properties_t properties = {};
     properties.struct_size = sizeof properties;
     EXPECT_OK(api(instance).query(instance.handle, &larger.request, &properties));
-    larger.tail[kTailWords - 1] = 1;  // far behind what the next minors know
-    EXPECT_CODE(api(instance).query(instance.handle, &larger.request, &properties), HEDDLE_STATUS_INVALID_ARGUMENT);
+    for (uint64_t* tail :
+         {larger.tail, operands.empty() ? nullptr : operands.back().tail, attributes.empty() ? nullptr : attributes.back().tail}) {
+      if (!tail) continue;
+      tail[kTailWords - 1] = 1;  // far behind what the next minors know
+      EXPECT_CODE(api(instance).query(instance.handle, &larger.request, &properties), HEDDLE_STATUS_INVALID_ARGUMENT);
+      tail[kTailWords - 1] = 0;
+    }
+    // The last of several, found by the stride.
+    add(nobodys_attribute());
+    Result unknown(api(instance).query(instance.handle, &larger.request, &properties));
+    CHECK(unknown.code() == HEDDLE_STATUS_UNIMPLEMENTED && unknown.message().find(kNobody) != std::string::npos,
+          "with attributes of %zu bytes query does not read the last of them, '%s': %s [HD-E-04]", sizeof(LargerAttribute), kNobody,
+          unknown.text().c_str());
   });
 }
 
@@ -364,6 +458,79 @@ void results_repeat() {
     CHECK(result_of(instance, request, second, '\xff') == result, "%s: two operations for one request differ [HD-O-03]",
           request.name().c_str());
   });
+}
+
+uint64_t digest(const std::vector<char>& bytes) {
+  uint64_t value = 0xcbf29ce484222325;  // FNV-1a
+  for (char byte : bytes) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  return value;
+}
+
+// The digest of what a request gives in a process that never had another operation; none if it is UNIMPLEMENTED.
+std::optional<uint64_t> digest_alone(const Request& request) {
+  constexpr int kUnimplemented = 9;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0, "making a pipe failed");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  REQUIRE(child >= 0, "forking failed");
+  if (child == 0) {
+    alarm(20);
+    Instance instance;
+    heddle_operation_properties_t properties = {};
+    properties.struct_size = sizeof properties;
+    Result status(api(instance).query(instance.handle, &request.c, &properties));
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) _exit(kUnimplemented);
+    const uint64_t value = digest(result_of(instance, request, Operation(&instance, request), '\0'));
+    _exit(write(ends[1], &value, sizeof value) != sizeof value);
+  }
+  close(ends[1]);
+  uint64_t value = 0;
+  const bool told = read(ends[0], &value, sizeof value) == sizeof value;
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kUnimplemented) return std::nullopt;
+  REQUIRE(told, "%s: a process of its own ended before it had a result", request.name().c_str());
+  return value;
+}
+
+// Two nodes of a model are two operations of one operator, each with its own numbers.
+void attributes_stay_with_their_operation() {
+  struct Pair {
+    Pair(const OperatorRequest& source, const OperatorRequest& changed) : one(source), other(changed) {}
+    Request one, other;
+    uint64_t other_alone = 0;
+  };
+  std::deque<Pair> pairs;
+  for (const OperatorRequest& source : settings().requests) {  // before this process has loaded the plugin
+    OperatorRequest changed = source;
+    size_t numbers = 0;
+    for (OperatorRequest::Attribute& attribute : changed.attributes) {
+      for (double& each : attribute.floats) each = each * 0.75 + 0.375, ++numbers;
+    }
+    const std::optional<uint64_t> alone = numbers ? digest_alone(Request(changed)) : std::nullopt;
+    if (alone) pairs.emplace_back(source, changed).other_alone = *alone;
+  }
+  if (pairs.empty()) absent("none of its requests has a number as attribute that may be another one");
+  Instance instance;
+  for (const Pair& pair : pairs) {
+    const std::string name = pair.one.name();
+    const Operation first(&instance, pair.one);
+    const std::vector<char> result = result_of(instance, pair.one, first, '\0');
+    {
+      const Operation second(&instance, pair.other);
+      const std::vector<char> others = result_of(instance, pair.other, second, '\0');
+      CHECK(digest(others) == pair.other_alone,
+            "%s: an operation gives other bytes than alone once there was one with other attributes [HD-E-06]", name.c_str());
+      CHECK(result_of(instance, pair.one, first, '\0') == result,
+            "%s: a second operation with other attributes changes what the first one gives [HD-O-03]", name.c_str());
+      CHECK(result_of(instance, pair.other, second, '\0') == others, "%s: the first operation changes what the second one gives [HD-O-03]",
+            name.c_str());
+    }
+    CHECK(result_of(instance, pair.one, first, '\0') == result, "%s: the end of one operation changes what another one gives [HD-O-03]",
+          name.c_str());
+  }
 }
 
 void shards_are_independent() {
@@ -420,6 +587,14 @@ void enqueue_takes_no_memory() {
     CHECK(instance.host.allocations() == allocations, "%s: enqueue takes memory of the host [HD-O-03]", request.name().c_str());
     CHECK(count_descriptors() <= descriptors && count_threads() <= threads, "%s: enqueue leaves descriptors or threads [HD-O-03]",
           request.name().c_str());
+  });
+}
+
+void operations_leave_nothing() {
+  Instance instance;
+  each_request([&](Request& request) {
+    const std::string what = "prepare and destroy of " + request.name();
+    expect_no_growth(what.c_str(), 3000, uint64_t{10} * 1000000000, [&] { Operation(&instance, request); });
   });
 }
 
@@ -491,14 +666,18 @@ void add_library_cases(Cases* out) {
       {{"library.unknown_operator", "an operator that it does not have is NOT_FOUND", unknown_operators, kLibrary},
        {"library.other_target", "a target that it does not know is UNIMPLEMENTED", other_targets, kLibrary},
        {"library.unknown_attribute", "an attribute that it does not know is UNIMPLEMENTED, and named", unknown_attributes, kLibrary},
+       {"library.other_shapes", "operands that its [[operator]] excludes are UNIMPLEMENTED: types, extents, numbers of them", other_shapes,
+        kLibrary},
        {"library.properties", "query tells a workspace and shards that can be had, and the same each time", properties_make_sense,
         kLibrary},
        {"library.structs", "requests of a newer host are understood, and no more is written than fits", sizes_of_structs, kLibrary},
        {"library.repeatable", "the same inputs give the same bytes; all of the outputs, and nothing else, is written", results_repeat,
         kLibrary},
+       {"library.attributes", "operations of one operator keep their own attributes", attributes_stay_with_their_operation, kLibrary, true},
        {"library.shards", "shards run in any order and at once", shards_are_independent, kLibrary},
        {"library.calls_at_once", "calls of one operation do not disturb each other", calls_at_once, kLibrary},
        {"library.no_memory_in_enqueue", "enqueue takes no memory of the host, and leaves nothing", enqueue_takes_no_memory, kLibrary},
+       {"library.operations", "3000 times prepare and destroy leave nothing", operations_leave_nothing, kLibrary},
        {"library.exhaustion", "without memory prepare is RESOURCE_EXHAUSTED", prepare_out_of_memory, kLibrary},
        {"library.shutdown_with_an_operation", "shutdown with a live operation is refused and changes nothing", shutdown_with_an_operation,
         kLibrary},

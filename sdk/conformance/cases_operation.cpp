@@ -6,9 +6,10 @@
 
 #include "session.h"
 
-// The kit's operation: adds its two operands of int64, each element by the shard that it falls to, and counts.
+// The kit's operation: adds its two operands, of int64 or f32, each element by the shard that it falls to, and counts.
 struct heddle_operation {
   uint32_t shards = 1;
+  bool is_f32 = false;
   bool fails = false;
   std::atomic<uint32_t> runs{0}, wrong{0};
   std::atomic<uint32_t> shards_seen[64] = {};
@@ -17,8 +18,17 @@ struct heddle_operation {
 namespace heddle::conformance {
 namespace {
 
-constexpr uint64_t kElements = 1000;
+constexpr uint64_t kElements = 1000;  // of int64
+constexpr uint64_t kBytes = 8 * kElements;
 constexpr uint64_t kWorkspaceBytes = 4096;
+
+template <class T>
+void add_shard(const heddle_operation& operation, const heddle_operation_call_t& call, uint64_t shard) {
+  const uint64_t elements = kBytes / sizeof(T);
+  const T *a = static_cast<const T*>(call.operands[0]), *b = static_cast<const T*>(call.operands[1]);
+  T* sum = static_cast<T*>(call.operands[2]);
+  for (uint64_t i = elements * shard / operation.shards; i < elements * (shard + 1) / operation.shards; ++i) sum[i] = a[i] + b[i];
+}
 
 heddle_status_t* add_operands(heddle_operation_t* operation, const heddle_operation_call_t* call) {
   ++operation->runs;
@@ -26,17 +36,14 @@ heddle_status_t* add_operands(heddle_operation_t* operation, const heddle_operat
                      call->operands && call->operand_bytes && call->stream == 0 && call->workspace_bytes == kWorkspaceBytes &&
                      reinterpret_cast<uintptr_t>(call->workspace) % 64 == 0 && call->workspace && call->first_shard < call->last_shard &&
                      call->last_shard <= operation->shards;
-  if (!right || std::any_of(call->operand_bytes, call->operand_bytes + 3, [](uint64_t bytes) { return bytes != 8 * kElements; })) {
+  if (!right || std::any_of(call->operand_bytes, call->operand_bytes + 3, [](uint64_t bytes) { return bytes != kBytes; })) {
     ++operation->wrong;
     return nullptr;
   }
   if (operation->fails) return make_status(HEDDLE_STATUS_DATA_LOSS, "the kit's operation fails on purpose");
-  const auto* a = static_cast<const int64_t*>(call->operands[0]);
-  const auto* b = static_cast<const int64_t*>(call->operands[1]);
-  auto* sum = static_cast<int64_t*>(call->operands[2]);
   for (uint64_t shard = call->first_shard; shard < call->last_shard; ++shard) {
     ++operation->shards_seen[shard];
-    for (uint64_t i = kElements * shard / operation->shards; i < kElements * (shard + 1) / operation->shards; ++i) sum[i] = a[i] + b[i];
+    operation->is_f32 ? add_shard<float>(*operation, *call, shard) : add_shard<int64_t>(*operation, *call, shard);
   }
   return nullptr;
 }
@@ -73,8 +80,7 @@ class Loaded {
 
   void add(List* list, heddle_buffer_t* a, heddle_buffer_t* b, heddle_buffer_t* sum, heddle_buffer_t* workspace, uint32_t shards,
            uint32_t region) const {
-    const uint64_t bytes = 8 * kElements;
-    list->bindings.push_back({{a, 0, bytes}, {b, 0, bytes}, {sum, 0, bytes}, {workspace, 0, kWorkspaceBytes}});
+    list->bindings.push_back({{a, 0, kBytes}, {b, 0, kBytes}, {sum, 0, kBytes}, {workspace, 0, kWorkspaceBytes}});
     heddle_command_t command = {};
     command.kind = HEDDLE_COMMAND_DISPATCH;
     command.as.dispatch = {entry_, list->bindings.back().data(), nullptr, 4, 0, {shards, 1, 1}, region};
@@ -92,7 +98,7 @@ void runs_in_its_place() {
   heddle_operation operation;
   operation.shards = 7;
   Loaded loaded(&session, &operation);
-  const uint64_t bytes = 8 * kElements;
+  const uint64_t bytes = kBytes;
   heddle_buffer_t *a = session.buffer(bytes), *b = session.buffer(bytes), *sum = session.buffer(bytes), *more = session.buffer(bytes);
   heddle_buffer_t* workspace = session.buffer(kWorkspaceBytes);
   List list;  // a = 3s; sum = a + a; more = sum + a
@@ -116,13 +122,50 @@ void runs_in_its_place() {
   }
 }
 
+// The same arithmetic in both ways that a region may take: what is not exact, and what is so small that a wrong floating-point state makes it 0,
+// comes out alike to the bit.
+void same_as_a_kernel() {
+  Session session;
+  heddle_operation operation;
+  operation.shards = 3;
+  operation.is_f32 = true;
+  Loaded loaded(&session, &operation);
+  Kernels kernels(&session);
+  heddle_buffer_t *a = session.buffer(kBytes), *b = session.buffer(kBytes), *by_operation = session.buffer(kBytes);
+  heddle_buffer_t *by_kernel = session.buffer(kBytes), *workspace = session.buffer(kWorkspaceBytes);
+  const uint64_t elements = kBytes / sizeof(float);
+  for (heddle_buffer_t* input : {a, b}) {
+    std::vector<float> values(elements);
+    for (size_t i = 0; i < elements; ++i) {
+      const float unit = static_cast<float>(random_below(1 << 24)) / (1 << 24) - 0.5f;
+      values[i] = i % 3 ? unit : unit * 0x1p-126f;
+    }
+    session.upload(input, 0, values.data(), kBytes);
+  }
+  List list;
+  list.fill(by_operation, 0, kBytes, 0, 1).fill(by_kernel, 0, kBytes, 1, 1).barrier();
+  loaded.add(&list, a, b, by_operation, workspace, 3, 0);
+  const auto each = static_cast<int64_t>(kernels.set().elements_per_workgroup);
+  list.dispatch(kernels, "add", {{a, 0, kBytes}, {b, 0, kBytes}, {by_kernel, 0, kBytes}}, {static_cast<int64_t>(elements), each},
+                kernels.groups_of(elements));
+  session.run(list);
+  const std::vector<char> operations = session.download(by_operation, 0, kBytes), kernels_own = session.download(by_kernel, 0, kBytes);
+  for (size_t i = 0; i < elements; ++i) {
+    float one, other;
+    std::memcpy(&one, operations.data() + 4 * i, 4);
+    std::memcpy(&other, kernels_own.data() + 4 * i, 4);
+    REQUIRE(std::memcmp(&one, &other, 4) == 0, "element %zu of a sum is %a by the operation and %a by the kernel 'add' [HD-O-04]", i,
+            static_cast<double>(one), static_cast<double>(other));
+  }
+}
+
 void failure_is_told() {
   Session session;
   heddle_operation operation;
   operation.shards = 3;
   operation.fails = true;
   Loaded loaded(&session, &operation);
-  heddle_buffer_t* buffer = session.buffer(8 * kElements);
+  heddle_buffer_t* buffer = session.buffer(kBytes);
   heddle_buffer_t* workspace = session.buffer(kWorkspaceBytes);
   List list;
   loaded.add(&list, buffer, buffer, buffer, workspace, 3, 41);
@@ -133,7 +176,7 @@ void failure_is_told() {
         outcome.payload("region").c_str());
   // Nothing of it stays.
   List fine;
-  session.run(fine.fill(buffer, 0, 8 * kElements, 1, 8));
+  session.run(fine.fill(buffer, 0, kBytes, 1, 8));
 }
 
 void other_targets_are_refused() {
@@ -158,6 +201,7 @@ void add_operation_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"operation.in_its_place", "an operation runs between the commands around it, each shard once", runs_in_its_place, Kind::kDriver},
+       {"operation.same_as_kernel", "an operation and a kernel that do the same give the same bytes", same_as_a_kernel, Kind::kDriver},
        {"operation.failure", "a failing operation fails its submission, with its own status", failure_is_told, Kind::kDriver},
        {"operation.other_target", "an operation for another target is refused", other_targets_are_refused, Kind::kDriver}});
 }

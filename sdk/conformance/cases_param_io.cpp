@@ -302,12 +302,13 @@ void cancelled_before() {
 }
 
 struct Cancel {
+  uint64_t beyond = 0;  // cancels once more than this is done
   std::atomic<uint32_t> flag{0};
   std::atomic<uint64_t> last{0};
   static void note(void* context, uint64_t done, uint64_t) {
     auto* self = static_cast<Cancel*>(context);
     self->last = done;
-    self->flag = 1;
+    if (done > self->beyond) self->flag = 1;
   }
 };
 
@@ -318,17 +319,23 @@ void cancelled_meanwhile() {
   REQUIRE(ftruncate(file.descriptor, static_cast<off_t>(size)) == 0, "making a file of %llu bytes failed", number(size));
   heddle_buffer_t* buffer = session.buffer(size);
   Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
-  Cancel cancel;
-  heddle_param_io_params_t params = params_of(4096, 1);
-  params.progress = Cancel::note;
-  params.context = &cancel;
-  params.cancel = reinterpret_cast<const volatile uint32_t*>(&cancel.flag);
-  Result result = opened.move({{0, size, buffer, 0}}, &params);
-  CHECK(result.code() == HEDDLE_STATUS_CANCELLED,
-        "a read of %llu bytes that was cancelled at its first chunk gave %s; CANCELLED was expected [HD-T-04]", number(size),
-        result.text().c_str());
-  CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at the first chunk %llu of %llu bytes were read [HD-T-04]",
-        number(cancel.last.load()), number(size));
+  auto cancelled = [&](const std::vector<heddle_extent_t>& extents, uint64_t beyond, const char* where) {
+    Cancel cancel;
+    cancel.beyond = beyond;
+    heddle_param_io_params_t params = params_of(4096, 1);
+    params.progress = Cancel::note;
+    params.context = &cancel;
+    params.cancel = reinterpret_cast<const volatile uint32_t*>(&cancel.flag);
+    Result result = opened.move(extents, &params);
+    CHECK(result.code() == HEDDLE_STATUS_CANCELLED,
+          "a read of %llu bytes that was cancelled at %s gave %s; CANCELLED was expected [HD-T-04]", number(size), where,
+          result.text().c_str());
+    CHECK(cancel.last < size / 2 || size < 1 << 20, "after a cancellation at %s %llu of %llu bytes were read [HD-T-04]", where,
+          number(cancel.last.load()), number(size));
+  };
+  cancelled({{0, size, buffer, 0}}, 0, "its first chunk");
+  constexpr uint64_t kFirst = 40960;
+  cancelled({{0, kFirst, buffer, 0}, {kFirst, size - kFirst, buffer, kFirst}}, kFirst, "the first chunk of its second extent");
 }
 
 void far_offsets() {
@@ -342,6 +349,34 @@ void far_offsets() {
   Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
   REQUIRE_OK(opened.move({{far, 3000, buffer, 0}}).release());
   CHECK(session.download(buffer, 0, 3000) == bytes, "bytes at file offset %llu came changed", number(far));
+}
+
+void over_4_gib() {
+  if (!settings().large) absent("--large was not given");
+  Session session;
+  const uint64_t size = (uint64_t{1} << 32) + (3 << 20) + 5;
+  if (session.description.max_allocation_bytes < size) absent("a buffer of the device has less than 4 GiB");
+  TemporaryFile file(random_bytes(10));
+  const Bytes bytes = random_bytes(3000);
+  const uint64_t places[] = {(uint64_t{1} << 32) - 1500, uint64_t{1} << 31, size - 3000};
+  heddle_buffer_t* buffer = session.buffer(size);
+  for (uint64_t at : places) {
+    if (pwrite(file.descriptor, bytes.data(), bytes.size(), static_cast<off_t>(at)) != 3000)
+      absent("the file system has no sparse files of 4 GiB");
+    List clear;
+    session.run(clear.fill(buffer, at, 3000, 0, 1));
+  }
+  Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+  Progress progress;
+  heddle_param_io_params_t params = params_of(0);
+  params.progress = Progress::note;
+  params.context = &progress;
+  REQUIRE_OK(opened.move({{0, size, buffer, 0}}, &params).release());
+  for (uint64_t at : places)
+    CHECK(session.download(buffer, at, 3000) == bytes, "of an extent of %llu bytes those at %llu came changed", number(size), number(at));
+  CHECK(!progress.done.empty() && progress.done.back() == size && progress.total == size,
+        "progress of an extent of %llu bytes ended at %llu of %llu", number(size), number(progress.done.empty() ? 0 : progress.done.back()),
+        number(progress.total));
 }
 
 void bounds() {
@@ -397,7 +432,8 @@ void add_param_io_cases(Cases* out) {
        {"param_io.cancelled_meanwhile", "a read that is cancelled meanwhile stops soon, with CANCELLED", cancelled_meanwhile,
         Kind::kDriver},
        {"param_io.far_offset", "file offsets have 64 bits", far_offsets, Kind::kDriver},
-       {"param_io.bounds", "extents stay inside buffers and below 2^63", bounds, Kind::kDriver},
+       {"param_io.over_4_gib", "an extent of more than 4 GiB is read whole, and counted", over_4_gib, Kind::kDriver},
+       {"param_io.bounds", "extents stay inside buffers and below 2^63 [HD-M-02]", bounds, Kind::kDriver},
        {"param_io.bounded_staging", "memory while reading is bounded, not the file's size", staging_is_bounded, Kind::kDriver}});
 }
 

@@ -24,16 +24,6 @@ void exports_only_the_entry() {
   }
 }
 
-// What is part of the system, or of a compiler's run time.
-bool is_of_the_system(const std::string& soname) {
-  for (const char* known :
-       {"libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.", "libstdc++.so.", "libc++.so.", "libc++abi.so.",
-        "libatomic.so.", "libgomp.so.", "libomp.so.", "ld-linux", "libasan.so.", "libtsan.so.", "libubsan.so.", "libclang_rt."}) {
-    if (soname.rfind(known, 0) == 0) return true;
-  }
-  return false;
-}
-
 // HD-B-02 is about a vendor's driver: its library is opened when the plugin is, so that the plugin can say that it is missing. Which library is one
 // the kit knows of a few; of the others it asks that requires.libs names them, so that a missing one has a reason and a hint.
 void needs_no_vendor_library() {
@@ -55,11 +45,17 @@ void needs_no_vendor_library() {
 
 void entry_is_pure() {
   plugin();
+  const EntryCost& first = plugin().first_entry;
+  CHECK(first.heap_bytes == 0, "the entry allocates %lld bytes [HD-E-02]", static_cast<long long>(first.heap_bytes));
+  CHECK(first.mappings <= 0, "the entry maps memory or opens a library: %lld mappings more [HD-E-02]",
+        static_cast<long long>(first.mappings));
   const uint64_t threads = count_threads(), descriptors = count_descriptors(), mappings = count_mappings();
+  const int64_t heap = heap_bytes();
   for (int i = 0; i < 100; ++i) {
     heddle_negotiation_t record = offer(HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MINOR);
     CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
   }
+  CHECK(heap_bytes() == heap, "100 calls of the entry left %lld bytes of the heap [HD-E-02]", static_cast<long long>(heap_bytes() - heap));
   CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");
   CHECK(count_descriptors() == descriptors, "the entry opens descriptors [HD-E-02]");
   CHECK(count_mappings() <= mappings + 1, "the entry maps memory [HD-E-02]");

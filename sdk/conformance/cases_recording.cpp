@@ -165,13 +165,13 @@ void not_offered() {
 
 void add_recording_cases(Cases* out) {
   out->insert(out->end(),
-              {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones where they are static", new_bindings,
-                Kind::kDriver},
+              {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones where they are static [HD-G-01]",
+                new_bindings, Kind::kDriver},
                {"recording.captures", "what is not dynamic is captured when it is recorded", captures, Kind::kDriver},
                {"recording.dispatches", "dispatches are replayed", dispatches, Kind::kDriver},
-               {"recording.read_only", "read-only bindings are read at each replay, from its buffers", read_only, Kind::kDriver},
+               {"recording.read_only", "read-only bindings are read at each replay, from its buffers [HD-G-01]", read_only, Kind::kDriver},
                {"recording.checked", "recording and replay check as submit does", checked_like_submit, Kind::kDriver},
-               {"recording.not_offered", "a device that does not record says UNIMPLEMENTED", not_offered, Kind::kDriver}});
+               {"recording.not_offered", "a device that does not record says UNIMPLEMENTED [HD-G-01]", not_offered, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

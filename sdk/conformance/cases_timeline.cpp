@@ -313,23 +313,24 @@ void unknown_handle_kinds() {
 }  // namespace
 
 void add_timeline_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"timeline.initial_value", "a timeline starts at its initial value, at most 2^62-1", initial_values, Kind::kDriver},
-               {"timeline.host_signal", "the host signals, and waits and queries see it", host_signals, Kind::kDriver},
-               {"timeline.only_grows", "a signal that does not grow, or ends beyond 2^62-1, is refused", values_only_grow, Kind::kDriver},
-               {"timeline.bad_points", "points without a timeline and missing arrays are INVALID_ARGUMENT", bad_points, Kind::kDriver},
-               {"timeline.any_all", "a wait for any and a wait for all", any_and_all, Kind::kDriver},
-               {"timeline.timeout", "a timeout is kept and leaves everything as it was", timeouts, Kind::kDriver},
-               {"timeline.wakes", "a signal wakes a thread that waits", wakes_a_thread, Kind::kDriver},
-               {"timeline.across_queues", "a wait that is enqueued first sees what it waits for", waits_across_queues, Kind::kDriver},
-               {"timeline.signals_last", "a signal is reached after the work, visibly to the host", signals_come_last, Kind::kDriver},
-               {"timeline.download_over", "a download's signal is reached after its bytes have come", downloads_are_over, Kind::kDriver},
-               {"timeline.no_block", "enqueueing does not wait for what is enqueued", enqueue_does_not_block, Kind::kDriver},
-               {"timeline.many_points", "100 points in one wait, and in one submission", many_points, Kind::kDriver},
-               {"timeline.destroyed_at_once", "a timeline may be destroyed as soon as a wait has shown its point", destroyed_at_once,
-                Kind::kDriver},
-               {"timeline.notify", "a notification comes exactly once, reached or failed, and may submit", notifications, Kind::kDriver},
-               {"timeline.handle_kinds", "unknown kinds of handles are UNIMPLEMENTED", unknown_handle_kinds, Kind::kDriver}});
+  out->insert(
+      out->end(),
+      {{"timeline.initial_value", "a timeline starts at its initial value, at most 2^62-1 [HD-Q-09]", initial_values, Kind::kDriver},
+       {"timeline.host_signal", "the host signals, and waits and queries see it [HD-Q-09]", host_signals, Kind::kDriver},
+       {"timeline.only_grows", "a signal that does not grow, or ends beyond 2^62-1, is refused [HD-Q-09]", values_only_grow, Kind::kDriver},
+       {"timeline.bad_points", "points without a timeline and missing arrays are INVALID_ARGUMENT", bad_points, Kind::kDriver},
+       {"timeline.any_all", "a wait for any and a wait for all", any_and_all, Kind::kDriver},
+       {"timeline.timeout", "a timeout is kept and leaves everything as it was [HD-Q-09]", timeouts, Kind::kDriver},
+       {"timeline.wakes", "a signal wakes a thread that waits [HD-Q-09]", wakes_a_thread, Kind::kDriver},
+       {"timeline.across_queues", "a wait that is enqueued first sees what it waits for", waits_across_queues, Kind::kDriver},
+       {"timeline.signals_last", "a signal is reached after the work, visibly to the host", signals_come_last, Kind::kDriver},
+       {"timeline.download_over", "a download's signal is reached after its bytes have come", downloads_are_over, Kind::kDriver},
+       {"timeline.no_block", "enqueueing does not wait for what is enqueued", enqueue_does_not_block, Kind::kDriver},
+       {"timeline.many_points", "100 points in one wait, and in one submission", many_points, Kind::kDriver},
+       {"timeline.destroyed_at_once", "a timeline may be destroyed as soon as a wait has shown its point", destroyed_at_once,
+        Kind::kDriver},
+       {"timeline.notify", "a notification comes exactly once, reached or failed, and may submit [HD-T-03]", notifications, Kind::kDriver},
+       {"timeline.handle_kinds", "unknown kinds of handles are UNIMPLEMENTED", unknown_handle_kinds, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

@@ -95,7 +95,7 @@ void over_4_gib_at_once() {
   session.run(list);
   const Bytes tail = session.download(target, size - 8 - 1, 9);  // 12345 = 8 * 1543 + 1
   const unsigned char expected[] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x88};
-  CHECK(std::memcmp(tail.data(), expected, 9) == 0, "the end of a copy of more than 4 GiB is wrong");
+  REQUIRE(std::memcmp(tail.data(), expected, 9) == 0, "the end of a copy of more than 4 GiB is wrong");
   void* host = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(host != MAP_FAILED, "mapping 4 GiB of host memory failed");
   const heddle_point_t done = session.point();
@@ -459,7 +459,7 @@ void add_transfer_cases(Cases* out) {
        {"transfer.copy", "copies on a device are right, and leave what they do not name", copies_on_a_device, Kind::kDriver},
        {"transfer.overlap", "a copy whose source and target overlap is INVALID_ARGUMENT", overlap_is_refused, Kind::kDriver},
        {"transfer.copy_2d", "rows are copied at strides, and checked to the last byte", copies_2d, Kind::kDriver},
-       {"transfer.bounds", "what leaves a buffer is OUT_OF_RANGE, also where sums overflow", bounds, Kind::kDriver},
+       {"transfer.bounds", "what leaves a buffer is OUT_OF_RANGE, also where sums overflow [HD-M-02]", bounds, Kind::kDriver},
        {"transfer.null", "a buffer or host pointer that is not there is INVALID_ARGUMENT", null_arguments, Kind::kDriver},
        {"transfer.all_or_nothing", "a list is enqueued or refused as a whole", lists_are_all_or_nothing, Kind::kDriver},
        {"transfer.unknown_command", "an unknown command is INVALID_ARGUMENT", unknown_commands, Kind::kDriver},
@@ -467,7 +467,8 @@ void add_transfer_cases(Cases* out) {
        {"transfer.update_captured", "an update's bytes are captured at enqueue", updates_are_captured, Kind::kDriver},
        {"transfer.upload_captured", "an upload's source is captured where the driver says so", uploads_are_captured, Kind::kDriver},
        {"transfer.pinned", "pinned memory holds the same bytes as pageable", pinned_equals_pageable, Kind::kDriver},
-       {"transfer.peer", "bytes go to another device of the driver and back, on either's queue, or the driver says that it does not copy",
+       {"transfer.peer",
+        "bytes go to another device of the driver and back, on either's queue, or the driver says that it does not copy [HD-Q-02]",
         peer_copies, Kind::kDriver},
        {"transfer.peer_order", "a copy between devices begins after its waits, is over at its signal, and fails with its waits",
         peer_copies_in_order, Kind::kDriver}});

@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "case.h"
 #include "plugin.h"
@@ -132,8 +136,12 @@ Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.trace_counter = [](void*, heddle_string_t, int64_t) {};
   table_.execute = [](void* self, void (*function)(void*), void* context) -> heddle_status_t* {
     const KeepErrno keep;
+    sigset_t all, before;  // a host's threads take no signals either
+    sigfillset(&all);
     std::lock_guard<std::mutex> lock(from(self)->mutex_);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     from(self)->threads_.emplace_back(function, context);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return nullptr;
   };
   table_.option = [](void* self, heddle_string_t name, heddle_option_t* out) -> heddle_status_t* {
@@ -214,12 +222,31 @@ uint64_t count_descriptors() {
 uint64_t count_threads() {
   return count_entries("/proc/self/task");
 }
+std::set<std::string> thread_ids() {
+  std::set<std::string> ids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ids.insert(entry.path().filename().string());
+  return ids;
+}
+uint64_t blocked_signals(const std::string& thread_id) {
+  std::ifstream status("/proc/self/task/" + thread_id + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigBlk:", 0) == 0) return std::stoull(line.substr(7), nullptr, 16);
+  }
+  return UINT64_MAX;
+}
 uint64_t count_mappings() {
   std::FILE* file = std::fopen("/proc/self/maps", "re");
   uint64_t lines = 0;
   for (int c = file ? std::fgetc(file) : EOF; c != EOF; c = std::fgetc(file)) lines += c == '\n';
   if (file) std::fclose(file);
   return lines;
+}
+uint64_t address_space_bytes() {
+  return status_bytes("VmSize");
+}
+int64_t heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 uint64_t peak_resident_bytes() {
   return status_bytes("VmHWM");

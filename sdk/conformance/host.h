@@ -9,6 +9,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +22,13 @@
 #include "heddle/ext/profile.h"
 
 namespace heddle::conformance {
+
+// A sanitizer takes address space and keeps freed memory: neither says anything of the plugin then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kHasShadowMemory = true;
+#else
+constexpr bool kHasShadowMemory = false;
+#endif
 
 inline heddle_string_t string_of(std::string_view text) {
   return {text.data(), text.size()};
@@ -102,7 +110,13 @@ heddle_status_t* make_status(heddle_status_code_t code, std::string_view message
 // What the process holds, to be compared.
 uint64_t count_descriptors();
 uint64_t count_threads();
+std::set<std::string> thread_ids();
+// One bit a signal, the first is signal 1; all of them of a thread that has ended meanwhile.
+uint64_t blocked_signals(const std::string& thread_id);
 uint64_t count_mappings();
+uint64_t address_space_bytes();
+// In use from malloc; 0 where another allocator takes its place.
+int64_t heap_bytes();
 // Bytes; the highest since reset_peak_memory.
 uint64_t peak_resident_bytes();
 uint64_t resident_bytes();

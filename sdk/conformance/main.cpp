@@ -137,6 +137,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   finding.seconds = static_cast<double>(now_ns() - child.start_ns) * 1e-9;
   bool done = false;
   std::string where;
+  std::vector<std::string> notes;
   std::istringstream lines(child.said);
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("fail ", 0) == 0) {
@@ -146,6 +147,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
       finding.outcome = Outcome::kAbsent;
       finding.texts.push_back(line.substr(7));
     }
+    if (line.rfind("note ", 0) == 0) notes.push_back(line.substr(5));
     if (line.rfind("misuse ", 0) == 0) return {Outcome::kMisuse, {line.substr(7)}, finding.seconds};
     if (line.rfind("inside ", 0) == 0) where = line;
     done = done || line == "done";
@@ -164,6 +166,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   } else if (finding.outcome == Outcome::kPassed && !done) {
     failed("the process ended " + (where.empty() ? "inside the case" : where) + ", with exit code 0");
   }
+  if (finding.outcome == Outcome::kPassed) finding.texts = std::move(notes);
   if (finding.outcome == Outcome::kFailed && !child.printed.empty()) {
     finding.texts.push_back("it printed: " + module::printable(child.printed.substr(0, 2000)));
   }

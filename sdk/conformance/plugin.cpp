@@ -111,10 +111,25 @@ template <class T>
 constexpr bool is_handle_output =
     std::is_pointer_v<T> && std::is_pointer_v<std::remove_pointer_t<T>> && !std::is_const_v<std::remove_pointer_t<T>>;
 
+// What a handle's output holds before each call: nothing that a plugin leaves by itself, and no address.
+void* untouched() {
+  return reinterpret_cast<void*>(uintptr_t{0x7777777777777777});
+}
 template <class T>
-void check_no_handle(const char* slot, T argument) {
+void spoil_handle(T argument) {
   if constexpr (is_handle_output<T>) {
-    if (argument && *argument) fail("%s failed and left a handle in its output", slot);
+    if (argument) *argument = static_cast<std::remove_pointer_t<T>>(untouched());
+  }
+}
+template <class T>
+void check_handle(const char* slot, T argument, bool succeeded) {
+  if constexpr (is_handle_output<T>) {
+    if (!argument) return;
+    const bool left = static_cast<void*>(*argument) == untouched();
+    if (succeeded && left) fail("%s succeeded and left its output as it was [HD-E-07]", slot);
+    if (!succeeded && *argument)
+      fail("%s failed and left %s in its output; NULL was expected [HD-E-07]", slot, left ? "what was there" : "a handle");
+    if (left || !succeeded) *argument = nullptr;
   }
 }
 template <class T>
@@ -139,12 +154,13 @@ struct Slot<Member> {
     try {
       if constexpr (std::is_same_v<R, heddle_status_t*>) {
         heddle_status_t* status;
+        (spoil_handle(arguments), ...);
         {
           ThreadState state(name);
           status = original(arguments...);
         }
         note_call(name, now_ns() - start);
-        if (status) (check_no_handle(name, arguments), ...);
+        (check_handle(name, arguments, status == nullptr), ...);
         return status;
       } else {
         ThreadState state(name);
@@ -370,13 +386,18 @@ const Plugin& plugin() {
   if (loaded_plugin) return *loaded_plugin;
   static const auto load_it = [] {
     Plugin made;
+    made.libraries_before = loaded_libraries();
     real_entry = load(settings().library, &made.library);
     made.entry = [](heddle_negotiation_t* record) {
       const Inside inside("its entry, " HEDDLE_PLUGIN_ENTRY_NAME);
       return real_entry(record);
     };
     heddle_negotiation_t record = offer();
+    const uint64_t mappings = count_mappings();
+    const int64_t heap = heap_bytes();
     made.source = made.entry(&record);
+    made.first_entry.heap_bytes = heap_bytes() - heap;
+    made.first_entry.mappings = static_cast<int64_t>(count_mappings() - mappings);
     REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
             HEDDLE_ABI_MINOR, shown({record.reason, std::min<size_t>(record.reason_size, sizeof record.reason)}).c_str());
     made.chosen_minor = record.chosen_minor;
@@ -429,6 +450,27 @@ const std::vector<std::string>& empty_slots() {
 uint64_t longest_call_ns(const std::string& name) {
   std::lock_guard<std::mutex> lock(calls_mutex);
   return longest_calls[name];
+}
+
+bool is_of_the_system(const std::string& soname) {
+  for (const char* known :
+       {"libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.", "libstdc++.so.", "libc++.so.", "libc++abi.so.",
+        "libatomic.so.", "libgomp.so.", "libomp.so.", "ld-linux", "libasan.so.", "libtsan.so.", "libubsan.so.", "libclang_rt."}) {
+    if (soname.rfind(known, 0) == 0) return true;
+  }
+  return false;
+}
+
+std::set<std::string> loaded_libraries() {
+  std::set<std::string> names;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        const std::string path = info->dlpi_name;
+        static_cast<std::set<std::string>*>(context)->insert(path.substr(path.rfind('/') + 1));
+        return 0;
+      },
+      &names);
+  return names;
 }
 
 // The file was loaded before, so its headers are what the dynamic linker believed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads a plugin as a host does: its one entry, negotiation, full-size copies of its tables with UNIMPLEMENTED in every hole (HD-E-04). The slots of
-// the copies check each call: what it may not change in the calling thread (HD-T-02), that it throws nothing (HD-B-01), and that a failure
-// leaves no handle.
+// the copies check each call: what it may not change in the calling thread (HD-T-02), that it throws nothing (HD-B-01), and that
+// it writes its handle: NULL when it fails (HD-E-07).
 #ifndef HEDDLE_CONFORMANCE_PLUGIN_H_
 #define HEDDLE_CONFORMANCE_PLUGIN_H_
 
@@ -23,6 +23,11 @@ struct Tables {
   heddle_library_interface_t library;
 };
 
+// What the first call of the entry left.
+struct EntryCost {
+  int64_t heap_bytes = 0, mappings = 0;
+};
+
 // The plugin of the command line, loaded once in each child, unless a case is about unloading it.
 struct Plugin {
   void* library = nullptr;
@@ -30,6 +35,8 @@ struct Plugin {
   const heddle_plugin_t* source = nullptr;  // as the plugin gave it
   heddle_plugin_t table = {};               // checked copy
   uint32_t chosen_minor = 0;
+  EntryCost first_entry;
+  std::set<std::string> libraries_before;  // loaded_libraries before it was
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
@@ -53,6 +60,11 @@ const std::vector<std::string>& empty_slots();
 
 // True if all bytes lie in readable segments of a loaded library.
 bool lies_in_library(const void* data, uint64_t size);
+
+// What is part of the system, or of a compiler's run time.
+bool is_of_the_system(const std::string& soname);
+// Of this process, without their folders.
+std::set<std::string> loaded_libraries();
 
 struct ElfFacts {
   std::vector<std::string> exported;  // defined dynamic symbols that others can see

@@ -165,7 +165,7 @@ Result Session::try_run(const List& list, heddle_queue_t* on) {
   if (!failure.ok()) return failure;
   Result waited = wait(done);
   REQUIRE(waited.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED, "a submission's signal was not reached within %llu s",
-          number(kPatienceNs / 1000000000));
+          number(patience_ns() / 1000000000));
   destroy(done.timeline);
   return waited;
 }
@@ -304,6 +304,23 @@ TemporaryFile::TemporaryFile(const std::vector<char>& contents) {
 TemporaryFile::~TemporaryFile() {
   close(descriptor);
   unlink(path.c_str());
+}
+
+void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life) {
+  const uint64_t start = now_ns();
+  auto within = [&] { return now_ns() - start < budget_ns; };
+  for (int i = 0; i < std::max(rounds / 10, 5) && within(); ++i) life();
+  const uint64_t descriptors = count_descriptors(), threads = count_threads(), mappings = count_mappings(), memory = resident_bytes();
+  int done = 0;
+  for (; done < rounds && within(); ++done) life();
+  CHECK(count_descriptors() <= descriptors, "%d times %s: %llu descriptors grew to %llu", done, what, number(descriptors),
+        number(count_descriptors()));
+  for (int i = 0; i < 100 && count_threads() > threads; ++i) usleep(2000);
+  CHECK(count_threads() <= threads, "%d times %s: %llu threads grew to %llu", done, what, number(threads), number(count_threads()));
+  CHECK(count_mappings() <= mappings + 8 + static_cast<uint64_t>(done) / 50, "%d times %s: %llu mappings grew to %llu", done, what,
+        number(mappings), number(count_mappings()));
+  CHECK(kHasShadowMemory || resident_bytes() <= memory + (8 << 20), "%d times %s: %llu KiB of memory grew to %llu", done, what,
+        number(memory >> 10), number(resident_bytes() >> 10));
 }
 
 }  // namespace heddle::conformance

@@ -5,6 +5,7 @@
 #define HEDDLE_CONFORMANCE_SESSION_H_
 
 #include <deque>
+#include <functional>
 #include <memory>
 
 #include "case.h"
@@ -15,12 +16,13 @@ namespace heddle::conformance {
 // Of the end that a struct of a newer host has in the cases about sizes: longer than what a few minors add, so that a plugin of one of them does not
 // know its last word either.
 constexpr size_t kTailWords = 64;
-// Waits of a case give up after this: a hang is reported as what did not happen. Below the time limit of a case, settings.h.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kPatienceNs = uint64_t{50} * 1000000000;  // reading 96 MB takes seconds there
-#else
-constexpr uint64_t kPatienceNs = uint64_t{20} * 1000000000;
-#endif
+
+// Waits of a case give up after this: a hang is reported as what did not happen. Below the time limit of a case, settings.h; what moves gigabytes
+// (--large) may take its time.
+constexpr uint64_t kPatienceNs = uint64_t{kHasShadowMemory ? 50 : 20} * 1000000000;  // reading 96 MB takes seconds there
+inline uint64_t patience_ns() {
+  return settings().large ? 10 * kPatienceNs : kPatienceNs;
+}
 
 // Each names the function of the headers that was called last, and then the call as the kit makes it.
 #define HEDDLE_KIT_STATUS_IS_(check, condition, expected, call)                                                                     \
@@ -101,7 +103,7 @@ class Session {
   // Submits and waits. The failure of either.
   Result try_run(const List& list, heddle_queue_t* on = nullptr);
   void run(const List& list, heddle_queue_t* on = nullptr);
-  Result wait(heddle_point_t point, uint64_t timeout_ns = kPatienceNs);
+  Result wait(heddle_point_t point, uint64_t timeout_ns = patience_ns());
   // Waits, and must succeed.
   void reach(heddle_point_t point);
   // Enqueues work of some ten milliseconds that signals the point.
@@ -163,6 +165,9 @@ class Kernels {
 
 // The sets that the kit carries.
 const std::vector<KernelSet>& known_kernels();
+
+// `life`, round after round for as long as the budget lasts, leaves no descriptor, thread, mapping or memory: at most 8 MiB of it.
+void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life);
 
 // An open file without a name.
 class TemporaryFile {

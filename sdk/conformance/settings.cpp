@@ -80,6 +80,28 @@ OptionValue value_of(const host::OptionValue& value) {
   return {value.name, value.kind, value.int_value, value.float_value, value.string_value};
 }
 
+// The host knows an operator by its id alone; what its operands are, the compiler reads from the same table. Nothing where that is not said.
+void read_rules(const std::string& path) {
+  const toml::parse_result file = toml::parse_file(path);
+  const toml::array* operators = file["operator"].as_array();
+  for (size_t i = 0; operators && i < operators->size(); ++i) {
+    const toml::table* table = (*operators)[i].as_table();
+    const toml::array* inputs = table ? (*table)["inputs"].as_array() : nullptr;
+    const toml::array* outputs = table ? (*table)["outputs"].as_array() : nullptr;
+    if (!inputs || !outputs) continue;
+    OperatorRule rule = {(*table)["domain"].value_or(std::string()), (*table)["name"].value_or(std::string()),
+                         (*table)["version"].value_or(1u),           0,
+                         static_cast<uint32_t>(inputs->size()),      {}};
+    for (const toml::node& input : *inputs) rule.least_inputs += !input.value_or(std::string()).ends_with('?');
+    for (const toml::node& node : *outputs) {
+      const toml::table* output = node.as_table();
+      const bool like = output && output->contains("like");
+      rule.outputs.push_back({like || (output && output->contains("type")), like || (output && output->contains("dims"))});
+    }
+    current.rules.push_back(std::move(rule));
+  }
+}
+
 void use_manifest(const std::string& path) {
   current.manifest = path;
   current.declared = read_manifest(path, &current.manifest_errors);
@@ -90,6 +112,7 @@ void use_manifest(const std::string& path) {
   current.is_no_allocator = kind && !(kind & HEDDLE_PLUGIN_ALLOCATOR);
   current.is_no_library = kind && !(kind & HEDDLE_PLUGIN_LIBRARY);
   for (const host::OptionSpec& option : current.declared.options) current.options.push_back(value_of(option.fallback));
+  if (kind & HEDDLE_PLUGIN_LIBRARY && current.manifest_errors.empty()) read_rules(path);
 }
 
 // The manifest in the library's folder that names it; without one there are no options, and manifest.valid is absent.

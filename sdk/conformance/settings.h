@@ -43,6 +43,16 @@ struct OperatorRequest {
   std::vector<Attribute> attributes;
 };
 
+// What an [[operator]] of the manifest says of its operands.
+struct OperatorRule {
+  struct Output {
+    bool says_type = false, says_dims = false;  // else the model says it
+  };
+  std::string domain, name;
+  uint32_t version = 1, least_inputs = 0, most_inputs = 0;
+  std::vector<Output> outputs;
+};
+
 struct Settings {
   std::string library, manifest;
   std::string id;           // as the manifest says, empty without one
@@ -52,6 +62,7 @@ struct Settings {
   std::map<std::string, std::string> skips;  // case: reason
   std::vector<KernelSet> kernels;            // the plugin's own
   std::vector<OperatorRequest> requests;     // of conformance/operators.toml
+  std::vector<OperatorRule> rules;           // of the manifest
   std::string skips_file, kernels_file;      // where those are from
   std::string beside;                        // another plugin's library
   std::string filter;

@@ -23,7 +23,8 @@ NO_LIBRARIES = ("0.1",)  # they came with 0.2
 # right to take it. Later kits set one that is far behind the end.
 NOT_FOR_NEWER_PLUGINS = {"0.1": {"structs.larger", "dispatch.larger_entries", "allocator.structs"}}
 # Bugs of archived plugins that a later kit found: {(version, plugin): cases}. What is archived stays as it is; hosts live with it.
-BUGS_OF_THE_ARCHIVED = {("0.1", "org.example.sample_c"): {"param_io.short_read", "plugin.required_functions", "timeline.notify"}}
+BUGS_OF_THE_ARCHIVED = {("0.1", "org.example.sample_c"): {"param_io.short_read", "plugin.required_functions", "timeline.notify"},
+                        ("0.1", "heddle.cpu"): {"lifetime.null"}}
 # What the application does after it has an instance, by the words of the table.
 STEPS = {"create": ("runtime", "module", "instance", "function", "type"), "buffer": ("buffer", "round trip"), "dispatch": ("call", "start", "statistics")}
 

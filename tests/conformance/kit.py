@@ -29,5 +29,12 @@ def run(plugin, *arguments, timeout=600):
     return done.returncode, {case["name"]: case for case in result["cases"]}
 
 
+def write_table(name, lines):
+    """(mutant, rule, case, outcome, texts), for mutant_tables.py."""
+    folder = BUILD / "test-results"
+    folder.mkdir(exist_ok=True)
+    (folder / f"conformance_{name}.txt").write_text("".join("\t".join(" ".join(field.split()) for field in line) + "\n" for line in lines))
+
+
 def count(cases, outcome):
     return sum(case["outcome"] == outcome for case in cases.values())

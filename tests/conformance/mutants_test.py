@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Proof of the conformance kit: each mutant of the template driver breaks one rule and is caught by the case that is about it, and odd drivers that
-keep all rules pass. The whole table goes to test-results/conformance_mutants.txt of the build."""
+keep all rules pass. The tables go to test-results/conformance_mutants*.txt of the build."""
 import os
 import re
 import unittest
@@ -9,9 +9,10 @@ import kit
 
 DRIVER = kit.BUILD / "tests" / "odd_driver" / "test.odd_driver.toml"
 
-# mutant: (the case that must catch it, further arguments of the kit)
+# mutant: the case that must catch it, or several with commas between them, each of which must; or (these, further arguments of the kit)
 MUTANTS = {
     "entry_opens": "entry.pure",
+    "entry_allocates": "entry.pure",
     "entry_chooses_0": "entry.chosen_minor",
     "entry_gives_no_reason": "entry.refusal",
     "entry_accepts_all": "entry.refusal",
@@ -54,6 +55,7 @@ MUTANTS = {
     "never_has_memory_back": ("buffer.exhaustion", "--option", "memory=64MiB"),
     "loses_the_last_byte": "transfer.sizes_and_offsets",
     "offsets_of_32_bits": "transfer.beyond_4_gib",
+    "lengths_of_32_bits": ("transfer.over_4_gib_at_once", "--large"),
     "fills_without_tail": "transfer.fill",
     "fills_aligned": "transfer.fill_at_any_offset",
     "fills_any_pattern": "transfer.fill_pattern",
@@ -96,6 +98,7 @@ MUTANTS = {
     "looks_for_cancellation_once": "param_io.cancelled_meanwhile",
     "file_offsets_of_32_bits": "param_io.far_offset",
     "clamps_extents": "param_io.bounds",
+    "extents_of_32_bits": ("param_io.over_4_gib", "--large"),
     "reads_whole_files_into_memory": "param_io.bounded_staging",
     "constants_are_zero": "dispatch.bindings_and_constants",
     "one_workgroup_less": "dispatch.every_workgroup",
@@ -128,6 +131,7 @@ MUTANTS = {
     "any_is_all": "timeline.any_all",
     "timeouts_poison": "timeline.timeout",
     "gives_up_early": "timeline.wakes",
+    "forgets_waits_on_other_queues": "timeline.across_queues",
     "signals_first": "timeline.signals_last",
     "downloads_late": "timeline.download_over",
     "submit_blocks": "timeline.no_block",
@@ -155,9 +159,10 @@ MUTANTS = {
     "leaks_files": "lifetime.objects",
     "dies_at_exit": "lifetime.exit",
     "forked_queues": "lifetime.forked_child",
+    "threads_take_signals": "lifetime.signals",
     "no_null_releases": "lifetime.null",
     "allocates_alone": "concurrency.creating",
-    "opens_alone": "concurrency.devices",
+    "opens_alone": "concurrency.devices,concurrency.instances",
     "drops_work_of_later_queues": "concurrency.many_queues",
     "submits_alone": "concurrency.submitting",
     "waits_alone": "concurrency.waiting",
@@ -188,6 +193,18 @@ ALLOCATOR_MUTANTS = {
     "gives_points_without_room": "allocator.disjoint",
     "trusts_host_memory": "allocator.host_memory",
     "one_thread_only": "allocator.threads",
+    "destroys_null": "allocator.null",
+    "gives_out_what_it_refuses": "allocator.sizes",
+}
+
+# Stream order alone, of heddle.pool, which offers it.
+STREAMS = DRIVER.parent / "test.odd_streams.toml"
+STREAM_MUTANTS = {
+    "any_stream": "allocator.stream_order",
+    "first_point_alone": "allocator.stream_order",
+    "no_points": "allocator.stream_order",
+    "one_point": "allocator.stream_order",
+    "any_place": "allocator.earlier",
 }
 
 LIBRARY = kit.BUILD / "tests" / "odd_library" / "test.odd_library.toml"
@@ -207,36 +224,53 @@ LIBRARY_MUTANTS = {
     "needs_the_first_shard": "library.shards",
     "one_call_at_a_time": "library.calls_at_once",
     "takes_memory": "library.no_memory_in_enqueue",
+    "attributes_of_the_newest": "library.attributes",
+    "results_of_any_extents": "library.other_shapes",
+    "results_of_any_type": "library.other_shapes",
+    "gives_more_results": "library.other_shapes",
+    "ignores_attribute_strides": "library.structs",
+    "leaves_prepared_tables": "library.operations",
+    "leaves_its_output": "library.other_target",
     "exhaustion_is_internal": "library.exhaustion",
     "shuts_down_with_operations": "library.shutdown_with_an_operation",
     "works_in_children": "library.forked_child",
     "destroys_null": "library.null",
 }
 
-# Behaviours that no mutant breaks, and why.
+# Operations, of heddle.cpu, which runs them.
+OPERATIONS = kit.BUILD / "tests" / "odd_operations" / "test.odd_operations.toml"
+OPERATION_MUTANTS = {
+    "shards_run_twice": "operation.in_its_place",
+    "runs_operations_first": "operation.in_its_place",
+    "flushes_denormals": "operation.same_as_kernel",
+    "swallows_failures": "operation.failure",
+    "takes_any_target": "operation.other_target",
+}
+
+# Behaviours that no mutant of the template breaks, and why.
 NOT_MUTATED = {
     "manifest.valid": "plugins_test.Manifests",
     "dispatch.kernels": "plugins_test.CommandLine.test_kernels_that_the_device_does_not_take",
     "build.only_the_entry": "test_a_library_that_shows_and_needs_what_it_may_not",
     "build.no_vendor_library": "test_a_library_that_shows_and_needs_what_it_may_not",
-    "transfer.over_4_gib_at_once": "12 GiB of memory",
-    "timeline.across_queues": "runs_waiting_work_first breaks it too",
-    "concurrency.instances": "opens_alone breaks it too",
-    "operation.in_its_place": "the template runs no operations",
-    "operation.failure": "the template runs no operations",
-    "operation.other_target": "the template runs no operations",
 }
+NOT_MUTATED.update({case: "the template runs no operations: OPERATION_MUTANTS" for case in OPERATION_MUTANTS.values()})
 
+# oddity: (changes of the source, arguments of the kit, what shows it: cases with their outcome and text that the unchanged driver does not have)
+ONE_QUEUE = ("timeline.across_queues", "absent", "the device has one queue")
+HIDDEN = ("buffer.unmappable", "passed", "")
+TINY = ("device.describe", "passed", "grids of 128x128x128")
+STAGED = ("transfer.upload_captured", "passed", "")
 ODDITIES = {
-    "late": ["--option", "latency_us=3000"],
-    "tiny": [],
-    "one_queue": [],
-    "hidden_memory": [],
-    "wide_alignment": [],
-    "staged_copies": [],
-    "least_functions": [],
-    "short_tables": [],
-    "tiny+one_queue+hidden_memory+staged_copies": ["--option", "latency_us=500"],
+    "late": ("", ["--option", "latency_us=3000"], []),  # test_late_work_is_late
+    "tiny": ("tiny", [], [TINY]),
+    "one_queue": ("one_queue", [], [ONE_QUEUE]),
+    "hidden_memory": ("hidden_memory", [], [HIDDEN]),
+    "wide_alignment": ("wide_alignment", [], [("device.describe", "passed", "aligned to 65536")]),
+    "staged_copies": ("staged_copies", [], [STAGED]),
+    "least_functions": ("least_functions", [], [("device.link", "absent", "it describes no links"), ("plugin.probe", "absent", "")]),
+    "short_tables": ("short_tables", [], [("recording.not_offered", "passed", "")]),
+    "all at once": ("tiny+one_queue+hidden_memory+staged_copies", ["--option", "latency_us=500"], [TINY, ONE_QUEUE, HIDDEN, STAGED]),
 }
 
 
@@ -245,20 +279,60 @@ def run(changes, *arguments):
     return kit.run(DRIVER, *arguments)
 
 
+def run_allocator(changes, *arguments):
+    os.environ["ODD_ALLOCATOR"] = changes
+    return kit.run(ALLOCATOR, *arguments)
+
+
+def run_streams(changes, *arguments):
+    os.environ["ODD_STREAMS"] = changes
+    os.environ["ODD_STREAMS_OVER"] = str(kit.BUILD / "lib/heddle/plugins.d/libheddle_pool.so")
+    return kit.run(STREAMS, *arguments)
+
+
+def run_operations(changes, *arguments):
+    os.environ["ODD_OPERATIONS"] = changes
+    os.environ["ODD_OPERATIONS_OVER"] = str(kit.BUILD / "lib/heddle/plugins.d/libheddle_cpu.so")
+    return kit.run(OPERATIONS, *arguments)
+
+
+def run_library(changes, *arguments):
+    os.environ["ODD_LIBRARY"] = changes
+    return kit.run(LIBRARY, *arguments)
+
+
+def names_of_changes(*files):
+    """The names in the lists of an odd plugin's sources."""
+    text = "".join((kit.SOURCE / "tests/conformance" / file).read_text() for file in files)
+    return set(re.findall(r'\{"(\w+)"(?:,(?:\s|//.*)*\[\]|\})', text))
+
+
+def cases_of(expected):
+    return (expected if isinstance(expected, str) else expected[0]).split(",")
+
+
 class Mutants(unittest.TestCase):
-    def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
+    def catches(self, name, mutants, run_mutant):
+        """Each mutant is caught by its case; the table goes to the folder test-results of the build."""
         lines, survived = [], []
-        for mutant, expected in MUTANTS.items():
-            case, *arguments = (expected,) if isinstance(expected, str) else expected
-            _, cases = run(mutant, "--filter", case, *arguments)
-            found = cases[case]
-            lines.append(f"{mutant:36} {case:32} {found['outcome']:8} {' '.join(found['texts'])[:160]}")
-            if found["outcome"] != "failed":
-                survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
-        folder = kit.BUILD / "test-results"
-        folder.mkdir(exist_ok=True)
-        (folder / "conformance_mutants.txt").write_text("\n".join(lines) + "\n")
+        for mutant, expected in mutants.items():
+            names, arguments = cases_of(expected), [] if isinstance(expected, str) else expected[1:]
+            _, cases = run_mutant(mutant, "--filter", ",".join(names), *arguments)
+            for case in names:
+                found = cases[case]
+                lines.append((mutant, "", case, found["outcome"], " ".join(found["texts"])))
+                if found["outcome"] != "failed":
+                    survived.append(f"{mutant}: {case} {found['outcome']} {found['texts']}")
+        kit.write_table(name, lines)
         self.assertEqual(survived, [])
+
+    def passes_unchanged(self, run_mutant):
+        code, cases = run_mutant("")
+        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        return cases
+
+    def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
+        self.catches("mutants", MUTANTS, run)
 
     def test_a_library_that_shows_and_needs_what_it_may_not(self):
         code, cases = kit.run(DRIVER.parent / "libheddle_shown_driver.so", "--filter", "build.")
@@ -267,59 +341,74 @@ class Mutants(unittest.TestCase):
         self.assertIn("libOpenCL.so.1", cases["build.no_vendor_library"]["texts"][0])
 
     def test_every_mutant_of_the_allocator_is_caught(self):
-        survived = []
-        for mutant, case in ALLOCATOR_MUTANTS.items():
-            os.environ["ODD_ALLOCATOR"] = mutant
-            _, cases = kit.run(ALLOCATOR, "--filter", case)
-            if cases[case]["outcome"] != "failed":
-                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
-        self.assertEqual(survived, [])
-        os.environ["ODD_ALLOCATOR"] = ""
-        code, cases = kit.run(ALLOCATOR)
-        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        self.catches("mutants_allocator", ALLOCATOR_MUTANTS, run_allocator)
+        cases = self.passes_unchanged(run_allocator)
         about = {name for name in cases if name.startswith("allocator.")}
-        self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), {"allocator.stream_order", "allocator.earlier"})  # it offers no stream order
+        self.assertEqual(about - set(ALLOCATOR_MUTANTS.values()), set(STREAM_MUTANTS.values()))  # the template offers no stream order
+        self.assertEqual(names_of_changes("odd_allocator.cpp"), set(ALLOCATOR_MUTANTS))
+
+    def test_every_mutant_of_stream_order_is_caught(self):
+        self.catches("mutants_streams", STREAM_MUTANTS, run_streams)
+        self.passes_unchanged(run_streams)
+        self.assertEqual(names_of_changes("odd_streams.cpp"), set(STREAM_MUTANTS))
+
+    def test_every_mutant_of_operations_is_caught(self):
+        self.catches("mutants_operations", OPERATION_MUTANTS, run_operations)
+        cases = self.passes_unchanged(run_operations)
+        self.assertEqual({name for name in cases if name.startswith("operation.")}, set(OPERATION_MUTANTS.values()))
+        self.assertEqual(names_of_changes("odd_operations.cpp"), set(OPERATION_MUTANTS))
 
     def test_every_mutant_of_the_library_is_caught(self):
-        survived = []
-        for mutant, case in LIBRARY_MUTANTS.items():
-            os.environ["ODD_LIBRARY"] = mutant
-            _, cases = kit.run(LIBRARY, "--filter", case)
-            if cases[case]["outcome"] != "failed":
-                survived.append(f"{mutant}: {case} {cases[case]['outcome']}")
-        self.assertEqual(survived, [])
-        os.environ["ODD_LIBRARY"] = ""
-        code, cases = kit.run(LIBRARY)
-        self.assertEqual(code, 0, [case for case in cases.values() if case["outcome"] == "failed"])
+        self.catches("mutants_library", LIBRARY_MUTANTS, run_library)
+        cases = self.passes_unchanged(run_library)
         self.assertEqual({name for name in cases if name.startswith("library.")}, set(LIBRARY_MUTANTS.values()))
-        text = (kit.SOURCE / "tests/conformance/odd_library.cpp").read_text()
-        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
-        self.assertEqual(names, set(LIBRARY_MUTANTS))
+        self.assertEqual(names_of_changes("odd_library.cpp"), set(LIBRARY_MUTANTS))
 
     def test_every_mutation_of_the_source_is_in_the_table(self):
-        folder = kit.SOURCE / "tests/conformance"
-        text = "".join(file.read_text() for file in [*folder.glob("mutations_*.cpp"), folder / "odd_driver.cpp"])
-        names = set(re.findall(r'^    \{"(\w+)",', text, re.MULTILINE)) | set(re.findall(r'chosen\("(\w+)"\)', text))
+        names = names_of_changes("mutations_objects.cpp", "mutations_work.cpp", "mutations_order.cpp", "odd_driver.cpp")
         used = {name for mutant in MUTANTS for name in mutant.split("+")}
-        self.assertEqual(names - used, set())
+        self.assertEqual(names, used - names_of_changes("oddities.cpp"))
+
+    def test_what_is_no_change_is_not_taken_for_one(self):
+        for run_mutant in (run, run_allocator, run_streams, run_operations, run_library):
+            _, cases = run_mutant("nonsense", "--filter", "plugin.table")
+            self.assertIn("there is no change 'nonsense'", " ".join(cases["plugin.table"]["texts"]))
 
     def test_every_case_of_a_driver_has_a_mutant_or_a_reason(self):
         _, cases = run("", "--verbose")
-        covered = {expected if isinstance(expected, str) else expected[0] for expected in MUTANTS.values()}
+        covered = {case for expected in MUTANTS.values() for case in cases_of(expected)}
         self.assertEqual(set(cases) - covered - set(NOT_MUTATED), set())
         self.assertEqual(covered & set(NOT_MUTATED), set())
 
 
+def shows(cases, sign):
+    case, outcome, text = sign
+    return cases[case]["outcome"] == outcome and text in " ".join(cases[case]["texts"])
+
+
 class Oddities(unittest.TestCase):
     def test_odd_drivers_that_keep_the_rules_pass(self):
+        _, unchanged = run("")
         failed = {}
-        for oddity, arguments in ODDITIES.items():
-            _, cases = run(oddity, *arguments)
+        for oddity, (changes, arguments, signs) in ODDITIES.items():
+            _, cases = run(changes, *arguments)
             for name, case in cases.items():
                 if case["outcome"] == "failed":
                     failed[f"{oddity}: {name}"] = case["texts"]
             self.assertGreater(kit.count(cases, "passed"), 95, oddity)
+            for sign in signs:
+                self.assertTrue(shows(cases, sign), f"{oddity} does not show: {sign}, {cases[sign[0]]}")
+                self.assertFalse(shows(unchanged, sign), f"the unchanged driver shows it too: {sign}")
         self.assertEqual(failed, {})
+
+    def test_late_work_is_late(self):
+        # 88 transfers, one after the other; no machine is so fast that it makes them up.
+        _, cases = run("", *ODDITIES["late"][1], "--filter", "transfer.sizes_and_offsets")
+        self.assertGreater(cases["transfer.sizes_and_offsets"]["seconds"], 88 * 0.003)
+
+    def test_every_oddity_of_the_source_is_in_the_table(self):
+        used = {name for changes, _, _ in ODDITIES.values() for name in changes.split("+") if name}
+        self.assertEqual(names_of_changes("oddities.cpp"), used)
 
     def test_nothing_chosen_passes(self):
         code, cases = run("")

@@ -16,15 +16,15 @@ namespace heddle::odd {
 using Status = heddle_status_t*;
 using sdk::HostTimeline;
 
-// The call is refused when another thread is inside: a missing lock, made visible.
+// The call is refused when another thread is inside: a missing lock, made visible by staying for a while.
 template <class Call>
-Status alone(Call call) {
+Status alone(Call call, unsigned microseconds = 100) {
   static std::atomic<int> inside{0};
   if (inside.fetch_add(1) > 0) {
     --inside;
     return refuse(HEDDLE_STATUS_INTERNAL, "odd: two threads at once");
   }
-  usleep(100);
+  usleep(microseconds);
   Status status = call();
   --inside;
   return status;

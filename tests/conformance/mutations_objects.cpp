@@ -180,11 +180,20 @@ const std::vector<Change> kObjectMutations = {
          return good.device.open(instance, ordinal, params, out);
        };
      }},
+    {"threads_take_signals",
+     [] {
+       odd.device.open = [](heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
+                            heddle_device_t** out) noexcept -> Status {
+         later(300000, [] {});  // a thread with the mask of its caller
+         return good.device.open(instance, ordinal, params, out);
+       };
+     }},
     {"opens_alone",
      [] {
        odd.device.open = [](heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                             heddle_device_t** out) noexcept -> Status {
-         return alone([&] { return good.device.open(instance, ordinal, params, out); });
+         *out = nullptr;
+         return alone([&] { return good.device.open(instance, ordinal, params, out); }, 3000);
        };
      }},
     {"forgets_the_queues_work",
@@ -252,7 +261,17 @@ const std::vector<Change> kObjectMutations = {
        odd.buffer.allocate = [](heddle_device_t* device, const heddle_buffer_params_t* in, heddle_buffer_t** out) noexcept -> Status {
          heddle_buffer_params_t params = *in;
          params.alignment_bytes = 0;
-         return good.buffer.allocate(device, &params, out);
+         Status status = good.buffer.allocate(device, &params, out);
+         // What is aligned by luck is had again, elsewhere.
+         std::vector<heddle_buffer_t*> lucky;
+         const uint64_t asked = in->struct_size >= sizeof *in ? in->alignment_bytes : 0;
+         while (!status && asked > 64 && lucky.size() < 64 &&
+                reinterpret_cast<uintptr_t>(sdk::Buffer::from(*out)->host_address()) % asked == 0) {
+           lucky.push_back(*out);
+           status = good.buffer.allocate(device, &params, out);
+         }
+         for (heddle_buffer_t* buffer : lucky) good.buffer.free(buffer);
+         return status;
        };
      }},
     {"rounds_alignment_up",

@@ -2,6 +2,7 @@
 // Mutants of recordings, timelines, failures and threads. Each breaks one rule of the contract; mutants_test.py says which case of the kit must catch it.
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "mutation.h"
@@ -117,6 +118,34 @@ const std::vector<Change> kOrderMutations = {
      [] {
        odd.timeline.wait = [](const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout) noexcept -> Status {
          return good.timeline.wait(points, count, mode, std::min<uint64_t>(timeout, 200000));
+       };
+     }},
+    {"forgets_waits_on_other_queues",
+     [] {
+       // The template's one thread works in order, so that what is waited for has to be late, too: a fill that waits itself.
+       odd.dispatch.submit = [](heddle_queue_t* queue, const heddle_submission_t* in) noexcept -> Status {
+         static std::mutex mutex;
+         static std::map<heddle_timeline_t*, heddle_queue_t*> signalled;  // each timeline by one queue at a time (HD-Q-01)
+         const heddle_sync_t& sync = in->sync;
+         if (!sync.wait_count || !sync.signal_count || !sync.waits || !sync.signals || in->command_count != 1)
+           return good.dispatch.submit(queue, in);
+         std::lock_guard<std::mutex> lock(mutex);
+         const auto by = signalled.find(sync.waits->timeline);
+         heddle_submission_t other = *in;
+         if (by != signalled.end() && by->second != queue) other.sync.wait_count = 0;
+         if (!is(in->commands, HEDDLE_COMMAND_FILL)) return good.dispatch.submit(queue, &other);
+         signalled[sync.signals->timeline] = queue;
+         const heddle_command_t command = *in->commands;
+         const std::vector<heddle_point_t> waits(sync.waits, sync.waits + sync.wait_count),
+             signals(sync.signals, sync.signals + sync.signal_count);
+         later(20000, [=] {
+           heddle_submission_t late = other;
+           late.commands = &command;
+           late.sync.waits = waits.data();
+           late.sync.signals = signals.data();
+           good.dispatch.submit(queue, &late);
+         });
+         return nullptr;
        };
      }},
     {"signals_first",

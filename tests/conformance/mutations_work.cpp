@@ -44,6 +44,13 @@ const std::vector<Change> kWorkMutations = {
          return good.transfer.upload(queue, sync, source, &other);
        };
      }},
+    {"lengths_of_32_bits",
+     [] {
+       change_commands<[](heddle_command_t* command) {
+         if (is(command, HEDDLE_COMMAND_FILL)) command->as.fill.length = static_cast<uint32_t>(command->as.fill.length);
+         if (is(command, HEDDLE_COMMAND_COPY)) command->as.copy.length = static_cast<uint32_t>(command->as.copy.length);
+       }>();
+     }},
     {"fills_without_tail",
      [] {
        change_commands<[](heddle_command_t* command) {
@@ -377,6 +384,8 @@ const std::vector<Change> kWorkMutations = {
      }},
     {"file_offsets_of_32_bits",
      [] { change_extents<[](heddle_extent_t* extent) { extent->file_offset = static_cast<uint32_t>(extent->file_offset); }>(); }},
+    {"extents_of_32_bits",
+     [] { change_extents<[](heddle_extent_t* extent) { extent->length = static_cast<uint32_t>(extent->length); }>(); }},
     {"clamps_extents",
      [] {
        change_extents<[](heddle_extent_t* extent) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "heddle/allocator.h"
 #include "heddle/sdk/negotiate.h"
+#include "odd_names.h"
 
 // The template's entry, renamed by the build.
 extern "C" const heddle_plugin_t* heddle_template_entry(heddle_negotiation_t* negotiation);
@@ -28,9 +28,9 @@ const heddle_plugin_t* template_table() {
   return heddle_template_entry(&record);
 }
 
+constexpr char kVariable[] = "ODD_ALLOCATOR";
 bool chosen(std::string_view name) {
-  const char* names = std::getenv("ODD_ALLOCATOR");
-  return names && name == names;
+  return is_named(kVariable, name);
 }
 
 const heddle_host_t* host = nullptr;
@@ -79,6 +79,7 @@ struct Change {
   void (*apply)();
 };
 const Change kMutations[] = {
+    {"shuts_down_with_allocators", [] {}},  // in shutdown
     {"blocks_overlap",
      [] {
        change_blocks<[](const heddle_block_params_t* params, heddle_block_t* out, uint32_t*) {
@@ -102,6 +103,24 @@ const Change kMutations[] = {
          if (!status) return nullptr;
          host->status_free(host->self, status);
          return nullptr;
+       };
+     }},
+    {"destroys_null",
+     [] {
+       odd.destroy = [](heddle_allocator_t* allocator) noexcept -> Status {
+         volatile char first = *reinterpret_cast<char*>(allocator);
+         (void)first;
+         return good.destroy(allocator);
+       };
+     }},
+    {"gives_out_what_it_refuses",
+     [] {
+       odd.allocate = [](heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out, heddle_point_t* waits,
+                         uint32_t* count) noexcept -> Status {
+         heddle_block_t block = {};
+         Status status = good.allocate(allocator, params, &block, waits, count);
+         if (!status) *out = block;
+         return status;
        };
      }},
     {"needs_no_provider",
@@ -242,5 +261,6 @@ extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negot
   static const heddle_plugin_t plugin = {
       sizeof(heddle_plugin_t), HEDDLE_PLUGIN_ALLOCATOR, {"test.odd_allocator", 18}, {"0.1.0", 5}, nullptr, odd::create,
       odd::shutdown,           odd::get_interface};
+  odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_allocator", &plugin);
 }

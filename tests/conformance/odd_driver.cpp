@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "heddle/sdk/negotiate.h"
+#include "odd_names.h"
 
 // The template's entry, renamed by the build.
 extern "C" const heddle_plugin_t* heddle_template_entry(heddle_negotiation_t* negotiation);
@@ -20,7 +20,15 @@ Tables good, odd;
 
 namespace {
 
+constexpr char kVariable[] = "ODD_DRIVER";
+
 const heddle_host_t* last_host = nullptr;
+
+// What no table decides.
+const Change kOfTheEntry[] = {
+    {"answers_any_interface", [] {}}, {"entry_opens", [] {}},       {"entry_overwrites", [] {}}, {"entry_chooses_0", [] {}},
+    {"entry_gives_no_reason", [] {}}, {"entry_accepts_all", [] {}}, {"entry_allocates", [] {}},
+};
 
 const void* get_interface(heddle_plugin_instance_t*, heddle_string_t id) noexcept {
   const std::string_view wanted = sdk::view_of(id);
@@ -39,6 +47,7 @@ heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance_t** ou
 }
 
 bool prepare() {
+  expect_known(kVariable, kObjectMutations, kWorkMutations, kOrderMutations, kOddities, kOfTheEntry);
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
   record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
@@ -60,14 +69,7 @@ bool prepare() {
 }  // namespace
 
 bool chosen(std::string_view name) {
-  const char* names = std::getenv("ODD_DRIVER");
-  std::string_view left = names ? names : "";
-  while (!left.empty()) {
-    const size_t end = left.find('+');
-    if (left.substr(0, end) == name) return true;
-    left = end == std::string_view::npos ? std::string_view() : left.substr(end + 1);
-  }
-  return false;
+  return is_named(kVariable, name);
 }
 
 heddle_status_t* refuse(heddle_status_code_t code, const char* text) {
@@ -95,6 +97,11 @@ extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negot
   static const bool prepared = odd::prepare();
   (void)prepared;
   if (odd::chosen("entry_opens")) open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (odd::chosen("entry_allocates")) {
+    static volatile char* last;
+    last = new char[100];
+    *last = 1;
+  }
   if (odd::chosen("entry_overwrites")) std::memset(negotiation->reason, 'x', sizeof negotiation->reason);
   const heddle_plugin_t* table = sdk::negotiate(negotiation, "test.odd_driver", &odd::odd.plugin);
   if (odd::chosen("entry_chooses_0")) negotiation->chosen_minor = 0;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "heddle/ext/library.h"
 #include "heddle/sdk/negotiate.h"
+#include "odd_names.h"
 
 // The template's entry, renamed by the build.
 extern "C" const heddle_plugin_t* heddle_template_entry(heddle_negotiation_t* negotiation);
@@ -30,9 +30,9 @@ const heddle_plugin_t* template_table() {
   return heddle_template_entry(&record);
 }
 
+constexpr char kVariable[] = "ODD_LIBRARY";
 bool chosen(std::string_view name) {
-  const char* names = std::getenv("ODD_LIBRARY");
-  return names && name == names;
+  return is_named(kVariable, name);
 }
 
 const heddle_host_t* host = nullptr;
@@ -92,7 +92,24 @@ uint64_t last_bytes(const heddle_operation_call_t* call) {
   return call->operand_bytes[call->operand_count - 1];
 }
 
+// Changes what a request says of its result.
+template <auto change>
+void change_results() {
+  change_requests<[](heddle_operation_request_t* request) {
+    static thread_local std::vector<heddle_operand_t> operands;
+    operands.clear();
+    for (uint32_t i = 0; i < request->input_count + request->output_count; ++i) {
+      operands.push_back(
+          *reinterpret_cast<const heddle_operand_t*>(reinterpret_cast<const char*>(request->operands) + i * request->operand_stride));
+    }
+    change(operands.data(), &operands.back());
+    request->operands = operands.data();
+    request->operand_stride = sizeof(heddle_operand_t);
+  }>();
+}
+
 std::atomic<uint32_t> counter{0};
+heddle_operation_t* newest = nullptr;
 std::mutex mutex;
 std::vector<char> kept;
 
@@ -101,6 +118,7 @@ struct Change {
   void (*apply)();
 };
 const Change kMutations[] = {
+    {"shuts_down_with_operations", [] {}},  // in shutdown
     {"takes_any_operator", [] { change_requests<[](heddle_operation_request_t* request) { request->domain = {"org.example", 11}; }>(); }},
     {"takes_any_target", [] { change_requests<[](heddle_operation_request_t* request) { request->target = {"host/1", 6}; }>(); }},
     {"guesses", [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_count = 0; }>(); }},
@@ -169,6 +187,49 @@ const Change kMutations[] = {
          return host->status_create(host->self, HEDDLE_STATUS_INTERNAL, {nullptr, 0}, 0, {"odd", 3});
        };
      }},
+    {"attributes_of_the_newest",
+     [] {
+       odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                        heddle_operation_t** out) noexcept -> Status {
+         Status status = good.prepare(instance, in, out);
+         if (!status) newest = *out;
+         return status;
+       };
+       odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
+         return good.enqueue(newest ? newest : operation, call);
+       };
+       odd.destroy = [](heddle_operation_t* operation) noexcept {
+         if (operation == newest) newest = nullptr;
+         good.destroy(operation);
+       };
+     }},
+    {"results_of_any_extents",
+     [] { change_results<[](const heddle_operand_t* x, heddle_operand_t* y) { y->rank = x->rank, y->dims = x->dims; }>(); }},
+    {"results_of_any_type",
+     [] { change_results<[](const heddle_operand_t* x, heddle_operand_t* y) { y->element_type = x->element_type; }>(); }},
+    {"gives_more_results",
+     [] { change_requests<[](heddle_operation_request_t* request) { request->output_count = std::min(request->output_count, 1u); }>(); }},
+    {"ignores_attribute_strides",
+     [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_stride = sizeof(heddle_attribute_t); }>(); }},
+    {"leaves_prepared_tables",
+     [] {
+       odd.destroy = [](heddle_operation_t* operation) noexcept {
+         static std::atomic<char*> last{nullptr};
+         last = new char[4096];
+         std::memset(last, 1, 4096);
+         good.destroy(operation);
+       };
+     }},
+    {"leaves_its_output",
+     [] {
+       odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
+                        heddle_operation_t** out) noexcept -> Status {
+         heddle_operation_t* made = nullptr;
+         Status status = good.prepare(instance, in, &made);
+         if (!status) *out = made;
+         return status;
+       };
+     }},
     {"works_in_children",
      [] {
        odd.enqueue = [](heddle_operation_t* operation, const heddle_operation_call_t* call) noexcept -> Status {
@@ -215,5 +276,6 @@ extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negot
   static const heddle_plugin_t plugin = {
       sizeof(heddle_plugin_t), HEDDLE_PLUGIN_LIBRARY, {"test.odd_library", 16}, {"0.1.0", 5}, nullptr, odd::create,
       odd::shutdown,           odd::get_interface};
+  odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_library", &plugin, 2);
 }

@@ -14,14 +14,19 @@ namespace {
 
 using Status = heddle_status_t*;
 
-template <auto change>
-void change_description() {
+// Of all oddities that are chosen, in their order; the entry, which fills it, allocates nothing (HD-E-02).
+using DescriptionChange = void (*)(heddle_device_description_t*);
+DescriptionChange description_changes[8] = {};
+size_t description_change_count = 0;
+
+void change_description(DescriptionChange change) {
+  description_changes[description_change_count++] = change;
   odd.device.describe = [](heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out) noexcept -> Status {
     heddle_device_description_t whole = {};
     whole.struct_size = sizeof whole;
     Status status = good.device.describe(instance, ordinal, &whole);
     if (status) return status;
-    change(&whole);
+    for (size_t i = 0; i < description_change_count; ++i) description_changes[i](&whole);
     sdk::write_struct(whole, out);
     return nullptr;
   };
@@ -29,7 +34,7 @@ void change_description() {
   odd.device.open = [](heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                        heddle_device_t** out) noexcept -> Status {
     Status status = good.device.open(instance, ordinal, params, out);
-    if (!status) change(&sdk::Device::from(*out)->limits);
+    for (size_t i = 0; i < description_change_count && !status; ++i) description_changes[i](&sdk::Device::from(*out)->limits);
     return status;
   };
 }
@@ -42,13 +47,13 @@ constexpr uint64_t kStaging = 4096;
 const std::vector<Change> kOddities = {
     {"tiny",
      [] {
-       change_description<[](heddle_device_description_t* limits) {
+       change_description([](heddle_device_description_t* limits) {
          limits->memory_bytes = 16 << 20;
          limits->max_allocation_bytes = 2 << 20;
          limits->max_bindings = 3;
          limits->max_constants_bytes = 16;
          for (uint32_t& most : limits->max_workgroup_count) most = 128;
-       }>();
+       });
      }},
     {"one_queue",
      [] {
@@ -68,10 +73,10 @@ const std::vector<Change> kOddities = {
      }},
     {"hidden_memory",
      [] {
-       change_description<[](heddle_device_description_t* limits) {
+       change_description([](heddle_device_description_t* limits) {
          limits->memory_kinds = HEDDLE_MEMORY_DEVICE;
          limits->features &= ~HEDDLE_DEVICE_UNIFIED_MEMORY;
-       }>();
+       });
        odd.buffer.allocate = [](heddle_device_t* device, const heddle_buffer_params_t* in, heddle_buffer_t** out) noexcept -> Status {
          Status status = good.buffer.allocate(device, in, out);
          if (!status) sdk::Buffer::from(*out)->memory = HEDDLE_MEMORY_DEVICE;
@@ -79,7 +84,7 @@ const std::vector<Change> kOddities = {
        };
        odd.buffer.import_host = nullptr;
      }},
-    {"wide_alignment", [] { change_description<[](heddle_device_description_t* limits) { limits->min_alignment_bytes = 1 << 16; }>(); }},
+    {"wide_alignment", [] { change_description([](heddle_device_description_t* limits) { limits->min_alignment_bytes = 1 << 16; }); }},
     {"staged_copies",
      [] {
        // Every upload goes through a list of updates of 4 KiB, each captured: the caller's memory is free as soon as it returns.
@@ -122,14 +127,14 @@ const std::vector<Change> kOddities = {
        odd.dispatch.record = nullptr;
        odd.dispatch.replay = nullptr;
        odd.dispatch.recording_free = nullptr;
-       change_description<[](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; }>();
+       change_description([](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; });
      }},
     {"short_tables",
      [] {
        // Tables of an older minor, which end before their last functions.
        odd.timeline.struct_size = offsetof(heddle_timeline_interface_t, export_handle);
        odd.dispatch.struct_size = offsetof(heddle_dispatch_interface_t, record);
-       change_description<[](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; }>();
+       change_description([](heddle_device_description_t* limits) { limits->features &= ~HEDDLE_DEVICE_RECORDING; });
      }},
 };
 

@@ -15,15 +15,16 @@ TEMPLATES = kit.BUILD / "tests" / "template"
 
 # What a case may find absent in any plugin.
 ANYWHERE = {
-    "transfer.over_4_gib_at_once": "--large",
-    "concurrency.beside_another": "--beside",
-    "buffer.exhaustion": "more than 4 GiB",
+    "transfer.over_4_gib_at_once": "--large",  # large_test
+    "param_io.over_4_gib": "--large",
+    "concurrency.beside_another": "--beside",  # pairs_test
     "transfer.upload_captured": "does not say",
     "recording.not_offered": "the device records",
     "buffer.unmappable": "visible to the host",
     "timeline.no_block": "too soon",
     "operation.in_its_place": "it runs no operations for host/1",
     "operation.failure": "it runs no operations for host/1",
+    "operation.same_as_kernel": "it runs no operations for host/1",
     "dispatch.entry_counts": "does not say what its kernels take",
 }
 
@@ -51,7 +52,8 @@ class Plugins(unittest.TestCase):
         self.conforms(PLUGINS / "heddle.cpu.toml", "--option", "device_count=2", "--filter", "transfer.,device.,timeline.", least=30)
 
     def test_the_fake_gpu(self):
-        self.conforms(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--option", "loss_code=4242")
+        # With less memory it is there, below.
+        self.conforms(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--option", "loss_code=4242", absent={"buffer.exhaustion": "more than 4 GiB"})
 
     def test_the_fake_gpu_that_is_small_and_late(self):
         self.conforms(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--option", "memory=64MiB", "--option", "latency_us=2000", "--option",
@@ -92,9 +94,10 @@ class Plugins(unittest.TestCase):
         self.conforms(PLUGINS / "heddle.system.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)
 
     def test_the_arena_and_the_adaptors(self):
-        for name in ("arena", "limit", "track", "log"):
+        for name in ("arena", "track", "log"):
             with self.subTest(name):
                 self.conforms(PLUGINS / f"heddle.{name}.toml", absent={"allocator.limit": "no option pool_limit"}, least=30)
+        self.conforms(PLUGINS / "heddle.limit.toml", least=30)
 
     def test_what_may_be_unloaded(self):
         names = ["lifetime.unload", "lifetime.unload_last"]
@@ -115,13 +118,6 @@ class Plugins(unittest.TestCase):
                 manifest.write_text(text)
                 _, cases = kit.run(manifest, "--filter", "lifetime.")
                 self.assertEqual([name for name in cases if name in names], [])
-
-    def test_pairs_in_both_orders(self):
-        cpu, fake = PLUGINS / "libheddle_cpu.so", kit.BUILD / "tests/plugins.d/libheddle_fake_gpu.so"
-        pool = PLUGINS / "libheddle_pool.so"
-        for one, other in ((cpu, fake), (fake, cpu), (cpu, pool), (pool, cpu), (pool, fake), (fake, pool)):
-            code, cases = kit.run(one, "--beside", str(other), "--filter", "beside_another")
-            self.assertEqual((code, cases["concurrency.beside_another"]["outcome"]), (0, "passed"), cases)
 
 
 NO_RECORDING = {f"recording.{name}": "does not record" for name in ("new_bindings", "captures", "dispatches", "read_only", "checked")}

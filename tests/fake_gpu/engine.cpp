@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The fake's engine: late and shuffled.
+#include <signal.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -13,7 +14,23 @@ namespace heddle::fake {
 
 using sdk::HostTimeline;
 
-Engine::Engine(Device* device) : device_(device), random_(device->instance->seed * 1000 + device->ordinal), thread_([this] { loop(); }) {}
+namespace {
+
+// A thread that takes no signals of the application (HD-T-02).
+template <class Loop>
+std::thread start(Loop loop) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(loop);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Engine::Engine(Device* device)
+    : device_(device), random_(device->instance->seed * 1000 + device->ordinal), thread_(start([this] { loop(); })) {}
 
 Engine::~Engine() {
   {

@@ -116,6 +116,7 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
 }
 
 heddle_status_t* device_close(heddle_device_t* handle) noexcept {
+  if (!handle) return nullptr;
   Device* device = Device::from(handle);
   Instance* instance = device->instance;
   return guarded(instance->host, "closing a device", [&]() -> heddle_status_t* {

@@ -85,6 +85,17 @@ class Butterfly {
     const heddle_operand_t& a = request.input(0);
     if (a.element_type != HEDDLE_TYPE_F32 || a.rank != 2)
       return request.refuse("a is %s; f32 of rank 2 was expected", sdk::text_of(a).c_str());
+    for (const heddle_operand_t* same : {&request.input(1), &request.output(0), &request.output(1)}) {
+      if (!sdk::same_type(a, *same))
+        return request.refuse("b or a result is %s, and a %s", sdk::text_of(*same).c_str(), sdk::text_of(a).c_str());
+    }
+    const heddle_operand_t& table = request.output(2);
+    if (table.element_type != HEDDLE_TYPE_I64 || table.rank != 2 || table.dims[0] != a.dims[0] || table.dims[1] != 4)
+      return request.refuse("the table is %s; i64 of 4 numbers a row was expected", sdk::text_of(table).c_str());
+    const heddle_operand_t* bias = inputs == 3 ? &request.input(2) : nullptr;
+    if (bias && (bias->element_type != HEDDLE_TYPE_F32 || bias->rank != 1 || bias->dims[0] != a.dims[1]))
+      return request.refuse("bias is %s; f32 of a row's %lld elements was expected", sdk::text_of(*bias).c_str(),
+                            static_cast<long long>(a.dims[1]));
     return nullptr;
   }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -295,6 +296,42 @@ TEST_F(HostTable, LogsByLevelAndComponent) {
   table_.log(table_.self, HEDDLE_LOG_WARN, {"", 0}, 0, {"bare", 4});
   EXPECT_THAT(lines_, ::testing::ElementsAre("3 test kept (a.cpp:12)", "3 test bare"));
   EXPECT_EQ(services_->log.level("loud"), HEDDLE_LOG_TRACE);
+}
+
+// Statuses and log lines are a plugin's from any thread, at once: none is lost, and no line is mixed with another.
+TEST_F(HostTable, LogsAndMakesStatusesFromEightThreads) {
+  constexpr int kThreads = 8, kLines = 400;
+  const auto quiet = std::make_shared<HostServices>(LogSink{}, HEDDLE_LOG_INFO, std::map<std::string, uint32_t>{}, 1u);
+  PluginHost host("test", 1, quiet, {});
+  const heddle_host_t& table = host.table;
+  ::testing::internal::CaptureStderr();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < kLines; ++k) {
+        const std::string text = std::to_string(i) + ":" + std::to_string(k) + ":" + std::string(300, static_cast<char>('a' + i));
+        table.log(table.self, HEDDLE_LOG_WARN, {"", 0}, 0, {text.data(), text.size()});
+        heddle_status_t* status = table.status_create(table.self, HEDDLE_STATUS_ABORTED, {"", 0}, i, {text.data(), text.size()});
+        heddle_status_t* same = table.status_clone(table.self, status);
+        table.status_free(table.self, status);
+        const heddle_string_t message = table.status_message(table.self, same);
+        if (std::string_view(message.data, message.size) != text) ++wrong;
+        table.status_free(table.self, same);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::istringstream lines(::testing::internal::GetCapturedStderr());
+  EXPECT_EQ(wrong.load(), 0);
+  std::vector<int> next(kThreads, 0);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t thread = static_cast<size_t>(line.size() > 11 ? line[11] - '0' : 99);
+    ASSERT_LT(thread, next.size()) << line;
+    EXPECT_EQ(line, "warn test: " + std::to_string(thread) + ":" + std::to_string(next[thread]++) + ":" +
+                        std::string(300, static_cast<char>('a' + static_cast<int>(thread))));
+  }
+  EXPECT_THAT(next, ::testing::Each(kLines));
 }
 
 TEST_F(HostTable, ReadsOptions) {

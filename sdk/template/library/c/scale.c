@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One operator in C, with the headers alone: org.example::Scale/1, y = x * factor, f32 of one shape. It shows every duty of a library plugin; the
  * C++ form beside it leaves most of them to heddle/sdk/library.h. */
+#include <fenv.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ struct heddle_operation {
   heddle_plugin_instance_t* instance;
   uint64_t elements;
   uint32_t shards;
-  float factor;
+  double factor;
 };
 
 static heddle_status_t* failure(const heddle_host_t* host, heddle_status_code_t code, const char* format, ...) {
@@ -112,7 +113,7 @@ static heddle_status_t* understand(const heddle_host_t* host, const heddle_opera
   if (!found) return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": attribute 'factor' is missing [HD-O-01]");
   out->elements = 1;
   for (uint32_t i = 0; i < operands[0].rank; ++i) out->elements *= (uint64_t)operands[0].dims[i];
-  out->factor = (float)factor.floats[0];
+  out->factor = factor.floats[0];
   /* A shard of less than a few thousand elements costs more to hand out than to do. */
   const uint64_t worth = out->elements / 2048 + 1, cores = request.compute_units ? request.compute_units : 1;
   out->shards = (uint32_t)(worth < cores ? worth : cores);
@@ -161,15 +162,20 @@ static void library_destroy(heddle_operation_t* operation) {
   atomic_fetch_sub(&instance->operations, 1);
 }
 
-/* Called from several threads at once: it reads the operation and its operands, and writes its part of y. */
+/* Called from several threads at once: it reads the operation and its operands, and writes its part of y. What computing leaves in the
+ * floating-point environment, an inexact result's flag say, is the caller's to keep (HD-T-02). */
 static heddle_status_t* library_enqueue(heddle_operation_t* operation, const heddle_operation_call_t* call) {
   heddle_status_t* refused = forked(operation->instance->host);
   if (refused) return refused;
   const float* x = call->operands[0];
   float* y = call->operands[1];
+  fenv_t environment;
+  fegetenv(&environment);
+  const float factor = (float)operation->factor;
   const uint64_t each = (operation->elements + operation->shards - 1) / operation->shards;
   const uint64_t end = call->last_shard * each < operation->elements ? call->last_shard * each : operation->elements;
-  for (uint64_t i = call->first_shard * each; i < end; ++i) y[i] = x[i] * operation->factor;
+  for (uint64_t i = call->first_shard * each; i < end; ++i) y[i] = x[i] * factor;
+  fesetenv(&environment);
   return NULL;
 }
 

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every two plugins of the tree work in one process, whichever is loaded first."""
+import concurrent.futures
+import itertools
+import unittest
+
+import kit
+
+MANIFESTS = sorted([*(kit.BUILD / "lib/heddle/plugins.d").glob("*.toml"), *(kit.BUILD / "tests/template").glob("*/*/*.toml"),
+                    kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", kit.BUILD / "tests/library/plugins.d/test.library.toml"])
+# Works as the first of a pair where it has a device: a job of tests/gpu. Elsewhere it is loaded and asked, and has none.
+NEEDS_A_DEVICE = {"heddle.cuda"}
+
+
+def beside(pair):
+    one, other = pair
+    code, cases = kit.run(one, "--beside", str(other), "--filter", "beside_another", "--jobs", "1")
+    case = cases["concurrency.beside_another"]
+    return None if (code, case["outcome"]) == (0, "passed") else f"{one.stem}, then {other.stem}: {case['outcome']} {case['texts']}"
+
+
+class Pairs(unittest.TestCase):
+    def test_pairs_in_both_orders(self):
+        self.assertGreaterEqual(len(MANIFESTS), 15)
+        pairs = [pair for pair in itertools.permutations(MANIFESTS, 2) if pair[0].stem not in NEEDS_A_DEVICE]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            self.assertEqual([wrong for wrong in pool.map(beside, pairs) if wrong], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
