@@ -18,7 +18,7 @@ using sdk::number;
 using sdk::status;
 
 // Chosen with the traces of tests/support/memory_trace.h: what is reserved at its peak against calls of the provider.
-constexpr uint64_t kLeastLarge = 256 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
+constexpr uint64_t kLeastLarge = 512 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
 constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is a 32nd of all shared ones, within these
 constexpr uint64_t kLargeClasses = 16;                              // between two powers of two
 constexpr uint64_t kSlack = 10;                                     // a 10th more than was needed at most may be reserved,
