@@ -18,10 +18,10 @@ using sdk::number;
 using sdk::status;
 
 // Chosen with the traces of tests/support/memory_trace.h: what is reserved at its peak against calls of the provider.
-constexpr uint64_t kLeastLarge = 512 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
-constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is a 32nd of all shared ones, within these
-constexpr uint64_t kLargeClasses = 16;                              // between two powers of two
-constexpr uint64_t kSlack = 10;                                     // a 10th more than was needed at most may be reserved,
+constexpr uint64_t kLeastLarge = 256 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
+constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is at most a 16th of all shared ones, within these
+constexpr uint64_t kLargeClasses = 64;                              // between two powers of two
+constexpr uint64_t kSlack = 16;                                     // a 16th more than was needed at most may be reserved,
 constexpr uint64_t kHeapSlack = 8 << 20;                            // and that for each heap after the first
 
 // Heaps of threads after the first.
@@ -297,7 +297,7 @@ Part* Pool::find_anywhere(const Wanted& wanted) const noexcept {
 }
 
 uint64_t Pool::shared_chunk_bytes(uint64_t size) const noexcept {
-  return std::max(round_up(size, kChunkAlignment), std::clamp(std::bit_floor(shared_bytes_ / 32), kLeastChunk, kMostChunk));
+  return std::max(round_up(size, kChunkAlignment), std::clamp(std::bit_floor(shared_bytes_ / 16), kLeastChunk, kMostChunk));
 }
 
 heddle_status_t* Pool::grow(All* all, uint64_t bytes, const Wanted& wanted, Part** out_part) {

@@ -2,7 +2,7 @@
 // heddle.pool: chunks from the provider, cut into parts, reused in stream order.
 //
 // Small blocks are cut out of shared chunks, best fit, joined with free neighbours when they are freed. A large block takes a chunk of its own,
-// of a size class that a later block of about its size fits into. What is empty is kept for reuse as long as no more is reserved than a tenth
+// of a size class that a later block of about its size fits into. What is empty is kept for reuse as long as no more is reserved than a sixteenth
 // above the most that was ever needed; where a block would make it more, an empty chunk is cut for it, or empty chunks go back first.
 //
 // The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose chunks are
