@@ -33,9 +33,10 @@
  *   HEDDLE_MEMORY_PINNED buffers where those are offered. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be
  *   missing.
  *   For modules over two devices of one driver: link, transfer properties, and peer_copy where both say so. The host of ABI 0.1 stages.
- *   Not called by the host yet, and there so that drivers can be written for what comes: import_host, buffer properties, param_io write,
- *   export_handle, import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of
- *   priority 0, and emits neither HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
+ *   buffer properties, for the address of a tensor that an application asks for.
+ *   Not called by the host yet, and there so that drivers can be written for what comes: import_host, param_io write, export_handle,
+ *   import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of priority 0, and emits neither
+ *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
 
