@@ -280,6 +280,8 @@ class Manifests(unittest.TestCase):
             ("device.describe", "which `families` of its manifest does not name", {"replace": [('families = ["sample"]', 'families = ["loom"]')]}),
         ):
             with self.subTest(said):
+                if "PCI" in said and not os.path.exists("/sys/bus/pci/devices"):
+                    self.skipTest("SKIP: this machine shows no PCI bus, and then nobody can say what is not there")
                 code, failed = self.findings(**changes)
                 self.assertEqual(code, 1)
                 self.assertIn(said, failed.get(case, f"{case} passed"))
