@@ -125,6 +125,16 @@ SmallVector<StringRef> slots_of(ModuleOp module) {
   return names;
 }
 
+bool puts_rows_last(TransposeOp transpose, Operation* contraction) {
+  if (!llvm::isa<ConvOp, MatmulOp>(contraction)) return false;
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  int64_t rank = static_cast<int64_t>(permutation.size()), first_row = llvm::isa<ConvOp>(contraction) ? 1 : rank - 2;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (permutation[d] != (d < first_row ? d : d == first_row ? rank - 1 : d - 1)) return false;
+  }
+  return true;
+}
+
 StringRef family_of(ModuleOp module, StringRef slot) {
   auto families = module->getAttrOfType<ArrayAttr>(families_attr);
   for (auto [index, name] : llvm::enumerate(slots_of(module))) {

@@ -78,6 +78,9 @@ bool is_lower_slot(llvm::StringRef left, llvm::StringRef right);
 // The module's slots, lowest first; the default one where nobody said anything.
 llvm::SmallVector<llvm::StringRef> slots_of(mlir::ModuleOp module);
 
+// Does a transpose of a contraction's result make its rows innermost? conv: [n, y, x, c] to [n, c, y, x]; matmul: [.., m, n] to [.., n, m].
+bool puts_rows_last(TransposeOp transpose, mlir::Operation* contraction);
+
 // The family of devices that a slot is for; empty where the module says none.
 llvm::StringRef family_of(mlir::ModuleOp module, llvm::StringRef slot);
 

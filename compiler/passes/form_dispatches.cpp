@@ -149,7 +149,11 @@ class Former {
       open(op);
       return;
     }
-    if (!tx::is_elementwise(op)) {  // transposes, slices, pads and concats have kernels of their own
+    if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_contraction(transpose)) {
+      join(*producer(transpose.getInput()), op);
+      return;
+    }
+    if (!tx::is_elementwise(op)) {  // other transposes, slices, pads and concats have kernels of their own
       for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "DataMovement");
       open(op);
       return;
@@ -167,10 +171,33 @@ class Former {
       return;
     }
     best->reads = reads_with(*best, op);
-    best->ops.insert(op);
-    best->output = op;
-    group_of_[op] = best;
+    join(*best, op);
     merge_other_producers(*best, op);
+  }
+
+  // Makes an op, which reads the group's output, its last one.
+  void join(Group& group, Operation* op) {
+    group.ops.insert(op);
+    group.output = op;
+    group_of_[op] = &group;
+  }
+
+  // May a contraction store its result in the order that this transpose asks for? It does so on GPUs, whose tiles lie in shared memory whole: with
+  // rows, or pixels, innermost instead of columns. What is read beside the contraction must not be in the other order.
+  bool ends_contraction(tx::TransposeOp transpose) const {
+    Group* group = producer(transpose.getInput());
+    if (!group || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
+    if (!is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
+    auto module = function_->getParentOfType<ModuleOp>();
+    if (tx::family_of(module, slots_.of_or_default(transpose)) != "cuda") return false;
+    auto conv = llvm::dyn_cast<tx::ConvOp>(group->root);
+    if ((conv && conv.getGroups() > 1) || !tx::puts_rows_last(transpose, group->root)) return false;
+    return llvm::all_of(group->ops, [&](Operation* op) {
+      return op == group->root || llvm::all_of(op->getOperands(), [&](Value operand) {
+               Operation* from = operand.getDefiningOp();
+               return (from && group->ops.contains(from)) || clones(*group, op, operand);
+             });
+    });
   }
 
   // What a transfer brings was produced on another slot: there is no group to join, but a reason to give.
@@ -231,6 +258,7 @@ class Former {
   bool can_join(Group& group, Value value, Operation* op) {
     if (group.output != value.getDefiningOp()) return false;
     if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
+    if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
     if (is_root(group.root)) {
       if (!takes_epilogue(group.root)) return refuse("NoEpilogue", group, op);
       if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);

@@ -65,8 +65,13 @@ std::string Case::region(bool with_packed) const {
   if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter);
   std::string body =
       "%y = " + op + " %0, %1 {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + " -> " + tensor(result) + "\n";
-  body += tail.empty() ? " tx.yield %y : " : tail + "\n tx.yield %z : ";
-  return region_text(operands, {result}, body + tensor(result), dispatch_attributes,
+  body += tail;
+  std::string last = tail.empty() ? "%y" : "%z", yielded = stored.empty() ? result : stored;
+  if (!stored.empty()) {
+    body += "\n%t = tx.transpose " + last + " {permutation = " + array_of(permutation) + "} : " + tensor(result) + " -> " + tensor(stored);
+    last = "%t";
+  }
+  return region_text(operands, {yielded}, body + "\n tx.yield " + last + " : " + tensor(yielded), dispatch_attributes,
                      symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"});
 }
 
@@ -94,6 +99,10 @@ Case Conv::to_case() const {
                  ", dilations = " + array_of(dilations) + ", groups = " + std::to_string(groups) + " : i64";
   c.groups = groups;
   c.packed = packed;
+  if (channels_first) {
+    c.stored = with_batch({columns, out(0, height), out(1, width)});
+    c.permutation = {0, 3, 1, 2};
+  }
   if (symbolic_batch) c.symbols = {batch};
   std::string t = tensor(c.result), f = type_of({columns}, element);
   std::string broadcast = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(f) + " -> " + t + "\n";
@@ -142,6 +151,12 @@ Case Matmul::to_case() const {
   if (transpose_lhs) c.attributes = "transpose_lhs";
   if (transpose_rhs) c.attributes += (transpose_lhs ? ", " : "") + std::string("transpose_rhs");
   c.packed = packed;
+  if (transpose_result) {
+    std::string n = std::to_string(columns);
+    c.stored = symbolic_rows ? n + "x?x" + element + ", #tx.dims<()[s0] -> (" + n + ", s0)>" : with({columns, rows});
+    for (size_t d = 0; d < batch.size(); ++d) c.permutation.push_back(static_cast<int64_t>(d));
+    c.permutation.insert(c.permutation.end(), {static_cast<int64_t>(batch.size()) + 1, static_cast<int64_t>(batch.size())});
+  }
   if (symbolic_rows) c.symbols = {rows};
   if (bias) {
     std::string t = tensor(c.result), f = type_of({columns}, element);

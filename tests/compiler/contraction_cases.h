@@ -24,6 +24,8 @@ struct Case {
   int64_t groups = 1;
   std::vector<std::string> more;  // types of the tail's operands
   std::string tail;               // ops on %y; gives %z
+  std::string stored;             // type of what is yielded, if that is the result transposed
+  Shape permutation;              // then
   std::string dispatch_attributes;
   std::vector<int64_t> symbols;
   bool packed = true;
@@ -45,6 +47,7 @@ struct Conv {
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;
+  bool channels_first = false;  // yields [n, c, y, x]
   std::string element = "f32";
 
   Case to_case() const;
@@ -54,7 +57,7 @@ struct Matmul {
   Shape batch = {};
   int64_t rows = 1, depth = 1, columns = 1;
   bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
-  bool transpose_lhs = false, transpose_rhs = false;
+  bool transpose_lhs = false, transpose_rhs = false, transpose_result = false;
   std::string element = "f32";
 
   Case to_case() const;

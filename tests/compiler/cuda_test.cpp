@@ -156,6 +156,8 @@ void check(const std::string& what, const Case& c, double jump, targets::Math ma
   check_results(parsed.region(), options_of(c, jump, math), limits);
 }
 
+constexpr int64_t shared_limits[] = {0, 65536, 40000, 1000};
+
 constexpr double quantized_jump = 0.2501;  // the next step, where a sum lies between two
 
 void check(const std::string& what, Conv conv, llvm::ArrayRef<int64_t> limits = {0}) {
@@ -227,6 +229,48 @@ TEST_F(CudaTarget, MultipliesTransposedOperands) {
   check("right of batches", Matmul{.batch = {3}, .rows = 20, .depth = 64, .columns = 40, .batched_rhs = true, .transpose_rhs = true});
 }
 
+TEST_F(CudaTarget, MultipliesAndStoresTheResultTransposed) {
+  check("digits", Matmul{.rows = 1, .depth = 784, .columns = 128, .bias = true, .transpose_result = true});
+  check("large", Matmul{.rows = 2048, .depth = 256, .columns = 1024, .bias = true, .transpose_result = true});
+  check("slices", Matmul{.rows = 64, .depth = 2048, .columns = 64, .transpose_result = true});
+  check("odd", Matmul{.rows = 97, .depth = 113, .columns = 109, .bias = true, .transpose_result = true});
+  check("pairs of rows", Matmul{.rows = 134, .depth = 72, .columns = 131, .transpose_result = true});
+  check("symbolic rows", Matmul{.rows = 70, .depth = 40, .columns = 72, .symbolic_rows = true, .bias = true, .transpose_result = true});
+  check("batches", Matmul{.batch = {2, 3}, .rows = 72, .depth = 40, .columns = 36, .batched_rhs = true, .transpose_result = true});
+  check("too shallow for tiles", Matmul{.rows = 33, .depth = 5, .columns = 24, .bias = true, .transpose_result = true});
+  Matmul matmul{.rows = 512, .depth = 256, .columns = 256, .transpose_result = true};
+  EXPECT_EQ(rung_of(matmul, targets::Math::strict).substr(0, 4), "tile");
+}
+
+TEST_F(CudaTarget, ConvolvesAndStoresChannelsFirst) {
+  auto square = [](int64_t size, int64_t channels, int64_t columns, int64_t kernel, Conv::Tail tail) {
+    return Conv{.height = size,
+                .width = size,
+                .channels = channels,
+                .columns = columns,
+                .kernel = {kernel, kernel},
+                .low = {kernel / 2, kernel / 2},
+                .high = {kernel / 2, kernel / 2},
+                .tail = tail,
+                .channels_first = true};
+  };
+  check("VGG", square(112, 64, 128, 3, Conv::bias_relu));
+  check("many columns", square(64, 64, 256, 3, Conv::none));
+  check("ResNet, 1x1", square(56, 64, 256, 1, Conv::bias_relu));
+  check("ResNet, last", square(7, 512, 512, 3, Conv::bias_relu));
+  check("SqueezeNet, last", square(13, 512, 1000, 1, Conv::bias_relu));
+  check("any tail", square(9, 24, 24, 3, Conv::curved));
+  check("something beside it", square(16, 24, 40, 3, Conv::residual));
+  check("quantized", square(12, 20, 36, 3, Conv::quantized), shared_limits);
+  Conv batch = square(8, 16, 32, 3, Conv::bias_relu);
+  batch.batch = 5;
+  batch.symbolic_batch = true;
+  check("symbolic batch", batch);
+  Conv grouped = square(12, 48, 128, 5, Conv::bias_relu);
+  grouped.groups = 2;
+  check("groups", grouped);
+}
+
 TEST_F(CudaTarget, ConvolvesAsTheNetworksDo) {
   auto square = [](int64_t size, int64_t channels, int64_t columns, int64_t kernel, int64_t stride, int64_t pad, Conv::Tail tail) {
     return Conv{.height = size,
@@ -285,8 +329,6 @@ std::string dequantization(int64_t columns, int64_t channels, int64_t height, in
                          "\n%m = tx.mul %d, %s : " + same + "\n%t = tx.transpose %m {permutation = array<i64: 2, 3, 1, 0>} : " + same +
                          " -> " + tensor(to) + "\n tx.yield %t : " + tensor(to));
 }
-
-constexpr int64_t shared_limits[] = {0, 65536, 40000, 1000};
 
 // The convolution and its weights, within each limit of shared memory: a rung that fits, the first one where that fits. Where there is a
 // device, each of these kernels runs, if the reference can compute the whole of the result.

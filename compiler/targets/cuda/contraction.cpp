@@ -20,9 +20,9 @@ RankedTensorType tensor(Value value) {
 
 class ThreadContractionPart final : public Part {
  public:
-  ThreadContractionPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads)
-      : region_(region), outputs_(outputs), root_(root), extents_(tx::extents(tensor(root->getResult(0)))) {
-    lanes_ = lanes_for(extents_.back(), outputs_);
+  ThreadContractionPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, tx::TransposeOp transpose, int64_t threads)
+      : region_(region), outputs_(outputs), root_(root), transpose_(transpose), extents_(tx::extents(tensor(root->getResult(0)))) {
+    lanes_ = transpose ? 1 : lanes_for(extents_.back(), outputs_);
     if (auto conv = llvm::dyn_cast<tx::ConvOp>(root); conv && group_columns(conv) > 1) {
       while (lanes_ > 1 && group_columns(conv) % lanes_ != 0) lanes_ /= 2;
     }
@@ -48,7 +48,13 @@ class ThreadContractionPart final : public Part {
         return;
       }
       evaluator.set(root_->getResult(0), sum);
-      all = store_outputs(k, evaluator, outputs_, point);
+      if (!transpose_) {
+        all = store_outputs(k, evaluator, outputs_, point);
+      } else if (Value element = evaluator.element(outputs_[0].value, point)) {
+        store_transposed(k, evaluator, element, outputs_[0].result, transpose_, point);
+      } else {
+        all = failure();
+      }
     });
     return all;
   }
@@ -131,6 +137,7 @@ class ThreadContractionPart final : public Part {
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
   Operation* root_;
+  tx::TransposeOp transpose_;
   SmallVector<AffineExpr> extents_;
   int64_t lanes_;
   std::optional<ThreadSpace> space_;
@@ -138,14 +145,21 @@ class ThreadContractionPart final : public Part {
 
 }  // namespace
 
-Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
+void store_transposed(KernelBuilder& k, ElementEvaluator& evaluator, Value elements, unsigned result, tx::TransposeOp transpose,
+                      const Point& read) {
+  Point written = read;
+  for (auto [i, p] : llvm::enumerate(transpose.getPermutation())) written.at[i] = read.at[p];
+  evaluator.store(elements, k.result(result), tensor(transpose.getResult()), written);
+}
+
+Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, tx::TransposeOp transpose, const Budget& budget) {
   Parts parts;
   // Tiles are laid out for the usual number of threads.
-  auto part = budget.threads == usual_threads ? tile_part(region, outputs, root, budget) : nullptr;
+  auto part = budget.threads == usual_threads ? tile_part(region, outputs, root, transpose, budget) : nullptr;
   if (part) {
     parts.push_back(std::move(part));
   } else {
-    parts.push_back(std::make_unique<ThreadContractionPart>(region, outputs, root, budget.threads));
+    parts.push_back(std::make_unique<ThreadContractionPart>(region, outputs, root, transpose, budget.threads));
   }
   return parts;
 }

@@ -67,6 +67,11 @@ struct Budget {
 Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
-Parts contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
+// transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
+Parts contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, tx::TransposeOp transpose,
+                        const Budget& budget);
+// Stores elements, which are computed where the transpose reads them, where it writes them.
+void store_transposed(KernelBuilder& kernel, ElementEvaluator& evaluator, mlir::Value elements, unsigned result, tx::TransposeOp transpose,
+                      const Point& read);
 
 }  // namespace heddle::targets::cuda

@@ -31,14 +31,24 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   if (!known) return failure();
   Parts parts;
   for (const std::vector<Output>& outputs : output_groups(region)) {
-    auto root = find_root(outputs);
+    // A contraction stores its result in another order itself.
+    std::vector<Output> stored = outputs;
+    auto transpose = stored.front().value.getDefiningOp<tx::TransposeOp>();
+    if (transpose && stored.size() == 1) stored.front().value = transpose.getInput();
+    auto root = find_root(stored);
     if (failed(root)) return failure();
+    if (transpose && !(*root && stored.size() == 1 && tx::puts_rows_last(transpose, *root))) {
+      stored = outputs;
+      transpose = {};
+      root = find_root(stored);
+      if (failed(root)) return failure();
+    }
     FailureOr<Parts> found = Parts();
     if (!*root) {
       found = transpose_parts(region, outputs, budget);
       if (found->empty()) found = elementwise_parts(region, outputs, budget);
     } else if (is_contraction(*root)) {
-      found = contraction_parts(region, outputs, *root, budget);
+      found = contraction_parts(region, stored, *root, transpose, budget);
     } else {
       found = reduction_parts(region, outputs, *root, budget);
     }

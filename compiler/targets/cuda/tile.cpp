@@ -161,14 +161,22 @@ int64_t Tile::stage_bytes(const TiledContraction& shape) const {
   return lhs_bytes() + lines * rhs_row_bytes(shape);
 }
 
+Tile::Exchange Tile::exchange(const TiledContraction& shape, int64_t exchange_rows) const {
+  if (!shape.rows_last) return {(columns + 8) * 4, 4, exchange_rows * (columns + 8) * 4};
+  // What a subgroup stores at once lies in different banks: eight rows of four pairs of columns, or two rows of every fourth column.
+  int64_t column_bytes = (exchange_rows + (shape.tensor_cores ? 4 : 1)) * 4;
+  return {4, column_bytes, columns * column_bytes};
+}
+
 int64_t Tile::bands(const TiledContraction& shape) const {
   int64_t groups = row_groups(shape), count = 1;
-  while (count < groups && (groups % count != 0 || exchange_bytes(rows / count) > stages * stage_bytes(shape))) ++count;
+  while (count < groups && (groups % count != 0 || slices * exchange(shape, rows / count).slice_bytes > stages * stage_bytes(shape)))
+    ++count;
   return count;
 }
 
 int64_t Tile::shared_bytes(const TiledContraction& shape) const {
-  return std::max(stages * stage_bytes(shape), exchange_bytes(rows / bands(shape)));
+  return std::max(stages * stage_bytes(shape), slices * exchange(shape, rows / bands(shape)).slice_bytes);
 }
 
 std::string Tile::name() const {

@@ -26,6 +26,8 @@ struct TiledContraction {
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
   unsigned spatial = 0;  // dimensions
 
+  bool rows_last = false;  // the result is stored with its rows innermost, not its columns
+
   int64_t element_bytes() const { return element.getIntOrFloatBitWidth() / 8; }
   int64_t depth() const { return taps * channels; }
   // Elements of the left side that are copied at once: as many as are always in one tap and aligned.
@@ -66,8 +68,10 @@ struct Tile {
   int64_t row_groups(const TiledContraction& shape) const { return shape.tensor_cores ? rows / warp_rows / 16 : thread_rows; }
   int64_t group_rows(const TiledContraction& shape) const { return rows / row_groups(shape); }
   int64_t bands(const TiledContraction& shape) const;
-  int64_t exchange_row_bytes() const { return (columns + 8) * 4; }
-  int64_t exchange_bytes(int64_t exchange_rows) const { return slices * exchange_rows * exchange_row_bytes(); }
+  struct Exchange {
+    int64_t row_bytes, column_bytes, slice_bytes;  // from one to the next
+  };
+  Exchange exchange(const TiledContraction& shape, int64_t exchange_rows) const;
 
   int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;

@@ -27,6 +27,15 @@ class Pipeline : public TileProduct {
     Value next = add(stage, stage_bytes()), end = add(f_.shared(), tile_.stages * stage_bytes());
     return f_.choose(k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, next, end), f_.shared(), next);
   }
+  // Elements of neighboring columns: at once where these lie one after the other.
+  void store_neighbors(Value elements, Value address, int64_t offset, const Tile::Exchange& exchange) const {
+    int64_t count = llvm::cast<VectorType>(elements.getType()).getNumElements();
+    if (exchange.column_bytes == 4) return f_.store_shared(elements, address, offset, static_cast<unsigned>(count * 4));
+    for (int64_t e = 0; e < count; ++e) {
+      Value one = k_.builder.create<vector::ExtractOp>(k_.location, elements, ArrayRef<int64_t>{e});
+      f_.store_shared(one, address, offset + e * exchange.column_bytes, 4);
+    }
+  }
   void commit() const { f_.assembly("cp.async.commit_group;", "", {}); }
   // All copies but those of the latest steps are done, of all threads.
   void arrive() const {
@@ -84,9 +93,12 @@ class FusedMultiplyAdd final : public Pipeline {
     return results;
   }
 
-  void store(ArrayRef<Value> sums, Value address) const override {
-    Value at = k_.make<arith::AddIOp>(address, f_.narrow(k_.add(k_.mul(down_, tile_.exchange_row_bytes()), k_.mul(across_, 16))));
-    for (auto [j, sum] : llvm::enumerate(sums)) f_.store_shared(sum, at, static_cast<int64_t>(j) * threads_across() * 16, 16);
+  void store(ArrayRef<Value> sums, Value address, const Tile::Exchange& exchange) const override {
+    Value place = k_.add(k_.mul(down_, exchange.row_bytes), k_.mul(across_, 4 * exchange.column_bytes));
+    Value at = k_.make<arith::AddIOp>(address, f_.narrow(place));
+    for (auto [j, sum] : llvm::enumerate(sums)) {
+      store_neighbors(sum, at, static_cast<int64_t>(j) * threads_across() * 4 * exchange.column_bytes, exchange);
+    }
   }
   Value row_of(Value group, Value row) const override { return k_.add(k_.mul(group, tile_.group_rows(shape_)), row); }
 
@@ -199,15 +211,15 @@ class MatrixMultiplyAdd final : public Pipeline {
     return results;
   }
 
-  void store(ArrayRef<Value> sums, Value address) const override {
+  void store(ArrayRef<Value> sums, Value address, const Tile::Exchange& exchange) const override {
     Value quad = k_.index(4), row = k_.add(k_.mul(subgroup_down_, 16), k_.div(lane_, quad)),
           column = k_.add(column_, k_.mul(k_.rem(lane_, quad), 2));
-    Value at = k_.make<arith::AddIOp>(address, f_.narrow(k_.add(k_.mul(row, tile_.exchange_row_bytes()), k_.mul(column, 4))));
+    Value at = k_.make<arith::AddIOp>(address, f_.narrow(k_.add(k_.mul(row, exchange.row_bytes), k_.mul(column, exchange.column_bytes))));
     for (auto [j, sum] : llvm::enumerate(sums)) {
       for (int64_t half = 0; half < 2; ++half) {
         Value two = k_.builder.create<vector::ExtractStridedSliceOp>(k_.location, sum, ArrayRef<int64_t>{half * 2}, ArrayRef<int64_t>{2},
                                                                      ArrayRef<int64_t>{1});
-        f_.store_shared(two, at, half * 8 * tile_.exchange_row_bytes() + static_cast<int64_t>(j) * 32, 8);
+        store_neighbors(two, at, half * 8 * exchange.row_bytes + static_cast<int64_t>(j) * 8 * exchange.column_bytes, exchange);
       }
     }
   }

@@ -16,8 +16,8 @@ class TileProduct {
   // Goes through all steps. The sums of this thread, in vectors of four, those of a row group together.
   virtual llvm::SmallVector<mlir::Value> sum(TileCopy& copy) = 0;
 
-  // Stores a row group's sums behind an address (i32), in rows of tile.exchange_row_bytes().
-  virtual void store(llvm::ArrayRef<mlir::Value> sums, mlir::Value address) const = 0;
+  // Stores a row group's sums behind an address (i32).
+  virtual void store(llvm::ArrayRef<mlir::Value> sums, mlir::Value address, const Tile::Exchange& exchange) const = 0;
   // The row of the tile that a group's row is. i64.
   virtual mlir::Value row_of(mlir::Value group, mlir::Value row) const = 0;
 

@@ -13,30 +13,32 @@ namespace {
 
 constexpr int64_t most_at_once = 8;  // points of a thread whose operands are loaded together
 
-// The sums to the outputs: through shared memory, so that each thread stores 16 neighboring bytes, and whole lines are stored together.
+// The sums to the outputs: through shared memory, so that each thread stores 16 neighboring bytes, and whole lines are stored together. What lies
+// beside each other are columns, or rows.
 class TileOutput {
  public:
-  TileOutput(const TileFrame& frame, tx::DispatchOp region, ArrayRef<Output> outputs)
-      : f_(frame), k_(frame.k), shape_(frame.shape), tile_(frame.tile), region_(region), outputs_(outputs) {
+  TileOutput(const TileFrame& frame, tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose)
+      : f_(frame), k_(frame.k), shape_(frame.shape), tile_(frame.tile), region_(region), outputs_(outputs), transpose_(transpose) {
     lanes_ = 16 / shape_.element_bytes();
-    while (shape_.columns % lanes_ != 0) lanes_ /= 2;
+    while (neighbors() % lanes_ != 0) lanes_ /= 2;
+    band_rows_ = tile_.rows / tile_.bands(shape_);
+    exchange_ = tile_.exchange(shape_, band_rows_);
   }
 
   LogicalResult store(const TileProduct& product, ArrayRef<Value> sums) {
     int64_t groups = tile_.row_groups(shape_), bands = tile_.bands(shape_), group_rows = tile_.group_rows(shape_);
     size_t vectors = sums.size() / static_cast<size_t>(groups);
-    int64_t band_rows = groups / bands * group_rows;
-    Value address = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(k_.mul(f_.slice, band_rows * tile_.exchange_row_bytes())));
+    Value address = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(k_.mul(f_.slice, exchange_.slice_bytes)));
     LogicalResult all = success();
     for (int64_t band = 0; band < bands && succeeded(all); ++band) {
       if (band > 0) k_.barrier();
       int64_t first = band * (groups / bands);
       for (int64_t g = 0; g < groups / bands; ++g) {
-        Value to = k_.make<arith::AddIOp>(address, f_.word(g * group_rows * tile_.exchange_row_bytes()));
-        product.store(sums.slice(static_cast<size_t>(first + g) * vectors, vectors), to);
+        Value to = k_.make<arith::AddIOp>(address, f_.word(g * group_rows * exchange_.row_bytes));
+        product.store(sums.slice(static_cast<size_t>(first + g) * vectors, vectors), to, exchange_);
       }
       k_.barrier();
-      all = store_rows(product, first, band_rows);
+      all = store_band(product, first);
     }
     return all;
   }
@@ -48,18 +50,27 @@ class TileOutput {
     Value is_there, sums;
   };
 
-  // The rows of the exchange memory, by all threads.
-  LogicalResult store_rows(const TileProduct& product, int64_t first_group, int64_t rows) {
-    int64_t across = tile_.columns / lanes_, lines = std::clamp<int64_t>(k_.threads / across, 1, rows);
-    int64_t turns = rows / lines, at_once = std::min(turns, most_at_once);
-    Value column = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
+  // Results that always lie one after the other in memory.
+  int64_t neighbors() const {
+    if (!transpose_) return shape_.columns;
+    if (shape_.is_conv) return shape_.width;
+    auto rows = llvm::dyn_cast<AffineConstantExpr>(shape_.rows);
+    return rows ? rows.getValue() : 1;
+  }
+
+  // The exchange memory to the outputs, by all threads: `across` of them for a line of neighbors.
+  LogicalResult store_band(const TileProduct& product, int64_t first_group) {
+    int64_t line_length = transpose_ ? band_rows_ : tile_.columns, all_lines = transpose_ ? tile_.columns : band_rows_;
+    int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads / across, 1, all_lines);
+    int64_t turns = all_lines / lines, at_once = std::min(turns, most_at_once);
+    Value in_line = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
     LogicalResult all = success();
     auto store_some = [&](Value turn) {
       std::vector<Place> places;
       std::vector<SmallVector<Value>> values;
       for (int64_t i = 0; i < at_once; ++i) {
-        Value row = k_.add(k_.mul(k_.add(turn, i), lines), line);
-        places.push_back(place(product, first_group, row, column, rows));
+        Value here = k_.add(k_.mul(k_.add(turn, i), lines), line);
+        places.push_back(transpose_ ? place(product, first_group, in_line, here) : place(product, first_group, here, in_line));
       }
       // All loads come before the first store, so that they are on their way together.
       for (const Place& one : places) {
@@ -77,7 +88,11 @@ class TileOutput {
         k_.branch(one.is_there, [&] {
           ElementEvaluator evaluator(k_, region_);
           for (auto [output, element] : llvm::zip(outputs_, elements)) {
-            evaluator.store(element, k_.result(output.result), llvm::cast<RankedTensorType>(output.value.getType()), one.point);
+            if (transpose_) {
+              store_transposed(k_, evaluator, element, output.result, transpose_, one.point);
+            } else {
+              evaluator.store(element, k_.result(output.result), llvm::cast<RankedTensorType>(output.value.getType()), one.point);
+            }
           }
         });
       }
@@ -91,26 +106,28 @@ class TileOutput {
     return all;
   }
 
-  Place place(const TileProduct& product, int64_t first_group, Value exchange_row, Value column_in_tile, int64_t rows) {
+  // Sums that lie beside each other, from a row of the exchange memory and a column on.
+  Place place(const TileProduct& product, int64_t first_group, Value exchange_row, Value column_in_tile) {
     Place result;
-    Value address = k_.add(k_.mul(exchange_row, tile_.exchange_row_bytes()), k_.mul(column_in_tile, 4));
+    Value address = k_.add(k_.mul(exchange_row, exchange_.row_bytes), k_.mul(column_in_tile, exchange_.column_bytes));
     Value at = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(address));
     Type type = lanes_ > 1 ? Type(k_.vector_type(k_.builder.getF32Type(), lanes_)) : k_.builder.getF32Type();
+    int64_t line_bytes = transpose_ ? exchange_.column_bytes : exchange_.row_bytes, aligned = 4;
+    while (aligned < std::min<int64_t>(lanes_ * 4, 16) && line_bytes % (aligned * 2) == 0) aligned *= 2;
     for (int64_t s = 0; s < tile_.slices; ++s) {
-      Value part =
-          f_.load_shared(at, tile_.exchange_bytes(rows) / tile_.slices * s, type, static_cast<unsigned>(std::min<int64_t>(lanes_ * 4, 16)));
+      Value part = f_.load_shared(at, exchange_.slice_bytes * s, type, static_cast<unsigned>(aligned));
       result.sums = result.sums ? k_.make<arith::AddFOp>(result.sums, part) : part;
     }
-    int64_t group_rows = tile_.group_rows(shape_);
+    int64_t group_rows = tile_.group_rows(shape_), row_lanes = transpose_ ? lanes_ : 1, column_lanes = transpose_ ? 1 : lanes_;
     Value group = k_.add(k_.div(exchange_row, k_.index(group_rows)), first_group);
     Value row = k_.add(f_.first_row, product.row_of(group, k_.rem(exchange_row, k_.index(group_rows))));
     Value column = k_.add(f_.first_column, column_in_tile);
     result.is_there = k_.less(row, f_.rows);
     if (shape_.columns % tile_.columns != 0) {
       result.is_there = f_.both(result.is_there, k_.less(column, k_.index(shape_.columns)));
-      column = k_.min(column, k_.index(shape_.columns - lanes_));
+      column = k_.min(column, k_.index(shape_.columns - column_lanes));
     }
-    row = k_.min(row, k_.sub(f_.rows, k_.index(1)));  // what is loaded beside the result's elements
+    row = k_.min(row, k_.sub(f_.rows, k_.index(row_lanes)));  // what is loaded beside the result's elements
     auto extents = tx::extents(llvm::cast<RankedTensorType>(shape_.root->getResult(0).getType()));
     auto add = [&](Value index, ArrayRef<AffineExpr> over) {
       for (Value one : delinearize(k_, index, over)) result.point.at.push_back({one, 0, {}});
@@ -122,8 +139,9 @@ class TileOutput {
       if (extents.size() > 2) add(f_.batch, ArrayRef<AffineExpr>(extents).drop_back(2));
       result.point.at.push_back({row, 0, {}});
     }
+    result.point.at.push_back({column, 0, {}});
     result.point.lanes = lanes_ > 1 ? lanes_ : 0;
-    result.point.at.push_back({column, lanes_ > 1 ? 1 : 0, {}});
+    if (lanes_ > 1) result.point.at[result.point.at.size() - (transpose_ ? 2 : 1)].step = 1;
     return result;
   }
 
@@ -133,13 +151,15 @@ class TileOutput {
   const Tile& tile_;
   tx::DispatchOp region_;
   ArrayRef<Output> outputs_;
-  int64_t lanes_;
+  tx::TransposeOp transpose_;
+  int64_t lanes_, band_rows_;
+  Tile::Exchange exchange_;
 };
 
 class TilePart final : public Part {
  public:
-  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, TiledContraction shape, Tile tile)
-      : region_(region), outputs_(outputs), shape_(std::move(shape)), tile_(tile) {}
+  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, TiledContraction shape, Tile tile)
+      : region_(region), outputs_(outputs), transpose_(transpose), shape_(std::move(shape)), tile_(tile) {}
 
   AffineExpr workgroups() const override {
     int64_t column_tiles = (shape_.columns + tile_.columns - 1) / tile_.columns;
@@ -154,24 +174,27 @@ class TilePart final : public Part {
     TileCopy copy(frame);
     auto product = TileProduct::make(frame);
     SmallVector<Value> sums = product->sum(copy);
-    return TileOutput(frame, region_, outputs_).store(*product, sums);
+    return TileOutput(frame, region_, outputs_, transpose_).store(*product, sums);
   }
 
  private:
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
+  tx::TransposeOp transpose_;
   TiledContraction shape_;
   Tile tile_;
 };
 
 }  // namespace
 
-std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, const Budget& budget) {
+std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, tx::TransposeOp transpose,
+                                const Budget& budget) {
   auto shape = TiledContraction::read(root, budget.math);
   if (!shape) return nullptr;
+  shape->rows_last = transpose != nullptr;
   auto tile = Tile::choose(*shape, budget.shared_memory_bytes);
   if (!tile) return nullptr;
-  return std::make_unique<TilePart>(region, outputs, *shape, *tile);
+  return std::make_unique<TilePart>(region, outputs, transpose, *shape, *tile);
 }
 
 }  // namespace heddle::targets::cuda

@@ -7,6 +7,7 @@
 namespace heddle::targets::cuda {
 
 // Null if the root cannot be tiled, or no tile fits into the budget.
-std::unique_ptr<Part> tile_part(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
+std::unique_ptr<Part> tile_part(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, tx::TransposeOp transpose,
+                                const Budget& budget);
 
 }  // namespace heddle::targets::cuda
