@@ -81,6 +81,7 @@ class Exports {
       Elf64_Sym symbol;
       if (!at(symbols + uint64_t{i} * sizeof(symbol), &symbol)) return "its symbol table is outside of the file";
       if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) continue;
+      if (symbol.st_shndx == SHN_ABS && symbol.st_value == 0) continue;  // the name of a version, which linkers list among the symbols
       std::string name = string_at(names_, symbol.st_name);
       if (!name.empty()) out->push_back(std::move(name));
     }
