@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/host/elf_file.h"
 #include "session.h"
 
 namespace heddle::conformance {
@@ -16,9 +17,17 @@ heddle_negotiation_t offer(uint32_t min, uint32_t max) {
   return record;
 }
 
-void exports_only_the_entry() {
+// As the host reads it.
+host::ElfFile library_file() {
   plugin();
-  for (const std::string& symbol : read_elf(settings().library).exported) {
+  host::ElfFile file;
+  const std::string wrong = host::read_elf_file(settings().library, false, &file);
+  REQUIRE(wrong.empty(), "%s: %s", settings().library.c_str(), wrong.c_str());
+  return file;
+}
+
+void exports_only_the_entry() {
+  for (const std::string& symbol : library_file().exports) {
     CHECK(symbol == HEDDLE_PLUGIN_ENTRY_NAME, "it exports %s; use a version script that shows the entry alone [HD-B-01]",
           shown(symbol).c_str());
   }
@@ -26,12 +35,17 @@ void exports_only_the_entry() {
 
 // HD-B-02 is about a vendor's driver: its library is opened when the plugin is, so that the plugin can say that it is missing. Which library is one
 // the kit knows of a few; of the others it asks that requires.libs names them, so that a missing one has a reason and a hint.
+bool is_a_vendors(const std::string& soname) {
+  for (const char* vendor : {"libcuda.", "libamdhip64.", "libhsa-runtime64.", "libze_loader.", "libOpenCL.", "libvulkan."}) {
+    if (soname.rfind(vendor, 0) == 0) return true;
+  }
+  return false;
+}
+
 void needs_no_vendor_library() {
-  plugin();
-  for (const std::string& soname : read_elf(settings().library).needed) {
-    bool is_vendors = false;
-    for (const char* vendor : {"libcuda.", "libamdhip64.", "libhsa-runtime64.", "libze_loader.", "libOpenCL.", "libvulkan."})
-      is_vendors = is_vendors || soname.rfind(vendor, 0) == 0;
+  const std::vector<std::string> needed = library_file().needed;
+  for (const std::string& soname : needed) {
+    const bool is_vendors = is_a_vendors(soname);
     const auto& named = settings().declared.libraries;
     const bool is_named = std::any_of(named.begin(), named.end(), [&](const host::NeededLibrary& each) { return each.soname == soname; });
     CHECK(!is_vendors, "it is linked with %s; open it with dlopen, in probe and again in create [HD-B-02]", soname.c_str());
@@ -39,6 +53,14 @@ void needs_no_vendor_library() {
           "it is linked with %s, which is no library of the system; open a vendor's driver library with dlopen, in probe and again in "
           "create, "
           "and name another library in requires.libs of the manifest [HD-B-02]",
+          soname.c_str());
+  }
+  // Nothing but linking has loaded anything yet (HD-E-02), so the rest came with what it is linked with.
+  for (const std::string& soname : loaded_libraries()) {
+    if (plugin().libraries_before.count(soname) || std::find(needed.begin(), needed.end(), soname) != needed.end()) continue;
+    CHECK(!is_a_vendors(soname),
+          "a library that it is linked with needs %s, so that loading it fails where that is missing; open that library with dlopen, in "
+          "probe and again in create [HD-B-02]",
           soname.c_str());
   }
 }

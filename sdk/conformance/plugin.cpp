@@ -3,7 +3,6 @@
 #include "plugin.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <signal.h>
 
@@ -11,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <type_traits>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -471,37 +469,6 @@ std::set<std::string> loaded_libraries() {
       },
       &names);
   return names;
-}
-
-// The file was loaded before, so its headers are what the dynamic linker believed.
-ElfFacts read_elf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  ElfFacts facts;
-  REQUIRE(bytes.size() > sizeof(Elf64_Ehdr), "reading %s failed", path.c_str());
-  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
-  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(bytes.data() + header->e_shoff);
-  REQUIRE(header->e_shoff && header->e_shoff + uint64_t{header->e_shnum} * sizeof(Elf64_Shdr) <= bytes.size(), "%s has no sections",
-          path.c_str());
-  for (uint32_t i = 0; i < header->e_shnum; ++i) {
-    const Elf64_Shdr& section = sections[i];
-    if ((section.sh_type != SHT_DYNSYM && section.sh_type != SHT_DYNAMIC) || section.sh_link >= header->e_shnum) continue;
-    const char* names = bytes.data() + sections[section.sh_link].sh_offset;
-    const char* data = bytes.data() + section.sh_offset;
-    if (section.sh_type == SHT_DYNSYM) {
-      for (uint64_t k = 0; k < section.sh_size / sizeof(Elf64_Sym); ++k) {
-        const Elf64_Sym& symbol = reinterpret_cast<const Elf64_Sym*>(data)[k];
-        const bool visible = ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && ELF64_ST_VISIBILITY(symbol.st_other) == STV_DEFAULT;
-        if (symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS && visible) facts.exported.push_back(names + symbol.st_name);
-      }
-    } else {
-      for (uint64_t k = 0; k < section.sh_size / sizeof(Elf64_Dyn); ++k) {
-        const Elf64_Dyn& entry = reinterpret_cast<const Elf64_Dyn*>(data)[k];
-        if (entry.d_tag == DT_NEEDED) facts.needed.push_back(names + entry.d_un.d_val);
-      }
-    }
-  }
-  return facts;
 }
 
 }  // namespace heddle::conformance

@@ -66,12 +66,6 @@ bool is_of_the_system(const std::string& soname);
 // Of this process, without their folders.
 std::set<std::string> loaded_libraries();
 
-struct ElfFacts {
-  std::vector<std::string> exported;  // defined dynamic symbols that others can see
-  std::vector<std::string> needed;    // sonames
-};
-ElfFacts read_elf(const std::string& path);
-
 // How long the longest call of a slot took in this case, in nanoseconds; `name` as in empty_slots.
 uint64_t longest_call_ns(const std::string& name);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes docs/measured/2026-11-21-mutants.md's tables from what conformance_mutants_test and conformance_foreign_test left in a build:
+"""Writes docs/measured/2026-11-21-mutants.md's tables from what conformance_mutants_test, conformance_files_test and conformance_foreign_test left in a build:
 mutant, the case that is about what it breaks, and what that case said.
 
 usage: tests/conformance/mutant_tables.py BUILD"""
@@ -10,6 +10,7 @@ import sys
 # file: (heading, what the mutants are of)
 KINDS = {
     "mutants": ("Drivers", "`mutations_*.cpp` over the C++ template"),
+    "mutants_files": ("Files", "`files_test.py`: the C++ template's manifest, links and kernels for the kit"),
     "mutants_operations": ("Operations", "`odd_operations.cpp` over `heddle.cpu`"),
     "mutants_allocator": ("Allocators", "`odd_allocator.cpp` over the C++ template"),
     "mutants_streams": ("Stream order", "`odd_streams.cpp` over `heddle.pool`"),

@@ -568,6 +568,14 @@ const std::vector<Change> kWorkMutations = {
          return nullptr;
        };
      }},
+    {"loads_no_code",
+     [] {
+       odd.dispatch.executable_load = [](heddle_device_t*, const heddle_executable_params_t*,
+                                         heddle_executable_t** out) noexcept -> Status {
+         *out = nullptr;
+         return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "odd: no code of this format");
+       };
+     }},
     {"loads_anything",
      [] {
        odd.dispatch.executable_load = [](heddle_device_t* device, const heddle_executable_params_t* in,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A symbol that no plugin may show, and all there is of a vendor's library that none may be linked with. */
-__attribute__((visibility("default"))) int heddle_test_shown_symbol(void) {
-  return 1;
+/* Symbols that no plugin may show, and all there is of the libraries that one is linked with. */
+__attribute__((visibility("protected"))) int heddle_test_shown_data = 1;
+__attribute__((visibility("default"))) int heddle_test_shown_function(void) {
+  return heddle_test_shown_data;
 }
