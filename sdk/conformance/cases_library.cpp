@@ -316,6 +316,34 @@ void unknown_attributes() {
   });
 }
 
+// The same value in another kind, as far as it has one: what a plugin that looks for its own kind alone would find missing.
+OperatorRequest::Attribute of_another_kind(const OperatorRequest::Attribute& from) {
+  const double value = !from.floats.empty() ? from.floats[0] : !from.ints.empty() ? static_cast<double>(from.ints[0]) : 1;
+  const bool to_float = from.kind == HEDDLE_ATTRIBUTE_INT;
+  OperatorRequest::Attribute to = {from.name, to_float ? HEDDLE_ATTRIBUTE_FLOAT : HEDDLE_ATTRIBUTE_INT, {}, {}, {}};
+  if (to_float) to.floats = {value};
+  if (!to_float) to.ints = {static_cast<int64_t>(value)};
+  return to;
+}
+
+void kinds_of_attributes() {
+  Instance instance;
+  bool has_some = false;
+  each_request([&](Request& request) {
+    for (size_t i = 0; i < request.attributes.size(); ++i) {
+      has_some = true;
+      OperatorRequest changed = request.source();
+      const std::string name = changed.attributes[i].name;
+      changed.attributes[i] = of_another_kind(changed.attributes[i]);
+      std::string message;
+      expect_unimplemented(instance, Request(changed), "attribute " + shown(name) + " of another kind", &message);
+      CHECK(message.empty() || message.find(name) != std::string::npos, "the refusal does not name attribute %s: %s", shown(name).c_str(),
+            message.c_str());
+    }
+  });
+  if (!has_some) absent("none of its requests has an attribute");
+}
+
 const OperatorRule* rule_of(const OperatorRequest& request) {
   for (const OperatorRule& rule : settings().rules) {
     const bool same = rule.domain == request.domain && rule.name == request.name && rule.version == request.version;
@@ -666,6 +694,7 @@ void add_library_cases(Cases* out) {
       {{"library.unknown_operator", "an operator that it does not have is NOT_FOUND", unknown_operators, kLibrary},
        {"library.other_target", "a target that it does not know is UNIMPLEMENTED", other_targets, kLibrary},
        {"library.unknown_attribute", "an attribute that it does not know is UNIMPLEMENTED, and named", unknown_attributes, kLibrary},
+       {"library.attribute_kinds", "an attribute of another kind than it takes is UNIMPLEMENTED, and named", kinds_of_attributes, kLibrary},
        {"library.other_shapes", "operands that its [[operator]] excludes are UNIMPLEMENTED: types, extents, numbers of them", other_shapes,
         kLibrary},
        {"library.properties", "query tells a workspace and shards that can be had, and the same each time", properties_make_sense,

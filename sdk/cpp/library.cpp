@@ -25,6 +25,23 @@ bool read_array(const T* first, uint64_t count, uint64_t stride, std::vector<T>*
   return true;
 }
 
+const char* kind_name(uint32_t kind) noexcept {
+  switch (kind) {
+    case HEDDLE_ATTRIBUTE_INT:
+      return "an int";
+    case HEDDLE_ATTRIBUTE_FLOAT:
+      return "a float";
+    case HEDDLE_ATTRIBUTE_STRING:
+      return "a string";
+    case HEDDLE_ATTRIBUTE_INTS:
+      return "a list of ints";
+    case HEDDLE_ATTRIBUTE_FLOATS:
+      return "a list of floats";
+    default:
+      return "of a kind that is not known here";
+  }
+}
+
 }  // namespace
 
 heddle_status_t* OperationRequest::read(const heddle_host_t* host, const heddle_operation_request_t* request) {
@@ -76,14 +93,18 @@ std::optional<std::span<const double>> OperationRequest::numbers(std::string_vie
 }
 
 heddle_status_t* OperationRequest::expect(uint32_t inputs, uint32_t outputs,
-                                          std::initializer_list<std::string_view> attributes) const noexcept {
+                                          std::initializer_list<TakenAttribute> attributes) const noexcept {
   if (input_count() != inputs || output_count() != outputs) {
     return refuse("it takes %u inputs and gives %u outputs, and is asked for %u and %u", inputs, outputs, input_count(), output_count());
   }
   for (const heddle_attribute_t& attribute : attributes_) {
     const std::string_view given = view_of(attribute.name);
-    if (std::find(attributes.begin(), attributes.end(), given) == attributes.end()) {
-      return refuse("attribute '%.*s' is not known", shown(given), given.data());
+    const auto* taken = std::find_if(attributes.begin(), attributes.end(), [&](const TakenAttribute& each) { return each.name == given; });
+    if (taken == attributes.end()) return refuse("attribute '%.*s' is not known", shown(given), given.data());
+    // An int is no float here, as in ONNX: who looked for a float would find none, and go on with its default.
+    if (taken->kind != attribute.kind) {
+      return refuse("attribute '%.*s' is %s; %s was expected", shown(given), given.data(), kind_name(attribute.kind),
+                    kind_name(taken->kind));
     }
   }
   return nullptr;

@@ -214,6 +214,8 @@ LIBRARY_MUTANTS = {
     "takes_any_operator": "library.unknown_operator",
     "takes_any_target": "library.other_target",
     "guesses": "library.unknown_attribute",
+    "takes_ints_for_floats": "library.attribute_kinds",
+    "has_defaults_for_what_it_cannot_read": "library.attribute_kinds",
     "workspace_on_3": "library.properties",
     "changes_its_mind": "library.properties",
     "overwrites_properties": "library.structs",

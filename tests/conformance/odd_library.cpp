@@ -45,21 +45,31 @@ Status swallow(Status status, heddle_status_code_t code) {
   return nullptr;
 }
 
+// With what a newer host has behind what is known here.
+using Copy = std::vector<uint64_t>;
+Copy copy_of(const void* from, uint64_t bytes, uint64_t least = 0) {
+  Copy copy((std::max(bytes, least) + 7) / 8);
+  if (bytes) std::memcpy(copy.data(), from, bytes);
+  return copy;
+}
+template <class T>
+T* in_copy(Copy& copy, uint64_t bytes_before = 0) {
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(copy.data()) + bytes_before);
+}
+
 // Changes a request before anybody looks at it, for query and prepare.
 template <auto change>
 void change_requests() {
   odd.query = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in,
                  heddle_operation_properties_t* out) noexcept -> Status {
-    heddle_operation_request_t request;
-    std::memcpy(&request, in, sizeof request);
-    change(&request);
-    return good.query(instance, &request, out);
+    Copy request = copy_of(in, in->struct_size, sizeof *in);
+    change(in_copy<heddle_operation_request_t>(request));
+    return good.query(instance, in_copy<heddle_operation_request_t>(request), out);
   };
   odd.prepare = [](heddle_plugin_instance_t* instance, const heddle_operation_request_t* in, heddle_operation_t** out) noexcept -> Status {
-    heddle_operation_request_t request;
-    std::memcpy(&request, in, sizeof request);
-    change(&request);
-    return good.prepare(instance, &request, out);
+    Copy request = copy_of(in, in->struct_size, sizeof *in);
+    change(in_copy<heddle_operation_request_t>(request));
+    return good.prepare(instance, in_copy<heddle_operation_request_t>(request), out);
   };
 }
 
@@ -92,19 +102,27 @@ uint64_t last_bytes(const heddle_operation_call_t* call) {
   return call->operand_bytes[call->operand_count - 1];
 }
 
-// Changes what a request says of its result.
+// Changes what a request says of its last operand, by its first.
 template <auto change>
 void change_results() {
   change_requests<[](heddle_operation_request_t* request) {
-    static thread_local std::vector<heddle_operand_t> operands;
-    operands.clear();
-    for (uint32_t i = 0; i < request->input_count + request->output_count; ++i) {
-      operands.push_back(
-          *reinterpret_cast<const heddle_operand_t*>(reinterpret_cast<const char*>(request->operands) + i * request->operand_stride));
-    }
-    change(operands.data(), &operands.back());
-    request->operands = operands.data();
-    request->operand_stride = sizeof(heddle_operand_t);
+    static thread_local Copy operands;
+    const uint64_t count = request->input_count + request->output_count, stride = request->operand_stride;
+    if (!count) return;
+    operands = copy_of(request->operands, count * stride);
+    change(in_copy<heddle_operand_t>(operands), in_copy<heddle_operand_t>(operands, (count - 1) * stride));
+    request->operands = in_copy<heddle_operand_t>(operands);
+  }>();
+}
+
+template <auto change>
+void change_attributes() {
+  change_requests<[](heddle_operation_request_t* request) {
+    static thread_local Copy attributes;
+    const uint64_t stride = request->attribute_stride;
+    attributes = copy_of(request->attributes, request->attribute_count * stride);
+    for (uint32_t i = 0; i < request->attribute_count; ++i) change(in_copy<heddle_attribute_t>(attributes, i * stride));
+    request->attributes = in_copy<heddle_attribute_t>(attributes);
   }>();
 }
 
@@ -122,6 +140,25 @@ const Change kMutations[] = {
     {"takes_any_operator", [] { change_requests<[](heddle_operation_request_t* request) { request->domain = {"org.example", 11}; }>(); }},
     {"takes_any_target", [] { change_requests<[](heddle_operation_request_t* request) { request->target = {"host/1", 6}; }>(); }},
     {"guesses", [] { change_requests<[](heddle_operation_request_t* request) { request->attribute_count = 0; }>(); }},
+    {"takes_ints_for_floats",
+     [] {
+       change_attributes<[](heddle_attribute_t* attribute) {
+         static thread_local double value;
+         if (sdk::view_of(attribute->name) != "epsilon" || attribute->kind != HEDDLE_ATTRIBUTE_INT) return;
+         value = static_cast<double>(attribute->ints[0]);
+         attribute->kind = HEDDLE_ATTRIBUTE_FLOAT;
+         attribute->floats = &value;
+       }>();
+     }},
+    {"has_defaults_for_what_it_cannot_read",
+     [] {
+       change_attributes<[](heddle_attribute_t* attribute) {
+         static const double fallback = 1e-5;
+         if (sdk::view_of(attribute->name) != "epsilon" || attribute->kind == HEDDLE_ATTRIBUTE_FLOAT) return;
+         attribute->kind = HEDDLE_ATTRIBUTE_FLOAT;
+         attribute->floats = &fallback;
+       }>();
+     }},
     {"workspace_on_3", [] { change_properties<[](heddle_operation_properties_t* out) { out->workspace_alignment_bytes = 3; }>(); }},
     {"changes_its_mind", [] { change_properties<[](heddle_operation_properties_t* out) { out->cost_ns = ++counter; }>(); }},
     {"overwrites_properties",

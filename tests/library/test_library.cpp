@@ -24,7 +24,8 @@ class Scale {
   static constexpr uint32_t kShards = 3;
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t* properties) {
-    if (heddle_status_t* wrong = request.expect(1, 1, {"factor", "mode"})) return wrong;
+    if (heddle_status_t* wrong = request.expect(1, 1, {{"factor", HEDDLE_ATTRIBUTE_FLOAT}, {"mode", HEDDLE_ATTRIBUTE_STRING}}))
+      return wrong;
     const heddle_operand_t& x = request.input(0);
     if (x.element_type != HEDDLE_TYPE_F32 || !sdk::same_type(x, request.output(0))) {
       return request.refuse("x is %s; f32, and y of its type, was expected", sdk::text_of(x).c_str());
@@ -78,7 +79,10 @@ class Butterfly {
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
     const uint32_t inputs = request.input_count() == 3 ? 3 : 2;
-    if (heddle_status_t* wrong = request.expect(inputs, 3, {"axes", "tag", "weights"})) return wrong;
+    if (heddle_status_t* wrong = request.expect(
+            inputs, 3, {{"axes", HEDDLE_ATTRIBUTE_INTS}, {"tag", HEDDLE_ATTRIBUTE_INT}, {"weights", HEDDLE_ATTRIBUTE_FLOATS}})) {
+      return wrong;
+    }
     if (!request.integers("axes") || !request.numbers("weights") || request.numbers("weights")->size() != 2 || !request.integer("tag")) {
       return request.refuse("axes, two weights and a tag are needed");
     }
@@ -154,7 +158,7 @@ class Sum {
   static constexpr uint32_t kVersion = 1;
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t* properties) {
-    if (heddle_status_t* wrong = request.expect(2, 1, {"extra"})) return wrong;
+    if (heddle_status_t* wrong = request.expect(2, 1, {{"extra", HEDDLE_ATTRIBUTE_FLOAT}})) return wrong;
     if (sdk::element_count(request.input(0)) > 1000) return request.refuse("it takes 1000 elements at most");
     properties->workspace_bytes = 64;
     return nullptr;
@@ -172,7 +176,7 @@ class Sum {
   uint64_t elements_;
 };
 
-heddle_status_t* expect_one_f32(const sdk::OperationRequest& request, const char* attribute) {
+heddle_status_t* expect_one_f32(const sdk::OperationRequest& request, sdk::TakenAttribute attribute) {
   if (heddle_status_t* wrong = request.expect(1, 1, {attribute})) return wrong;
   const heddle_operand_t& x = request.input(0);
   if (x.element_type == HEDDLE_TYPE_F32 && x.rank != 0 && sdk::same_type(x, request.output(0))) return nullptr;
@@ -187,7 +191,7 @@ class Gelu {
   static constexpr uint32_t kVersion = 20;
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
-    if (heddle_status_t* wrong = expect_one_f32(request, "approximate")) return wrong;
+    if (heddle_status_t* wrong = expect_one_f32(request, {"approximate", HEDDLE_ATTRIBUTE_STRING})) return wrong;
 #ifndef HEDDLE_OTHER_LIBRARY
     if (sdk::element_count(request.input(0)) > 1000) return request.refuse("it takes 1000 elements at most");
 #endif
@@ -217,7 +221,7 @@ class Softmax {
   static constexpr uint32_t kVersion = 13;
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t*) {
-    if (heddle_status_t* wrong = expect_one_f32(request, "axis")) return wrong;
+    if (heddle_status_t* wrong = expect_one_f32(request, {"axis", HEDDLE_ATTRIBUTE_INT})) return wrong;
     const int64_t axis = request.integer("axis").value_or(-1), rank = request.input(0).rank;
     return axis == -1 || axis == rank - 1 ? nullptr
                                           : request.refuse("its axis is %lld; the last one was expected", static_cast<long long>(axis));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the building blocks of plugins answer to an author's mistakes: an option of another type, memory that the host cannot reach.
+// What the building blocks of plugins answer to an author's mistakes: an option or an attribute of another type, memory that the host cannot reach.
 #include "heddle/sdk/driver.h"
+#include "heddle/sdk/library.h"
 #include "heddle/sdk/options.h"
 #include "plugin_host.h"
 
@@ -69,6 +70,60 @@ TEST_F(Sdk, OptionsAreBounded) {
   Result refused(sdk::read_option(host.table(), "loom", "count", 1, 8, &count));
   EXPECT_EQ(refused.message(), "loom: reading option count failed: 9 is not in 1 to 8");
   EXPECT_EQ(count, 3u);
+}
+
+// What query answers to a record with this one attribute, of an operator that takes a value of each kind.
+std::string refusal_of(const heddle_host_t* host, heddle_attribute_t attribute) {
+  attribute.struct_size = sizeof attribute;
+  heddle_operation_request_t request = {};
+  request.struct_size = sizeof request;
+  request.version = 3;
+  request.domain = string_of("com.acme");
+  request.name = string_of("Whiten");
+  request.attributes = &attribute;
+  request.attribute_count = 1;
+  request.attribute_stride = sizeof attribute;
+  sdk::OperationRequest read;
+  EXPECT_TRUE(Result(read.read(host, &request)).ok());
+  Result status(read.expect(0, 0,
+                            {{"axis", HEDDLE_ATTRIBUTE_INT},
+                             {"epsilon", HEDDLE_ATTRIBUTE_FLOAT},
+                             {"mode", HEDDLE_ATTRIBUTE_STRING},
+                             {"axes", HEDDLE_ATTRIBUTE_INTS},
+                             {"scales", HEDDLE_ATTRIBUTE_FLOATS}}));
+  EXPECT_EQ(status.code(), status.message().empty() ? HEDDLE_STATUS_OK : HEDDLE_STATUS_UNIMPLEMENTED);
+  return status.message();
+}
+
+TEST_F(Sdk, AnAttributeOfAnotherKindIsRefused) {
+  const int64_t one = 1;
+  const double half = 0.5;
+  auto named = [](const char* name, uint32_t kind) { return heddle_attribute_t{0, kind, string_of(name), 1, nullptr, nullptr, {}}; };
+  auto an_int = [&](const char* name, uint32_t kind = HEDDLE_ATTRIBUTE_INT) {
+    heddle_attribute_t attribute = named(name, kind);
+    attribute.ints = &one;
+    return attribute;
+  };
+  auto a_float = [&](const char* name, uint32_t kind = HEDDLE_ATTRIBUTE_FLOAT) {
+    heddle_attribute_t attribute = named(name, kind);
+    attribute.floats = &half;
+    return attribute;
+  };
+  auto refused = [&](const heddle_attribute_t& attribute) { return refusal_of(host.table(), attribute); };
+  EXPECT_EQ(refused(an_int("epsilon")), "com.acme::Whiten/3: attribute 'epsilon' is an int; a float was expected [HD-O-01]");
+  EXPECT_EQ(refused(a_float("axis")), "com.acme::Whiten/3: attribute 'axis' is a float; an int was expected [HD-O-01]");
+  EXPECT_EQ(refused(an_int("axes")), "com.acme::Whiten/3: attribute 'axes' is an int; a list of ints was expected [HD-O-01]");
+  EXPECT_EQ(refused(named("scales", HEDDLE_ATTRIBUTE_STRING)),
+            "com.acme::Whiten/3: attribute 'scales' is a string; a list of floats was expected [HD-O-01]");
+  EXPECT_EQ(refused(a_float("mode", HEDDLE_ATTRIBUTE_FLOATS)),
+            "com.acme::Whiten/3: attribute 'mode' is a list of floats; a string was expected [HD-O-01]");
+  EXPECT_EQ(refused(named("axis", 77)),
+            "com.acme::Whiten/3: attribute 'axis' is of a kind that is not known here; an int was expected [HD-O-01]");
+  EXPECT_EQ(refused(an_int("seed")), "com.acme::Whiten/3: attribute 'seed' is not known [HD-O-01]");
+  for (const heddle_attribute_t& good : {an_int("axis"), a_float("epsilon"), named("mode", HEDDLE_ATTRIBUTE_STRING),
+                                         an_int("axes", HEDDLE_ATTRIBUTE_INTS), a_float("scales", HEDDLE_ATTRIBUTE_FLOATS)}) {
+    EXPECT_EQ(refused(good), "");
+  }
 }
 
 // A device whose memory only it can reach.

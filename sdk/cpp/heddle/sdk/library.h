@@ -25,6 +25,12 @@
 
 namespace heddle::sdk {
 
+// An attribute that an operator takes.
+struct TakenAttribute {
+  std::string_view name;
+  uint32_t kind;  // HEDDLE_ATTRIBUTE_*
+};
+
 // What is asked for, read once. Valid during query, and in the constructor of an operation.
 class OperationRequest {
  public:
@@ -46,8 +52,9 @@ class OperationRequest {
   std::optional<std::span<const int64_t>> integers(std::string_view name) const noexcept;
   std::optional<std::span<const double>> numbers(std::string_view name) const noexcept;
 
-  // NULL if there are so many inputs and outputs, and no attributes but these: an operator never guesses (HD-O-01).
-  heddle_status_t* expect(uint32_t inputs, uint32_t outputs, std::initializer_list<std::string_view> attributes) const noexcept;
+  // NULL if there are so many inputs and outputs, and no attributes but these, each of its kind: an operator never guesses (HD-O-01). Any of them
+  // may be missing.
+  heddle_status_t* expect(uint32_t inputs, uint32_t outputs, std::initializer_list<TakenAttribute> attributes) const noexcept;
   // UNIMPLEMENTED with this reason.
   [[gnu::format(printf, 2, 3)]] heddle_status_t* refuse(const char* format, ...) const noexcept;
 

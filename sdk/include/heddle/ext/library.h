@@ -113,7 +113,8 @@ typedef struct heddle_library_interface {
   uint32_t struct_size;
   uint32_t reserved;
   /* Whether the plugin can do this here, and what it takes. NOT_FOUND: it has no such operator in this version; UNIMPLEMENTED: not for these
-   * types, extents, attributes or this target, with the reason. An attribute that it does not know is such a reason: it never guesses (HD-O-01).
+   * types, extents, attributes or this target, with the reason. An attribute that it does not know, or of another kind than it takes, is such a reason: it
+   * never guesses (HD-O-01).
    * [any] [may-block] */
   heddle_status_t* (*query)(heddle_plugin_instance_t* instance, const heddle_operation_request_t* request,
                             heddle_operation_properties_t* out_properties);

@@ -104,8 +104,10 @@ static heddle_status_t* understand(const heddle_host_t* host, const heddle_opera
       return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": attribute %u has fields of a newer host that are not zero [HD-E-04]", i);
     }
     if (!is(attribute.name, "factor") || attribute.kind != HEDDLE_ATTRIBUTE_FLOAT) {
-      return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": attribute '%.*s' is not known, or not of its type [HD-O-01]",
-                     attribute.name.size < 100 ? (int)attribute.name.size : 100, attribute.name.data);
+      return failure(host, HEDDLE_STATUS_UNIMPLEMENTED,
+                     WHO ": attribute '%.*s' of kind %u is not known; 'factor' of kind %u, a float, was expected [HD-O-01]",
+                     attribute.name.size < 100 ? (int)attribute.name.size : 100, attribute.name.data, attribute.kind,
+                     HEDDLE_ATTRIBUTE_FLOAT);
     }
     factor = attribute;
     found = 1;

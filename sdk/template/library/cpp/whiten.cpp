@@ -20,7 +20,7 @@ class Whiten {
 
   static heddle_status_t* query(const sdk::OperationRequest& request, heddle_operation_properties_t* properties) {
     const uint32_t inputs = request.input_count() == 2 ? 2 : 1;
-    if (heddle_status_t* wrong = request.expect(inputs, 1, {"epsilon"})) return wrong;
+    if (heddle_status_t* wrong = request.expect(inputs, 1, {{"epsilon", HEDDLE_ATTRIBUTE_FLOAT}})) return wrong;
     const heddle_operand_t &x = request.input(0), &y = request.output(0);
     if (x.element_type != HEDDLE_TYPE_F32 || x.rank == 0) {
       return request.refuse("x is %s; f32 with rows was expected", sdk::text_of(x).c_str());
