@@ -21,10 +21,12 @@ HELD = {
 UNIT = "tests/unit/"
 KIT = "sdk/conformance/cases_"
 LOADER = "tests/loader/loader_test.cpp"
+PREFLIGHT = "tests/loader/loader_preflight_test.cpp"
+PROBE = "tests/loader/loader_probe_test.cpp"
 # rule: (file, a test in it). Of the kit: a case, proved by the mutants of tests/conformance.
 TESTS = {
     "HD-E-01": [(LOADER, "RefusesALibraryWithoutEntry")],
-    "HD-E-02": [(LOADER, "NamesBothRangesWhenNegotiationFails"), (LOADER, "RefusesAManifestRangeWithoutStartingAProbe"),
+    "HD-E-02": [(LOADER, "NamesBothRangesWhenNegotiationFails"), (PREFLIGHT, "RefusesAManifestRangeWithoutStartingAProbe"),
                 (KIT + "plugin.cpp", "entry.pure"), (KIT + "plugin.cpp", "entry.refusal"), ("tests/compat/matrix_test.py", "test_the_library_says_so")],
     "HD-E-03": [(LOADER, "RefusesADriverWithoutARequiredInterface"), (LOADER, "RefusesATableThatLiesNowhere"), (KIT + "plugin.cpp", "plugin.table")],
     "HD-E-04": [(LOADER, "TakesATableOfAnOlderAndOfANewerSide"), (LOADER, "AnswersUnimplementedInHoles"), (KIT + "device.cpp", "structs.larger"),
@@ -76,11 +78,11 @@ TESTS = {
                 ("tests/loader/loader_discovery_test.cpp", "AnswersFailedPreconditionInAForkedChild")],
     "HD-T-02": [(KIT + "dispatch.cpp", "dispatch.floating_point"), (KIT + "lifetime.cpp", "lifetime.signals"), (UNIT + "cpu_driver_test.cpp", "KernelsSeeTheDefaultFloatStateAndCallersKeepTheirs")],
     "HD-L-01": [(UNIT + "cpu_driver_test.cpp", "ClosingWithLiveChildrenFailsAndListsThem"), (KIT + "lifetime.cpp", "lifetime.shutdown_with_a_device")],
-    "HD-L-02": [(LOADER, "FindsWorkThatIsLeftForTheEndOfTheProcess"), (LOADER, "UnloadsWhatMayBeUnloaded"),
+    "HD-L-02": [(PROBE, "FindsWorkThatIsLeftForTheEndOfTheProcess"), (LOADER, "UnloadsWhatMayBeUnloaded"),
                 (KIT + "lifetime.cpp", "lifetime.exit")],
     "HD-C-01": [(KIT + "dispatch.cpp", "dispatch.foreign_code"), (KIT + "dispatch.cpp", "dispatch.listed_entries"), ("tests/compat/matrix_test.py", "test_every_module_runs_on_every_host")],
     "HD-C-02": [(UNIT + "cpu_image_test.cpp", "RefusesWhatALoaderWouldHaveToRunOrFind"), (UNIT + "cpu_image_test.cpp", "HoldsWritableAndExecutableApart")],
-    "HD-B-01": [(LOADER, "RefusesALibraryThatExportsMoreThanItsEntry"), (LOADER, "TurnsExceptionsIntoReasons"), (KIT + "plugin.cpp", "build.only_the_entry")],
+    "HD-B-01": [(PREFLIGHT, "RefusesALibraryThatExportsMoreThanItsEntry"), (PROBE, "TurnsExceptionsIntoReasons"), (KIT + "plugin.cpp", "build.only_the_entry")],
     "HD-B-02": [(KIT + "plugin.cpp", "build.no_vendor_library")],
     "HD-B-03": [(LOADER, "NamesAnUnresolvedSymbol")],
     "HD-A-01": [("tests/abi/abi_test.py", "test_every_break_is_found"), ("tests/abi/abi_test.py", "test_additions_need_the_next_minor"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A driver plugin that does as little as a driver may, and one thing wrong: the one whose FAKE_ macro is defined.
- * Loaded by loader_test through the host; it knows only the public headers. */
+ * Loaded by the tests of this folder through the host; it knows only the public headers. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
