@@ -8,6 +8,7 @@ import unittest
 import files_test
 import kit
 
+MUTATIONS = sorted(path.name for path in (kit.SOURCE / "tests/conformance").glob("mutations_*.cpp"))
 DRIVER = kit.BUILD / "tests" / "odd_driver" / "test.odd_driver.toml"
 
 # mutant: the case that must catch it, or several with commas between them, each of which must; or (these, further arguments of the kit)
@@ -354,7 +355,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual(names_of_changes("odd_library.cpp"), set(LIBRARY_MUTANTS))
 
     def test_every_mutation_of_the_source_is_in_the_table(self):
-        names = names_of_changes("mutations_objects.cpp", "mutations_work.cpp", "mutations_order.cpp", "odd_driver.cpp")
+        names = names_of_changes(*MUTATIONS, "odd_driver.cpp")
         used = {name for mutant in MUTANTS for name in mutant.split("+")}
         self.assertEqual(names, used - names_of_changes("oddities.cpp"))
 

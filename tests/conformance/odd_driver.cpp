@@ -46,8 +46,17 @@ heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance_t** ou
   return good.plugin.create(host, out);
 }
 
+void apply_chosen(const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    if (chosen(change.name)) change.apply();
+  }
+}
+
 bool prepare() {
-  expect_known(kVariable, kObjectMutations, kWorkMutations, kOrderMutations, kOddities, kOfTheEntry);
+  auto with_all = [](auto function) {
+    function(kObjectMutations, kTransferMutations, kParamIoMutations, kDispatchMutations, kOrderMutations, kOddities);
+  };
+  with_all([](const auto&... lists) { expect_known(kVariable, lists..., kOfTheEntry); });
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
   record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
@@ -58,11 +67,7 @@ bool prepare() {
   odd.plugin.id = sdk::string_of("test.odd_driver");
   odd.plugin.create = create;
   odd.plugin.get_interface = get_interface;
-  for (const std::vector<Change>* changes : {&kObjectMutations, &kWorkMutations, &kOrderMutations, &kOddities}) {
-    for (const Change& change : *changes) {
-      if (chosen(change.name)) change.apply();
-    }
-  }
+  with_all([](const auto&... lists) { (apply_chosen(lists), ...); });
   return true;
 }
 

@@ -29,8 +29,9 @@ struct Change {
   const char* name;
   void (*apply)();  // changes `odd`
 };
-extern const std::vector<Change> kObjectMutations, kWorkMutations, kOrderMutations;  // each breaks one rule
-extern const std::vector<Change> kOddities;                                          // each keeps all rules
+extern const std::vector<Change> kObjectMutations, kTransferMutations, kParamIoMutations, kDispatchMutations,
+    kOrderMutations;                         // each breaks one rule
+extern const std::vector<Change> kOddities;  // each keeps all rules
 
 // True if the environment variable ODD_DRIVER, names with '+' between them, has this one. For what no table decides.
 bool chosen(std::string_view name);
