@@ -3,39 +3,27 @@
 // come to it wrapped, as ODD_OPERATIONS says.
 #include <xmmintrin.h>
 
-#include <cstring>
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "heddle/ext/library.h"
-#include "heddle/sdk/negotiate.h"
-#include "odd_names.h"
+#include "odd_over.h"
 
 namespace heddle::odd {
 namespace {
 
-using Status = heddle_status_t*;
+using Driver = Over<heddle_dispatch_interface_t>;
 
 constexpr char kVariable[] = "ODD_OPERATIONS";
-struct Change {
-  const char* name;
-};
 const Change kMutations[] = {
     {"shards_run_twice"}, {"runs_operations_first"}, {"swallows_failures"}, {"takes_any_target"}, {"flushes_denormals"},
 };
 bool chosen(std::string_view name) {
   return is_named(kVariable, name);
 }
-
-const heddle_plugin_t* real_table() {
-  static const heddle_plugin_t* table = plugin_in("ODD_OPERATIONS_OVER");
-  return table;
-}
-
-const heddle_host_t* host = nullptr;
-heddle_dispatch_interface_t good, odd;
 
 struct Wrapped {
   const heddle_library_interface_t* library;
@@ -55,7 +43,7 @@ Status enqueue(heddle_operation_t* handle, const heddle_operation_call_t* call) 
   if (!status && chosen("shards_run_twice")) status = to.library->enqueue(to.operation, call);
   _mm_setcsr(state);
   if (!status || !chosen("swallows_failures")) return status;
-  host->status_free(host->self, status);
+  Driver::host->status_free(Driver::host->self, status);
   return nullptr;
 }
 
@@ -67,20 +55,20 @@ Status operation_load(heddle_device_t* device, const heddle_operation_params_t* 
   params.library = &library;
   params.operation = reinterpret_cast<heddle_operation_t*>(&wrapped.back());
   if (chosen("takes_any_target")) params.target = sdk::string_of(HEDDLE_LIBRARY_TARGET_HOST);
-  Status status = good.operation_load(device, &params, out);
+  Status status = Driver::good.operation_load(device, &params, out);
   if (!status) operations.insert(*out);
   return status;
 }
 
 Status entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept {
-  Status status = good.entry(executable, index, out);
+  Status status = Driver::good.entry(executable, index, out);
   std::lock_guard<std::mutex> lock(mutex);
   if (!status && operations.count(executable)) entries.insert(*out);
   return status;
 }
 
 Status submit(heddle_queue_t* queue, const heddle_submission_t* in) noexcept {
-  if (!chosen("runs_operations_first") || !in->commands) return good.submit(queue, in);
+  if (!chosen("runs_operations_first") || !in->commands) return Driver::good.submit(queue, in);
   std::vector<heddle_command_t> commands(in->commands, in->commands + in->command_count);
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -90,28 +78,13 @@ Status submit(heddle_queue_t* queue, const heddle_submission_t* in) noexcept {
   }
   heddle_submission_t other = *in;
   other.commands = commands.data();
-  return good.submit(queue, &other);
+  return Driver::good.submit(queue, &other);
 }
 
-Status probe(const heddle_host_t* its_host, heddle_probe_result_t* out) noexcept {
-  return real_table()->probe(its_host, out);
-}
-Status create(const heddle_host_t* its_host, heddle_plugin_instance_t** out) noexcept {
-  host = its_host;
-  return real_table()->create(its_host, out);
-}
-Status shutdown(heddle_plugin_instance_t* instance) noexcept {
-  return real_table()->shutdown(instance);
-}
-const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) noexcept {
-  const void* table = real_table()->get_interface(instance, id);
-  if (!table || std::string_view(id.data, id.size) != HEDDLE_DISPATCH_INTERFACE) return table;
-  std::memcpy(&good, table, sizeof good);
-  odd = good;
-  odd.operation_load = operation_load;
-  odd.entry = entry;
-  odd.submit = submit;
-  return &odd;
+void change(heddle_dispatch_interface_t* odd) {
+  odd->operation_load = operation_load;
+  odd->entry = entry;
+  odd->submit = submit;
 }
 
 }  // namespace
@@ -119,9 +92,8 @@ const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {
-      sizeof(heddle_plugin_t), HEDDLE_PLUGIN_DRIVER, {"test.odd_operations", 19}, {"0.1.0", 5}, odd::probe, odd::create,
-      odd::shutdown,           odd::get_interface};
+  static const heddle_plugin_t plugin =
+      odd::Driver::plugin(HEDDLE_PLUGIN_DRIVER, "test.odd_operations", "ODD_OPERATIONS_OVER", HEDDLE_DISPATCH_INTERFACE, odd::change);
   odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_operations", &plugin);
 }

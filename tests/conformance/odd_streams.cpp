@@ -9,29 +9,19 @@
 #include <vector>
 
 #include "heddle/allocator.h"
-#include "heddle/sdk/negotiate.h"
-#include "odd_names.h"
+#include "odd_over.h"
 
 namespace heddle::odd {
 namespace {
 
-using Status = heddle_status_t*;
+using Allocators = Over<heddle_allocator_interface_t>;
 
 constexpr char kVariable[] = "ODD_STREAMS";
-struct Change {
-  const char* name;
-};
 const Change kMutations[] = {{"any_stream"}, {"first_point_alone"}, {"no_points"}, {"one_point"}, {"any_place"}};
 bool chosen(std::string_view name) {
   return is_named(kVariable, name);
 }
 
-const heddle_plugin_t* real_table() {
-  static const heddle_plugin_t* table = plugin_in("ODD_STREAMS_OVER");
-  return table;
-}
-
-heddle_allocator_interface_t good, odd;
 const heddle_provider_t* provider = nullptr;  // the kit's, of the allocator that was made last
 heddle_provider_t lying;
 std::mutex mutex;
@@ -58,7 +48,7 @@ Status create(heddle_plugin_instance_t* instance, const heddle_allocator_params_
     lying.reached = reached;
     params.provider = &lying;
   }
-  return good.create(instance, &params, out);
+  return Allocators::good.create(instance, &params, out);
 }
 
 Status allocate(heddle_allocator_t* allocator, const heddle_block_params_t* in, heddle_block_t* out, heddle_point_t* out_waits,
@@ -70,7 +60,7 @@ Status allocate(heddle_allocator_t* allocator, const heddle_block_params_t* in, 
     anywhere.after.value = HEDDLE_TIMELINE_MAX_VALUE;
     in = &anywhere;
   }
-  Status status = good.allocate(allocator, in, out, out_waits, out_wait_count);
+  Status status = Allocators::good.allocate(allocator, in, out, out_waits, out_wait_count);
   after = {nullptr, 0};
   if (!status && chosen("no_points")) *out_wait_count = 0;
   if (!status && chosen("one_point")) *out_wait_count = std::min(*out_wait_count, 1u);
@@ -82,24 +72,13 @@ void free(heddle_allocator_t* allocator, const heddle_block_t* block, const hedd
     std::lock_guard<std::mutex> lock(mutex);
     later.insert(later.end(), points + 1, points + count);
   }
-  good.free(allocator, block, points, count);
+  Allocators::good.free(allocator, block, points, count);
 }
 
-Status create_instance(const heddle_host_t* host, heddle_plugin_instance_t** out) noexcept {
-  return real_table()->create(host, out);
-}
-Status shutdown(heddle_plugin_instance_t* instance) noexcept {
-  return real_table()->shutdown(instance);
-}
-const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) noexcept {
-  const void* table = real_table()->get_interface(instance, id);
-  if (!table || std::string_view(id.data, id.size) != HEDDLE_ALLOCATOR_INTERFACE) return table;
-  std::memcpy(&good, table, sizeof good);
-  odd = good;
-  odd.create = create;
-  odd.allocate = allocate;
-  odd.free = free;
-  return &odd;
+void change(heddle_allocator_interface_t* odd) {
+  odd->create = create;
+  odd->allocate = allocate;
+  odd->free = free;
 }
 
 }  // namespace
@@ -107,8 +86,8 @@ const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id
 
 extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
   using namespace heddle;
-  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_ALLOCATOR, {"test.odd_streams", 16}, {"0.1.0", 5}, nullptr,
-                                         odd::create_instance,    odd::shutdown,           odd::get_interface};
+  static const heddle_plugin_t plugin =
+      odd::Allocators::plugin(HEDDLE_PLUGIN_ALLOCATOR, "test.odd_streams", "ODD_STREAMS_OVER", HEDDLE_ALLOCATOR_INTERFACE, odd::change);
   odd::expect_known(odd::kVariable, odd::kMutations);
   return sdk::negotiate(negotiation, "test.odd_streams", &plugin);
 }
