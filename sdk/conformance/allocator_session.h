@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the allocators' cases stand on: a provider of the kit's own, whose buffers are records and no memory, since an allocator keeps books and
-// touches nothing; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by cases_allocator.cpp.
+// touches nothing; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by
+// cases_allocator*.cpp.
 #ifndef HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 #define HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 
@@ -267,6 +268,12 @@ class Allocator {
   Instance instance;
   Provider provider;
   heddle_allocator_t* handle = nullptr;
+};
+
+// A block that is out.
+struct Live {
+  heddle_block_t block;
+  uint64_t size;
 };
 
 }  // namespace heddle::conformance

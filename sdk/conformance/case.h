@@ -37,7 +37,10 @@ void add_failure_cases(Cases* out);
 void add_lifetime_cases(Cases* out);
 void add_concurrency_cases(Cases* out);
 void add_allocator_cases(Cases* out);
+void add_allocator_order_cases(Cases* out);
+void add_allocator_usage_cases(Cases* out);
 void add_library_cases(Cases* out);
+void add_library_run_cases(Cases* out);
 void add_operation_cases(Cases* out);
 
 // Only about plugins whose manifest says load.unloadable.
