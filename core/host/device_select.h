@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What [device.*] and [[link]] of a configuration mean for the devices that drivers describe. Used by host.cpp; it loads and opens nothing.
+// What [device.*] and [[link]] of a configuration mean for the devices that drivers describe. Used by host_devices.cpp; it loads and opens nothing.
 #ifndef HEDDLE_CORE_HOST_DEVICE_SELECT_H_
 #define HEDDLE_CORE_HOST_DEVICE_SELECT_H_
 
