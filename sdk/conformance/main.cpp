@@ -336,7 +336,7 @@ int run(int argc, char** argv) {
     const bool foreign = (each.kind == Kind::kDriver && settings().is_no_driver) ||
                          (each.kind == Kind::kAllocator && settings().is_no_allocator) ||
                          (each.kind == Kind::kLibrary && settings().is_no_library);
-    const bool stays = !settings().declared.unloadable &&
+    const bool stays = !settings().list && !settings().declared.unloadable &&
                        std::find(std::begin(kUnloadCases), std::end(kUnloadCases), std::string_view(each.name)) != std::end(kUnloadCases);
     return foreign || stays || !wanted(each);
   });
