@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a writer takes a parameter's bytes from. Filled in by compiler/emit; read twice by the writer (hash, then data), so that weights
-// of many gigabytes are never held at once.
+// Where a writer takes a parameter's bytes from. Filled in by compiler/emit and by heddle params; a module's writer reads it twice (hash, then data), so that
+// weights of many gigabytes are never held at once.
 #pragma once
 
 #include <cstddef>

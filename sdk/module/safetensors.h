@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The safetensors format (huggingface/safetensors, README "Format"): u64 little-endian header size N, N bytes of JSON, data. The index
-// reader serves core/open (`--params FILE`), the writer compiler/emit (`--params-out`). Reads no tensor data.
+// reader serves core/open (`--params FILE`), the writer compiler/emit (`--params-out`), both heddle params. Reads no tensor data.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sdk/module/error.h"
@@ -25,15 +26,20 @@ struct SafetensorsEntry {
   uint64_t length = 0;  // bytes
 };
 
+// What a file says of itself, in its order: names and texts.
+using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
+
 // Sorted by name.
 class SafetensorsIndex {
  public:
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
   const SafetensorsEntry* find(std::string_view name) const;
 
  private:
   friend Result<SafetensorsIndex> read_safetensors_index(int, uint64_t, const std::string&);
   std::vector<SafetensorsEntry> entries_;
+  SafetensorsMetadata metadata_;
 };
 
 // Reads and checks the header through the descriptor, which stays the caller's; `path` is for error texts. DATA_LOSS for a file
@@ -46,12 +52,13 @@ struct SafetensorsTensor {
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
   std::vector<int64_t> dims;
   ParameterSource source;
+  std::string dtype = {};  // the format's name of a type that Heddle has none for; then element_type is undefined
 };
 
 // Writes tensors in the order given, behind a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, which the
 // format has no name for; INVALID_ARGUMENT for a source whose size does not fit its shape, or a name given twice.
-Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path);
+Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path, const SafetensorsMetadata& metadata = {});
 // The same up to the file's name: the caller commits `file`, which is new, or drops it.
-Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file);
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata = {});
 
 }  // namespace heddle::module

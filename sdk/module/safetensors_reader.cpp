@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads and checks the header of a safetensors file. The file is hostile until proven otherwise; simdjson checks JSON and UTF-8.
-#include <simdjson.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,35 +9,50 @@
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/safetensors.h"
+#include "sdk/module/safetensors_text.h"
 #include "sdk/module/safetensors_types.h"
 
 namespace heddle::module {
-namespace {
-
 namespace dom = simdjson::dom;
 
-Error broken(const std::string& path, std::string_view cause) {
+Error broken_index(const std::string& path, std::string_view cause) {
   return {HEDDLE_STATUS_DATA_LOSS,
           concat("module: reading the index of ", in_quotes(path), " failed: ", cause, "; write or copy the file again")};
 }
 
-Status read_exactly(int descriptor, const std::string& path, uint64_t offset, char* out, uint64_t bytes) {
+Status read_bytes(int descriptor, const std::string& path, uint64_t offset, char* out, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got = pread(descriptor, out + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return broken(path, std::strerror(errno));
-    if (got == 0) return broken(path, concat("the file ends at byte ", offset + done, ", its header at ", offset + bytes));
+    if (got < 0) return broken_index(path, std::strerror(errno));
+    if (got == 0) return broken_index(path, concat("the file ends at byte ", offset + done, ", its header at ", offset + bytes));
     done += static_cast<uint64_t>(got);
   }
   return std::nullopt;
 }
 
-// `__metadata__`: an object of strings; its contents are nothing to us.
-bool is_string_map(const dom::element& value) {
+Status read_json(int descriptor, const std::string& path, uint64_t offset, uint64_t bytes, dom::parser& parser, dom::object& out) {
+  simdjson::padded_string json(bytes);
+  if (json.data() == nullptr) throw std::bad_alloc();
+  if (Status failed = read_bytes(descriptor, path, offset, json.data(), bytes)) return failed;
+  dom::element root;
+  // What is read here is three levels deep.
+  if (auto error = parser.allocate(bytes, 16)) return broken_index(path, simdjson::error_message(error));
+  if (auto error = parser.parse(json).get(root)) return broken_index(path, concat("header: ", simdjson::error_message(error)));
+  if (root.get(out)) return broken_index(path, "header: it is not an object");
+  return std::nullopt;
+}
+
+namespace {
+
+// `__metadata__`: an object of strings.
+bool read_string_map(const dom::element& value, SafetensorsMetadata& out) {
   dom::object object;
   if (value.get(object)) return false;
   for (const dom::key_value_pair field : object) {
-    if (!field.value.is_string()) return false;
+    std::string_view text;
+    if (field.value.get(text)) return false;
+    out.emplace_back(field.key, text);
   }
   return true;
 }
@@ -104,40 +118,34 @@ const SafetensorsEntry* SafetensorsIndex::find(std::string_view name) const {
 }
 
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
-  if (file_bytes < 8) return broken(path, concat("the file has ", file_bytes, " bytes, its size field alone has 8"));
+  if (file_bytes < 8) return broken_index(path, concat("the file has ", file_bytes, " bytes, its size field alone has 8"));
   uint8_t prefix[8];
-  if (Status failed = read_exactly(descriptor, path, 0, reinterpret_cast<char*>(prefix), 8)) return *failed;
+  if (Status failed = read_bytes(descriptor, path, 0, reinterpret_cast<char*>(prefix), 8)) return *failed;
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
-    return broken(path, concat("header of ", header_bytes, " bytes is above ", kMaxSafetensorsHeaderBytes));
+    return broken_index(path, concat("header of ", header_bytes, " bytes is above ", kMaxSafetensorsHeaderBytes));
   }
-  if (header_bytes > file_bytes - 8) return broken(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
+  if (header_bytes > file_bytes - 8)
+    return broken_index(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
 
-  simdjson::padded_string json(header_bytes);
-  if (json.data() == nullptr) throw std::bad_alloc();
-  if (Status failed = read_exactly(descriptor, path, 8, json.data(), header_bytes)) return *failed;
   dom::parser parser(kMaxSafetensorsHeaderBytes);
-  dom::element root;
-  // Entries are three levels deep.
-  if (auto error = parser.allocate(header_bytes, 16)) return broken(path, simdjson::error_message(error));
-  if (auto error = parser.parse(json).get(root)) return broken(path, concat("header: ", simdjson::error_message(error)));
   dom::object object;
-  if (root.get(object)) return broken(path, "header: it is not an object");
+  if (Status failed = read_json(descriptor, path, 8, header_bytes, parser, object)) return *failed;
 
   SafetensorsIndex index;
   bool has_metadata = false;
   for (const dom::key_value_pair field : object) {
     if (field.key == "__metadata__") {
-      if (has_metadata) return broken(path, "header: '__metadata__' is there twice");
-      if (!is_string_map(field.value)) return broken(path, "header: '__metadata__' is not an object of strings");
+      if (has_metadata) return broken_index(path, "header: '__metadata__' is there twice");
+      if (!read_string_map(field.value, index.metadata_)) return broken_index(path, "header: '__metadata__' is not an object of strings");
       has_metadata = true;
       continue;
     }
     SafetensorsEntry entry;
     entry.name = field.key;
     if (const std::string wrong = read_entry(field.value, entry); !wrong.empty())
-      return broken(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
+      return broken_index(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
     index.entries_.push_back(std::move(entry));
   }
 
@@ -148,25 +156,25 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : index.entries_) {
     if (entry.offset != end)
-      return broken(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
+      return broken_index(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
     end += entry.length;  // at most the last end, which is checked against the file below; lengths come from offsets, so no wrap
   }
   const uint64_t data_bytes = file_bytes - 8 - header_bytes;
   for (const SafetensorsEntry& entry : index.entries_) {
     if (entry.offset + entry.length > data_bytes) {
       const uint64_t at = 8 + header_bytes + entry.offset;
-      return broken(path, concat("tensor ", in_quotes(entry.name), ": its bytes [", at, ", ", at + entry.length, ") are beyond the file's ",
-                                 file_bytes));
+      return broken_index(path, concat("tensor ", in_quotes(entry.name), ": its bytes [", at, ", ", at + entry.length,
+                                       ") are beyond the file's ", file_bytes));
     }
   }
-  if (end != data_bytes) return broken(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
+  if (end != data_bytes) return broken_index(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
 
   std::sort(index.entries_.begin(), index.entries_.end(),
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries_.size(); ++i) {
     if (index.entries_[i].name == index.entries_[i - 1].name)
-      return broken(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
+      return broken_index(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
   }
   return index;
 } catch (const std::bad_alloc&) {

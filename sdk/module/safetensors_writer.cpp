@@ -39,15 +39,22 @@ Error failure(heddle_status_code_t code, const std::string& path, const std::str
 
 }  // namespace
 
-Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path) {
+Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path, const SafetensorsMetadata& metadata) {
   OutputFile file(path);
-  if (Status failed = prepare_safetensors(tensors, file)) return failed;
+  if (Status failed = prepare_safetensors(tensors, file, metadata)) return failed;
   return file.commit();
 }
 
-Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file) try {
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata) try {
   const std::string& path = file.path();
   std::string json = "{";
+  for (const auto& [name, text] : metadata) {
+    json.append(json.size() == 1 ? "\"__metadata__\":{" : ",");
+    append_json_string(json, name);
+    json.push_back(':');
+    append_json_string(json, text);
+  }
+  if (!metadata.empty()) json.push_back('}');
   std::unordered_set<std::string_view> names;
   uint64_t offset = 0;
   for (const SafetensorsTensor& tensor : tensors) {
@@ -56,12 +63,12 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
     }
     if (!names.insert(tensor.name).second)
       return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the name is there twice; rename one");
-    const std::string_view dtype = safetensors_dtype(tensor.element_type);
-    if (dtype.empty()) {
+    const SafetensorsType* type = safetensors_type(tensor.dtype.empty() ? safetensors_dtype(tensor.element_type) : tensor.dtype);
+    if (type == nullptr) {
       return failure(HEDDLE_STATUS_UNIMPLEMENTED, path, tensor.name,
                      concat("the format has no name for ", element_type_name(tensor.element_type), "; keep it in the module"));
     }
-    const std::optional<uint64_t> bytes = tensor_bytes(HEDDLE_TYPE_BITS(tensor.element_type), tensor.dims);
+    const std::optional<uint64_t> bytes = tensor_bytes(type->bits, tensor.dims);
     if (!bytes || *bytes != tensor.source.size_bytes || (!tensor.source.read && tensor.source.bytes.size() != *bytes)) {
       return failure(
           HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name,
@@ -69,7 +76,7 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
     }
     if (json.size() > 1) json.push_back(',');
     append_json_string(json, tensor.name);
-    json.append(":{\"dtype\":\"").append(dtype).append("\",\"shape\":[");
+    json.append(":{\"dtype\":\"").append(type->name).append("\",\"shape\":[");
     for (size_t i = 0; i < tensor.dims.size(); ++i) json.append(i ? "," : "").append(std::to_string(tensor.dims[i]));
     json.append("],\"data_offsets\":[").append(std::to_string(offset));
     offset += *bytes;

@@ -36,25 +36,6 @@ Error invalid(std::string_view cause) {
 
 }  // namespace
 
-Status for_each_piece(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
-  constexpr uint64_t kPiece = uint64_t{4} << 20;
-  std::unique_ptr<std::byte[]> buffer;
-  if (source.read) buffer.reset(new std::byte[std::min(kPiece, std::max<uint64_t>(source.size_bytes, 1))]);
-  for (uint64_t done = 0; done < source.size_bytes;) {
-    const uint64_t count = std::min(kPiece, source.size_bytes - done);
-    std::span<const std::byte> piece;
-    if (source.read) {
-      if (Status failed = source.read(done, {buffer.get(), count})) return failed;
-      piece = {buffer.get(), count};
-    } else {
-      piece = source.bytes.subspan(done, count);
-    }
-    if (Status failed = take(piece)) return failed;
-    done += count;
-  }
-  return std::nullopt;
-}
-
 namespace {
 
 // XXH3-64 of the bytes, which `take` gets as well.

@@ -41,7 +41,7 @@ TEST(Npy, ReadsWhatItWrites) {
     ASSERT_EQ(parse_tensor_argument(text, argument), "");
     HostTensor tensor, again;
     ASSERT_EQ(load_tensor(argument, {}, tensor), "");
-    ASSERT_EQ(write_npy(folder.path("x.npy"), tensor), "");
+    ASSERT_EQ(save_tensor(folder.path("x.npy"), tensor), "");
     EXPECT_EQ(read_file(folder.path("x.npy")).find('\n') % 64, 63u);
     ASSERT_EQ(read_npy(folder.path("x.npy"), again), "");
     EXPECT_EQ(tensor_text(again, 100), text);
@@ -58,7 +58,7 @@ TEST(Npy, WritesNumpysOwnBytes) {
   HostTensor tensor;
   ASSERT_EQ(load_tensor(argument, {}, tensor), "");
   TemporaryFolder folder;
-  ASSERT_EQ(write_npy(folder.path("x.npy"), tensor), "");
+  ASSERT_EQ(save_tensor(folder.path("x.npy"), tensor), "");
   EXPECT_EQ(read_file(folder.path("x.npy")), expected);
 }
 
@@ -80,9 +80,9 @@ TEST(Npy, FailedWriteNamesTheFile) {
   HostTensor tensor;
   tensor.shape = Shape{HEDDLE_TYPE_F32, {}};
   tensor.bytes.resize(4);
-  EXPECT_THAT(write_npy("/nonexistent/x.npy", tensor), HasSubstr("/nonexistent/x.npy"));
+  EXPECT_THAT(save_tensor("/nonexistent/x.npy", tensor), HasSubstr("/nonexistent/x.npy"));
   tensor.shape.element_type = HEDDLE_TYPE_BF16;
-  EXPECT_THAT(write_npy("/nonexistent/x.npy", tensor), HasSubstr("NumPy has no type for bf16"));
+  EXPECT_THAT(save_tensor("/nonexistent/x.npy", tensor), HasSubstr("NumPy has no type for bf16"));
 }
 
 struct Broken {

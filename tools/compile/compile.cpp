@@ -11,10 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <fstream>
 #include <iterator>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -22,6 +20,7 @@
 #include "tools/heddle/failure.h"
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
+#include "tools/heddle/program.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/same_file.h"
 
@@ -234,19 +233,7 @@ int compile(const Arguments& arguments) {
 }  // namespace heddle::tool
 
 int main(int argc, char** argv) {
-  int code;
-  try {
-    code = heddle::tool::compile(heddle::tool::Arguments(argv + 1, argv + argc));
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "heddle compile: compiling failed: out of memory; free memory, or compile a smaller model\n");
-    code = heddle::tool::kFailed;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "heddle compile: %s\n", error.what());
-    code = heddle::tool::kFailed;
-  }
-  if (!heddle::tool::finish_output() && code == heddle::tool::kFine) {
-    std::fprintf(stderr, "heddle compile: writing results failed: %s\n", std::strerror(errno));
-    code = heddle::tool::kFailed;
-  }
-  return code;
+  namespace tool = heddle::tool;
+  return tool::run_program("heddle compile", "compiling", "compile a smaller model",
+                           [&] { return tool::compile(tool::Arguments(argv + 1, argv + argc)); });
 }

@@ -42,6 +42,7 @@ struct ForeignCommand {
   const char* name;
   const char* summary;
   const char* package;
+  bool completes;  // heddle-NAME --words WORDS... prints candidates for the last word
 };
 const std::vector<ForeignCommand>& foreign_commands();
 

@@ -2,11 +2,11 @@
 // Comparison element by element, in double; integers of the same type are compared as bits first, so that large ones stay exact.
 #include "tools/heddle/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 namespace heddle::tool {
 
@@ -20,54 +20,57 @@ std::string index_text(const Shape& shape, uint64_t index) {
   return "[" + out + "]";
 }
 
-Comparison compare(const HostTensor& got, const HostTensor& expected, double rtol, double atol) {
-  Comparison result;
-  if (got.shape.element_type != expected.shape.element_type || got.shape.dims != expected.shape.dims) {
-    result.explanation = "it is " + shape_text(got.shape) + ", expected " + shape_text(expected.shape);
-    return result;
-  }
-  const uint64_t count = element_count(got.shape).value_or(0);
-  result.compared = count;
-  if (got.bytes == expected.bytes) {
-    result.equal = true;
-    return result;
-  }
-  const bool wide_integer = got.shape.element_type == HEDDLE_TYPE_I64 || got.shape.element_type == HEDDLE_TYPE_U64;
+void Difference::add(const HostTensor& got, const HostTensor& expected) {
+  const uint64_t count = element_count(got.shape).value_or(0), first = compared_;
+  compared_ += count;
+  const bool same_type = got.shape.element_type == expected.shape.element_type;
+  if (same_type && got.bytes == expected.bytes) return;
+  const bool wide_integer = same_type && (got.shape.element_type == HEDDLE_TYPE_I64 || got.shape.element_type == HEDDLE_TYPE_U64);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  // Difference in units of what is allowed, so that small and large elements compare fairly; then the difference itself, which
-  // decides where nothing is allowed.
-  std::pair<double, double> worst(-1, -1);
-  uint64_t worst_index = 0;
   for (uint64_t i = 0; i < count; ++i) {
     const double a = element(got, i), b = element(expected, i);
-    double difference = std::fabs(a - b), allowed = atol + rtol * std::fabs(b);
+    double difference = std::fabs(a - b), allowed = atol_ + rtol_ * std::fabs(b);
     if (std::isnan(a) || std::isnan(b)) {
       if (std::isnan(a) && std::isnan(b)) continue;
       difference = kInfinity;
     } else if (std::isinf(a) || std::isinf(b)) {
       if (a == b) continue;
       difference = kInfinity;
-    } else {
-      if (difference == 0 && wide_integer && std::memcmp(&got.bytes[i * 8], &expected.bytes[i * 8], 8) != 0) difference = 1;
-      if (difference <= allowed) continue;
+    } else if (difference == 0 && wide_integer && std::memcmp(&got.bytes[i * 8], &expected.bytes[i * 8], 8) != 0) {
+      difference = 1;
     }
-    ++result.wrong;
+    if (difference == 0) continue;
+    largest_ = std::max(largest_, difference);
+    largest_relative_ = std::max(largest_relative_, b == 0 || difference == kInfinity ? kInfinity : difference / std::fabs(b));
+    if (difference != kInfinity && difference <= allowed) continue;
+    ++wrong_;
     const std::pair<double, double> excess(difference == kInfinity || allowed == 0 ? kInfinity : difference / allowed, difference);
-    if (excess > worst) {
-      worst = excess;
-      worst_index = i;
-    }
-  }
-  result.equal = result.wrong == 0;
-  if (!result.equal) {
+    if (excess <= worst_) continue;
+    worst_ = excess;
+    worst_index_ = first + i;
     char numbers[160];
-    std::snprintf(numbers, sizeof(numbers), ", difference %.6g, allowed %.6g",
-                  std::fabs(element(got, worst_index) - element(expected, worst_index)),
-                  atol + rtol * std::fabs(element(expected, worst_index)));
-    result.explanation = std::to_string(result.wrong) + " of " + std::to_string(count) + " elements differ; the worst is " +
-                         index_text(got.shape, worst_index) + ": got " + element_text(got, worst_index) + ", expected " +
-                         element_text(expected, worst_index) + numbers;
+    std::snprintf(numbers, sizeof(numbers), ", difference %.6g, allowed %.6g", std::fabs(a - b), allowed);
+    worst_text_ = "got " + element_text(got, i) + ", expected " + element_text(expected, i) + numbers;
   }
+}
+
+std::string Difference::explanation(const Shape& shape) const {
+  return std::to_string(wrong_) + " of " + std::to_string(compared_) + " elements differ; the worst is " + index_text(shape, worst_index_) +
+         ": " + worst_text_;
+}
+
+Comparison compare(const HostTensor& got, const HostTensor& expected, double rtol, double atol) {
+  Comparison result;
+  if (got.shape.element_type != expected.shape.element_type || got.shape.dims != expected.shape.dims) {
+    result.explanation = "it is " + shape_text(got.shape) + ", expected " + shape_text(expected.shape);
+    return result;
+  }
+  Difference difference(rtol, atol);
+  difference.add(got, expected);
+  result.compared = difference.compared();
+  result.wrong = difference.wrong();
+  result.equal = result.wrong == 0;
+  if (!result.equal) result.explanation = difference.explanation(got.shape);
   return result;
 }
 

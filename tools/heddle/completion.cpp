@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle completion bash|zsh|fish`: a script for the shell, which asks `heddle completion --words ...` for candidates, so that it never
 // differs from what the commands take.
+#include <unistd.h>
+
 #include "tools/heddle/command.h"
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program_search.h"
+#include "tools/heddle/raised_rights.h"
 
 namespace heddle::tool {
 namespace {
@@ -32,10 +35,23 @@ constexpr const char kFish[] =
     R"(# heddle: completion for fish; save as heddle.fish in ~/.config/fish/completions
 complete -c heddle -a '(heddle completion --words (commandline -opc)[2..] (commandline -ct) 2>/dev/null)')";
 
+// A command of another package completes its own words.
+void ask_program(const Arguments& words) {
+  for (const ForeignCommand& command : foreign_commands()) {
+    if (!command.completes || words[0] != command.name || has_raised_rights()) continue;
+    const std::string program = find_program("heddle-" + words[0]), flag = "--words";
+    std::vector<char*> arguments{const_cast<char*>(program.c_str()), const_cast<char*>(flag.c_str())};
+    for (size_t i = 1; i < words.size(); ++i) arguments.push_back(const_cast<char*>(words[i].c_str()));
+    arguments.push_back(nullptr);
+    if (!program.empty()) execv(program.c_str(), arguments.data());
+  }
+}
+
 // Candidates for the last word, one a line.
 int complete(const Arguments& words) {
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
+  if (words.size() > 1) ask_program(words);
   const bool is_help = words.size() == 2 && words[0] == "help";
   if (words.size() <= 1 || is_help) {
     for (const Command& command : commands()) candidates.emplace_back(command.name);
@@ -50,9 +66,7 @@ int complete(const Arguments& words) {
       if (words.size() == 2) candidates.insert(candidates.end(), command.words.begin(), command.words.end());
     }
   }
-  for (const std::string& candidate : candidates) {
-    if (candidate.compare(0, last.size(), last) == 0) print_line(candidate);
-  }
+  print_candidates(candidates, last);
   return kFine;
 }
 

@@ -86,6 +86,9 @@ Flags::~Flags() = default;
 void Flags::positional(const std::string& name, std::string& target, const std::string& help, bool required) {
   state_->app.add_option(name, target, help)->required(required)->option_text(" ");
 }
+void Flags::positionals(const std::string& name, std::vector<std::string>& target, const std::string& help) {
+  state_->app.add_option(name, target, help)->option_text(" ");
+}
 void Flags::text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name) {
   state_->remember(name, state_->app.add_option(name, target, help))->option_text(value_name);
 }

@@ -22,6 +22,8 @@ class Flags {
 
   // A name may be several with a comma between: "-o,--output". Every target keeps its value where the flag is not given, and outlives parse().
   void positional(const std::string& name, std::string& target, const std::string& help, bool required = true);
+  // All that are left.
+  void positionals(const std::string& name, std::vector<std::string>& target, const std::string& help);
   void text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name = "TEXT");
   void texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name);
   void number(const std::string& name, double& target, const std::string& help, double least, double most);

@@ -9,17 +9,22 @@
 
 namespace heddle::tool {
 
+std::string result_json_head(const std::string& name, const Shape& shape) {
+  const nlohmann::json quoted_name(name), dims(shape.dims);
+  return "{\"name\":" + quoted_name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ",\"shape\":" + dims.dump() +
+         ",\"type\":\"" + std::string(module::element_type_name(shape.element_type)) + "\",\"values\":[";
+}
+
+std::string value_json(const HostTensor& tensor, uint64_t index) {
+  const double value = element(tensor, index);
+  return std::isfinite(value) ? element_text(tensor, index) : std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
+}
+
 std::string result_json(const std::string& name, const HostTensor& tensor, uint64_t most) {
   const uint64_t count = element_count(tensor.shape).value_or(0);
-  std::string values = "[";
-  for (uint64_t i = 0; i < count && i < most; ++i) {
-    const double value = element(tensor, i);
-    if (i) values += ',';
-    values += std::isfinite(value) ? element_text(tensor, i) : std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
-  }
-  const nlohmann::json quoted_name(name), dims(tensor.shape.dims);
-  return "{\"name\":" + quoted_name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ",\"shape\":" + dims.dump() +
-         ",\"type\":\"" + std::string(module::element_type_name(tensor.shape.element_type)) + "\",\"values\":" + values + "]}";
+  std::string out = result_json_head(name, tensor.shape);
+  for (uint64_t i = 0; i < count && i < most; ++i) out += (i ? "," : "") + value_json(tensor, i);
+  return out + "]}";
 }
 
 }  // namespace heddle::tool

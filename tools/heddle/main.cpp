@@ -6,12 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/output.h"
+#include "tools/heddle/program.h"
 #include "tools/heddle/program_search.h"
 #include "tools/heddle/raised_rights.h"
 
@@ -24,10 +23,12 @@ const std::vector<Command>& commands() {
 }
 
 const std::vector<ForeignCommand>& foreign_commands() {
-  static const std::vector<ForeignCommand> all{{"compile", "turns a model file into a .heddle file", "heddle-compiler"},
-                                               {"conformance", "checks a plugin against the rules", "heddle-conformance"},
-                                               {"import", "shows a model file as the compiler reads it", "heddle-tools"},
-                                               {"opt", "runs passes of the compiler on its IR", "heddle-tools"}};
+  static const std::vector<ForeignCommand> all{
+      {"compile", "turns a model file into a .heddle file", "heddle-compiler", false},
+      {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
+      {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
+      {"import", "shows a model file as the compiler reads it", "heddle-tools", false},
+      {"opt", "runs passes of the compiler on its IR", "heddle-tools", false}};
   return all;
 }
 
@@ -130,20 +131,7 @@ int dispatch(int argc, char** argv) {
 }  // namespace heddle::tool
 
 int main(int argc, char** argv) {
-  int code;
-  try {
-    code = heddle::tool::dispatch(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "heddle: %s failed: out of memory; free memory, or give smaller inputs\n",
-                 argc > 1 ? heddle::tool::printable(argv[1]).c_str() : "the command");
-    code = heddle::tool::kFailed;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "heddle: %s\n", error.what());
-    code = heddle::tool::kFailed;
-  }
-  if (!heddle::tool::finish_output()) {
-    std::fprintf(stderr, "heddle: writing results failed: %s\n", std::strerror(errno));
-    if (code == heddle::tool::kFine) code = heddle::tool::kFailed;
-  }
-  return code;
+  namespace tool = heddle::tool;
+  const std::string doing = argc > 1 ? tool::printable(argv[1]) : "the command";
+  return tool::run_program("heddle", doing, "give smaller inputs", [&] { return tool::dispatch(argc, argv); });
 }

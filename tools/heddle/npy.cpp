@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <new>
 
 #include "sdk/module/element_types.h"
@@ -111,82 +113,53 @@ class HeaderParser {
   size_t position_ = 0;
 };
 
-// Opens without waiting for the other end of a FIFO, which is refused below.
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : value_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
-std::string no_memory(uint64_t bytes) {
-  return "there is no memory for its " + std::to_string(bytes) + " bytes; free memory";
-}
-
 std::string about(const std::string& path, const std::string& what) {
   return "'" + path + "': " + what;
 }
 
-// Opens a regular file and tells its size.
-Wrong open_regular(const std::string& path, const Descriptor& file, uint64_t& size_bytes) {
-  struct stat facts;
-  if (file.get() < 0 || fstat(file.get(), &facts) != 0) return about(path, std::strerror(errno));
-  if (!S_ISREG(facts.st_mode)) return about(path, "it is not a regular file");
-  size_bytes = static_cast<uint64_t>(facts.st_size);
-  return {};
+// `take` for both, and then for each piece of the data.
+module::Status for_all(std::string_view head, const module::ParameterSource& data,
+                       const std::function<module::Status(std::span<const std::byte>)>& take) {
+  if (module::Status failed = take(std::as_bytes(std::span(head)))) return failed;
+  return module::for_each_piece(data, take);
 }
 
-Wrong read_at(const std::string& path, int descriptor, uint64_t offset, std::span<std::byte> out) {
-  for (uint64_t done = 0; done < out.size();) {
-    const ssize_t got = pread(descriptor, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return about(path, std::strerror(errno));
-    if (got == 0) return about(path, "the file became shorter while it was read");
-    done += static_cast<uint64_t>(got);
-  }
-  return {};
-}
-
-Wrong write_pieces(const std::string& path, std::span<const std::byte> first, std::span<const std::byte> second) {
+Wrong write_pieces(const std::string& path, std::string_view head, const module::ParameterSource& data) {
   // A pipe or /dev/stdout is written to as it is; a file appears when it is complete.
   struct stat facts;
   if (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
     const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor < 0) return about(path, std::strerror(errno));
-    for (std::span<const std::byte> piece : {first, second}) {
+    const module::Status failed = for_all(head, data, [&](std::span<const std::byte> piece) -> module::Status {
       while (!piece.empty()) {
         const ssize_t written = write(descriptor, piece.data(), piece.size());
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) {
-          const int error = errno;
-          close(descriptor);
-          return about(path, std::strerror(error));
-        }
+        if (written < 0) return module::Error{HEDDLE_STATUS_UNKNOWN, about(path, std::strerror(errno))};
         piece = piece.subspan(static_cast<size_t>(written));
       }
-    }
+      return std::nullopt;
+    });
     close(descriptor);
-    return {};
+    return wrong_of(failed);
   }
   module::OutputFile file(path);
   module::Status failed = file.open();
-  if (!failed) failed = file.append(first);
-  if (!failed) failed = file.append(second);
+  if (!failed) failed = for_all(head, data, [&](std::span<const std::byte> piece) { return file.append(piece); });
   if (!failed) failed = file.commit(false);
+  return wrong_of(failed);
+}
+
+}  // namespace
+
+Wrong wrong_of(const module::Status& failed) {
   if (!failed) return {};
-  // Who failed is the flag's to say.
   constexpr std::string_view kWho = "module: ";
   return failed->message.rfind(kWho, 0) == 0 ? failed->message.substr(kWho.size()) : failed->message;
 }
 
-}  // namespace
+std::string no_npy_type(heddle_element_type_t type) {
+  return "NumPy has no type for " + std::string(module::element_type_name(type)) + "; write a .bin file";
+}
 
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   out = NpyHeader{};
@@ -206,54 +179,52 @@ Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   return HeaderParser({reinterpret_cast<const char*>(file.data()) + prefix, length}).parse(out.shape);
 }
 
-Wrong read_npy(const std::string& path, HostTensor& out) {
-  const Descriptor file(path);
-  uint64_t file_bytes = 0;
-  if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
-  std::vector<std::byte> head(file_bytes < 12 + kMaxNpyHeaderBytes ? file_bytes : 12 + kMaxNpyHeaderBytes);
-  if (Wrong wrong = read_at(path, file.get(), 0, head); !wrong.empty()) return wrong;
-  NpyHeader header;
-  if (Wrong wrong = parse_npy_header(head, header); !wrong.empty()) return about(path, wrong);
-  const std::optional<uint64_t> bytes = byte_count(header.shape);
-  // Before allocating: the file must really hold what its header claims.
-  if (!bytes || *bytes != file_bytes - header.data_offset) {
-    return about(path, "its data has " + std::to_string(file_bytes - header.data_offset) + " bytes, its shape " + shape_text(header.shape) +
-                           " needs " + (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
-  }
-  out.shape = header.shape;
-  try {
-    out.bytes.resize(*bytes);
-  } catch (const std::bad_alloc&) {
-    return about(path, no_memory(*bytes));
-  }
-  return read_at(path, file.get(), header.data_offset, out.bytes);
+Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, NpyHeader& out) {
+  std::vector<std::byte> head(std::min<uint64_t>(length, kNpyHeadBytes));
+  if (Wrong wrong = file.read(offset, head); !wrong.empty()) return wrong;
+  if (Wrong wrong = parse_npy_header(head, out); !wrong.empty()) return file.about(wrong);
+  const std::optional<uint64_t> bytes = byte_count(out.shape);
+  const uint64_t held = length - out.data_offset;
+  if (bytes && *bytes == held) return {};
+  return file.about("its data has " + std::to_string(held) + " bytes, its shape " + shape_text(out.shape) + " needs " +
+                    (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
 }
 
-Wrong write_npy(const std::string& path, const HostTensor& tensor) {
-  if (module::npy_type_code(tensor.shape.element_type).empty()) {
-    return about(path,
-                 "NumPy has no type for " + std::string(module::element_type_name(tensor.shape.element_type)) + "; write a .bin file");
+Wrong read_npy(const std::string& path, HostTensor& out) {
+  InputFile file;
+  NpyHeader header;
+  if (Wrong wrong = file.open(path); !wrong.empty()) return wrong;
+  // Before allocating: the file must really hold what its header claims.
+  if (Wrong wrong = read_npy_header(file, 0, file.size_bytes(), header); !wrong.empty()) return wrong;
+  out.shape = header.shape;
+  try {
+    out.bytes.resize(file.size_bytes() - header.data_offset);
+  } catch (const std::bad_alloc&) {
+    return file.about(no_memory(file.size_bytes() - header.data_offset));
   }
-  const std::string head = module::npy_header(tensor.shape.element_type, tensor.shape.dims);
-  return write_pieces(path, {reinterpret_cast<const std::byte*>(head.data()), head.size()}, tensor.bytes);
+  return file.read(header.data_offset, out.bytes);
+}
+
+Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data) {
+  if (module::npy_type_code(shape.element_type).empty()) return about(path, no_npy_type(shape.element_type));
+  return write_pieces(path, module::npy_header(shape.element_type, shape.dims), data);
 }
 
 Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& shape, std::vector<std::byte>& out) {
-  const Descriptor file(path);
-  uint64_t file_bytes = 0;
-  if (Wrong wrong = open_regular(path, file, file_bytes); !wrong.empty()) return wrong;
-  if (file_bytes != size_bytes)
-    return about(path, "it has " + std::to_string(file_bytes) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
+  InputFile file;
+  if (Wrong wrong = file.open(path); !wrong.empty()) return wrong;
+  if (file.size_bytes() != size_bytes)
+    return file.about("it has " + std::to_string(file.size_bytes()) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
   try {
     out.resize(size_bytes);
   } catch (const std::bad_alloc&) {
-    return about(path, no_memory(size_bytes));
+    return file.about(no_memory(size_bytes));
   }
-  return read_at(path, file.get(), 0, out);
+  return file.read(0, out);
 }
 
-Wrong write_raw(const std::string& path, std::span<const std::byte> bytes) {
-  return write_pieces(path, bytes, {});
+Wrong write_raw(const std::string& path, const module::ParameterSource& data) {
+  return write_pieces(path, {}, data);
 }
 
 }  // namespace heddle::tool

@@ -108,6 +108,12 @@ void print_line(std::string_view given) {
   std::fputc('\n', stdout);
 }
 
+void print_candidates(const std::vector<std::string>& candidates, std::string_view begin) {
+  for (const std::string& candidate : candidates) {
+    if (candidate.compare(0, begin.size(), begin) == 0) print_line(candidate);
+  }
+}
+
 bool finish_output() {
   return std::fflush(stdout) == 0 && !std::ferror(stdout);
 }

@@ -30,6 +30,8 @@ std::string table_text(const Table& table, Format format, bool bold_header);
 using module::printable;  // names come from files and plugins
 // Printable text and a newline to stdout.
 void print_line(std::string_view text);
+// Those that begin so, one a line, for completion.
+void print_candidates(const std::vector<std::string>& candidates, std::string_view begin);
 // Flushes stdout; false if something could not be written (a full disk, a closed pipe).
 bool finish_output();
 

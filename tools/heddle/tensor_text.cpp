@@ -230,7 +230,8 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
 }
 
 Wrong save_tensor(const std::string& path, const HostTensor& tensor) {
-  return ends_with(path, ".npy") ? write_npy(path, tensor) : write_raw(path, tensor.bytes);
+  const module::ParameterSource data{tensor.bytes.size(), tensor.bytes, nullptr};
+  return ends_with(path, ".npy") ? write_npy(path, tensor.shape, data) : write_raw(path, data);
 }
 
 double element(const HostTensor& tensor, uint64_t index) {

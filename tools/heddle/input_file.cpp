@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reading through a descriptor at offsets; nothing is mapped.
+#include "tools/heddle/input_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace heddle::tool {
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+InputFile::InputFile(InputFile&& other) noexcept {
+  *this = std::move(other);
+}
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(facts_, other.facts_);
+  return *this;
+}
+
+Wrong InputFile::about(const std::string& what) const {
+  return "'" + path_ + "': " + what;
+}
+
+Wrong InputFile::open(const std::string& path) {
+  path_ = path;
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return about(std::strerror(errno));
+  return S_ISREG(facts_.st_mode) ? Wrong() : about("it is not a regular file");
+}
+
+Wrong InputFile::read(uint64_t offset, std::span<std::byte> out) const {
+  for (uint64_t done = 0; done < out.size();) {
+    // The system reads at most 2 GiB at once.
+    const size_t most = std::min<uint64_t>(out.size() - done, uint64_t{1} << 30);
+    const ssize_t got = pread(descriptor_, out.data() + done, most, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return about(std::strerror(errno));
+    if (got == 0) return about("the file became shorter while it was read");
+    done += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
+Wrong InputFile::changed() const {
+  struct stat now;
+  if (fstat(descriptor_, &now) != 0) return about(std::strerror(errno));
+  const bool same =
+      now.st_size == facts_.st_size && now.st_mtim.tv_sec == facts_.st_mtim.tv_sec && now.st_mtim.tv_nsec == facts_.st_mtim.tv_nsec;
+  return same ? Wrong() : about("it was written to while it was read; try again when nobody writes it");
+}
+
+std::string no_memory(uint64_t bytes) {
+  return "there is no memory for its " + std::to_string(bytes) + " bytes; free memory";
+}
+
+}  // namespace heddle::tool
