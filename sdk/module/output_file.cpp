@@ -95,6 +95,17 @@ Status OutputFile::append(std::span<const std::byte> bytes) {
   return std::nullopt;
 }
 
+Status OutputFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failure("writing", errno);
+    offset += static_cast<uint64_t>(written);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return std::nullopt;
+}
+
 Status OutputFile::pad_to(uint64_t alignment) {
   static constexpr std::byte kZeros[kPageAlignment] = {};
   return append({kZeros, align_up(size_bytes_, alignment) - size_bytes_});

@@ -22,6 +22,8 @@ class OutputFile {
 
   Status open();
   Status append(std::span<const std::byte> bytes);
+  // Bytes that were appended before, now that it is known what they are.
+  Status overwrite(uint64_t offset, std::span<const std::byte> bytes);
   // Zeros up to the next multiple of alignment.
   Status pad_to(uint64_t alignment);
   uint64_t size_bytes() const { return size_bytes_; }

@@ -26,14 +26,14 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
 }
 
 Wrong InputFile::about(const std::string& what) const {
-  return "'" + path_ + "': " + what;
+  return what.empty() ? Wrong() : "'" + path_ + "': " + what;
 }
 
 Wrong InputFile::open(const std::string& path) {
   path_ = path;
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return about(std::strerror(errno));
-  return S_ISREG(facts_.st_mode) ? Wrong() : about("it is not a regular file");
+  if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return std::strerror(errno);
+  return S_ISREG(facts_.st_mode) ? Wrong() : "it is not a regular file";
 }
 
 Wrong InputFile::read(uint64_t offset, std::span<std::byte> out) const {
@@ -42,8 +42,8 @@ Wrong InputFile::read(uint64_t offset, std::span<std::byte> out) const {
     const size_t most = std::min<uint64_t>(out.size() - done, uint64_t{1} << 30);
     const ssize_t got = pread(descriptor_, out.data() + done, most, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return about(std::strerror(errno));
-    if (got == 0) return about("the file became shorter while it was read");
+    if (got < 0) return std::strerror(errno);
+    if (got == 0) return "the file became shorter while it was read";
     done += static_cast<uint64_t>(got);
   }
   return {};
@@ -51,10 +51,10 @@ Wrong InputFile::read(uint64_t offset, std::span<std::byte> out) const {
 
 Wrong InputFile::changed() const {
   struct stat now;
-  if (fstat(descriptor_, &now) != 0) return about(std::strerror(errno));
+  if (fstat(descriptor_, &now) != 0) return std::strerror(errno);
   const bool same =
       now.st_size == facts_.st_size && now.st_mtim.tv_sec == facts_.st_mtim.tv_sec && now.st_mtim.tv_nsec == facts_.st_mtim.tv_nsec;
-  return same ? Wrong() : about("it was written to while it was read; try again when nobody writes it");
+  return same ? Wrong() : "it was written to while it was read; try again when nobody writes it";
 }
 
 std::string no_memory(uint64_t bytes) {

@@ -20,13 +20,13 @@ class InputFile {
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // Says what is wrong with the path in front, as the others do. Does not wait for the other end of a FIFO, which is no regular file.
+  // What is wrong comes without the path; about() puts it in front. Does not wait for the other end of a FIFO, which is no regular file.
   Wrong open(const std::string& path);
   // All of `out`; a file that ends before is an error.
   Wrong read(uint64_t offset, std::span<std::byte> out) const;
   // What is wrong if it was written to since it was opened; as fine as the file system's clock.
   Wrong changed() const;
-  // "'path': what"
+  // "'path': what", or nothing where nothing is wrong.
   Wrong about(const std::string& what) const;
 
   int descriptor() const { return descriptor_; }

@@ -182,27 +182,27 @@ Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
 Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, NpyHeader& out) {
   std::vector<std::byte> head(std::min<uint64_t>(length, kNpyHeadBytes));
   if (Wrong wrong = file.read(offset, head); !wrong.empty()) return wrong;
-  if (Wrong wrong = parse_npy_header(head, out); !wrong.empty()) return file.about(wrong);
+  if (Wrong wrong = parse_npy_header(head, out); !wrong.empty()) return wrong;
   const std::optional<uint64_t> bytes = byte_count(out.shape);
   const uint64_t held = length - out.data_offset;
   if (bytes && *bytes == held) return {};
-  return file.about("its data has " + std::to_string(held) + " bytes, its shape " + shape_text(out.shape) + " needs " +
-                    (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits")));
+  return "its data has " + std::to_string(held) + " bytes, its shape " + shape_text(out.shape) + " needs " +
+         (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits"));
 }
 
 Wrong read_npy(const std::string& path, HostTensor& out) {
   InputFile file;
   NpyHeader header;
-  if (Wrong wrong = file.open(path); !wrong.empty()) return wrong;
+  if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
   // Before allocating: the file must really hold what its header claims.
-  if (Wrong wrong = read_npy_header(file, 0, file.size_bytes(), header); !wrong.empty()) return wrong;
+  if (Wrong wrong = read_npy_header(file, 0, file.size_bytes(), header); !wrong.empty()) return file.about(wrong);
   out.shape = header.shape;
   try {
     out.bytes.resize(file.size_bytes() - header.data_offset);
   } catch (const std::bad_alloc&) {
     return file.about(no_memory(file.size_bytes() - header.data_offset));
   }
-  return file.read(header.data_offset, out.bytes);
+  return file.about(file.read(header.data_offset, out.bytes));
 }
 
 Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data) {
@@ -212,7 +212,7 @@ Wrong write_npy(const std::string& path, const Shape& shape, const module::Param
 
 Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& shape, std::vector<std::byte>& out) {
   InputFile file;
-  if (Wrong wrong = file.open(path); !wrong.empty()) return wrong;
+  if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
   if (file.size_bytes() != size_bytes)
     return file.about("it has " + std::to_string(file.size_bytes()) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
   try {
@@ -220,7 +220,7 @@ Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& 
   } catch (const std::bad_alloc&) {
     return file.about(no_memory(size_bytes));
   }
-  return file.read(0, out);
+  return file.about(file.read(0, out));
 }
 
 Wrong write_raw(const std::string& path, const module::ParameterSource& data) {

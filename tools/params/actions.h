@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The actions of heddle params, one file each, and what they share: flags, globs, progress, JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/heddle/command.h"
+#include "tools/heddle/flags.h"
+#include "tools/heddle/report_view.h"
+#include "tools/params/checkpoint.h"
+
+namespace heddle::tool {
+
+Command ls_action();
+Command dump_action();
+Command extract_action();
+Command convert_action();
+Command diff_action();
+Command verify_action();
+
+// An action of whose Options the flags are made.
+template <typename Options>
+Command make_action(const char* name, const char* summary, int (*run)(const Arguments&)) {
+  static const char* const kName = name;
+  static const char* const kSummary = summary;
+  return {name,
+          summary,
+          run,
+          [] {
+            Options options;
+            Flags flags(std::string("params ") + kName, kSummary);
+            options.declare(flags);
+            return flags.names();
+          },
+          {}};
+}
+
+// Opens a file of parameters, with what is wrong or odd on stderr. Empty: go on. Else the exit code.
+std::optional<int> open_checkpoint(const Flags& flags, const std::string& path, Checkpoint& out);
+
+// Whether a name fits one of some globs of the shell (*, ?, [a-z]; * fits dots and slashes too), or is one of them as it stands.
+bool fits(const std::string& name, const std::vector<std::string>& globs);
+// Tensors that fit, all of them without a glob. Says which glob fits none.
+Wrong select(const Checkpoint& checkpoint, const std::vector<std::string>& globs, std::vector<const StoredTensor*>& out);
+
+// The array of a tensor's extents; a number, or "inf" for what JSON has none for.
+Json shape_json(const StoredTensor& tensor);
+Json number_json(double value);
+
+// "--progress": how much of something is done, on stderr.
+class Progress {
+ public:
+  Progress(const std::string& mode, std::string doing, uint64_t total_bytes);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void add(uint64_t bytes);
+
+ private:
+  bool show_, shown_ = false;
+  std::string doing_;
+  uint64_t done_ = 0, total_;
+};
+void add_progress_flag(Flags& flags, std::string& mode);
+
+}  // namespace heddle::tool

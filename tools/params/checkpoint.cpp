@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One index out of each format's. What the file is, its first bytes say, never its name.
+#include "tools/params/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+
+#include "sdk/module/element_types.h"
+#include "sdk/module/layout.h"
+#include "sdk/module/npy_header.h"
+#include "sdk/module/safetensors_shards.h"
+#include "tools/heddle/npy.h"
+#include "tools/params/npz_directory.h"
+
+namespace heddle::tool {
+namespace {
+
+using module::concat;
+using module::in_quotes;
+using std::string_view_literals::operator""sv;
+
+constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), .npz and .npy";
+
+// What a file is that is not read, by how it begins; empty if that is not known.
+std::string other_format(std::string_view first) {
+  const std::pair<std::string_view, std::string_view> kFormats[] = {
+      {"GGUF"sv, "a GGUF file"},
+      {"IRPA"sv, "an IRPA file"},
+      {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
+      {{reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic)},
+       "a compiled module, whose parameters heddle explain counts"},
+  };
+  for (const auto& [magic, what] : kFormats) {
+    if (first.substr(0, magic.size()) == magic) return std::string(what);
+  }
+  if (first.size() >= 2 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
+    return "a pickle, as older .pt files are, which may run code";
+  // Protocol buffers: field 1 is the version of ONNX's IR, then a field with a length or a number.
+  const bool is_onnx =
+      first.size() >= 3 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
+  return is_onnx ? "an ONNX model, which heddle compile reads with its external data" : "";
+}
+
+std::string refusal(const std::string& what) {
+  return "it is " + what + "; " + kRead;
+}
+
+}  // namespace
+
+std::string StoredTensor::type_text() const {
+  return dtype.empty() ? std::string(module::element_type_name(shape.element_type)) : dtype;
+}
+
+std::string StoredTensor::shape_text() const {
+  std::string out;
+  for (int64_t extent : shape.dims) out += std::to_string(extent) + "x";
+  return out + type_text();
+}
+
+Wrong Checkpoint::open(const std::string& path) {
+  path_ = path;
+  InputFile& file = files_.emplace_back();
+  if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
+  std::string first(std::min<uint64_t>(file.size_bytes(), 8), '\0');
+  Wrong wrong = file.read(0, std::as_writable_bytes(std::span(first)));
+  if (!wrong.empty()) return file.about(wrong);
+  const bool in_shards = module::is_shard_index(first);
+  // The readers of sdk/module name the file themselves.
+  wrong = in_shards ? open_shards() : open_single(first);
+  if (!wrong.empty()) return wrong;
+  std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+  return {};
+}
+
+Wrong Checkpoint::open_single(const std::string& first) {
+  const InputFile& file = files_[0];
+  if (first.empty()) return file.about("it is empty");
+  if (first.starts_with("PK\3\4") || first.starts_with("PK\5\6")) return file.about(open_npz());
+  if (first.starts_with(module::kNpyMagic)) return file.about(open_npy());
+  if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
+  // The size of a header of safetensors, below 2^32.
+  if (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4)) {
+    return file.about("it does not begin as any file of parameters that is known; " + std::string(kRead));
+  }
+  format_ = "safetensors";
+  return open_safetensors(0);
+}
+
+Wrong Checkpoint::open_safetensors(uint32_t file) {
+  auto index = module::read_safetensors_index(files_[file].descriptor(), files_[file].size_bytes(), files_[file].path());
+  if (!index) return wrong_of(index.error());
+  for (const auto& [name, text] : index.value().metadata()) {
+    const bool known = std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& one) { return one.first == name; });
+    if (!known) metadata_.emplace_back(name, text);
+  }
+  for (const module::SafetensorsEntry& entry : index.value().entries()) {
+    const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED;
+    tensors_.push_back({entry.name, Shape{entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file, entry.offset, entry.length});
+  }
+  return {};
+}
+
+Wrong Checkpoint::open_shards() {
+  auto read = module::read_shard_index(files_[0].descriptor(), files_[0].size_bytes(), path_);
+  if (!read) return wrong_of(read.error());
+  const module::ShardIndex& index = read.value();
+  format_ = "safetensors in shards";
+  for (const std::string& shard : index.shards) {
+    InputFile& file = files_.emplace_back();
+    if (Wrong wrong = file.open(module::shard_path(path_, shard)); !wrong.empty())
+      return files_[0].about(concat("it names a shard that cannot be opened: ", in_quotes(file.path()), ": ", wrong));
+    if (Wrong wrong = open_safetensors(static_cast<uint32_t>(files_.size() - 1)); !wrong.empty()) return wrong;
+  }
+  // The index says which file a tensor is of: files may have others, and several the same.
+  std::vector<StoredTensor> found = std::move(tensors_), kept;
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return std::tie(a.name, a.file) < std::tie(b.name, b.file); });
+  for (const module::ShardIndex::Entry& entry : index.entries) {
+    const uint32_t file = entry.shard + 1;
+    auto at = std::lower_bound(found.begin(), found.end(), std::tie(entry.name, file),
+                               [](const StoredTensor& one, const auto& key) { return std::tie(one.name, one.file) < key; });
+    if (at == found.end() || at->name != entry.name || at->file != file)
+      return files_[0].about(concat("it says that ", in_quotes(index.shards[entry.shard]), " has tensor ", in_quotes(entry.name),
+                                    ", which that file has not"));
+    kept.push_back(*at);
+  }
+  tensors_ = std::move(kept);
+  if (found.size() > tensors_.size()) {
+    warnings_.push_back(
+        files_[0].about(concat(found.size() - tensors_.size(), " tensors of its shards are not in the index, and left out")));
+  }
+  if (index.total_bytes && *index.total_bytes != tensor_bytes()) {
+    warnings_.push_back(files_[0].about(concat("its total_size is ", *index.total_bytes, ", its tensors have ", tensor_bytes(), " bytes")));
+  }
+  return {};
+}
+
+Wrong Checkpoint::open_npz() {
+  format_ = "npz";
+  std::vector<NpzMember> members;
+  Wrong broken = read_npz_directory(files_[0], members);
+  for (const NpzMember& member : members) {
+    if (member.name.ends_with("/data.pkl") || member.name == "data.pkl")
+      return refusal("a file of PyTorch (.pt), whose pickle may run code");
+  }
+  if (!broken.empty()) return broken;
+  for (const NpzMember& member : members) {
+    const std::string who = concat("member ", in_quotes(member.name), ": ");
+    if (!member.name.ends_with(".npy")) return who + "it is no array; numpy.savez names arrays .npy";
+    NpyHeader header;
+    if (Wrong wrong = read_npy_header(files_[0], member.offset, member.length, header); !wrong.empty()) return who + wrong;
+    const uint64_t before = header.data_offset;
+    tensors_.push_back({member.name.substr(0, member.name.size() - 4), header.shape, "", 0, member.offset + before, member.length - before,
+                        member.crc, before});
+  }
+  return {};
+}
+
+Wrong Checkpoint::open_npy() {
+  format_ = "npy";
+  NpyHeader header;
+  const uint64_t size = files_[0].size_bytes();
+  if (Wrong wrong = read_npy_header(files_[0], 0, size, header); !wrong.empty()) return wrong;
+  tensors_.push_back({std::filesystem::path(path_).stem().string(), header.shape, "", 0, header.data_offset, size - header.data_offset});
+  return {};
+}
+
+const StoredTensor* Checkpoint::find(const std::string& name) const {
+  auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                             [](const StoredTensor& one, const std::string& key) { return one.name < key; });
+  return at != tensors_.end() && at->name == name ? &*at : nullptr;
+}
+
+uint64_t Checkpoint::tensor_bytes() const {
+  uint64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors_) bytes += tensor.length;  // parts of files, which do not overlap in one
+  return bytes;
+}
+
+Wrong Checkpoint::read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  const InputFile& file = files_[tensor.file];
+  Wrong wrong = file.read(tensor.offset + offset, out);
+  if (wrong.empty()) return {};
+  return file.about(concat("tensor ", in_quotes(tensor.name), ", bytes [", tensor.offset + offset, ", ",
+                           tensor.offset + offset + out.size(), "): ", wrong));
+}
+
+Wrong Checkpoint::changed() const {
+  for (const InputFile& file : files_) {
+    if (Wrong wrong = file.changed(); !wrong.empty()) return file.about(wrong);
+  }
+  return {};
+}
+
+Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::function<Wrong(const HostTensor&)>& take) {
+  HostTensor piece;
+  piece.shape.element_type = tensor.has_values() ? tensor.shape.element_type : HEDDLE_TYPE_U8;
+  const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // no format here packs the types below a byte that Heddle has
+  for (uint64_t done = 0; done < tensor.length; done += piece.bytes.size()) {
+    piece.bytes.resize(std::min(kPieceBytes, tensor.length - done));
+    piece.shape.dims = {static_cast<int64_t>(piece.bytes.size() / width)};
+    if (Wrong wrong = checkpoint.read(tensor, done, piece.bytes); !wrong.empty()) return wrong;
+    if (Wrong wrong = take(piece); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+}  // namespace heddle::tool

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle params convert`: a file of parameters in another format, some of its tensors, other names, other types of floats. One tensor at
+// a time, in pieces.
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "sdk/module/element_types.h"
+#include "sdk/module/npy_header.h"
+#include "tools/heddle/npy.h"
+#include "tools/heddle/same_file.h"
+#include "tools/params/element_blocks.h"
+#include "tools/params/npz_writer.h"
+#include "tools/params/sources.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  std::string file, output, type, progress = "auto";
+  std::vector<std::string> only, renames;
+  void declare(Flags& flags) {
+    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.text("-o,--output", output,
+               ".safetensors, .npz, or .npy for a single tensor; when it is complete, it replaces a file of that name", "FILE");
+    flags.choice("--type", type, {"f32", "f16", "bf16"}, "cast all floats to this type; integers and booleans stay");
+    flags.texts("--only", only, "only tensors whose names fit", "GLOB");
+    flags.texts("--rename", renames, "another name for a tensor", "OLD=NEW");
+    add_progress_flag(flags, progress);
+  }
+};
+
+constexpr const char kSummary[] = "writes tensors into a file of another format, with other names or types";
+
+// A tensor on its way.
+struct Planned {
+  const StoredTensor* from;
+  std::string name;
+  Shape shape;
+  module::ParameterSource source;
+  uint64_t overflowed = 0;  // the source counts here: a Planned stays where it is
+};
+
+// What is wrong with --rename; gives the tensors their new names.
+Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& planned) {
+  std::set<std::string> renamed;
+  for (const std::string& rename : renames) {
+    // Names may hold '=': the first split whose OLD is there.
+    auto found = planned.end();
+    size_t equals = std::string::npos;
+    for (size_t at = rename.find('='); at != std::string::npos && found == planned.end(); at = rename.find('=', at + 1)) {
+      found = std::find_if(planned.begin(), planned.end(), [&](const Planned& one) { return one.from->name == rename.substr(0, at); });
+      equals = at;
+    }
+    if (equals == std::string::npos) return "--rename '" + rename + "': expected OLD=NEW";
+    if (found == planned.end()) return "--rename '" + rename + "': there is no such tensor among those that are written";
+    if (equals + 1 == rename.size()) return "--rename '" + rename + "': there is no name after '='";
+    if (!renamed.insert(found->from->name).second) return "--rename: '" + found->from->name + "' is renamed twice";
+    found->name = rename.substr(equals + 1);
+  }
+  std::set<std::string> names;
+  for (const Planned& one : planned) {
+    if (!names.insert(one.name).second) return "--rename: two tensors would have the name '" + one.name + "'";
+  }
+  return {};
+}
+
+Wrong refuse_npy_type(const Planned& one) {
+  if (one.from->has_values() && !module::npy_type_code(one.shape.element_type).empty()) return {};
+  const std::string type = one.from->has_values() ? std::string(module::element_type_name(one.shape.element_type)) : one.from->dtype;
+  return "tensor '" + one.name + "': NumPy has no type for " + type +
+         (one.from->has_values() ? "; cast it with --type f32, or write .safetensors" : "; write .safetensors");
+}
+
+Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const std::string& path) {
+  if (path.ends_with(".safetensors")) {
+    std::vector<module::SafetensorsTensor> tensors;
+    for (Planned& one : planned)
+      tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source), one.from->dtype});
+    return wrong_of(module::write_safetensors(tensors, path, checkpoint.metadata()));
+  }
+  for (const Planned& one : planned) {
+    if (Wrong wrong = refuse_npy_type(one); !wrong.empty()) return wrong;
+    if (one.name.size() > kMaxNpzNameBytes) return "tensor '" + one.name.substr(0, 40) + "...': its name is too long for .npz; rename it";
+  }
+  if (path.ends_with(".npy")) return write_npy(path, planned[0].shape, planned[0].source);
+  std::vector<NpzArray> arrays;
+  for (Planned& one : planned) arrays.push_back({one.name, one.shape, std::move(one.source)});
+  return wrong_of(write_npz(arrays, path));
+}
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags("params convert", kSummary);
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (!options.output.ends_with(".safetensors") && !options.output.ends_with(".npz") && !options.output.ends_with(".npy"))
+    return flags.misuse("-o '" + options.output + "': .safetensors, .npz and .npy are written");
+  Checkpoint checkpoint;
+  if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
+  for (const InputFile& file : checkpoint.files()) {
+    if (Wrong wrong = file_named_twice({{"-o", options.output}}, {{"FILE", file.path()}}); !wrong.empty()) return flags.misuse(wrong);
+  }
+  std::vector<const StoredTensor*> tensors;
+  if (Wrong wrong = select(checkpoint, options.only, tensors); !wrong.empty()) return flags.misuse("--only: " + wrong);
+  if (options.output.ends_with(".npy") && tensors.size() != 1)
+    return flags.misuse("-o '" + options.output + "': a .npy file holds one tensor, here are " + std::to_string(tensors.size()) +
+                        "; name one with --only");
+  // In the order of the files, so that they are read from the front to the end. In safetensors, where no tensor is aligned by padding, the
+  // widest types come first, so that each is aligned to its own.
+  const bool is_aligned_by_order = options.output.ends_with(".safetensors");
+  auto place = [&](const StoredTensor* tensor) {
+    const uint64_t count = element_count(tensor->shape).value_or(0);
+    const uint64_t width = is_aligned_by_order && count ? tensor->length / count : 0;
+    return std::make_tuple(~width, tensor->file, tensor->offset, tensor->name);
+  };
+  std::sort(tensors.begin(), tensors.end(), [&](const StoredTensor* a, const StoredTensor* b) { return place(a) < place(b); });
+
+  uint64_t bytes = 0;
+  for (const StoredTensor* tensor : tensors) bytes += tensor->length;
+  Progress progress(options.progress, "converting", bytes);
+  const heddle_element_type_t type = module::element_type_from_name(options.type);
+  std::vector<Planned> planned(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Planned& one = planned[i];
+    one.from = tensors[i];
+    one.name = one.from->name;
+    one.shape = one.from->shape;
+    const bool cast = !options.type.empty() && is_float(one.shape.element_type) && one.shape.element_type != type;
+    if (cast) one.shape.element_type = type;
+    one.source = cast ? cast_values(checkpoint, *one.from, type, progress, one.overflowed) : stored_bytes(checkpoint, *one.from, progress);
+  }
+  if (Wrong wrong = rename_all(options.renames, planned); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = write(checkpoint, planned, options.output); !wrong.empty()) return flags.failed(wrong);
+  for (const Planned& one : planned) {
+    if (one.overflowed)
+      flags.failed("warning: " + std::to_string(one.overflowed) + " numbers of tensor '" + one.name + "' are too large for " +
+                   options.type + " and became infinite");
+  }
+  return kFine;
+}
+
+}  // namespace
+
+Command convert_action() {
+  return make_action<Options>("convert", kSummary, run);
+}
+
+}  // namespace heddle::tool

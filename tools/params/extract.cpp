@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle params extract`: one tensor into a file of its own, as .npy or as its bytes.
+#include "tools/heddle/npy.h"
+#include "tools/heddle/same_file.h"
+#include "tools/params/sources.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  std::string file, name, output, progress = "auto";
+  void declare(Flags& flags) {
+    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("NAME", name, "name of a tensor");
+    flags.text("-o,--output", output, "where it goes: .npy, or .bin for its bytes; when it is complete, it replaces a file of that name",
+               "FILE");
+    add_progress_flag(flags, progress);
+  }
+};
+
+constexpr const char kSummary[] = "writes one tensor into a .npy file, or its bytes into a .bin file";
+
+int run(const Arguments& arguments) {
+  Options options;
+  Flags flags("params extract", kSummary);
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  const bool is_npy = options.output.ends_with(".npy");
+  struct stat facts;
+  // A pipe has no such name.
+  const bool is_stream = stat(options.output.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode);
+  if (!is_npy && !is_stream && !options.output.ends_with(".bin"))
+    return flags.misuse("-o '" + options.output +
+                        "': a tensor goes to a .npy file, or its bytes to a .bin file; convert writes the other formats");
+  Checkpoint checkpoint;
+  if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
+  const StoredTensor* tensor = checkpoint.find(options.name);
+  if (!tensor)
+    return flags.misuse("'" + options.file + "' has no tensor '" + options.name + "'; heddle params ls lists its " +
+                        std::to_string(checkpoint.tensors().size()));
+  for (const InputFile& file : checkpoint.files()) {
+    if (Wrong wrong = file_named_twice({{"-o", options.output}}, {{"FILE", file.path()}}); !wrong.empty()) return flags.misuse(wrong);
+  }
+  if (is_npy && !tensor->has_values())
+    return flags.failed("tensor '" + tensor->name + "': NumPy has no type for " + tensor->dtype + "; write a .bin file");
+  Progress progress(options.progress, "extracting", tensor->length);
+  const module::ParameterSource data = stored_bytes(checkpoint, *tensor, progress);
+  if (Wrong wrong = is_npy ? write_npy(options.output, tensor->shape, data) : write_raw(options.output, data); !wrong.empty())
+    return flags.failed(wrong);
+  return kFine;
+}
+
+}  // namespace
+
+Command extract_action() {
+  return make_action<Options>("extract", kSummary, run);
+}
+
+}  // namespace heddle::tool

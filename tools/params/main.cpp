@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle params ACTION ...`, a program of its own: it reads formats that the runtime does not. Needs neither libheddle nor a device.
+#include <cstdio>
+#include <string>
+
+#include "tools/heddle/output.h"
+#include "tools/heddle/program.h"
+#include "tools/params/actions.h"
+
+namespace heddle::tool {
+namespace {
+
+const std::vector<Command>& actions() {
+  static const std::vector<Command> all{ls_action(), dump_action(), extract_action(), convert_action(), diff_action(), verify_action()};
+  return all;
+}
+
+void print_help(std::FILE* out) {
+  std::fputs("Reads, writes and compares files of parameters.\n\nUsage: heddle params ACTION [ARGUMENTS]\n\nActions\n", out);
+  for (const Command& action : actions()) std::fprintf(out, "  %-8s %s\n", action.name, action.summary);
+  std::fputs(
+      "\nRead are safetensors, shards of it by their model.safetensors.index.json, .npz and .npy; what a file is, its first bytes say.\n"
+      "heddle params ACTION --help says more. Exit codes: 0 fine, 1 failed, 2 usage, 3 files differ.\n",
+      out);
+}
+
+// `heddle completion` asks so.
+int complete(const Arguments& words) {
+  const std::string last = words.empty() ? "" : words.back();
+  std::vector<std::string> candidates;
+  for (const Command& action : actions()) {
+    if (words.size() <= 1) candidates.emplace_back(action.name);
+    if (words.size() > 1 && words[0] == action.name && last.starts_with("-")) candidates = action.flag_names();
+  }
+  if (words.size() <= 1) candidates.emplace_back("--help");
+  print_candidates(candidates, last);
+  return kFine;
+}
+
+int dispatch(const Arguments& arguments) {
+  if (arguments.empty()) {
+    print_help(stderr);
+    return kUsage;
+  }
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (arguments[0] == "--words") return complete(rest);
+  if (arguments[0] == "--help" || arguments[0] == "-h") {
+    print_help(stdout);
+    return kFine;
+  }
+  for (const Command& action : actions()) {
+    if (arguments[0] == action.name) return action.run(rest);
+  }
+  return Flags("params", "").misuse("unknown action '" + arguments[0] + "'");
+}
+
+}  // namespace
+}  // namespace heddle::tool
+
+int main(int argc, char** argv) {
+  namespace tool = heddle::tool;
+  return tool::run_program("heddle params", argc > 1 ? tool::printable(argv[1]) : "the command", "name fewer tensors",
+                           [&] { return tool::dispatch(tool::Arguments(argv + 1, argv + argc)); });
+}
