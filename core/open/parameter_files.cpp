@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #include "sdk/module/element_types.h"
 
@@ -18,32 +19,71 @@ ParameterFiles::~ParameterFiles() {
   for (const File& file : files_) ::close(file.descriptor);
 }
 
+Status ParameterFiles::open_file(const std::string& path) {
+  File& file = files_.emplace_back();  // so that the descriptor has an owner
+  file.path = path;
+  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file.descriptor < 0) {
+    int code = errno;
+    files_.pop_back();
+    return error(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
+                 : code == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
+                                  : HEDDLE_STATUS_UNAVAILABLE,
+                 "heddle: opening parameter file {} failed: {}", path, std::strerror(code));
+  }
+  Result<FileIdentity> identity = identify(file.descriptor, path);
+  if (!identity.ok()) return identity.take_status();
+  file.identity = *identity;
+  return Status();
+}
+
+Status ParameterFiles::read_index(File& file) {
+  module::Result<module::SafetensorsIndex> index = module::read_safetensors_index(file.descriptor, file.identity[kFileSize], file.path);
+  if (!index.ok()) return to_status(index.error(), "");
+  file.index = std::move(index.value());
+  return Status();
+}
+
+Status ParameterFiles::open_shards(Source& source) {
+  const std::string path = files_[source.first_file].path;
+  module::Result<module::ShardIndex> index =
+      module::read_shard_index(files_[source.first_file].descriptor, files_[source.first_file].identity[kFileSize], path);
+  if (!index.ok()) return to_status(index.error(), "");
+  for (const std::string& shard : index.value().shards) {
+    HEDDLE_RETURN_IF_ERROR(open_file(module::shard_path(path, shard)));
+    HEDDLE_RETURN_IF_ERROR(read_index(files_.back()));
+  }
+  source.in_shards = std::move(index.value().entries);
+  return Status();
+}
+
 Status ParameterFiles::open(const std::vector<Named>& files) {
-  files_.reserve(files.size());  // so that a descriptor always has an owner
   for (const Named& named : files) {
-    for (const File& other : files_) {
-      if (other.scope == named.scope) {
-        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: opening parameter file {} failed: scope '{}' already has {}", named.path,
-                     named.scope, other.path);
-      }
-    }
-    int descriptor = ::open(named.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor < 0) {
-      int code = errno;
-      return error(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
-                   : code == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
-                                    : HEDDLE_STATUS_UNAVAILABLE,
-                   "heddle: opening parameter file {} failed: {}", named.path, std::strerror(code));
-    }
-    files_.push_back({named.scope, named.path, descriptor, {}, {}});
-    Result<FileIdentity> identity = identify(descriptor, named.path);
-    if (!identity.ok()) return identity.take_status();
-    files_.back().identity = *identity;
-    module::Result<module::SafetensorsIndex> index = module::read_safetensors_index(descriptor, (*identity)[kFileSize], named.path);
-    if (!index.ok()) return to_status(index.error(), "");
-    files_.back().index = std::move(index.value());
+    HEDDLE_RETURN_IF_ERROR(open_file(named.path));
+    Source source{named.scope, files_.size() - 1, {}};
+    char first[8];
+    const ssize_t got = pread(files_.back().descriptor, first, sizeof(first), 0);
+    const bool in_shards = got == sizeof(first) && module::is_shard_index({first, sizeof(first)});
+    HEDDLE_RETURN_IF_ERROR(in_shards ? open_shards(source) : read_index(files_.back()));
+    sources_.push_back(std::move(source));
   }
   return Status();
+}
+
+Result<std::pair<const ParameterFiles::File*, const module::SafetensorsEntry*>> ParameterFiles::find_in(const Source& source,
+                                                                                                        const std::string& name) const {
+  const File* file = &files_[source.first_file];
+  if (source.in_shards.empty()) return std::pair(file, file->index.find(name));
+  auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
+                                [](const module::ShardIndex::Entry& entry, const std::string& key) { return entry.name < key; });
+  if (shard == source.in_shards.end() || shard->name != name) return std::pair(file, static_cast<const module::SafetensorsEntry*>(nullptr));
+  const File* found = file + 1 + shard->shard;
+  const module::SafetensorsEntry* entry = found->index.find(name);
+  if (!entry) {
+    return error(HEDDLE_STATUS_DATA_LOSS, "heddle: finding parameter '{}' failed: {} says that it is in {}, which has it not", name,
+                 file->path, found->path);
+  }
+  return std::pair(found, entry);
 }
 
 Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const module_format::Parameter& parameter) {
@@ -62,17 +102,31 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     return ParameterExtent{extent.descriptor, extent.offset, extent.length, *identity, module.path()};
   }
   std::string scope = parameter.scope()->str(), name = parameter.name()->str();
-  auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.scope == scope; });
-  if (file == files_.end()) {
+  const File* file = nullptr;
+  const module::SafetensorsEntry* entry = nullptr;
+  std::string searched;
+  for (const Source& source : sources_) {
+    if (source.scope != scope) continue;
+    auto found = find_in(source, name);
+    if (!found.ok()) return found.take_status();
+    searched += (searched.empty() ? "" : ", ") + files_[source.first_file].path;
+    if (!found->second) continue;
+    if (entry) {
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                   "heddle: finding parameter '{}' of scope '{}' failed: both {} and {} have it; name one of them", name, scope, file->path,
+                   found->first->path);
+    }
+    std::tie(file, entry) = *found;
+  }
+  if (searched.empty()) {
     return error(HEDDLE_STATUS_NOT_FOUND,
                  "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
                  "--params {}FILE.safetensors",
                  name, module.path(), scope, scope.empty() ? scope : scope + "=");
   }
-  const module::SafetensorsEntry* entry = file->index.find(name);
   if (!entry) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding parameter '{}' failed: {} has {} tensors and none of that name", name,
-                 file->path, file->index.entries().size());
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
   }
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
   if (entry->element_type != parameter.element_type() || entry->dims != dims || entry->length != parameter.size_bytes()) {

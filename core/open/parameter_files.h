@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where each parameter of a module is: in the module's own file, or in a safetensors file of its scope. Opens files and reads their
+// Where each parameter of a module is: in the module's own file, or in a safetensors file, or in shards of one, of its scope. Opens files and reads their
 // indexes; reads no data. Used by core/submit when an instance is made.
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/open/file_identity.h"
 #include "core/open/module.h"
 #include "core/status.h"
 #include "sdk/module/safetensors.h"
+#include "sdk/module/safetensors_shards.h"
 
 namespace heddle::open {
 
@@ -33,19 +35,34 @@ class ParameterFiles {
   ParameterFiles(const ParameterFiles&) = delete;
   ParameterFiles& operator=(const ParameterFiles&) = delete;
 
-  // Opens the files and reads their indexes. INVALID_ARGUMENT for a scope named twice.
+  // Opens the files and reads their indexes; an index of shards stands for all of its shards. A scope may have several files.
   Status open(const std::vector<Named>& files);
-  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT says how type or shape differ.
+  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT says how type or shape differ, or which two files
+  // have it.
   Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter);
 
  private:
   struct File {
-    std::string scope, path;
+    std::string path;
     int descriptor = -1;
     FileIdentity identity{};
     module::SafetensorsIndex index;
   };
+  // What was named for a scope: a file, or an index of shards with the shards behind it.
+  struct Source {
+    std::string scope;
+    size_t first_file = 0;
+    std::vector<module::ShardIndex::Entry> in_shards;  // empty where the file has the tensors itself
+  };
+  // A new last one of files_, without its index.
+  Status open_file(const std::string& path);
+  Status read_index(File& file);
+  Status open_shards(Source& source);
+  // Null if the source does not have it; DATA_LOSS where the index of shards names a shard that has it not.
+  Result<std::pair<const File*, const module::SafetensorsEntry*>> find_in(const Source& source, const std::string& name) const;
+
   std::vector<File> files_;
+  std::vector<Source> sources_;
 };
 
 }  // namespace heddle::open

@@ -11,11 +11,11 @@
 
 namespace heddle::testing {
 
-// `count` tensors "w0", "w1", ... of `elements` f32 each, all zero. Where the first one's bytes begin; 0 if writing failed.
-inline uint64_t write_sparse_weights(const std::string& path, uint64_t count, uint64_t elements) {
+// `count` tensors "w0", "w1", ..., or from another number on, of `elements` f32 each, all zero. Where the first one's bytes begin; 0 if writing failed.
+inline uint64_t write_sparse_weights(const std::string& path, uint64_t count, uint64_t elements, uint64_t first = 0) {
   std::string json = "{";
   for (uint64_t i = 0; i < count; ++i) {
-    json += (i ? ",\"w" : "\"w") + std::to_string(i) + "\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(elements) +
+    json += (i ? ",\"w" : "\"w") + std::to_string(first + i) + "\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(elements) +
             "],\"data_offsets\":[" + std::to_string(i * elements * 4) + "," + std::to_string((i + 1) * elements * 4) + "]}";
   }
   json += "}";

@@ -100,6 +100,68 @@ class RuntimeWeights : public OnDriver {
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeights, ::testing::ValuesIn(kDrivers), driver_name);
 
+// w0 and w1 in one file, w2 and w3 in another, and each tensor's first value its number.
+class RuntimeShards : public RuntimeWeights {
+ protected:
+  void write_two_files() {
+    open_module_of(4, 16);
+    for (uint64_t i = 0; i < 4; ++i) {
+      const std::string path = folder.path(i < 2 ? "a.safetensors" : "b.safetensors");
+      if (i % 2 == 0) data_ = write_sparse_weights(path, 2, 16, i);
+      const float value = static_cast<float>(i);
+      const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      ASSERT_EQ(pwrite(file, &value, sizeof(value), static_cast<off_t>(data_ + i % 2 * 64)), 4);
+      ::close(file);
+    }
+  }
+  void expect_values(const std::vector<std::pair<std::string, std::string>>& files) {
+    InstanceHandle instance;
+    const Outcome outcome = create_instance(opened_.get(), {{"", GetParam().device}}, &instance, files);
+    ASSERT_TRUE(outcome.ok()) << outcome.message;
+    for (uint32_t i = 0; i < 4; ++i) {
+      const std::string function = "f" + std::to_string(i);
+      EXPECT_EQ(read_tensor(call_for_one(find_function(instance, function.c_str()), {}))[0], static_cast<float>(i));
+    }
+  }
+  Outcome load_index(const std::string& text) {
+    std::FILE* file = std::fopen(file_.c_str(), "we");
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+    return load();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeShards, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeShards, AnIndexOfShardsStandsForItsShards) {
+  write_two_files();
+  const Outcome outcome = load_index(
+      "{\"metadata\":{\"total_size\":1},\"weight_map\":{\"w3\":\"b.safetensors\",\"w0\":\"a.safetensors\",\"w1\":\"a.safetensors\",\"w2\":"
+      "\"b."
+      "safetensors\"}}");
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  expect_values({{"model", file_}});
+}
+
+TEST_P(RuntimeShards, AnIndexThatIsWrongIsNamedWithItsShard) {
+  write_two_files();
+  expect(load_index("{\"weight_map\":{\"w0\":\"../a.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS,
+         {"'../a.safetensors' is not the name of a file"});
+  expect(load_index("{\"weight_map\":{\"w0\":\"c.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"c.safetensors", "No such file"});
+  expect(load_index("{\"weight_map\":{\"w0\":\"b.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS, {"says that it is in", "which has it not"});
+  expect(load_index("{\"weight_map\":{\"w0\":\"a.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"'w1'", "no tensor of", "model.safetensors"});
+}
+
+TEST_P(RuntimeShards, AScopeMayHaveSeveralFilesButATensorOnlyOne) {
+  write_two_files();
+  expect_values({{"model", folder.path("a.safetensors")}, {"model", folder.path("b.safetensors")}});
+  ASSERT_NE(write_sparse_weights(file_, 1, 16), 0u);
+  InstanceHandle instance;
+  const Outcome outcome =
+      create_instance(opened_.get(), {{"", GetParam().device}}, &instance,
+                      {{"model", folder.path("a.safetensors")}, {"model", folder.path("b.safetensors")}, {"model", file_}});
+  expect(outcome, HEDDLE_STATUS_INVALID_ARGUMENT, {"'w0' of scope 'model'", "a.safetensors and", "model.safetensors have it"});
+}
+
 TEST_P(RuntimeWeights, AFileTruncatedWhileItIsReadIsDataLossWithFileTensorAndOffset) {
   open_module_of(kTensors, kElements);
   const Outcome outcome = load_and([&] { EXPECT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + 5000)), 0); });
