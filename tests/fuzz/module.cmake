@@ -2,3 +2,4 @@
 # Harnesses of sdk/module.
 heddle_add_fuzzer(NAME module_fuzz SOURCES module_fuzz.cpp LIBS heddle_module CORPUS corpus/module)
 heddle_add_fuzzer(NAME safetensors_fuzz SOURCES safetensors_fuzz.cpp LIBS heddle_module CORPUS corpus/safetensors)
+heddle_add_fuzzer(NAME shards_fuzz SOURCES shards_fuzz.cpp LIBS heddle_module CORPUS corpus/shards)

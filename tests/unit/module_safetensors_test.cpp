@@ -62,6 +62,24 @@ TEST(Safetensors, ReadsBackWhatWasWritten) {
   EXPECT_EQ(index.value().find("absent"), nullptr);
 }
 
+TEST(Safetensors, KeepsMetadataAndTypesThatHeddleHasNoneFor) {
+  TemporaryFolder folder;
+  const std::vector<std::byte> scales(6, std::byte{7});
+  const SafetensorsMetadata metadata{{"format", "pt"}, {"z", "\"quoted\"\n"}};
+  std::vector<SafetensorsTensor> tensors(1);
+  tensors[0] = {"scales", HEDDLE_TYPE_UNDEFINED, {2, 3}, {scales.size(), scales, nullptr}, "F8_E8M0"};
+  Status failed = write_safetensors(tensors, folder.path("w.safetensors"), metadata);
+  ASSERT_FALSE(failed) << failed->message;
+  auto index = read_index(folder.path("w.safetensors"));
+  ASSERT_TRUE(index) << index.error().message;
+  EXPECT_EQ(index.value().metadata(), metadata);
+  EXPECT_EQ(index.value().entries().at(0).dtype, "F8_E8M0");
+  tensors[0].dtype = "F9";
+  failed = write_safetensors(tensors, folder.path("w.safetensors"));
+  ASSERT_TRUE(failed);
+  EXPECT_THAT(failed->message, HasSubstr("the format has no name for"));
+}
+
 TEST(Safetensors, WriterRefusesWhatTheFormatCannotHold) {
   TemporaryFolder folder;
   const std::vector<std::byte> data(4);
