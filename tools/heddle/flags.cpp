@@ -68,6 +68,26 @@ struct Flags::State {
   std::string flagfile;  // only for the help: it is expanded before CLI11 sees it
   std::vector<std::string> names{"--help", "--flagfile"};
   State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
+  // Of positionals(); null without.
+  std::vector<std::string>* rest = nullptr;
+  std::string rest_name, rest_help;
+
+  std::string help() const {
+    std::string text = app.help();
+    if (!rest) return text;
+    // As CLI11 writes the others.
+    text.insert(text.find('\n', text.find("Usage:")), " [" + rest_name + "...]");
+    const std::string name = "  " + rest_name;
+    text.insert(text.find("\n\nOptions:"), "\n" + name + std::string(30 - std::min<size_t>(name.size(), 29), ' ') + rest_help);
+    return text;
+  }
+  // What is left over: values of positionals(), or what is not known.
+  std::string take_rest() {
+    if (!rest) return {};
+    *rest = app.remaining();
+    const auto flag = std::find_if(rest->begin(), rest->end(), [](const std::string& one) { return one.size() > 1 && one[0] == '-'; });
+    return flag == rest->end() ? "" : "'" + *flag + "' is not known here";
+  }
   CLI::Option* remember(const std::string& name, CLI::Option* option) {
     for (size_t begin = 0; begin < name.size();) {
       const size_t comma = std::min(name.find(',', begin), name.size());
@@ -87,7 +107,11 @@ void Flags::positional(const std::string& name, std::string& target, const std::
   state_->app.add_option(name, target, help)->required(required)->option_text(" ");
 }
 void Flags::positionals(const std::string& name, std::vector<std::string>& target, const std::string& help) {
-  state_->app.add_option(name, target, help)->option_text(" ");
+  // What CLI11 leaves over: as values of an option it would take "[a,b]", which may be a glob, for a list.
+  state_->app.allow_extras();
+  state_->rest = &target;
+  state_->rest_name = name;
+  state_->rest_help = help;
 }
 void Flags::text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name) {
   state_->remember(name, state_->app.add_option(name, target, help))->option_text(value_name);
@@ -134,9 +158,10 @@ std::optional<int> Flags::parse(const Arguments& arguments) {
   try {
     std::reverse(expanded.begin(), expanded.end());  // CLI11 takes them from the back
     state_->app.parse(expanded);
+    if (const std::string wrong = state_->take_rest(); !wrong.empty()) return misuse(wrong);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    std::fputs(state_->app.help().c_str(), stdout);
+    std::fputs(state_->help().c_str(), stdout);
     return kFine;
   } catch (const CLI::ExtrasError&) {
     std::string list;

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""heddle params on real files: what NumPy and the safetensors package write and read, files far larger than memory may be, shards that
+`heddle run` takes, and work that is cut off."""
+import importlib.util
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import time
+import unittest
+import zlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from heddle_command import TEST_ALL, HeddleTestCase, environment, heddle, heddle_path
+
+MIB = 1 << 20
+MOST_MEMORY_MIB = 64
+TYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64, "I8": np.int8, "BOOL": np.bool_}
+
+
+def header_of(tensors):
+    """The header of a safetensors file of (name, dtype, shape, bytes) tensors."""
+    entries, end = {}, 0
+    for name, dtype, shape, size in tensors:
+        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def write_safetensors(path, arrays):
+    names = {np.dtype(kind): name for name, kind in TYPES.items()}
+    path.write_bytes(header_of([(name, names[array.dtype], array.shape, array.nbytes) for name, array in arrays.items()])
+                     + b"".join(array.tobytes() for array in arrays.values()))
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size, = struct.unpack("<Q", data[:8])
+    arrays = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            first, end = entry["data_offsets"]
+            kind = np.uint16 if entry["dtype"] == "BF16" else TYPES[entry["dtype"]]
+            arrays[name] = np.frombuffer(data[8 + size + first:8 + size + end], kind).reshape(entry["shape"])
+    return arrays
+
+
+def write_sparse(path, count, each):
+    """Zeros that take no room: `count` tensors of `each` bytes."""
+    head = header_of([(f"w{i}", "F32", [each // 4], each) for i in range(count)])
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + count * each)
+
+
+class ParamsCase(HeddleTestCase):
+    def arrays(self):
+        random = np.random.default_rng(3)
+        return {
+            "layers.0.weight": random.standard_normal((33, 7)).astype(np.float32), "layers.0.bias": random.standard_normal(7),
+            "half": random.standard_normal((2, 3, 4)).astype(np.float16), "indices": np.arange(-3, 40), "mask": np.array([True, False, True]),
+            "scalar": np.float32(2.5).reshape(()), "none": np.zeros((0, 5), np.int8), "odd/ nämé[0]": np.ones(3, np.int8),
+        }
+
+    def assert_same(self, got, expected):
+        self.assertEqual(sorted(got), sorted(expected))
+        for name, array in expected.items():
+            self.assertEqual((got[name].dtype, got[name].shape), (array.dtype, array.shape), name)
+            self.assertTrue(np.array_equal(got[name], array), name)
+
+    def measured(self, *arguments):
+        """(exit code, seconds, MiB that the process had at most)."""
+        start = time.monotonic()
+        child = subprocess.Popen([str(heddle_path()), "params", *map(str, arguments)], stdout=subprocess.DEVNULL, env=environment())
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return child.returncode, time.monotonic() - start, usage.ru_maxrss / 1024
+
+    def assert_bounded(self, most_seconds, *arguments):
+        code, seconds, memory = self.measured(*arguments)
+        self.assertEqual(code, 0, arguments)
+        if not os.environ.get("HEDDLE_SANITIZE"):
+            self.assertLess(memory, MOST_MEMORY_MIB, arguments)
+            self.assertLess(seconds, most_seconds, arguments)
+
+
+class Formats(ParamsCase):
+    def test_every_format_becomes_every_other(self):
+        arrays = self.arrays()
+        first, second, third = (self.folder / name for name in ("a.npz", "b.safetensors", "c.npz"))
+        np.savez(first, **arrays)
+        self.succeed("params", "convert", first, "-o", second)
+        self.assert_same(read_safetensors(second), arrays)
+        self.succeed("params", "convert", second, "-o", third)
+        with np.load(third) as loaded:
+            self.assert_same(loaded, arrays)
+        self.succeed("params", "diff", first, third)
+        for name, array in arrays.items():
+            one = self.folder / "one.npy"
+            self.succeed("params", "extract", second, name, "-o", one)
+            self.assert_same({name: np.load(one)}, {name: array})
+            self.succeed("params", "extract", first, name, "-o", self.folder / "one.bin")
+            self.assertEqual((self.folder / "one.bin").read_bytes(), array.tobytes())
+        self.succeed("params", "convert", one, "-o", second)
+        self.assert_same(read_safetensors(second), {"one": array})
+
+    def test_types_in_a_row_are_each_aligned(self):
+        arrays = {"a": np.ones(3, np.int8), "b": np.ones(5, np.float16), "c": np.ones(3, np.float64), "d": np.ones(1, np.float32)}
+        np.savez(self.folder / "a.npz", **arrays)
+        self.succeed("params", "convert", self.folder / "a.npz", "-o", self.folder / "b.safetensors")
+        listed = json.loads(self.succeed("params", "ls", self.folder / "b.safetensors", "--format", "json").stdout)
+        for row in listed["tensors"]:
+            self.assertEqual(row["offset"] % arrays[row["name"]].itemsize, 0, row)
+
+    def test_casts_are_numpys(self):
+        random = np.random.default_rng(4)
+        values = np.concatenate([random.standard_normal(50_000), random.standard_normal(1000) * 1e-7, [0.0, -0.0, 65519.9, 70000, np.inf, np.nan]])
+        for kind in (np.float32, np.float64):
+            arrays = {"v": values.astype(kind), "keep": np.arange(4)}
+            np.savez(self.folder / "v.npz", **arrays)
+            result = self.succeed("params", "convert", self.folder / "v.npz", "-o", self.folder / "h.safetensors", "--type", "f16")
+            with np.errstate(over="ignore"):
+                expected = arrays["v"].astype(np.float16)
+            got = read_safetensors(self.folder / "h.safetensors")
+            self.assertTrue(np.array_equal(got["v"].view(np.uint16)[:-1], expected.view(np.uint16)[:-1]))
+            self.assertTrue(np.isnan(got["v"][-1]))
+            self.assertEqual(got["keep"].dtype, np.int64)
+            self.assertIn("warning: 1 numbers of tensor 'v' are too large for f16 and became infinite", result.stderr)
+            self.succeed("params", "convert", self.folder / "v.npz", "-o", self.folder / "b.safetensors", "--type", "bf16")
+            bits = arrays["v"].astype(np.float32).view(np.uint32)[:-1].astype(np.uint64)
+            if kind is np.float32:
+                rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+                self.assertTrue(np.array_equal(read_safetensors(self.folder / "b.safetensors")["v"][:-1], rounded))
+
+    @unittest.skipUnless(importlib.util.find_spec("safetensors"), "SKIP: the Python package safetensors is not installed")
+    def test_what_the_safetensors_package_writes_and_reads(self):
+        from safetensors import safe_open
+        from safetensors.numpy import load_file, save_file
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays().items()}
+        theirs, ours = self.folder / "theirs.safetensors", self.folder / "ours.safetensors"
+        save_file(arrays, theirs, metadata={"format": "pt"})
+        self.succeed("params", "verify", theirs, "--nan")
+        self.succeed("params", "convert", theirs, "-o", ours)
+        self.assert_same(load_file(ours), arrays)
+        with safe_open(ours, "numpy") as file:
+            self.assertEqual(file.metadata(), {"format": "pt"})
+
+    def test_compressed_and_fortran_arrays_are_refused_by_name(self):
+        np.savez_compressed(self.folder / "c.npz", weight=np.zeros(9))
+        self.assertIn("member 'weight.npy': it is deflated", self.fail_with(1, "params", "ls", self.folder / "c.npz").stderr)
+        np.savez(self.folder / "f.npz", weight=np.asfortranarray(np.zeros((2, 3))))
+        self.assertIn("member 'weight.npy': header: the data is in Fortran order", self.fail_with(1, "params", "ls", self.folder / "f.npz").stderr)
+
+    def test_damage_of_a_stored_member_shows_when_it_is_read(self):
+        path = self.folder / "a.npz"
+        np.savez(path, weight=np.full(64, 7, np.int8))
+        data = bytearray(path.read_bytes())
+        data[data.index(b"\7" * 64) + 5] = 8
+        path.write_bytes(data)
+        self.succeed("params", "verify", path)
+        result = heddle("params", "verify", path, "--nan")
+        self.assertEqual(result.code, 1, str(result))
+        self.assertIn("the CRC differs", result.stdout)
+
+
+class LargeFiles(ParamsCase):
+    def test_20_gib_are_listed_and_checked_at_once_in_little_memory(self):
+        path = self.folder / "big.safetensors"
+        write_sparse(path, 20, 1024 * MIB)
+        self.assert_bounded(5, "ls", path)
+        self.assert_bounded(5, "verify", path)
+        self.assert_bounded(5, "dump", path, "w19", "--values", "10")
+
+    def test_reading_and_writing_take_little_memory(self):
+        path, other, third = (self.folder / name for name in ("big.safetensors", "big.npz", "half.safetensors"))
+        write_sparse(path, 2, 128 * MIB)
+        self.assert_bounded(120, "convert", path, "-o", other)
+        self.assert_bounded(120, "diff", path, other)
+        self.assert_bounded(120, "verify", other, "--nan")
+        self.assert_bounded(120, "convert", other, "-o", third, "--type", "bf16")
+        self.assert_bounded(120, "extract", other, "w1", "-o", self.folder / "w1.npy")
+        with np.load(other) as loaded:
+            self.assertEqual(loaded["w1"].shape, (32 * MIB,))
+
+    def test_an_npz_beyond_32_bits_is_read(self):
+        """A member of 5 GiB, a hole, and one behind it, by ZIP64's fields."""
+        path, large = self.folder / "big.npz", 5 * 1024 * MIB
+        head = np.lib.format.magic(1, 0)
+        text = ("{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }" % large).ljust(117) + "\n"
+        head += struct.pack("<H", len(text)) + text.encode()
+        length = len(head) + large
+        extra = struct.pack("<HHQQ", 1, 16, length, length)
+        local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0x21, 0, 2**32 - 1, 2**32 - 1, 5, len(extra)) + b"a.npy" + extra
+        small = np.lib.format.magic(1, 0) + struct.pack("<H", 118) + "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }".ljust(117).encode() + b"\nhi"
+        offset, crc = len(local) + length, zlib.crc32(small)
+        central = struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0x21, 0, 2**32 - 1, 2**32 - 1, 5, 20, 0, 0, 0, 0, 0) + b"a.npy" + extra
+        second = struct.pack("<HHQ", 1, 8, offset)
+        central += struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0x21, crc, len(small), len(small), 5, 12, 0, 0, 0, 0,
+                               2**32 - 1) + b"b.npy" + second
+        begin = offset + 30 + 5 + len(small)
+        with open(path, "wb") as file:
+            file.write(local + head)
+            file.seek(offset)
+            file.write(struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0x21, crc, len(small), len(small), 5, 0) + b"b.npy" + small)
+            file.write(central)
+            end = file.tell()
+            file.write(struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 2, 2, end - begin, begin))
+            file.write(struct.pack("<IIQI", 0x07064B50, 0, end, 1))
+            file.write(struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 2, 2, end - begin, 2**32 - 1, 0))
+        # NumPy agrees that this is a file of its own.
+        with np.load(path) as loaded:
+            self.assertEqual(loaded["b"].tobytes(), b"hi")
+        self.assert_bounded(5, "verify", path)
+        self.assertIn("b=2xu8=104,105", self.succeed("params", "dump", path, "b").stdout)
+        self.assertIn("a=5368709120xu8=0,0,...", self.succeed("params", "dump", path, "a", "--values", "2").stdout)
+
+    @unittest.skipUnless(TEST_ALL, "SKIP: writes 5 GiB; HEDDLE_TEST_ALL=1 asks for it")
+    def test_an_npz_beyond_32_bits_is_written(self):
+        path, other = self.folder / "big.safetensors", self.folder / "big.npz"
+        write_sparse(path, 2, 4608 * MIB)
+        self.assert_bounded(600, "convert", path, "-o", other, "--only", "w0")
+        self.succeed("params", "verify", other, "--nan")
+        with np.load(other) as loaded:
+            self.assertEqual(loaded["w0"].shape, (1152 * MIB,))
+
+
+class CutOff(ParamsCase):
+    def setUp(self):
+        super().setUp()
+        self.path, self.out = self.folder / "big.safetensors", self.folder / "out.npz"
+        write_sparse(self.path, 128, 16 * MIB)
+        os.utime(self.path, (10**9, 10**9))
+
+    def start(self):
+        child = subprocess.Popen([str(heddle_path()), "params", "convert", str(self.path), "-o", str(self.out)], stderr=subprocess.PIPE, text=True,
+                                 env=environment())
+        # Until something was read.
+        while child.poll() is None:
+            found = pathlib.Path(f"/proc/{child.pid}/io").read_text().split()[1]
+            if int(found) > 32 * MIB:
+                break
+        self.assertIsNone(child.poll(), "it was over too soon")
+        return child
+
+    def test_a_conversion_that_is_killed_leaves_nothing(self):
+        self.out.write_text("before")
+        child = self.start()
+        child.kill()
+        child.communicate()
+        self.assertEqual(self.out.read_text(), "before")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["big.safetensors", "out.npz"])
+
+    def test_a_file_that_changes_meanwhile_is_an_error_and_nothing_is_written(self):
+        child = self.start()
+        with open(self.path, "r+b") as file:
+            file.seek(-1, 2)
+            file.write(b"x")
+        _, errors = child.communicate(timeout=120)
+        self.assertEqual(child.returncode, 1, errors)
+        self.assertIn("big.safetensors': it was written to while it was read", errors)
+        self.assertFalse(self.out.exists())
+
+    def test_a_file_that_is_cut_meanwhile_is_named_with_tensor_and_bytes(self):
+        child = self.start()
+        os.truncate(self.path, 20 * MIB)
+        _, errors = child.communicate(timeout=120)
+        self.assertEqual(child.returncode, 1, errors)
+        self.assertRegex(errors, r"big.safetensors': (tensor 'w\d+', bytes \[\d+, \d+\): the file became shorter|it was written to)")
+        self.assertFalse(self.out.exists())
+
+
+class Modules(ParamsCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(6)
+        nodes, last, initializers = [], "x", []
+        for i in range(4):
+            nodes.append(helper.make_node("Add", [last, f"w{i}"], [f"y{i}"]))
+            last = f"y{i}"
+            initializers.append(numpy_helper.from_array(random.standard_normal((64, 1024)).astype(np.float32), f"w{i}"))
+        types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 1024]) for name in ("x", last)]
+        graph = helper.make_graph([*nodes, helper.make_node("ReduceMean", [last], ["y"], axes=[0], keepdims=0)], "sums", types[:1],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1024])], initializers)
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), self.folder / "sums.onnx")
+        self.weights = self.folder / "sums.safetensors"
+        self.module = self.compile(self.folder / "sums.onnx", "--params-out", self.weights)
+        self.call = ["run", self.module, "--input", "x=64x1024xf32=1", "--params"]
+
+    def test_a_module_finds_its_parameters_or_is_told_which_not(self):
+        self.assertRegex(self.succeed("params", "verify", self.weights, "--module", self.module).stdout, r"\d+ wanted by the module; no error")
+        listed = json.loads(self.succeed("params", "ls", self.weights, "--format", "json").stdout)["tensors"]
+        floats = [row["name"] for row in listed if row["type"] == "f32"]
+        other = self.folder / "other.safetensors"
+        self.succeed("params", "convert", self.weights, "-o", other, "--rename", f"{floats[0]}=elsewhere", "--type", "bf16")
+        result = heddle("params", "verify", other, "--module", self.module, "--format", "json")
+        self.assertEqual(result.code, 1, str(result))
+        problems = {one["name"]: one["problem"] for one in json.loads(result.stdout)["problems"]}
+        self.assertEqual(problems, {name: "missing" if name == floats[0] else "type" for name in floats})
+
+    def test_shards_run_as_the_single_file_does(self):
+        arrays = read_safetensors(self.weights)
+        names = sorted(arrays)
+        files = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+        for file, own in files.items():
+            write_safetensors(self.folder / file, {name: arrays[name] for name in own})
+        index = self.folder / "model.safetensors.index.json"
+        where = {name: file for file, own in files.items() for name in own}
+        index.write_text(json.dumps({"metadata": {"total_size": sum(a.nbytes for a in arrays.values())}, "weight_map": where}, indent=2))
+        self.assertEqual(self.succeed("params", "diff", index, self.weights).stderr, "")
+        self.succeed("params", "verify", index, "--module", self.module)
+        expected = self.succeed(*self.call, self.weights).stdout
+        self.assertEqual(self.succeed(*self.call, index).stdout, expected)
+        both = [self.folder / file for file in files]
+        self.assertEqual(self.succeed(*self.call, both[0], "--params", both[1]).stdout, expected)
+        self.assertIn("have it; name one of them", self.fail_with(1, *self.call, both[0], "--params", both[1], "--params", index).stderr)
+        # Merged into one, it is the same again.
+        self.succeed("params", "convert", index, "-o", self.folder / "merged.safetensors")
+        self.assertEqual(self.succeed(*self.call, self.folder / "merged.safetensors").stdout, expected)
+        # A total that is wrong is said, and no error; a shard that is no file beside the index is one.
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
+        self.assertIn("its total_size is 1, its tensors have", self.succeed("params", "verify", index).stderr)
+        index.write_text(json.dumps({"weight_map": {name: "../" + file for name, file in where.items()}}))
+        self.assertIn("is not the name of a file beside the index", self.fail_with(1, "params", "ls", index).stderr)
+        self.assertIn("is not the name of a file beside the index", self.fail_with(1, *self.call, index).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
