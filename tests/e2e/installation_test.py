@@ -107,7 +107,7 @@ class Programs(InstallationCase):
             self.assertIn("logits=1x10xf32=", self.execute(heddle, "run", "digits.heddle", "--input", "1x1x8x8xf32=1"))
             shown = self.execute(prefix / "bin" / "heddle-plugins", "--why", "--format", "csv")
             self.assertIn(f"{prefix}/lib/heddle/plugins.d/heddle.cpu.toml", shown)
-            for command, package in (("compile", "heddle-compiler"), ("import", "heddle-tools"), ("opt", "heddle-tools")):
+            for command, package in (("compile", "heddle-compiler"), ("params", "heddle-params"), ("import", "heddle-tools"), ("opt", "heddle-tools")):
                 for arguments in ([command, "x"], ["help", command]):
                     refused = self.start(heddle, *arguments, extra_environment={"PATH": "/nowhere"})
                     self.assertEqual((refused.returncode, refused.stdout), (2, ""))

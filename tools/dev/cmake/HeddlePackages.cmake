@@ -66,6 +66,13 @@ if(TARGET heddle-conformance)
     TEXT "The command heddle conformance: what the author of a driver or an allocator runs.")
 endif()
 
+if(TARGET heddle-params)
+  install(FILES docs/parameters.md DESTINATION share/doc/heddle COMPONENT params)
+  heddle_package(params NAME heddle-params SECTION utils RECOMMENDS heddle-runtime
+    SUMMARY "reads, writes and compares files of parameters"
+    TEXT "The command heddle params: lists, prints, converts, compares and checks safetensors and NumPy files of any size.")
+endif()
+
 if(TARGET heddle_compiler)
   # dpkg-shlibdeps finds MLIR's package; LLVM's hides behind links that belong to its -dev package.
   heddle_package(compiler NAME heddle-compiler SECTION devel DEPENDS "heddle-runtime (= ${this_version}), libllvm19"
