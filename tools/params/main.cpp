@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle params ACTION ...`, a program of its own: it reads formats that the runtime does not. Needs neither libheddle nor a device.
+#include <signal.h>
+
 #include <cstdio>
 #include <string>
 
@@ -59,6 +61,8 @@ int dispatch(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   namespace tool = heddle::tool;
+  // A file beyond the limit is a failed write with a reason, not a killed process.
+  signal(SIGXFSZ, SIG_IGN);
   return tool::run_program("heddle params", argc > 1 ? tool::printable(argv[1]) : "the command", "name fewer tensors",
                            [&] { return tool::dispatch(tool::Arguments(argv + 1, argv + argc)); });
 }

@@ -82,8 +82,8 @@ typedef struct heddle_slot_binding { /* Frozen. */
 } heddle_slot_binding_t;
 
 typedef struct heddle_parameter_file { /* Frozen. */
-  heddle_string_t scope;               /* empty: the default scope */
-  heddle_string_t path;
+  heddle_string_t scope;               /* empty: the default scope; a scope may have several files */
+  heddle_string_t path;                /* safetensors, or the index of its shards, model.safetensors.index.json */
 } heddle_parameter_file_t;
 
 /* Times every command on the device, for the report "profile". Lists are not recorded then, and their commands do not overlap: calls are slower. */
