@@ -235,9 +235,27 @@ TEST_F(PoolTest, TrimKeepsWhatItIsTold) {
   EXPECT_EQ(memory.live(), 0u);
 }
 
-// A large chunk serves smaller large blocks, and is whole again afterwards.
+// As long as calls are few, what is empty is given back for what is exactly needed.
+TEST_F(PoolTest, SavesWhileTheProviderWasAskedSeldom) {
+  open_pool();
+  std::vector<heddle_block_t> blocks;
+  for (int i = 0; i < 40; ++i) blocks.push_back(allocate(16 << 20));
+  for (const heddle_block_t& block : blocks) free(block);
+  blocks.clear();
+  const uint64_t asked = memory.asked;
+  for (int i = 0; i < 80; ++i) blocks.push_back(allocate(8 << 20));
+  EXPECT_LE(memory.peak_bytes(), 40u * (16 << 20) / 16 * 17);
+  EXPECT_EQ(memory.asked.load(), asked + 80);
+  for (const heddle_block_t& block : blocks) free(block);
+}
+
+// Else a large chunk serves smaller large blocks, and is whole again afterwards.
 TEST_F(PoolTest, CutsEmptyChunksRatherThanGrow) {
   open_pool();
+  for (int i = 0; i < 1100; ++i) {
+    free(allocate(16 << 20));
+    EXPECT_OK(trim(0));
+  }
   std::vector<heddle_block_t> blocks;
   for (int i = 0; i < 40; ++i) blocks.push_back(allocate(16 << 20));
   for (const heddle_block_t& block : blocks) free(block);

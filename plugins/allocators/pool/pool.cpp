@@ -18,11 +18,14 @@ using sdk::number;
 using sdk::status;
 
 // Chosen with the traces of tests/support/memory_trace.h: what is reserved at its peak against calls of the provider.
-constexpr uint64_t kLeastLarge = 256 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these
+constexpr uint64_t kLeastLarge = 256 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these;
+constexpr uint64_t kSavingLarge = 64 << 10;                         // while the pool saves a 512th, and this at least
 constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is at most a 16th of all shared ones, within these
 constexpr uint64_t kLargeClasses = 64;                              // between two powers of two
 constexpr uint64_t kSlack = 16;                                     // a 16th more than was needed at most may be reserved,
 constexpr uint64_t kHeapSlack = 8 << 20;                            // and that for each heap after the first
+// The pool saves while it asked the provider at most so often, and once more for so many blocks.
+constexpr uint64_t kSavingCalls = 1024, kSavingBlocks = 512;
 
 // Heaps of threads after the first.
 constexpr uint64_t kMostOfSpan = 256 << 10;                     // larger blocks are of the first heap
@@ -45,7 +48,7 @@ uint32_t thread_number() noexcept {
 }  // namespace
 
 Pool::Pool(const sdk::AllocatorSetup& setup)
-    : host_(setup.host()), provider_(setup.provider()), name_(setup.name()), large_bytes_(kLeastLarge) {
+    : host_(setup.host()), provider_(setup.provider()), name_(setup.name()), large_bytes_(kSavingLarge) {
   add_heap();
 }
 
@@ -131,10 +134,12 @@ Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes) const noexce
   return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), std::max(alignment, kChunkAlignment), true};
 }
 
-Heap* Pool::heap_for(uint32_t thread, const Wanted& wanted) const noexcept {
+Heap* Pool::heap_for(uint32_t thread, Wanted* wanted) const noexcept {
   const uint8_t slot = slots_[thread % kSlots].load(std::memory_order_acquire);
   if (slot == 0) return nullptr;
-  return heaps_[wanted.large || wanted.size > kMostOfSpan ? 0 : slot - 1];
+  if (slot == 1 || wanted->size > kMostOfSpan || wanted->alignment > kChunkAlignment) return heaps_[0];
+  wanted->large = false;
+  return heaps_[slot - 1];
 }
 
 void Pool::add_heap() {
@@ -144,7 +149,7 @@ void Pool::add_heap() {
   heaps_[heap_count_++] = heap.release();
 }
 
-Heap& Pool::heap_of_new_thread(uint32_t thread, const Wanted& wanted) {
+Heap& Pool::heap_of_new_thread(uint32_t thread, Wanted* wanted) {
   if (threads_ == heap_count_ && heap_count_ < kHeaps) {
     add_heap();
     heaps_[heap_count_ - 1]->lock.lock();
@@ -159,9 +164,9 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
     All all(*this);
     return exhausted(&all, params.size_bytes, "more than 2^62 bytes");
   }
-  const Wanted wanted = rounded(params.size_bytes, params.alignment_bytes);
+  Wanted wanted = rounded(params.size_bytes, params.alignment_bytes);
   const uint32_t thread = thread_number();
-  if (Heap* heap = heap_for(thread, wanted)) {
+  if (Heap* heap = heap_for(thread, &wanted)) {
     std::lock_guard lock(heap->lock);
     if (heap->allocate(wanted, params, out)) return nullptr;
   }
@@ -170,10 +175,10 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
   return allocate_with_all(&all, thread, wanted, params, out, out_waits, out_wait_count);
 }
 
-heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
-                                         heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count) {
-  Heap* known = heap_for(thread, wanted);
-  Heap& heap = known ? *known : heap_of_new_thread(thread, wanted);
+heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, Wanted wanted, const heddle_block_params_t& params, heddle_block_t* out,
+                                         heddle_point_t* out_waits, uint32_t* out_wait_count) {
+  Heap* known = heap_for(thread, &wanted);
+  Heap& heap = known ? *known : heap_of_new_thread(thread, &wanted);
   if (heap.allocate(wanted, params, out)) return nullptr;
   if (&heap != heaps_[0]) {
     heddle_status_t* failed = add_span(all, &heap, wanted, params.size_bytes);
@@ -232,7 +237,8 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
     if ((*out_part = find_anywhere(wanted))) return nullptr;  // freed meanwhile
   } else {
     if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
-    // What is empty goes, or is cut, before more is reserved than what is in use can explain.
+    // What is empty goes, or is cut, before more is reserved than what is in use can explain. To save is not to cut, since what is cut off may stay
+    // free for long, and to add no more to shared chunks than the block.
     const uint64_t needed = std::max(peaks_.peak(kNeeded), peaks_.now(kNeeded) + asked);
     const uint64_t most = needed + needed / kSlack + (heap_count_ - 1) * kHeapSlack;
     if (reserved_.current + asked_bytes_ + bytes > most) {
@@ -241,7 +247,8 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
         free_empty_spans();
         if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
       }
-      if ((*out_part = heaps_[0]->find_to_cut(wanted, needed))) return nullptr;
+      if (!saves_ && (*out_part = heaps_[0]->find_to_cut(wanted, needed))) return nullptr;
+      if (saves_ && !wanted.large) bytes = std::min(bytes, std::max(round_up(wanted.size, kChunkAlignment), kSavingLarge));
       give_back(all, most - std::min(most, bytes), false);
     }
   }
@@ -380,8 +387,11 @@ void Pool::log(const std::string& text) const noexcept {
     host_->log(host_->self, HEDDLE_LOG_WARN, sdk::string_of("pool.cpp"), 0, sdk::string_of(text));
 }
 
+// Fewer bytes are reserved in vain where blocks share fewer chunks, for more calls of the provider. Where these would be many they count for more.
 void Pool::reserved_changed() noexcept {
-  large_bytes_.store(std::clamp(std::bit_floor(reserved_.current / 64), kLeastLarge, kMostLarge), std::memory_order_relaxed);
+  saves_ = provider_allocations_ <= kSavingCalls + total(&Books::allocations) / kSavingBlocks;
+  const uint64_t large = saves_ ? std::max(reserved_.current / 512, kSavingLarge) : std::max(reserved_.current / 64, kLeastLarge);
+  large_bytes_.store(std::min(std::bit_floor(large), kMostLarge), std::memory_order_relaxed);
 }
 
 uint64_t Pool::total(uint64_t Books::* count) const noexcept {

@@ -3,7 +3,8 @@
 //
 // Small blocks are cut out of shared chunks, best fit, joined with free neighbours when they are freed. A large block takes a chunk of its own,
 // of a size class that a later block of about its size fits into. What is empty is kept for reuse as long as no more is reserved than a sixteenth
-// above the most that was ever needed; where a block would make it more, an empty chunk is cut for it, or empty chunks go back first.
+// above the most that was ever needed; where a block would make it more, an empty chunk is cut for it, or empty chunks go back first. As long as the
+// provider is asked seldom the pool saves: more blocks are large, no chunk is cut, and a shared chunk that would pass the sixteenth is as large as its block.
 //
 // The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose chunks are
 // spans: parts of the first heap. A call takes the lock of one heap; where that does not do, it takes all of them, in their order. None is held
@@ -61,14 +62,14 @@ class Pool {
     bool held_ = false;
   };
   Wanted rounded(uint64_t size, uint64_t alignment) const noexcept;
-  // Of the calling thread, for that block; NULL: it was not seen before.
-  Heap* heap_for(uint32_t thread, const Wanted& wanted) const noexcept;
+  // Of the calling thread, for that block, which is not large in a heap after the first; NULL: it was not seen before.
+  Heap* heap_for(uint32_t thread, Wanted* wanted) const noexcept;
 
   // The rest: all locks are held.
   void add_heap();
-  Heap& heap_of_new_thread(uint32_t thread, const Wanted& wanted);
-  heddle_status_t* allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
-                                     heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count);
+  Heap& heap_of_new_thread(uint32_t thread, Wanted* wanted);
+  heddle_status_t* allocate_with_all(All* all, uint32_t thread, Wanted wanted, const heddle_block_params_t& params, heddle_block_t* out,
+                                     heddle_point_t* out_waits, uint32_t* out_wait_count);
   // A free part that holds it: of what is free after all, or of a chunk that the provider is asked for. asked: bytes of the block that it is for.
   heddle_status_t* obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part);
   // A span for a heap, in which a block of that size finds room.
@@ -111,6 +112,7 @@ class Pool {
   uint64_t asked_bytes_ = 0;    // of the provider, in calls that have not returned
   uint64_t spilled_bytes_ = 0;  // of chunks in the host's memory; they do not count for the limit
   bool has_spilled_ = false;    // said in the log
+  bool saves_ = true;           // memory, rather than calls of the provider
   sdk::MemoryCount reserved_;
   uint64_t provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
 };
