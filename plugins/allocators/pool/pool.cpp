@@ -127,19 +127,18 @@ void Pool::All::unlock() noexcept {
   }
 }
 
-Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes) const noexcept {
+Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes, bool first) const noexcept {
   const uint64_t alignment = std::max(alignment_bytes, kGranule);
   const uint64_t size = std::max(round_up(size_bytes, kGranule), kGranule);
-  if (size < large_bytes_.load(std::memory_order_relaxed) && alignment <= kChunkAlignment) return {size, alignment, false};
+  const bool small = size < large_bytes_.load(std::memory_order_relaxed) || (!first && size <= kMostOfSpan);
+  if (small && alignment <= kChunkAlignment) return {size, alignment, false};
   return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), std::max(alignment, kChunkAlignment), true};
 }
 
-Heap* Pool::heap_for(uint32_t thread, Wanted* wanted) const noexcept {
+Heap* Pool::heap_for(uint32_t thread, const Wanted& wanted) const noexcept {
   const uint8_t slot = slots_[thread % kSlots].load(std::memory_order_acquire);
   if (slot == 0) return nullptr;
-  if (slot == 1 || wanted->size > kMostOfSpan || wanted->alignment > kChunkAlignment) return heaps_[0];
-  wanted->large = false;
-  return heaps_[slot - 1];
+  return heaps_[wanted.large || wanted.size > kMostOfSpan ? 0 : slot - 1];
 }
 
 void Pool::add_heap() {
@@ -149,7 +148,7 @@ void Pool::add_heap() {
   heaps_[heap_count_++] = heap.release();
 }
 
-Heap& Pool::heap_of_new_thread(uint32_t thread, Wanted* wanted) {
+Heap& Pool::heap_of_new_thread(uint32_t thread, const Wanted& wanted) {
   if (threads_ == heap_count_ && heap_count_ < kHeaps) {
     add_heap();
     heaps_[heap_count_ - 1]->lock.lock();
@@ -164,9 +163,10 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
     All all(*this);
     return exhausted(&all, params.size_bytes, "more than 2^62 bytes");
   }
-  Wanted wanted = rounded(params.size_bytes, params.alignment_bytes);
   const uint32_t thread = thread_number();
-  if (Heap* heap = heap_for(thread, &wanted)) {
+  const bool first = slots_[thread % kSlots].load(std::memory_order_relaxed) <= 1;
+  const Wanted wanted = rounded(params.size_bytes, params.alignment_bytes, first);
+  if (Heap* heap = heap_for(thread, wanted)) {
     std::lock_guard lock(heap->lock);
     if (heap->allocate(wanted, params, out)) return nullptr;
   }
@@ -175,10 +175,10 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
   return allocate_with_all(&all, thread, wanted, params, out, out_waits, out_wait_count);
 }
 
-heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, Wanted wanted, const heddle_block_params_t& params, heddle_block_t* out,
-                                         heddle_point_t* out_waits, uint32_t* out_wait_count) {
-  Heap* known = heap_for(thread, &wanted);
-  Heap& heap = known ? *known : heap_of_new_thread(thread, &wanted);
+heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
+                                         heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count) {
+  Heap* known = heap_for(thread, wanted);
+  Heap& heap = known ? *known : heap_of_new_thread(thread, wanted);
   if (heap.allocate(wanted, params, out)) return nullptr;
   if (&heap != heaps_[0]) {
     heddle_status_t* failed = add_span(all, &heap, wanted, params.size_bytes);
@@ -259,7 +259,7 @@ heddle_status_t* Pool::add_span(All* all, Heap* heap, const Wanted& wanted, uint
   uint64_t bytes = 0;
   for (const Chunk* chunk : heap->chunks) bytes += chunk->size;
   bytes = std::max(kSpanBlocks * wanted.size, std::clamp(std::bit_floor(bytes / kSpanShare), kLeastSpan, kMostSpan));
-  const Wanted span = rounded(bytes, kChunkAlignment);
+  const Wanted span = rounded(bytes, kChunkAlignment, true);
   auto chunk = std::make_unique<Chunk>();
   Part* part = nullptr;
   if (heddle_status_t* failed = obtain(all, span, asked, false, &part)) return failed;

@@ -61,15 +61,16 @@ class Pool {
     Pool& pool_;
     bool held_ = false;
   };
-  Wanted rounded(uint64_t size, uint64_t alignment) const noexcept;
-  // Of the calling thread, for that block, which is not large in a heap after the first; NULL: it was not seen before.
-  Heap* heap_for(uint32_t thread, Wanted* wanted) const noexcept;
+  // first: of a thread of the first heap. What others' heaps hold is not large.
+  Wanted rounded(uint64_t size, uint64_t alignment, bool first) const noexcept;
+  // Of the calling thread, for that block; NULL: it was not seen before.
+  Heap* heap_for(uint32_t thread, const Wanted& wanted) const noexcept;
 
   // The rest: all locks are held.
   void add_heap();
-  Heap& heap_of_new_thread(uint32_t thread, Wanted* wanted);
-  heddle_status_t* allocate_with_all(All* all, uint32_t thread, Wanted wanted, const heddle_block_params_t& params, heddle_block_t* out,
-                                     heddle_point_t* out_waits, uint32_t* out_wait_count);
+  Heap& heap_of_new_thread(uint32_t thread, const Wanted& wanted);
+  heddle_status_t* allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
+                                     heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count);
   // A free part that holds it: of what is free after all, or of a chunk that the provider is asked for. asked: bytes of the block that it is for.
   heddle_status_t* obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part);
   // A span for a heap, in which a block of that size finds room.
