@@ -10,6 +10,7 @@
 #include "core/submit/call.h"
 #include "core/submit/function.h"
 #include "core/submit/instance.h"
+#include "core/submit/memory_needs.h"
 #include "core/submit/runtime.h"
 #include "heddle/runtime.h"
 #include "sdk/module/element_types.h"
@@ -105,6 +106,20 @@ Status read_params(const T* given, T* out, const char* name) {
   }
   std::memcpy(static_cast<void*>(out), given, std::min<size_t>(given->struct_size, sizeof(T)));
   return Status();
+}
+
+heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
+  heddle::submit::InstanceRequest request;
+  request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
+  request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
+  for (uint32_t i = 0; i < params.slot_count; ++i) {
+    request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
+  }
+  for (uint32_t i = 0; i < params.parameter_file_count; ++i) {
+    request.parameter_files.push_back(
+        {std::string(view(params.parameter_files[i].scope)), std::string(view(params.parameter_files[i].path))});
+  }
+  return request;
 }
 
 heddle_status_t* give_type(const heddle::open::TensorSignature& type, heddle_tensor_type_t* out_type) {
@@ -228,16 +243,7 @@ heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_in
   *out_instance = nullptr;
   heddle_instance_params_t params;
   if (Status status = read_params(given, &params, "heddle_instance_params_t"); !status.ok()) return status.release();
-  heddle::submit::InstanceRequest request;
-  request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
-  request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
-  for (uint32_t i = 0; i < params.slot_count; ++i) {
-    request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
-  }
-  for (uint32_t i = 0; i < params.parameter_file_count; ++i) {
-    request.parameter_files.push_back(
-        {std::string(view(params.parameter_files[i].scope)), std::string(view(params.parameter_files[i].path))});
-  }
+  heddle::submit::InstanceRequest request = request_of(params);
   Result<Ref<Instance>> instance = Instance::create(module->runtime, module->module, request);
   if (!instance.ok()) return instance.take_status().release();
   *out_instance = reinterpret_cast<heddle_instance_t*>(instance->detach());
@@ -254,6 +260,40 @@ heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_stri
   if (!instance || !out_json) return missing("heddle_instance_report", instance ? "out_json" : "instance");
   *out_json = nullptr;
   return give_text(of(instance)->report(view(topic)), out_json);
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_module_memory(heddle_module_t* module, const heddle_memory_params_t* given, heddle_text_t** out_json) try {
+  if (!module || !out_json) return missing("heddle_module_memory", module ? "out_json" : "module");
+  *out_json = nullptr;
+  heddle_memory_params_t params;
+  if (Status status = read_params(given, &params, "heddle_memory_params_t"); !status.ok()) return status.release();
+  heddle::submit::MemoryRequest request;
+  request.function = view(params.function);
+  if (params.instance) {
+    heddle_instance_params_t instance;
+    if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t"); !status.ok()) return status.release();
+    request.binding = request_of(instance);
+  }
+  Result<uint32_t> function = module->module->find_function(request.function);
+  if (!function.ok()) return function.take_status().release();
+  const size_t arguments = module->module->signatures()[*function].arguments.size();
+  if (params.call_count != 0 && arguments != 0 && !params.shapes) return missing("heddle_module_memory", "shapes");
+  for (size_t i = 0; i < params.call_count; ++i) {
+    request.shapes.emplace_back();
+    for (size_t j = 0; j < arguments; ++j) {
+      const heddle_shape_t& shape = params.shapes[i * arguments + j];
+      if (shape.rank > HEDDLE_MAX_RANK || (shape.rank != 0 && !shape.dims)) {
+        return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                             "heddle: heddle_module_memory failed: the shape of argument {} of call {} has rank {}{}; ranks are up to {}",
+                             j, i, shape.rank, shape.dims ? "" : " and no extents", HEDDLE_MAX_RANK)
+            .release();
+      }
+      request.shapes.back().emplace_back(shape.dims, shape.dims + shape.rank);
+    }
+  }
+  return give_text(heddle::submit::memory_needs(module->runtime, module->module, std::move(request)), out_json);
 } catch (...) {
   return caught();
 }

@@ -40,18 +40,19 @@ Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const o
 
 }  // namespace
 
-void Instance::find_globals() {
-  const mf::Module& meta = module_->metadata();
-  read_by_functions_.assign(meta.globals()->size(), false);
-  for (uint32_t i = 0; i < meta.functions()->size(); ++i) note_globals(program(i), read_by_functions_);
-  read_at_all_ = read_by_functions_;
-  if (const mf::Program* program = initializer()) note_globals(*program, read_at_all_);
+ReadGlobals find_read_globals(const mf::Module& module, const Programs& programs) {
+  ReadGlobals read;
+  read.by_functions.assign(module.globals()->size(), false);
+  for (const mf::Program* program : programs.functions) note_globals(*program, read.by_functions);
+  read.at_all = read.by_functions;
+  if (programs.initializer) note_globals(*programs.initializer, read.at_all);
+  return read;
 }
 
 Status Instance::load_globals(const InstanceRequest& request) {
   const mf::Module& meta = module_->metadata();
   const auto& globals = *meta.globals();
-  find_globals();
+  read_ = find_read_globals(meta, programs());
   globals_.resize(globals.size());
   machine_.globals.resize(globals.size());
   for (uint32_t i = 0; i < globals.size(); ++i) machine_.globals[i].device = machine_.device_of_slot[globals.Get(i)->slot()];
@@ -60,7 +61,7 @@ Status Instance::load_globals(const InstanceRequest& request) {
   std::vector<std::vector<heddle_command_t>> fills(devices_.size());
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
-    if (global->kind() == mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
+    if (global->kind() == mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
     Status allocated = device.allocate(global->size_bytes(), 64, memory::kState, &block);
@@ -99,7 +100,7 @@ Status Instance::load_parameters(const InstanceRequest& request) {
   std::vector<std::vector<uint32_t>> owners(devices_.size());
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
-    if (global->kind() != mf::GlobalKind::Parameter || !read_at_all_[i]) continue;
+    if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
     const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
     Result<open::ParameterExtent> extent = files.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
@@ -132,7 +133,7 @@ Status Instance::run_initializer() {
   }
   // What only the initializer reads goes now.
   for (uint32_t i = 0; i < globals_.size(); ++i) {
-    if (read_by_functions_[i]) continue;
+    if (read_.by_functions[i]) continue;
     globals_[i].reset();
     machine_.globals[i].memory = {};
   }

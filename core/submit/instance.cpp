@@ -95,6 +95,12 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   Ref<Instance> instance = Ref<Instance>::adopt(new Instance());
   instance->runtime_ = std::move(runtime);
   instance->module_ = std::move(module);
+  if (request.bind_only) {
+    HEDDLE_RETURN_IF_ERROR(instance->bind(request, {}));
+    instance->make_room_for_code();
+    instance->find_preferences(false);
+    return instance;
+  }
   host::Trace* trace = instance->runtime_->host->trace();
   if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
   if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
@@ -102,7 +108,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   if (!inspection.ok()) return inspection.take_status();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));
   HEDDLE_RETURN_IF_ERROR(instance->find_links());
-  instance->find_preferences();
+  instance->find_preferences(true);
   instance->inspection_ = std::move(*inspection);
   instance->machine_.inspection = instance->inspection_.get();
   if (request.route_only) {
@@ -212,8 +218,12 @@ Status Instance::find_links() {
   return Status();
 }
 
-Status Instance::load_code() {
+void Instance::make_room_for_code() {
   machine_.entries.assign(module_->metadata().executables()->size(), std::vector<std::vector<heddle_entry_t*>>(devices_.size()));
+}
+
+Status Instance::load_code() {
+  make_room_for_code();
   failed_code_ = -1;
   for (const route::ChosenCode& chosen : route_.code) {
     Status status = load(chosen, &machine_.entries[chosen.executable][chosen.device]);
@@ -286,11 +296,17 @@ const mf::Program* Instance::initializer() const {
   return module_->metadata().initializer()->Get(static_cast<uint32_t>(route_.initializer));
 }
 
-void Instance::find_preferences() {
+Programs Instance::programs() const {
+  Programs programs{{}, initializer()};
+  for (uint32_t i = 0; i < module_->signatures().size(); ++i) programs.functions.push_back(&program(i));
+  return programs;
+}
+
+void Instance::find_preferences(bool loads) {
   preferences_ = std::make_unique<Preferences>(*runtime_->host, *module_, route_, machine_, devices_);
   machine_.choices = preferences_.get();
-  auto load_variant = [this](const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
-    return load(chosen, out_entries);
+  auto load_variant = [this, loads](const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
+    return loads ? load(chosen, out_entries) : Status();
   };
   for (uint32_t i = 0; i < module_->signatures().size(); ++i) preferences_->add(module_->signatures()[i].name, program(i), load_variant);
   if (const mf::Program* program = initializer()) preferences_->add(open::initializer_signature().name, *program, load_variant);

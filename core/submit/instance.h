@@ -32,7 +32,19 @@ struct InstanceRequest {
   std::vector<open::ParameterFiles::Named> parameter_files;
   bool profiles = false;    // takes the times of commands
   bool route_only = false;  // reads no parameters and runs nothing
+  bool bind_only = false;   // loads no code either
 };
+
+// The programs of a module that go together, one for each function; initializer NULL where there is none.
+struct Programs {
+  std::vector<const module_format::Program*> functions;
+  const module_format::Program* initializer = nullptr;
+};
+// One value per global: whether a function's program reads it; whether that or the initializer does.
+struct ReadGlobals {
+  std::vector<bool> by_functions, at_all;
+};
+ReadGlobals find_read_globals(const module_format::Module& module, const Programs& programs);
 
 // Counted since the instance was made; exact whenever no call is in flight.
 struct Counters {
@@ -49,6 +61,8 @@ class Instance final : public memory::Counted {
   const open::OpenModule& module() const { return *module_; }
   host::Host& host() const { return *runtime_->host; }
   const Machine& machine() const { return machine_; }
+  // Those that were chosen.
+  Programs programs() const;
   std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
   // NULL in an instance that was only routed.
   Function* function(uint32_t index) { return functions_.empty() ? nullptr : functions_[index].get(); }
@@ -74,6 +88,7 @@ class Instance final : public memory::Counted {
   Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
   Status find_links();
   Status load_code();
+  void make_room_for_code();
   // Loads one variant; its entries in the order of the executable's.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
@@ -83,15 +98,12 @@ class Instance final : public memory::Counted {
   // The chosen ones; of the initializer NULL where there is none.
   const module_format::Program& program(uint32_t function) const;
   const module_format::Program* initializer() const;
-  // Which rule is for which region. The variants that rules name are loaded.
-  void find_preferences();
+  // Which rule is for which region. The variants that rules name are loaded, unless no code is.
+  void find_preferences(bool loads);
   // What can be decided and prepared now is, so that what is missing is told when the instance is made.
   Status prepare_functions();
   // The same for reports alone.
   void decide_functions();
-  // Which globals the chosen programs read.
-  void find_globals();
-
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<const open::OpenModule> module_;
   route::Route route_;
@@ -99,7 +111,7 @@ class Instance final : public memory::Counted {
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Link> links_;
   std::vector<Loaded> loaded_;
-  std::vector<bool> read_by_functions_, read_at_all_;     // one per global: read by a function's program; by that or by the initializer
+  ReadGlobals read_;
   std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
   Machine machine_;
   std::unique_ptr<Profile> profile_;

@@ -416,16 +416,23 @@ Status Resolver::add_fill(const Recording& recording, const RecordedCommand& rec
   return Status();
 }
 
-Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size_t first_command) {
+Status Resolver::plan_memory(const Interpreter& interpreter, size_t first_command, Plan& plan) {
   if (!failure_.ok()) return failure_.clone();
+  HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
+  HEDDLE_RETURN_IF_ERROR(choose_runners(interpreter.recording(), first_command, plan));
+  HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, plan));
+  plan.results = results_;
+  plan.result_known = result_known_;
+  return Status();
+}
+
+Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size_t first_command) {
   const Recording& recording = interpreter.recording();
   memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
   plan->profile = machine_.profile;
   plan->inspected = machine_.inspection != nullptr;
-  HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));
-  HEDDLE_RETURN_IF_ERROR(choose_runners(recording, first_command, *plan));
-  HEDDLE_RETURN_IF_ERROR(place_transients(interpreter, first_command, *plan));
+  HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     bindings += recording.commands[i].binding_count + 1;  // of an operation, its workspace
@@ -457,8 +464,6 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   std::stable_partition(plan->patches.begin(), plan->patches.end(), [](const Patch& patch) { return patch.source == Source::kArena; });
   plan->arena_patch_count = static_cast<uint32_t>(
       std::count_if(plan->patches.begin(), plan->patches.end(), [](const Patch& patch) { return patch.source == Source::kArena; }));
-  plan->results = results_;
-  plan->result_known = result_known_;
   for (const Segment& segment : plan->segments) ++(segment.crossing ? plan->crossing_count : plan->submission_count);
   for (const heddle_command_t& command : plan->commands) {
     if (command.kind == HEDDLE_COMMAND_DISPATCH) ++plan->dispatch_count;

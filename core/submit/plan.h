@@ -137,6 +137,8 @@ class Resolver {
   Resolver(const module_format::Program& program, const open::Signature& signature, const Machine& machine,
            const std::vector<std::vector<int64_t>>& argument_dims);
 
+  // What the commands from first_command on need, as far as memory goes: arenas, results and operations of the plan, and no commands.
+  Status plan_memory(const Interpreter& interpreter, size_t first_command, Plan& plan);
   // The commands from first_command on as a plan. arena indexes go on from earlier pieces; plan.arenas holds only the new ones.
   // A failure's text is the cause alone.
   Result<memory::Ref<Plan>> resolve(const Interpreter& interpreter, size_t first_command);

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle explain`: what is in a module, what the compiler decided, what runs on which slot, and with --route on which device and why.
 #include <algorithm>
+#include <cstdio>
+#include <span>
 
 #include "tools/heddle/command.h"
-#include "tools/heddle/report_view.h"
+#include "tools/heddle/explain_memory.h"
+#include "tools/heddle/explain_page.h"
+#include "tools/heddle/npy.h"
+#include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
 
 namespace heddle::tool {
@@ -12,15 +17,17 @@ namespace {
 struct Options {
   RuntimeFlags runtime;
   ModuleFlags module;
-  std::string format = "table";
-  bool route = false, memory = false, html = false;
+  MemoryFlags memory;
+  std::string format = "table", output;
+  bool route = false, html = false;
   void declare(Flags& flags) {
     module.add_to(flags, true);
     flags.on("--route", route,
              "bind the module to devices and say which, with which variants, and why, and what runs each region; its code is loaded, and "
              "not run; with --device or --config, too");
-    flags.on("--memory", memory, "not in this version");
-    flags.on("--html", html, "not in this version");
+    memory.add_to(flags);
+    flags.on("--html", html, "write all of it, with --memory's, as one page for a browser, which needs no other file and runs no script");
+    flags.text("-o,--output", output, "file of that page (default: stdout); replaces a file of that name", "FILE");
     flags.choice("--format", format, {"table", "json"}, "form of the results on stdout");
     runtime.add_to(flags);
   }
@@ -41,7 +48,7 @@ const Json& array(const Json& object, const char* name) {
   return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
 }
 
-void print_function(const Json& function, const Json& slots) {
+void describe_function(const Json& function, const Json& slots, Document& out) {
   auto slot_of = [&](const Json& type) {
     const uint64_t slot = number(type, "slot");
     if (slots.size() < 2 || slot >= slots.size()) return std::string();
@@ -49,25 +56,25 @@ void print_function(const Json& function, const Json& slots) {
     return name == "-" ? std::string(" on default") : " on " + name;
   };
   auto types = [&](const Json& list) {
-    std::string out;
-    for (const Json& one : list) out += (out.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type") + slot_of(one);
-    return out.empty() ? std::string("nothing") : out;
+    std::string line;
+    for (const Json& one : list) line += (line.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type") + slot_of(one);
+    return line.empty() ? std::string("nothing") : line;
   };
-  print_line("function " + text(function, "name"));
-  print_line("  takes    " + types(array(function, "arguments")));
-  print_line("  gives    " + types(array(function, "results")));
+  out.begin("function " + text(function, "name"));
+  out.add("  takes    " + types(array(function, "arguments")));
+  out.add("  gives    " + types(array(function, "results")));
   for (const Json& symbol : array(function, "symbols")) {
-    print_line("  where    " + text(symbol, "name") + " is " + text(symbol, "min") +
-               (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
-               (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
+    out.add("  where    " + text(symbol, "name") + " is " + text(symbol, "min") +
+            (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
+            (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
   }
   for (const Json& program : array(function, "programs")) {
-    print_line("  program  for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
-               std::to_string(array(program, "regions").size()) + " dispatches, " + text(program, "transients") + " transients");
+    out.add("  program  for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
+            std::to_string(array(program, "regions").size()) + " dispatches, " + text(program, "transients") + " transients");
   }
 }
 
-void print_executables(const Json& module) {
+void describe_executables(const Json& module, Document& out) {
   Table table{{"executable", "entries", "variants", "code", "workspace", "rungs"}, {}};
   for (const Json& executable : array(module, "executables")) {
     std::string variants, rungs;
@@ -83,13 +90,12 @@ void print_executables(const Json& module) {
     table.rows.push_back({text(executable, "name"), std::to_string(array(executable, "entries").size()), variants, bytes_text(code),
                           bytes_text(workspace), rungs.empty() ? "-" : rungs});
   }
-  if (table.rows.empty()) return;
-  print_line("");
-  print_table(table, Format::kTable);
+  out.begin("executables", true);
+  out.add(std::move(table));
 }
 
 // Operators of library plugins, each with its regions.
-void print_operations(const Json& module, bool required, const std::string& title) {
+void describe_operations(const Json& module, bool required, const std::string& title, Document& out) {
   Table table{{"operator", "regions", "attributes"}, {}};
   for (const Json& function : array(module, "functions")) {
     const Json& programs = array(function, "programs");
@@ -106,13 +112,11 @@ void print_operations(const Json& module, bool required, const std::string& titl
       }
     }
   }
-  if (table.rows.empty()) return;
-  print_line("");
-  print_line(title);
-  print_table(table, Format::kTable);
+  out.begin(title);
+  out.add(std::move(table));
 }
 
-void print_parameters(const Json& module) {
+void describe_parameters(const Json& module, Document& out) {
   uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0;
   for (const Json& parameter : array(module, "parameters")) {
     const bool inside = parameter.value("stored", false);
@@ -125,22 +129,22 @@ void print_parameters(const Json& module) {
     if (kind == "derived") derived += number(global, "size_bytes");
     if (kind == "state") state += number(global, "size_bytes");
   }
-  print_line("");
-  print_line("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) +
-             "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) +
-             "; state: " + bytes_text(state));
+  out.begin("parameters and state", true);
+  out.add("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) +
+          "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) +
+          "; state: " + bytes_text(state));
 }
 
-void print_route(const Json& route) {
+void describe_route(const Json& route, Document& out) {
+  out.begin("route", true);
   for (const Json& slot : array(route, "slots")) {
-    print_line("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
-               text(slot, "driver") + "): " + text(slot, "reason"));
-    for (const Json& refusal : array(slot, "refused")) print_line("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
-    for (const Json& absent : array(slot, "absent")) print_line("  absent: " + cell_text(absent));
+    out.add("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
+            text(slot, "driver") + "): " + text(slot, "reason"));
+    for (const Json& refusal : array(slot, "refused")) out.add("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
+    for (const Json& absent : array(slot, "absent")) out.add("  absent: " + cell_text(absent));
   }
   for (const Json& link : array(route, "links")) {
-    print_line("copies from " + text(link, "from") + " to " + text(link, "to") + " are " + text(link, "copies") + ": " +
-               text(link, "reason"));
+    out.add("copies from " + text(link, "from") + " to " + text(link, "to") + " are " + text(link, "copies") + ": " + text(link, "reason"));
   }
   Table table{{"executable", "device", "variant", "rank", "others"}, {}};
   for (const Json& executable : array(route, "executables")) {
@@ -151,7 +155,7 @@ void print_route(const Json& route) {
                           text(executable, "format") + " " + text(executable, "target"), text(executable, "rank"),
                           others.empty() ? "-" : others});
   }
-  print_table(table, Format::kTable);
+  out.add(std::move(table));
 }
 
 // A region's name is a word; behind it is the node that it was made from, which the compiler's report has in a field of its own.
@@ -187,7 +191,7 @@ Json places_of(const Json& whole) {
   std::vector<const Json*> untold;
   for (const Json& routed : array(route, "regions")) untold.push_back(&routed);
   for (const Json& region : array(report, "regions")) {
-    if (!chosen(region)) continue;
+    if (!region.is_object() || !chosen(region)) continue;
     Json place;
     for (const char* name : {"region", "node", "families", "family", "slot", "placed_by"}) place[name] = region.value(name, Json());
     auto routed = std::find_if(untold.begin(), untold.end(), [&](const Json* one) { return is_region(*one, region); });
@@ -210,7 +214,7 @@ Json places_of(const Json& whole) {
   return places;
 }
 
-void print_places(const Json& places) {
+void describe_places(const Json& places, Document& out) {
   Table regions{{"region", "node", "program for", "slot", "device", "placed by", "run by", "why"}, {}};
   for (const Json& place : array(places, "regions")) {
     if (text(place, "region")[0] == '$') continue;  // of the initializer: JSON has them
@@ -223,11 +227,59 @@ void print_places(const Json& places) {
   for (const Json& one : array(places, "transfers")) {
     transfers.rows.push_back({text(one, "node"), text(one, "families"), text(one, "from"), text(one, "to"), text(one, "bytes")});
   }
-  for (const Table* table : {&regions, &transfers}) {
-    if (table->rows.empty()) continue;
-    print_line("");
-    print_table(*table, Format::kTable);
+  out.begin("regions and transfers", true);
+  out.add(std::move(regions));
+  out.add(std::move(transfers));
+}
+
+Document describe(const Json& whole, const std::string& function) {
+  Document out;
+  out.begin("module", true);
+  out.add("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " +
+          text(whole, "content_hash"));
+  for (const Json& one : array(whole, "functions")) {
+    if (function.empty() || text(one, "name") == function) describe_function(one, array(whole, "slots"), out);
   }
+  describe_operations(whole, true,
+                      "operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)", out);
+  describe_operations(whole, false, "operators that a plugin may run instead of the module's own kernels ([[prefer]] of heddle.toml)", out);
+  describe_executables(whole, out);
+  describe_parameters(whole, out);
+  if (whole.contains("compiler_report")) {
+    out.begin("the compiler's report");
+    if (whole["compiler_report"].is_structured()) {
+      out.add_tree(whole["compiler_report"]);
+    } else {
+      out.add("  " + cell_text(whole["compiler_report"]));
+    }
+  }
+  if (whole.contains("route")) describe_route(whole["route"], out);
+  if (whole.contains("route") || array(whole, "slots").size() > 1) describe_places(whole["places"], out);
+  describe_memory(array(whole, "memory"), out);
+  return out;
+}
+
+int write_page(const Flags& flags, const Options& options, const Json& whole) {
+  const std::string page = explain_page(whole, describe(whole, options.module.function));
+  if (options.output.empty()) {
+    std::fwrite(page.data(), 1, page.size(), stdout);
+    return kFine;
+  }
+  if (Wrong wrong = write_raw(options.output, std::as_bytes(std::span(page))); !wrong.empty()) return flags.failed("--output: " + wrong);
+  return kFine;
+}
+
+// What is wrong with the flags together.
+Wrong check(const Options& options) {
+  if (options.html && options.format == "json") return "--html is a form of its own: give it without --format json";
+  if (!options.output.empty() && !options.html) return "--output is for the page of --html; text goes to stdout";
+  if (!options.html && !options.memory.wanted && !(options.memory.dims.empty() && options.memory.inputs.empty()))
+    return "--dim and --input are for --memory and --html";
+  std::vector<NamedFile> read{{"the module", options.module.path}};
+  for (const Assignment& file : parameter_files(options.module)) read.push_back({"the parameters of --params", file.value});
+  if (Wrong wrong = file_named_twice({{"--output " + options.output, options.output}}, read); !wrong.empty()) return wrong;
+  const Wrong twice = slot_bound_twice(options.module.devices);
+  return twice.empty() ? twice : "--device: " + twice;
 }
 
 int run(const Arguments& arguments) {
@@ -235,9 +287,7 @@ int run(const Arguments& arguments) {
   Flags flags = make_flags();
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  if (options.memory) return flags.misuse("--memory is not in this version");
-  if (options.html) return flags.misuse("--html is not in this version");
-  if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device: " + wrong);
+  if (Wrong wrong = check(options); !wrong.empty()) return flags.misuse(wrong);
   Runtime runtime;
   if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
   Module module;
@@ -252,7 +302,9 @@ int run(const Arguments& arguments) {
   for (const Json& function : functions) names += (names.empty() ? "" : ", ") + text(function, "name");
   if (!wanted.empty() && std::none_of(functions.begin(), functions.end(), [&](const Json& one) { return text(one, "name") == wanted; }))
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
-  if (options.route || !options.module.devices.empty() || !options.runtime.config.empty()) {
+  const bool is_bound = options.route || !options.module.devices.empty() || !options.runtime.config.empty();
+  // With --memory alone nothing is loaded, also where devices are named.
+  if (options.route || (is_bound && !options.memory.wanted)) {
     Instance instance;
     if (heddle_status_t* status =
             create_instance(module.get(), options.module, options.module.devices, instance, HEDDLE_INSTANCE_ROUTE_ONLY))
@@ -260,35 +312,18 @@ int run(const Arguments& arguments) {
     if (heddle_status_t* status = heddle_instance_report(instance.get(), view("route"), &raw)) return report(status);
     whole["route"] = parse_json(text_of(Text(raw)));
   }
+  if (options.memory.wanted || options.html) {
+    Json memory;
+    if (std::optional<int> code = find_memory(flags, module.get(), options.module, whole, options.memory, is_bound, memory)) return *code;
+    whole["memory"] = std::move(memory);
+  }
   whole["places"] = places_of(whole);
+  if (options.html) return write_page(flags, options, whole);
   if (options.format == "json") {
     print_line(dump_json(whole, 2));
-    return kFine;
+  } else {
+    describe(whole, wanted).print();
   }
-  print_line("module " + text(whole, "name") + ", " + text(whole, "path") + ", by " + text(whole, "producer") + ", hash " +
-             text(whole, "content_hash"));
-  for (const Json& function : array(whole, "functions")) {
-    if (options.module.function.empty() || text(function, "name") == options.module.function)
-      print_function(function, array(whole, "slots"));
-  }
-  print_operations(whole, true,
-                   "operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)");
-  print_operations(whole, false, "operators that a plugin may run instead of the module's own kernels ([[prefer]] of heddle.toml)");
-  print_executables(whole);
-  print_parameters(whole);
-  if (whole.contains("compiler_report")) {
-    print_line("\nthe compiler's report");
-    if (whole["compiler_report"].is_structured()) {
-      print_tree(whole["compiler_report"], "  ");
-    } else {
-      print_line("  " + cell_text(whole["compiler_report"]));
-    }
-  }
-  if (whole.contains("route")) {
-    print_line("");
-    print_route(whole["route"]);
-  }
-  if (whole.contains("route") || array(whole, "slots").size() > 1) print_places(whole["places"]);
   return kFine;
 }
 

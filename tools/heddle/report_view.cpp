@@ -60,14 +60,11 @@ void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& 
   print_table(table, format);
 }
 
-namespace {
-
 bool is_plain(const Json& value) {
   return !value.is_structured() ||
          (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& one) { return one.is_structured(); }));
 }
 
-// "kernel: k0, cost: 3": the plain fields of a record, on one line.
 std::string plain_fields(const Json& record) {
   std::string line;
   for (auto part = record.begin(); part != record.end(); ++part) {
@@ -75,6 +72,8 @@ std::string plain_fields(const Json& record) {
   }
   return line;
 }
+
+namespace {
 
 void print_nested_fields(const Json& record, const std::string& indent, int depth) {
   for (auto part = record.begin(); part != record.end(); ++part) {

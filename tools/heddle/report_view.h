@@ -32,6 +32,10 @@ std::string cell_text(const Json& value);
 // rows: an array of objects. json prints `whole`, jsonl one row a line, the others a table.
 void print_rows(const Json& whole, const Json& rows, const std::vector<Column>& columns, Format format);
 
+// A value without records in it.
+bool is_plain(const Json& value);
+// "kernel: k0, cost: 3": the plain fields of a record, on one line.
+std::string plain_fields(const Json& record);
 // Any JSON for people, one line a leaf, lists of plain records one line a record: for reports whose shape grows.
 void print_tree(const Json& value, const std::string& indent, int depth = 0);
 

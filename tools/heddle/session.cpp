@@ -109,8 +109,8 @@ heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags
   return status;
 }
 
-heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
-                                 uint32_t instance_flags) {
+heddle_status_t* with_instance_params(const ModuleFlags& flags, const std::vector<std::string>& devices,
+                                      const std::function<heddle_status_t*(heddle_instance_params_t&)>& use) {
   // The assignments own the text that the C structs point to.
   std::vector<Assignment> slots;
   for (const std::string& device : devices) slots.push_back(split_binding(device));
@@ -125,11 +125,18 @@ heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& fla
   params.slot_count = static_cast<uint32_t>(bindings.size());
   params.parameter_files = files.data();
   params.parameter_file_count = static_cast<uint32_t>(files.size());
-  params.flags = instance_flags;
-  heddle_instance_t* instance = nullptr;
-  heddle_status_t* status = heddle_instance_create(module, &params, &instance);
-  out.reset(instance);
-  return status;
+  return use(params);
+}
+
+heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
+                                 uint32_t instance_flags) {
+  return with_instance_params(flags, devices, [&](heddle_instance_params_t& params) {
+    params.flags = instance_flags;
+    heddle_instance_t* instance = nullptr;
+    heddle_status_t* status = heddle_instance_create(module, &params, &instance);
+    out.reset(instance);
+    return status;
+  });
 }
 
 int report_instance_failure(heddle_status_t* status) {

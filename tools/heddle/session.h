@@ -3,6 +3,7 @@
 // config and explain.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,7 +65,10 @@ std::vector<Assignment> parameter_files(const ModuleFlags& flags);
 // What is wrong if a slot is bound twice; empty if nothing.
 Wrong slot_bound_twice(const std::vector<std::string>& devices);
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
-// flags: bits HEDDLE_INSTANCE_*.
+// What the flags say of an instance, while `use` runs.
+heddle_status_t* with_instance_params(const ModuleFlags& flags, const std::vector<std::string>& devices,
+                                      const std::function<heddle_status_t*(heddle_instance_params_t&)>& use);
+// instance_flags: bits HEDDLE_INSTANCE_*.
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
                                  uint32_t instance_flags = 0);
 // As report(), and 4 also for a device or a plugin that is not found, 2 for a slot that the module does not have.

@@ -110,6 +110,33 @@ HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
  * each region, over all calls that are waited for; FAILED_PRECONDITION without HEDDLE_INSTANCE_PROFILE), as JSON. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
 
+/* Extents of one argument. */
+typedef struct heddle_shape { /* Frozen. */
+  uint32_t rank;
+  uint32_t reserved;
+  const int64_t* dims;
+} heddle_shape_t;
+
+typedef struct heddle_memory_params { /* Since ABI 0.2. */
+  uint32_t struct_size;
+  uint32_t call_count;
+  const heddle_instance_params_t*
+      instance;                 /* slots are bound as heddle_instance_create would; NULL: they are not, and no device is looked at */
+  heddle_string_t function;     /* empty: the only one, or "main" */
+  const heddle_shape_t* shapes; /* call_count times one for each argument; none are needed where all extents are static */
+} heddle_memory_params_t;
+
+/* What memory a module will need, as JSON, before any of its code or data is loaded: for each device, or for each slot where none are bound, the
+ * bytes of weights ("parameters", "constants", and "derived" from them at load) and of "state", the most that lives while they are loaded
+ * ("peak_at_load"), and for each call the bytes of its "arguments", "results" and "arena", their sum with weights and state ("total"), and the
+ * larger of that and the load ("peak"). They are what a device's pool is asked for ("requested" of the report "statistics"), by one call at a time. Of slots that
+ * are not bound a list for each family of programs is given, as if each were a device without wishes about alignment. What nobody can
+ * know before is named in "not_counted". Plugins with operators that a bound module uses are loaded, since only they know their workspace.
+ * params may be NULL. INVALID_ARGUMENT for a shape that the function does not take; of slots, errors are as of heddle_instance_create.
+ * Since ABI 0.2. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_module_memory(heddle_module_t* module, const heddle_memory_params_t* params,
+                                                    heddle_text_t** out_json);
+
 /* The function of that name; empty: the only one, or "main". [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name,
                                                         heddle_function_t** out_function);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a report says, before it is known where it goes: a terminal, or a page for a browser. Used by explain.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tools/heddle/output.h"
+#include "tools/heddle/report_view.h"
+
+namespace heddle::tool {
+
+class Document {
+ public:
+  struct Section {
+    std::string title;
+    bool is_quiet = false;  // its title is for pages only
+    std::vector<std::variant<std::string, Table, Json>> parts;
+  };
+  // What comes after it belongs to it. Text has a blank line here.
+  void begin(std::string title, bool is_quiet = false) { sections_.push_back({std::move(title), is_quiet, {}}); }
+  void add(std::string line) { sections_.back().parts.emplace_back(std::move(line)); }
+  // One without rows is left out.
+  void add(Table table) {
+    if (!table.rows.empty()) sections_.back().parts.emplace_back(std::move(table));
+  }
+  void add_tree(Json tree) { sections_.back().parts.emplace_back(std::move(tree)); }
+
+  const std::vector<Section>& sections() const { return sections_; }
+  // To stdout.
+  void print() const;
+
+ private:
+  std::vector<Section> sections_;
+};
+
+}  // namespace heddle::tool
