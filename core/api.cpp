@@ -108,7 +108,8 @@ Status read_params(const T* given, T* out, const char* name) {
   return Status();
 }
 
-heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
+// Once an instance: small beats fast.
+[[gnu::cold]] heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
   heddle::submit::InstanceRequest request;
   request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
   request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
@@ -264,35 +265,25 @@ heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_stri
   return caught();
 }
 
-heddle_status_t* heddle_module_memory(heddle_module_t* module, const heddle_memory_params_t* given, heddle_text_t** out_json) try {
+[[gnu::cold]] heddle_status_t* heddle_module_memory(heddle_module_t* module, const heddle_memory_params_t* given,
+                                                    heddle_text_t** out_json) try {
   if (!module || !out_json) return missing("heddle_module_memory", module ? "out_json" : "module");
   *out_json = nullptr;
   heddle_memory_params_t params;
   if (Status status = read_params(given, &params, "heddle_memory_params_t"); !status.ok()) return status.release();
   heddle::submit::MemoryRequest request;
-  request.function = view(params.function);
   if (params.instance) {
     heddle_instance_params_t instance;
     if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t"); !status.ok()) return status.release();
     request.binding = request_of(instance);
   }
-  Result<uint32_t> function = module->module->find_function(request.function);
+  Result<uint32_t> function = module->module->find_function(view(params.function));
   if (!function.ok()) return function.take_status().release();
+  request.function = *function;
   const size_t arguments = module->module->signatures()[*function].arguments.size();
   if (params.call_count != 0 && arguments != 0 && !params.shapes) return missing("heddle_module_memory", "shapes");
-  for (size_t i = 0; i < params.call_count; ++i) {
-    request.shapes.emplace_back();
-    for (size_t j = 0; j < arguments; ++j) {
-      const heddle_shape_t& shape = params.shapes[i * arguments + j];
-      if (shape.rank > HEDDLE_MAX_RANK || (shape.rank != 0 && !shape.dims)) {
-        return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                             "heddle: heddle_module_memory failed: the shape of argument {} of call {} has rank {}{}; ranks are up to {}",
-                             j, i, shape.rank, shape.dims ? "" : " and no extents", HEDDLE_MAX_RANK)
-            .release();
-      }
-      request.shapes.back().emplace_back(shape.dims, shape.dims + shape.rank);
-    }
-  }
+  request.call_count = params.call_count;
+  request.shapes = params.shapes;
   return give_text(heddle::submit::memory_needs(module->runtime, module->module, std::move(request)), out_json);
 } catch (...) {
   return caught();

@@ -49,13 +49,16 @@ ReadGlobals find_read_globals(const mf::Module& module, const Programs& programs
   return read;
 }
 
+void place_globals(const mf::Module& module, Machine& machine) {
+  for (const mf::Global* global : *module.globals()) machine.globals.push_back({{}, machine.device_of_slot[global->slot()]});
+}
+
 Status Instance::load_globals(const InstanceRequest& request) {
   const mf::Module& meta = module_->metadata();
   const auto& globals = *meta.globals();
   read_ = find_read_globals(meta, programs());
   globals_.resize(globals.size());
-  machine_.globals.resize(globals.size());
-  for (uint32_t i = 0; i < globals.size(); ++i) machine_.globals[i].device = machine_.device_of_slot[globals.Get(i)->slot()];
+  place_globals(meta, machine_);
   HEDDLE_RETURN_IF_ERROR(load_parameters(request));
 
   std::vector<std::vector<heddle_command_t>> fills(devices_.size());

@@ -98,6 +98,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   if (request.bind_only) {
     HEDDLE_RETURN_IF_ERROR(instance->bind(request, {}));
     instance->make_room_for_code();
+    place_globals(instance->module_->metadata(), instance->machine_);
     instance->find_preferences(false);
     return instance;
   }

@@ -45,6 +45,8 @@ struct ReadGlobals {
   std::vector<bool> by_functions, at_all;
 };
 ReadGlobals find_read_globals(const module_format::Module& module, const Programs& programs);
+// Each global's device, by the slot that it is of.
+void place_globals(const module_format::Module& module, Machine& machine);
 
 // Counted since the instance was made; exact whenever no call is in flight.
 struct Counters {

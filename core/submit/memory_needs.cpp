@@ -2,11 +2,13 @@
 // Globals summed up as globals.cpp allocates them, arenas as plan.cpp lays them out. Field names are part of the runtime's promise.
 #include "core/submit/memory_needs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
+#include "core/host/json_text.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -14,11 +16,25 @@ namespace heddle::submit {
 namespace {
 
 namespace mf = module_format;
-using Json = nlohmann::ordered_json;
 
-// A pool gives no block of 0 bytes.
-uint64_t block_bytes(uint64_t size_bytes) {
-  return std::max<uint64_t>(size_bytes, 1);
+// Stops at the largest number. A pool gives no block of 0 bytes.
+void add_block(uint64_t& sum, uint64_t size_bytes) {
+  if (__builtin_add_overflow(sum, std::max<uint64_t>(size_bytes, 1), &sum)) sum = UINT64_MAX;
+}
+void add(uint64_t& sum, uint64_t bytes) {
+  if (bytes != 0) add_block(sum, bytes);
+}
+
+// `"name": 1, "other": 2`
+std::string fields(std::initializer_list<std::pair<const char*, uint64_t>> list) {
+  std::string out;
+  for (const auto& [name, bytes] : list) out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", name, bytes);
+  return out;
+}
+
+// One behind another, as an array under a name.
+std::string listed(const char* name, const std::vector<std::string>& json) {
+  return fmt::format("\"{}\": [{}]", name, fmt::join(json, ", "));
 }
 
 // Without a device nobody can say what an operation of a plugin takes: kernels are taken, and the rest is counted.
@@ -37,20 +53,73 @@ class Unasked final : public Choices {
 // Bytes on one device.
 struct Held {
   uint64_t parameters = 0, constants = 0, derived = 0, state = 0;
+  uint64_t weights = 0;        // the first three
   uint64_t while_loading = 0;  // all that lives at once before the first call
-  uint64_t weights() const { return parameters + constants + derived; }
+};
+struct Called {
+  uint64_t arguments = 0, results = 0, arena = 0;
 };
 
 class Needs {
  public:
-  Needs(const open::OpenModule& module, Machine& machine, const Programs& programs)
-      : module_(module), machine_(machine), programs_(programs), held_(machine.device_names.size()) {
-    const auto& globals = *module_.metadata().globals();
-    machine_.globals.resize(globals.size());
-    for (uint32_t i = 0; i < globals.size(); ++i) machine_.globals[i].device = machine_.device_of_slot[globals.Get(i)->slot()];
+  Needs(const open::OpenModule& module, const Machine& machine, const Programs& programs)
+      : module_(module), machine_(machine), programs_(programs), held_(machine.device_names.size()) {}
+
+  // "places", and what is not counted in them.
+  Result<std::string> places() {
+    sum_up_globals();
+    std::string not_counted;
+    if (programs_.initializer) {
+      std::vector<Called> called(held_.size());
+      Status run = measure(*programs_.initializer, open::initializer_signature(), {}, called, not_counted);
+      if (!run.ok()) return wrap(std::move(run), "heddle: planning the memory of the initializer of " + module_.path() + " failed");
+      for (size_t device = 0; device < held_.size(); ++device) add(held_[device].while_loading, called[device].arena);
+    }
+    std::vector<std::string> json;
+    for (uint32_t device = 0; device < held_.size(); ++device) {
+      Held& held = held_[device];
+      for (const uint64_t part : {held.parameters, held.constants, held.derived}) add(held.weights, part);
+      std::vector<std::string> slots;
+      for (uint32_t slot = 0; slot < machine_.device_of_slot.size(); ++slot) {
+        if (machine_.device_of_slot[slot] == device) slots.push_back(module_.metadata().slots()->Get(slot)->name()->str());
+      }
+      json.push_back(fmt::format("{{\"place\": {}, \"slots\": {}, {}}}", host::quoted(machine_.device_names[device]), host::quoted(slots),
+                                 fields({{"parameters", held.parameters},
+                                         {"constants", held.constants},
+                                         {"derived", held.derived},
+                                         {"weights", held.weights},
+                                         {"state", held.state},
+                                         {"peak_at_load", held.while_loading}})));
+    }
+    return listed("places", json) + (not_counted.empty() ? "" : ", \"not_counted_at_load\": [" + not_counted + "]");
   }
 
-  Status sum_up_globals() {
+  // One call alone, on each device. INVALID_ARGUMENT for arguments that the function does not take.
+  Result<std::string> call(const mf::Program& program, const open::Signature& signature, const std::vector<std::vector<int64_t>>& dims) {
+    std::vector<Called> called(held_.size());
+    std::string not_counted;
+    Status measured = measure(program, signature, dims, called, not_counted);
+    if (!measured.ok()) return wrap(std::move(measured), "heddle: planning the memory of a call of '" + signature.name + "' failed");
+    std::vector<std::string> shapes, json;
+    for (size_t i = 0; i < dims.size(); ++i) shapes.push_back(module::shape_text(signature.arguments[i].element_type, dims[i]));
+    for (size_t device = 0; device < called.size(); ++device) {
+      const Called& bytes = called[device];
+      const Held& held = held_[device];
+      uint64_t total = 0;
+      for (const uint64_t part : {held.weights, held.state, bytes.arguments, bytes.results, bytes.arena}) add(total, part);
+      json.push_back("{" +
+                     fields({{"arguments", bytes.arguments},
+                             {"results", bytes.results},
+                             {"arena", bytes.arena},
+                             {"total", total},
+                             {"peak", std::max(total, held.while_loading)}}) +
+                     "}");
+    }
+    return fmt::format("{{\"arguments\": {}, {}, \"not_counted\": [{}]}}", host::quoted(shapes), listed("places", json), not_counted);
+  }
+
+ private:
+  void sum_up_globals() {
     const mf::Module& meta = module_.metadata();
     const ReadGlobals read = find_read_globals(meta, programs_);
     // Parameters that are the same bytes are read once for a device: of the module's file, or of one name in one scope.
@@ -59,114 +128,59 @@ class Needs {
       if (!read.at_all[i]) continue;
       const mf::Global& global = *meta.globals()->Get(i);
       const uint32_t device = machine_.globals[i].device;
-      const mf::Parameter* parameter = global.kind() == mf::GlobalKind::Parameter ? meta.parameters()->Get(global.index()) : nullptr;
-      auto is_new = [&](bool for_calls) {
-        if (!parameter) return true;
-        const module::FileExtent extent = module_.file().parameter_extent(*parameter);
-        const std::string key = parameter->stored() ? fmt::format("{} {} {}", device, extent.offset, extent.length)
-                                                    : fmt::format("{}:{} {}{}", device, parameter->scope()->size(),
-                                                                  parameter->scope()->string_view(), parameter->name()->string_view());
-        return counted[for_calls].insert(key).second;
-      };
       Held& held = held_[device];
-      const uint64_t bytes = block_bytes(parameter ? parameter->size_bytes() : global.size_bytes());
-      if (is_new(false)) HEDDLE_RETURN_IF_ERROR(add(&held.while_loading, bytes));
-      if (!read.by_functions[i] || !is_new(true)) continue;
-      uint64_t* const kind = parameter                                   ? &held.parameters
-                             : global.kind() == mf::GlobalKind::Constant ? &held.constants
-                             : global.kind() == mf::GlobalKind::Derived  ? &held.derived
-                                                                         : &held.state;
-      HEDDLE_RETURN_IF_ERROR(add(kind, bytes));
-    }
-    if (!programs_.initializer) return Status();
-    Result<Json> run = call(*programs_.initializer, open::initializer_signature(), {});
-    if (!run.ok()) return wrap(run.take_status(), "heddle: planning the memory of the initializer of " + module_.path() + " failed");
-    for (uint32_t device = 0; device < held_.size(); ++device)
-      HEDDLE_RETURN_IF_ERROR(add(&held_[device].while_loading, (*run)["places"][device]["arena"].get<uint64_t>()));
-    if (run->contains("not_counted")) not_counted_at_load = (*run)["not_counted"];
-    return Status();
-  }
-
-  Json not_counted_at_load;  // null: it is all there is
-  Json places() const {
-    Json out = Json::array();
-    for (uint32_t device = 0; device < held_.size(); ++device) {
-      const Held& held = held_[device];
-      out.push_back({{"place", machine_.device_names[device]},
-                     {"slots", Json::array()},
-                     {"parameters", held.parameters},
-                     {"constants", held.constants},
-                     {"derived", held.derived},
-                     {"weights", held.weights()},
-                     {"state", held.state},
-                     {"peak_at_load", held.while_loading}});
-      for (uint32_t slot = 0; slot < machine_.device_of_slot.size(); ++slot) {
-        if (machine_.device_of_slot[slot] == device) out.back()["slots"].push_back(module_.metadata().slots()->Get(slot)->name()->str());
+      uint64_t* const kinds[] = {&held.parameters, &held.constants, &held.derived, &held.state};
+      uint64_t bytes = global.size_bytes();
+      std::string key;
+      if (global.kind() == mf::GlobalKind::Parameter) {
+        const mf::Parameter& parameter = *meta.parameters()->Get(global.index());
+        bytes = parameter.size_bytes();
+        const module::FileExtent extent = module_.file().parameter_extent(parameter);
+        key = parameter.stored() ? fmt::format("{} {}+{}", device, extent.offset, extent.length)
+                                 : fmt::format("{} {}:{}{}", device, parameter.scope()->size(), parameter.scope()->string_view(),
+                                               parameter.name()->string_view());
       }
+      if (key.empty() || counted[0].insert(key).second) add_block(held.while_loading, bytes);
+      if (read.by_functions[i] && (key.empty() || counted[1].insert(key).second))
+        add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
     }
-    return out;
   }
 
-  // One call alone, on each device. INVALID_ARGUMENT for arguments that the function does not take.
-  Result<Json> call(const mf::Program& program, const open::Signature& signature, const std::vector<std::vector<int64_t>>& dims) {
-    struct Bytes {
-      uint64_t arguments = 0, results = 0, arena = 0;
-    };
-    std::vector<Bytes> on(held_.size());
+  Status measure(const mf::Program& program, const open::Signature& signature, const std::vector<std::vector<int64_t>>& dims,
+                 std::vector<Called>& out, std::string& not_counted) {
     std::vector<int64_t> symbols(signature.symbols.size(), -1);
-    Json shapes = Json::array(), missing = Json::array();
     for (uint32_t i = 0; i < dims.size(); ++i) {
       const open::TensorSignature& argument = signature.arguments[i];
       const open::ActualShape shape{argument.element_type, static_cast<uint32_t>(dims[i].size()), dims[i].data()};
       const std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(argument.element_type), dims[i]);
       if (!bytes || !open::fits(signature, i, shape, symbols))
         return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{} [HD-F-01]", open::explain_argument(signature, i, shape, symbols));
-      HEDDLE_RETURN_IF_ERROR(add(&on[machine_.device_of_slot[argument.slot]].arguments, block_bytes(*bytes)));
-      shapes.push_back(module::shape_text(argument.element_type, dims[i]));
+      add_block(out[machine_.device_of_slot[argument.slot]].arguments, *bytes);
     }
-    Unasked unasked;
-    Machine machine = machine_;
-    if (!machine.choices) machine.choices = &unasked;
     Interpreter interpreter(program, signature, dims, symbols);
-    interpreter.limit_grids(machine.grid_of_slot);
+    interpreter.limit_grids(machine_.grid_of_slot);
     Result<Interpreter::Outcome> outcome = interpreter.run();
     if (!outcome.ok()) return outcome.take_status();
-    Resolver resolver(program, signature, machine, dims);
+    Resolver resolver(program, signature, machine_, dims);
     Plan plan;
     HEDDLE_RETURN_IF_ERROR(resolver.plan_memory(interpreter, 0, plan));
-    for (const ArenaNeed& arena : plan.arenas) HEDDLE_RETURN_IF_ERROR(add(&on[arena.device].arena, block_bytes(arena.size_bytes)));
-    bool all_known = true;
+    for (const ArenaNeed& arena : plan.arenas) add_block(out[arena.device].arena, arena.size_bytes);
+    bool is_whole = *outcome == Interpreter::Outcome::kFinished;
     for (size_t i = 0; i < plan.results.size(); ++i) {
-      all_known &= plan.result_known[i];
-      if (plan.result_known[i]) HEDDLE_RETURN_IF_ERROR(add(&on[plan.results[i].device].results, block_bytes(plan.results[i].size_bytes)));
+      if (plan.result_known[i]) {
+        add_block(out[plan.results[i].device].results, plan.results[i].size_bytes);
+      } else {
+        is_whole = false;
+      }
     }
-    if (*outcome == Interpreter::Outcome::kNeedsScalar || !all_known)
-      missing.push_back("what comes behind the first extent that is computed while it runs");
-    if (unasked.operations != 0) missing.push_back("the workspace of operators of plugins, which depends on the device");
-    Json out{{"arguments", std::move(shapes)}, {"places", Json::array()}};
-    for (size_t device = 0; device < on.size(); ++device) {
-      const Bytes& bytes = on[device];
-      uint64_t total = 0;
-      for (const uint64_t part : {held_[device].weights(), held_[device].state, bytes.arguments, bytes.results, bytes.arena})
-        HEDDLE_RETURN_IF_ERROR(add(&total, part));
-      out["places"].push_back({{"arguments", bytes.arguments},
-                               {"results", bytes.results},
-                               {"arena", bytes.arena},
-                               {"total", total},
-                               {"peak", std::max(total, held_[device].while_loading)}});
-    }
-    if (!missing.empty()) out["not_counted"] = std::move(missing);
-    return out;
-  }
-
- private:
-  static Status add(uint64_t* sum, uint64_t bytes) {
-    if (!__builtin_add_overflow(*sum, bytes, sum)) return Status();
-    return error(HEDDLE_STATUS_OUT_OF_RANGE, "its bytes are more than 64 bits count [HD-M-02]");
+    if (!is_whole) not_counted = "\"what comes behind the first extent that is computed while it runs\"";
+    if (auto* unasked = dynamic_cast<Unasked*>(machine_.choices); unasked && std::exchange(unasked->operations, 0) != 0)
+      not_counted += (is_whole ? "" : ", ") + std::string("\"the workspace of operators of plugins, which depends on the device\"");
+    return Status();
   }
 
   const open::OpenModule& module_;
-  Machine& machine_;
+  const Machine& machine_;
   const Programs& programs_;
   std::vector<Held> held_;  // per device
 };
@@ -180,6 +194,7 @@ Machine unbound_machine(const mf::Module& module) {
   machine.grid_of_slot.assign(count, {0, 0, 0});
   machine.device_of_slot.resize(count);
   std::iota(machine.device_of_slot.begin(), machine.device_of_slot.end(), 0u);
+  place_globals(module, machine);
   return machine;
 }
 
@@ -189,55 +204,74 @@ std::vector<std::string> families_of(const mf::Program& program) {
   return families;
 }
 
-// The programs for what the slots may be bound to; nothing where one is missing.
-std::optional<Programs> programs_for(const mf::Module& module, const std::vector<std::string>& families) {
-  auto find = [&](const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list) -> const mf::Program* {
-    const auto found = std::find_if(list.begin(), list.end(), [&](const mf::Program* one) { return families_of(*one) == families; });
-    return found == list.end() ? nullptr : *found;
-  };
-  Programs programs;
-  for (const mf::Function* function : *module.functions()) programs.functions.push_back(find(*function->programs()));
-  programs.initializer = find(*module.initializer());
-  const bool complete =
-      (programs.initializer || module.initializer()->size() == 0) && std::ranges::all_of(programs.functions, std::identity());
-  return complete ? std::optional(std::move(programs)) : std::nullopt;
+using ProgramList = flatbuffers::Vector<flatbuffers::Offset<mf::Program>>;
+
+// The one for the same devices as `like`; NULL if there is none.
+const mf::Program* program_like(const mf::Program& like, const ProgramList& list) {
+  const std::vector<std::string> families = families_of(like);
+  for (const mf::Program* program : list) {
+    if (families_of(*program) == families) return program;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 Result<std::string> memory_needs(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<const open::OpenModule>& module,
                                  MemoryRequest request) {
-  Result<uint32_t> function = module->find_function(request.function);
-  if (!function.ok()) return function.take_status();
-  const open::Signature& signature = module->signatures()[*function];
-  if (const auto dims = open::static_dims(signature); dims && request.shapes.empty()) request.shapes.push_back(*dims);
-  Json out{{"function", signature.name}, {"bound", request.binding.has_value()}, {"programs", Json::array()}};
-  auto add = [&](Machine machine, const Programs& programs) -> Status {
+  const mf::Module& meta = module->metadata();
+  const open::Signature& signature = module->signatures()[request.function];
+  std::vector<std::string> json;
+  auto add_program = [&](const Machine& machine, const Programs& programs) -> Status {
     Needs needs(*module, machine, programs);
-    HEDDLE_RETURN_IF_ERROR(needs.sum_up_globals());
-    const mf::Program& program = *programs.functions[*function];
-    Json calls = Json::array();
-    for (const std::vector<std::vector<int64_t>>& shape : request.shapes) {
-      Result<Json> call = needs.call(program, signature, shape);
-      if (!call.ok()) return wrap(call.take_status(), "heddle: planning the memory of a call of '" + signature.name + "' failed");
-      calls.push_back(std::move(*call));
+    const mf::Program& program = *programs.functions[request.function];
+    Result<std::string> places = needs.places();
+    if (!places.ok()) return places.take_status();
+    std::vector<std::string> calls;
+    auto add_call = [&](const std::vector<std::vector<int64_t>>& dims) -> Status {
+      Result<std::string> call = needs.call(program, signature, dims);
+      if (call.ok()) calls.push_back(std::move(*call));
+      return call.take_status();
+    };
+    const auto always = open::static_dims(signature);
+    if (always && request.call_count == 0) HEDDLE_RETURN_IF_ERROR(add_call(*always));
+    const heddle_shape_t* shape = request.shapes;
+    for (uint32_t i = 0; i < request.call_count; ++i) {
+      std::vector<std::vector<int64_t>> dims(signature.arguments.size());
+      for (std::vector<int64_t>& extents : dims) {
+        if (shape->rank > HEDDLE_MAX_RANK || (shape->rank != 0 && !shape->dims)) {
+          return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                       "heddle: planning the memory of call {} failed: a shape has rank {}{}; ranks are up to {}", i, shape->rank,
+                       shape->dims ? "" : " and no extents", HEDDLE_MAX_RANK);
+        }
+        extents.assign(shape->dims, shape->dims + shape->rank);
+        ++shape;
+      }
+      HEDDLE_RETURN_IF_ERROR(add_call(dims));
     }
-    out["programs"].push_back({{"families", families_of(program)}, {"places", needs.places()}, {"calls", std::move(calls)}});
-    if (!needs.not_counted_at_load.is_null()) out["programs"].back()["not_counted_at_load"] = std::move(needs.not_counted_at_load);
+    json.push_back(fmt::format("{{\"families\": {}, {}, {}}}", host::quoted(families_of(program)), *places, listed("calls", calls)));
     return Status();
   };
   if (request.binding) {
     request.binding->bind_only = true;
     Result<memory::Ref<Instance>> instance = Instance::create(runtime, module, *request.binding);
     if (!instance.ok()) return instance.take_status();
-    HEDDLE_RETURN_IF_ERROR(add((*instance)->machine(), (*instance)->programs()));
+    HEDDLE_RETURN_IF_ERROR(add_program((*instance)->machine(), (*instance)->programs()));
   } else {
-    for (const mf::Program* program : *module->metadata().functions()->Get(*function)->programs()) {
-      if (const std::optional<Programs> programs = programs_for(module->metadata(), families_of(*program)))
-        HEDDLE_RETURN_IF_ERROR(add(unbound_machine(module->metadata()), *programs));
+    for (const mf::Program* like : *meta.functions()->Get(request.function)->programs()) {
+      // Where one of the others has none for the same devices, they cannot be bound to these.
+      Programs programs;
+      for (const mf::Function* function : *meta.functions()) programs.functions.push_back(program_like(*like, *function->programs()));
+      programs.initializer = program_like(*like, *meta.initializer());
+      if (std::ranges::count(programs.functions, nullptr) != 0 || (!programs.initializer && meta.initializer()->size() != 0)) continue;
+      Machine machine = unbound_machine(meta);
+      Unasked unasked;
+      machine.choices = &unasked;
+      HEDDLE_RETURN_IF_ERROR(add_program(machine, programs));
     }
   }
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return fmt::format("{{\"function\": {}, \"bound\": {}, {}}}", host::quoted(signature.name), request.binding.has_value(),
+                     listed("programs", json));
 }
 
 }  // namespace heddle::submit

@@ -10,13 +10,15 @@
 #include <vector>
 
 #include "core/submit/instance.h"
+#include "heddle/runtime.h"
 
 namespace heddle::submit {
 
 struct MemoryRequest {
-  std::optional<InstanceRequest> binding;                 // how slots get their devices; none: each slot is looked at by itself
-  std::string function;                                   // empty: the only one, or "main"
-  std::vector<std::vector<std::vector<int64_t>>> shapes;  // per call, per argument, its extents; one for each argument there is
+  std::optional<InstanceRequest> binding;  // how slots get their devices; none: each slot is looked at by itself
+  uint32_t function = 0;                   // its index
+  uint32_t call_count = 0;
+  const heddle_shape_t* shapes = nullptr;  // call_count times one for each argument
 };
 
 // JSON, as heddle_module_memory says. [any] [may-block]

@@ -37,17 +37,6 @@ Flags make_flags() {
   return Flags("explain", "Says what is in a module and what was decided about it; with --route also where it would run and why.");
 }
 
-std::string text(const Json& object, const char* name) {
-  return object.is_object() && object.contains(name) ? cell_text(object[name]) : "-";
-}
-uint64_t number(const Json& object, const char* name) {
-  return object.is_object() && object.contains(name) && object[name].is_number_unsigned() ? object[name].get<uint64_t>() : 0;
-}
-const Json& array(const Json& object, const char* name) {
-  static const Json kNone = Json::array();
-  return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
-}
-
 void describe_function(const Json& function, const Json& slots, Document& out) {
   auto slot_of = [&](const Json& type) {
     const uint64_t slot = number(type, "slot");

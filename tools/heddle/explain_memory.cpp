@@ -3,6 +3,7 @@
 #include "tools/heddle/explain_memory.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "sdk/module/element_types.h"
 #include "tools/heddle/shape_text.h"
@@ -13,206 +14,181 @@ namespace {
 constexpr size_t kMostColumns = 16;
 constexpr int64_t kScales[] = {1, 8, 64};  // of the least extents, where nobody says which
 
-using Extents = std::map<std::string, int64_t>;  // of symbols
-
 struct Symbol {
   std::string name;
   int64_t least, most, divisor;
+  std::vector<int64_t> extents;  // by --dim, or by the shape of an input
+  bool is_input = false;
+
   int64_t scaled(int64_t by) const {
     int64_t extent = 0;
     if (__builtin_mul_overflow(least, by, &extent)) extent = most;
     return std::max(least, std::min(extent, most) / divisor * divisor);
   }
 };
+using Extents = std::vector<int64_t>;  // of each symbol
 
 struct Argument {
   std::string name;
-  heddle_element_type_t type;
-  std::vector<Json> dims;           // a number, a symbol's name, or null
-  std::optional<Shape> given = {};  // by --input
+  Shape shape;
+  std::vector<size_t> symbols;  // of each extent; none: SIZE_MAX
+  bool is_given = false;        // by --input, whole
 };
 
-struct Wanted {
-  std::map<std::string, std::vector<int64_t>> dims;  // by --dim
-  std::vector<Assignment> inputs;
-};
-
-Wrong parse(const MemoryFlags& flags, Wanted& out) {
-  for (const std::string& text : flags.dims) {
-    const Assignment dim = split_assignment(text);
-    std::vector<int64_t>& extents = out.dims[dim.name];
-    if (!extents.empty()) return "--dim '" + dim.name + "' is given twice; give its extents with commas";
-    for (size_t begin = 0; begin <= dim.value.size();) {
-      const size_t end = std::min(dim.value.find(',', begin), dim.value.size());
-      const std::string digits = dim.value.substr(begin, end - begin);
-      if (dim.name.empty() || digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos)
-        return "--dim '" + text + "': expected NAME=N or NAME=N,N,...";
-      extents.push_back(std::stoll(digits));
-      begin = end + 1;
-    }
-  }
-  for (const std::string& text : flags.inputs) out.inputs.push_back(split_assignment(text));
-  return {};
-}
-
-std::vector<Symbol> symbols_of(const Json& function) {
+struct Callee {
+  std::string name;
   std::vector<Symbol> symbols;
-  for (const Json& one : function.value("symbols", Json::array())) {
-    Symbol symbol{one.value("name", std::string()), std::max<int64_t>(one.value("min", int64_t{1}), 1), one.value("max", INT64_MAX),
-                  std::max<int64_t>(one.value("divisor", int64_t{1}), 1)};
-    symbol.least = (symbol.least - 1) / symbol.divisor * symbol.divisor + symbol.divisor;
-    symbols.push_back(std::move(symbol));
-  }
-  return symbols;
-}
-
-std::vector<Argument> arguments_of(const Json& function) {
   std::vector<Argument> arguments;
-  for (const Json& one : function.value("arguments", Json::array())) {
-    const Json dims = one.value("dims", Json::array());
-    arguments.push_back({one.value("name", std::string()),
-                         module::element_type_from_name(one.value("element_type", std::string())),
-                         {dims.begin(), dims.end()}});
+
+  Symbol* find(const std::string& symbol) {
+    const auto found = std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& one) { return one.name == symbol; });
+    return found == symbols.end() ? nullptr : &*found;
   }
-  return arguments;
+};
+
+Callee callee_of(const Json& function) {
+  Callee out{text(function, "name"), {}, {}};
+  for (const Json& one : array(function, "symbols")) {
+    const auto least = static_cast<int64_t>(std::max<uint64_t>(number(one, "min"), 1));
+    const auto divisor = static_cast<int64_t>(std::max<uint64_t>(number(one, "divisor"), 1));
+    out.symbols.push_back(
+        {text(one, "name"), (least - 1) / divisor * divisor + divisor, static_cast<int64_t>(number(one, "max")), divisor, {}});
+  }
+  for (const Json& one : array(function, "arguments")) {
+    Argument& argument = out.arguments.emplace_back(Argument{text(one, "name"), {}, {}});
+    argument.shape.element_type = module::element_type_from_name(text(one, "element_type"));
+    for (const Json& dim : array(one, "dims")) {
+      const Symbol* symbol = dim.is_string() ? out.find(cell_text(dim)) : nullptr;
+      argument.symbols.push_back(symbol ? static_cast<size_t>(symbol - out.symbols.data()) : SIZE_MAX);
+      argument.shape.dims.push_back(dim.is_number_integer() ? dim.get<int64_t>() : 1);  // what nobody says is 1
+    }
+  }
+  return out;
 }
 
-// Which arguments have the shapes of --input, and which symbols have an extent by that.
-Wrong take_inputs(const std::vector<Assignment>& inputs, std::vector<Argument>& arguments, Extents& fixed) {
-  size_t next = 0;
-  for (const Assignment& input : inputs) {
-    size_t at = next;
-    if (!input.name.empty()) {
-      at = 0;
-      while (at < arguments.size() && arguments[at].name != input.name) ++at;
-      if (at == arguments.size()) return "--input: there is no input '" + input.name + "'";
-    } else if (next++ >= arguments.size()) {
-      return "--input: " + std::to_string(next) + " shapes, the function has " + std::to_string(arguments.size()) + " inputs";
+// Extents of --dim "NAME=N,N".
+Wrong parse_dim(const std::string& given, std::string& name, std::vector<int64_t>& extents) {
+  const Assignment dim = split_assignment(given);
+  name = dim.name;
+  const char *at = dim.value.data(), *const end = at + dim.value.size();
+  for (;;) {
+    int64_t extent = -1;
+    const auto [rest, failed] = std::from_chars(at, end, extent);
+    if (name.empty() || failed != std::errc() || extent < 0 || (rest != end && *rest != ','))
+      return "--dim '" + given + "': expected NAME=N or NAME=N,N,...";
+    extents.push_back(extent);
+    if (rest == end) return {};
+    at = rest + 1;
+  }
+}
+
+// Of --input "[NAME=]SHAPE". next counts those without a name.
+Wrong take_input(const std::string& given, Callee& callee, size_t& next) {
+  const Assignment input = split_assignment(given);
+  size_t at = 0;
+  if (input.name.empty()) {
+    at = next++;
+  } else {
+    while (at < callee.arguments.size() && callee.arguments[at].name != input.name) ++at;
+  }
+  const std::string who = "--input '" + given + "'";
+  if (at >= callee.arguments.size()) return who + ": there is no such input of '" + callee.name + "'";
+  Argument& argument = callee.arguments[at];
+  Shape shape;
+  if (Wrong wrong = parse_shape(input.value, shape); !wrong.empty()) return who + ": " + wrong;
+  if (argument.is_given) return who + ": the shape of this input is given twice";
+  if (shape.element_type != argument.shape.element_type || shape.dims.size() != argument.symbols.size())
+    return who + ": expected " + std::to_string(argument.symbols.size()) + " dimensions of " +
+           std::string(module::element_type_name(argument.shape.element_type));
+  for (size_t d = 0; d < shape.dims.size(); ++d) {
+    if (argument.symbols[d] == SIZE_MAX) continue;
+    Symbol& symbol = callee.symbols[argument.symbols[d]];
+    if (symbol.is_input) continue;  // another one than before is the runtime's to refuse
+    if (!symbol.extents.empty()) return who + ": --dim says '" + symbol.name + "' already";
+    symbol.extents = {shape.dims[d]};
+    symbol.is_input = true;
+  }
+  argument.shape = std::move(shape);
+  argument.is_given = true;
+  return {};
+}
+
+// What to show side by side: all that is said, combined; where nothing is, a few sizes.
+Wrong make_columns(const Callee& callee, std::vector<Extents>& out) {
+  const bool is_said = std::any_of(callee.symbols.begin(), callee.symbols.end(), [](const Symbol& one) { return !one.extents.empty(); });
+  for (const int64_t scale : kScales) {
+    std::vector<Extents> columns{{}};
+    for (const Symbol& symbol : callee.symbols) {
+      const std::vector<int64_t> extents = symbol.extents.empty() ? std::vector<int64_t>{symbol.scaled(scale)} : symbol.extents;
+      if (columns.size() * extents.size() > kMostColumns)
+        return "--dim: these are more than " + std::to_string(kMostColumns) + " combinations; give fewer extents at once";
+      std::vector<Extents> wider;
+      for (const Extents& column : columns) {
+        for (const int64_t extent : extents) {
+          wider.push_back(column);
+          wider.back().push_back(extent);
+        }
+      }
+      columns = std::move(wider);
     }
-    Argument& argument = arguments[at];
-    const std::string who = "--input '" + argument.name + "'";
-    if (argument.given) return who + " is given twice";
-    Shape shape;
-    if (Wrong wrong = parse_shape(input.value, shape); !wrong.empty()) return who + ": " + wrong;
-    if (shape.element_type != argument.type || shape.dims.size() != argument.dims.size())
-      return who + ": expected " + std::to_string(argument.dims.size()) + " dimensions of " +
-             std::string(module::element_type_name(argument.type)) + ", got " + shape_text(shape);
-    for (size_t d = 0; d < shape.dims.size(); ++d) {
-      if (argument.dims[d].is_string()) fixed.emplace(argument.dims[d].get<std::string>(), shape.dims[d]);
+    for (Extents& column : columns) {
+      if (std::find(out.begin(), out.end(), column) == out.end()) out.push_back(std::move(column));
     }
-    argument.given = std::move(shape);
+    if (is_said) break;
   }
   return {};
 }
 
-// The extents to show side by side.
-Wrong make_columns(const Wanted& wanted, const std::vector<Symbol>& symbols, const Extents& fixed, std::vector<Extents>& out) {
-  bool is_chosen = false;
-  out = {fixed};
-  for (const auto& [name, extents] : wanted.dims) {
-    if (std::none_of(symbols.begin(), symbols.end(), [&](const Symbol& one) { return one.name == name; })) continue;
-    if (fixed.count(name) != 0) return "--dim '" + name + "': --input says it already";
-    is_chosen = true;
-    std::vector<Extents> wider;
-    for (const Extents& column : out) {
-      for (const int64_t extent : extents) {
-        wider.push_back(column);
-        wider.back()[name] = extent;
+heddle_status_t* ask(heddle_module_t* module, const ModuleFlags& flags, bool is_bound, const Callee& callee,
+                     const std::vector<Extents>& columns, Json& out) {
+  std::vector<Extents> dims;
+  for (const Extents& column : columns) {
+    for (const Argument& argument : callee.arguments) {
+      dims.push_back(argument.shape.dims);
+      for (size_t d = 0; d < argument.symbols.size() && !argument.is_given; ++d) {
+        if (argument.symbols[d] != SIZE_MAX) dims.back()[d] = column[argument.symbols[d]];
       }
     }
-    if (wider.size() > kMostColumns)
-      return "--dim: these are more than " + std::to_string(kMostColumns) + " combinations; give fewer extents at once";
-    out = std::move(wider);
   }
-  std::vector<Extents> whole;
-  for (const int64_t scale : kScales) {
-    if (is_chosen && scale != 1) break;
-    for (Extents column : out) {
-      for (const Symbol& symbol : symbols) column.emplace(symbol.name, symbol.scaled(scale));
-      if (std::find(whole.begin(), whole.end(), column) == whole.end()) whole.push_back(std::move(column));
-    }
-  }
-  out = std::move(whole);
-  return {};
-}
-
-// What nobody says is 1.
-std::vector<int64_t> dims_of(const Argument& argument, const Extents& extents) {
-  if (argument.given) return argument.given->dims;
-  std::vector<int64_t> dims;
-  for (const Json& dim : argument.dims) {
-    const auto symbol = dim.is_string() ? extents.find(dim.get<std::string>()) : extents.end();
-    dims.push_back(dim.is_number() ? dim.get<int64_t>() : symbol != extents.end() ? symbol->second : 1);
-  }
-  return dims;
-}
-
-heddle_status_t* ask(heddle_module_t* module, const ModuleFlags& flags, bool is_bound, const std::string& function,
-                     const std::vector<std::vector<std::vector<int64_t>>>& calls, Json& out) {
   std::vector<heddle_shape_t> shapes;
-  for (const auto& call : calls) {
-    for (const std::vector<int64_t>& dims : call) shapes.push_back({static_cast<uint32_t>(dims.size()), 0, dims.data()});
-  }
+  for (const Extents& one : dims) shapes.push_back({static_cast<uint32_t>(one.size()), 0, one.data()});
   heddle_memory_params_t params{};
   params.struct_size = sizeof(params);
-  params.function = view(function);
-  params.call_count = static_cast<uint32_t>(calls.size());
+  params.function = view(callee.name);
+  params.call_count = static_cast<uint32_t>(columns.size());
   params.shapes = shapes.data();
+  const InstanceParams instance(flags, flags.devices);
+  if (is_bound) params.instance = &instance.c;
   heddle_text_t* raw = nullptr;
-  heddle_status_t* status = with_instance_params(flags, flags.devices, [&](heddle_instance_params_t& instance) {
-    if (is_bound) params.instance = &instance;
-    return heddle_module_memory(module, &params, &raw);
-  });
+  heddle_status_t* status = heddle_module_memory(module, &params, &raw);
   if (!status) out = parse_json(text_of(Text(raw)));
   return status;
 }
 
-std::string label_of(const Json& call) {
-  std::string label;
-  for (auto dim = call["dims"].begin(); dim != call["dims"].end(); ++dim)
-    label += (label.empty() ? "" : " ") + dim.key() + "=" + cell_text(*dim);
-  return label.empty() ? "bytes" : label;
-}
-
 std::string slot_text(const Json& name) {
-  const std::string text = cell_text(name);
-  return text == "-" ? "default" : text;
+  const std::string given = cell_text(name);
+  return given == "-" ? "default" : given;
 }
 
-uint64_t bytes_of(const Json& place, const char* name) {
-  return place.value(name, uint64_t{0});
-}
-
-Table table_of(const Json& program) {
+Table table_of(const Json& needs, const Json& program) {
   Table table{{"on", "what"}, {}};
-  const Json& calls = program["calls"];
-  for (const Json& call : calls) table.header.push_back(label_of(call));
-  if (calls.empty()) table.header.push_back("bytes");
-  for (size_t i = 0; i < program["places"].size(); ++i) {
-    const Json& place = program["places"][i];
-    std::string on = slot_text(place["place"]);
-    std::string slots;
-    for (const Json& slot : place["slots"]) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
+  const Json &calls = array(program, "calls"), &places = array(program, "places"), &labels = array(needs, "labels");
+  for (const Json& label : labels) table.header.push_back(cell_text(label));
+  static constexpr std::pair<const char*, const char*> kRows[] = {{"weights", "weights"},       {"  parameters", "parameters"},
+                                                                  {"  constants", "constants"}, {"  made at load", "derived"},
+                                                                  {"state", "state"},           {"arena", "arena"},
+                                                                  {"inputs", "arguments"},      {"results", "results"},
+                                                                  {"in all", "total"},          {"peak at load", "peak_at_load"}};
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::string on = slot_text(places[i]["place"]), slots;
+    for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
     if (slots != on) on += " (" + slots + ")";
-    auto row = [&](const char* what, auto bytes) {
-      table.rows.push_back({on, what});
+    for (const auto& [what, field] : kRows) {
+      std::vector<std::string>& row = table.rows.emplace_back(std::vector<std::string>{on, what});
       on.clear();
-      for (const Json& call : calls) table.rows.back().push_back(bytes_text(bytes(call["places"][i])));
-      if (calls.empty()) table.rows.back().push_back(bytes_text(bytes(Json::object())));
-    };
-    auto of_place = [&](const char* name) { return [&place, name](const Json&) { return bytes_of(place, name); }; };
-    auto of_call = [](const char* name) { return [name](const Json& call) { return bytes_of(call, name); }; };
-    row("weights", of_place("weights"));
-    row("  parameters", of_place("parameters"));
-    row("  constants", of_place("constants"));
-    row("  made at load", of_place("derived"));
-    row("state", of_place("state"));
-    if (!calls.empty()) {
-      row("arena", of_call("arena"));
-      row("inputs, results", [](const Json& call) { return bytes_of(call, "arguments") + bytes_of(call, "results"); });
-      row("in all", of_call("total"));
+      for (const Json& call : calls)
+        row.push_back(bytes_text(number(places[i].contains(field) ? places[i] : array(call, "places")[i], field)));
     }
-    row("peak at load", of_place("peak_at_load"));
   }
   return table;
 }
@@ -220,52 +196,59 @@ Table table_of(const Json& program) {
 }  // namespace
 
 void MemoryFlags::add_to(Flags& flags) {
-  flags.on("--memory", wanted,
-           "say what memory it will need: of each slot, or with --route, --device or --config of each device. Neither code nor data is "
-           "loaded for that");
+  flags.on(
+      "--memory", wanted,
+      "say what memory it needs: of each slot, or with --route, --device or --config of each device. Loads neither code nor data for that");
   flags.texts("--dim", dims, "with --memory: extents of a symbolic dimension, side by side (default: a few)", "NAME=N[,N...]");
   flags.texts("--input", inputs, "with --memory: shape of an argument, by name or in order", "[NAME=]SHAPE");
 }
 
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,
                                const MemoryFlags& memory, bool is_bound, Json& out) {
-  Wanted wanted;
-  if (Wrong wrong = parse(memory, wanted); !wrong.empty()) return flags.misuse(wrong);
-  const Json functions = module_report.value("functions", Json::array());
-  if (!wanted.inputs.empty() && module.function.empty() && functions.size() > 1)
-    return flags.misuse("--input: the module has " + std::to_string(functions.size()) + " functions; name one with --function");
-  std::vector<std::string> known;
-  for (const Json& function : functions) {
-    for (const Symbol& symbol : symbols_of(function)) known.push_back(symbol.name);
-  }
-  for (const auto& [name, extents] : wanted.dims) {
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      return flags.misuse("--dim '" + name + "' is no symbol of the module; it has " +
-                          cell_text(known.empty() ? Json("none") : Json(known)));
-  }
   out = Json::array();
-  for (const Json& function : functions) {
-    const std::string name = function.value("name", std::string());
-    if (!module.function.empty() && name != module.function) continue;
-    std::vector<Argument> arguments = arguments_of(function);
-    Extents fixed;
-    std::vector<Extents> columns;
-    if (Wrong wrong = take_inputs(wanted.inputs, arguments, fixed); !wrong.empty()) return flags.misuse(wrong);
-    if (Wrong wrong = make_columns(wanted, symbols_of(function), fixed, columns); !wrong.empty()) return flags.misuse(wrong);
-    std::vector<std::vector<std::vector<int64_t>>> calls;
-    for (const Extents& column : columns) {
-      calls.emplace_back();
-      for (const Argument& argument : arguments) calls.back().push_back(dims_of(argument, column));
+  std::vector<Callee> callees;
+  for (const Json& function : array(module_report, "functions")) {
+    if (module.function.empty() || text(function, "name") == module.function) callees.push_back(callee_of(function));
+  }
+  if (!memory.inputs.empty() && callees.size() > 1)
+    return flags.misuse("--input: the module has several functions; name one with --function");
+  for (const std::string& given : memory.dims) {
+    std::string name;
+    std::vector<int64_t> extents;
+    if (Wrong wrong = parse_dim(given, name, extents); !wrong.empty()) return flags.misuse(wrong);
+    bool is_known = false;
+    for (Callee& callee : callees) {
+      Symbol* symbol = callee.find(name);
+      if (!symbol) continue;
+      if (!symbol->extents.empty()) return flags.misuse("--dim '" + given + "': give all extents of a symbol at once, with commas");
+      symbol->extents = extents;
+      is_known = true;
     }
+    std::string known;
+    for (const Callee& callee : callees) {
+      for (const Symbol& symbol : callee.symbols) known += (known.empty() ? "" : ", ") + symbol.name;
+    }
+    if (!is_known) return flags.misuse("--dim '" + name + "' is no symbol of the function; it has " + (known.empty() ? "none" : known));
+  }
+  for (Callee& callee : callees) {
+    size_t next = 0;
+    for (const std::string& input : memory.inputs) {
+      if (Wrong wrong = take_input(input, callee, next); !wrong.empty()) return flags.misuse(wrong);
+    }
+    std::vector<Extents> columns;
+    if (Wrong wrong = make_columns(callee, columns); !wrong.empty()) return flags.misuse(wrong);
     Json needs;
-    if (heddle_status_t* status = ask(handle, module, is_bound, name, calls, needs)) {
-      const bool is_usage = heddle_status_code(status) == HEDDLE_STATUS_INVALID_ARGUMENT;
+    if (heddle_status_t* status = ask(handle, module, is_bound, callee, columns, needs)) {
+      const bool is_shape = heddle_status_code(status) == HEDDLE_STATUS_INVALID_ARGUMENT;
       const int code = report_instance_failure(status);
-      return is_usage ? kUsage : code;
+      return is_shape ? kUsage : code;
     }
     if (!needs.is_object()) return failed("explain", "the runtime's report is not what this version reads");
-    for (Json& program : needs["programs"]) {
-      for (size_t i = 0; i < columns.size(); ++i) program["calls"][i]["dims"] = columns[i];
+    Json& labels = needs["labels"] = Json::array();
+    for (const Extents& column : columns) {
+      std::string label;
+      for (size_t i = 0; i < column.size(); ++i) label += (i ? " " : "") + callee.symbols[i].name + "=" + std::to_string(column[i]);
+      labels.push_back(label.empty() ? "bytes" : label);
     }
     out.push_back(std::move(needs));
   }
@@ -273,24 +256,23 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
 }
 
 void describe_memory(const Json& functions, Document& out) {
-  for (const Json& function : functions) {
-    for (const Json& program : function["programs"]) {
-      out.begin("memory that '" + cell_text(function["function"]) + "' needs, for " + cell_text(program["families"]));
-      out.add(table_of(program));
-      std::vector<std::string> missing;
-      auto note = [&](const Json& holder, const char* name, const std::string& where) {
-        for (const Json& one : holder.value(name, Json::array())) missing.push_back("not counted" + where + ": " + cell_text(one));
-      };
-      note(program, "not_counted_at_load", " at load");
-      for (const Json& call : program["calls"]) note(call, "not_counted", "");
-      missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-      for (std::string& line : missing) out.add(std::move(line));
+  for (const Json& needs : functions) {
+    for (const Json& program : array(needs, "programs")) {
+      out.begin("memory that '" + text(needs, "function") + "' needs, for " + text(program, "families"));
+      out.add(table_of(needs, program));
+      for (const Json& one : array(program, "not_counted_at_load")) out.add("not counted at load: " + cell_text(one));
+      std::string last;
+      for (const Json& call : array(program, "calls")) {
+        const std::string missing = text(call, "not_counted");
+        if (missing != "-" && missing != last) out.add("not counted: " + missing);
+        last = missing;
+      }
     }
   }
   if (!functions.empty()) {
     out.add(
-        "A call that runs beside others needs an arena, inputs and results of its own. What drivers need for themselves, such as code, is "
-        "not in it.");
+        "a call that runs beside others needs an arena, inputs and results of its own; what drivers need for themselves, such as code, is "
+        "not in it");
   }
 }
 

@@ -116,20 +116,16 @@ void draw(const Json& tree, Page& page, int depth = 0) {
   page.raw("</ul>\n");
 }
 
-std::string field_text(const Json& object, const char* name) {
-  return object.contains(name) ? cell_text(object[name]) : "-";
-}
-
 // Regions in the order in which a program enqueues them, with what was fused into each, where it is and what runs it.
 void draw_regions(const Json& whole, Page& page) {
-  const Json report = whole.contains("compiler_report") ? whole["compiler_report"] : Json();
-  const Json told = report.is_object() ? report.value("regions", Json::array()) : Json::array();
-  const Json regions = whole["places"].value("regions", Json::array());
+  static const Json kNone = Json::object();
+  const Json& told = array(whole.contains("compiler_report") ? whole["compiler_report"] : kNone, "regions");
+  const Json& regions = array(whole["places"], "regions");
   std::vector<std::string> slots;
   std::string families;
   for (const Json& region : regions) {
-    const std::string name = field_text(region, "region"), slot = field_text(region, "slot"), on = field_text(region, "device");
-    if (const std::string own = field_text(region, "families"); own != families || &region == &regions.front()) {
+    const std::string name = text(region, "region"), slot = text(region, "slot"), on = text(region, "device");
+    if (const std::string own = text(region, "families"); own != families || &region == &regions.front()) {
       page.raw(families.empty() ? "" : "</ol>\n").raw("<h2>").text("regions in order, of the program for " + own).raw("</h2>\n<ol>");
       families = own;
     }
@@ -138,19 +134,18 @@ void draw_regions(const Json& whole, Page& page) {
     page.raw("<li class=c" + std::to_string(color % kColors) + "><b>").text(name).raw("</b> <small>");
     page.text("slot " + slot + (on == "-" ? "" : ", on " + on));
     for (const auto& [field, words] : {std::pair("placed_by", "; placed by "), std::pair("runs", "; run by "), std::pair("why", "; ")}) {
-      if (const std::string value = field_text(region, field); value != "-") page.text(words + value);
+      if (const std::string value = text(region, field); value != "-") page.text(words + value);
     }
     page.raw("</small>");
     for (const Json& one : told) {
-      if (!one.is_object() || field_text(one, "region") != name || field_text(one, "families") != families) continue;
+      if (text(one, "region") != name || text(one, "families") != families) continue;
       page.raw("<br>");
-      for (const Json& op : one.value("ops", Json::array())) {
-        page.element("code", field_text(op, "op") + (field_text(op, "node") == "-" ? "" : " " + field_text(op, "node")));
+      for (const Json& op : array(one, "ops")) {
+        page.element("code", text(op, "op") + (text(op, "node") == "-" ? "" : " " + text(op, "node")));
       }
       break;
     }
-    for (const Json& passed : region.value("passed", Json::array()))
-      page.raw("<br><small>").text("passed over " + cell_text(passed)).raw("</small>");
+    for (const Json& passed : array(region, "passed")) page.raw("<br><small>").text("passed over " + cell_text(passed)).raw("</small>");
     page.raw("</li>\n");
   }
   if (!families.empty()) page.raw("</ol>\n");
@@ -160,7 +155,7 @@ void draw_regions(const Json& whole, Page& page) {
 
 std::string explain_page(const Json& whole, const Document& document) {
   Page page;
-  const std::string name = field_text(whole, "name");
+  const std::string name = text(whole, "name");
   page.raw(kHead).element("title", name + " - heddle explain").raw("</head><body>\n").element("h1", name);
   draw_regions(whole, page);
   for (const Document::Section& section : document.sections()) {

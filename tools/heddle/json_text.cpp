@@ -3,16 +3,15 @@
 #include "tools/heddle/json_text.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "sdk/module/element_types.h"
+#include "tools/heddle/report_view.h"
 
 namespace heddle::tool {
 
 std::string result_json_head(const std::string& name, const Shape& shape) {
-  const nlohmann::json quoted_name(name), dims(shape.dims);
-  return "{\"name\":" + quoted_name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ",\"shape\":" + dims.dump() +
-         ",\"type\":\"" + std::string(module::element_type_name(shape.element_type)) + "\",\"values\":[";
+  return "{\"name\":" + dump_json(name, -1) + ",\"shape\":" + dump_json(shape.dims, -1) + ",\"type\":\"" +
+         std::string(module::element_type_name(shape.element_type)) + "\",\"values\":[";
 }
 
 std::string value_json(const HostTensor& tensor, uint64_t index) {

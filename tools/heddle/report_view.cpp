@@ -28,6 +28,17 @@ std::string cell_text(const Json& value) {
   return dump_json(value, -1);
 }
 
+std::string text(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? cell_text(object[name]) : "-";
+}
+uint64_t number(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) && object[name].is_number_unsigned() ? object[name].get<uint64_t>() : 0;
+}
+const Json& array(const Json& object, const char* name) {
+  static const Json kNone = Json::array();
+  return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
+}
+
 Column field(const std::string& title, const std::string& name) {
   return {title, [name](const Json& row) { return row.is_object() && row.contains(name) ? cell_text(row[name]) : std::string("-"); }, {}};
 }

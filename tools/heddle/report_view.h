@@ -17,6 +17,11 @@ using Json = nlohmann::ordered_json;
 Json parse_json(const std::string& text);
 std::string dump_json(const Json& value, int indent);
 
+// Fields of what may be no object, or have no such field: "-", 0, an empty array.
+std::string text(const Json& object, const char* name);
+uint64_t number(const Json& object, const char* name);
+const Json& array(const Json& object, const char* name);
+
 // A column: its title, and the text of a row's cell. In CSV, which programs read, a column with a plain field has that field's name, which
 // says the unit, and its value as it is.
 struct Column {

@@ -109,34 +109,25 @@ heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags
   return status;
 }
 
-heddle_status_t* with_instance_params(const ModuleFlags& flags, const std::vector<std::string>& devices,
-                                      const std::function<heddle_status_t*(heddle_instance_params_t&)>& use) {
-  // The assignments own the text that the C structs point to.
-  std::vector<Assignment> slots;
-  for (const std::string& device : devices) slots.push_back(split_binding(device));
-  const std::vector<Assignment> scopes = parameter_files(flags);
-  std::vector<heddle_slot_binding_t> bindings;
-  for (const Assignment& slot : slots) bindings.push_back({view(slot.name), view(slot.value)});
-  std::vector<heddle_parameter_file_t> files;
-  for (const Assignment& scope : scopes) files.push_back({view(scope.name), view(scope.value)});
-  heddle_instance_params_t params{};
-  params.struct_size = sizeof(params);
-  params.slots = bindings.data();
-  params.slot_count = static_cast<uint32_t>(bindings.size());
-  params.parameter_files = files.data();
-  params.parameter_file_count = static_cast<uint32_t>(files.size());
-  return use(params);
+InstanceParams::InstanceParams(const ModuleFlags& flags, const std::vector<std::string>& devices) : files_(parameter_files(flags)) {
+  for (const std::string& device : devices) slots_.push_back(split_binding(device));
+  for (const Assignment& slot : slots_) bindings_.push_back({view(slot.name), view(slot.value)});
+  for (const Assignment& file : files_) parameter_files_.push_back({view(file.name), view(file.value)});
+  c.struct_size = sizeof(c);
+  c.slots = bindings_.data();
+  c.slot_count = static_cast<uint32_t>(bindings_.size());
+  c.parameter_files = parameter_files_.data();
+  c.parameter_file_count = static_cast<uint32_t>(parameter_files_.size());
 }
 
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
                                  uint32_t instance_flags) {
-  return with_instance_params(flags, devices, [&](heddle_instance_params_t& params) {
-    params.flags = instance_flags;
-    heddle_instance_t* instance = nullptr;
-    heddle_status_t* status = heddle_instance_create(module, &params, &instance);
-    out.reset(instance);
-    return status;
-  });
+  InstanceParams params(flags, devices);
+  params.c.flags = instance_flags;
+  heddle_instance_t* instance = nullptr;
+  heddle_status_t* status = heddle_instance_create(module, &params.c, &instance);
+  out.reset(instance);
+  return status;
 }
 
 int report_instance_failure(heddle_status_t* status) {

@@ -3,7 +3,6 @@
 // config and explain.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,9 +64,19 @@ std::vector<Assignment> parameter_files(const ModuleFlags& flags);
 // What is wrong if a slot is bound twice; empty if nothing.
 Wrong slot_bound_twice(const std::vector<std::string>& devices);
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
-// What the flags say of an instance, while `use` runs.
-heddle_status_t* with_instance_params(const ModuleFlags& flags, const std::vector<std::string>& devices,
-                                      const std::function<heddle_status_t*(heddle_instance_params_t&)>& use);
+// What the flags say of an instance.
+class InstanceParams {
+ public:
+  InstanceParams(const ModuleFlags& flags, const std::vector<std::string>& devices);
+  InstanceParams(const InstanceParams&) = delete;
+  InstanceParams& operator=(const InstanceParams&) = delete;
+  heddle_instance_params_t c{};
+
+ private:
+  std::vector<Assignment> slots_, files_;  // own the text that the C structs point to
+  std::vector<heddle_slot_binding_t> bindings_;
+  std::vector<heddle_parameter_file_t> parameter_files_;
+};
 // instance_flags: bits HEDDLE_INSTANCE_*.
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
                                  uint32_t instance_flags = 0);
