@@ -87,7 +87,7 @@ struct ConfigValue {
 };
 
 struct ParamIoConfig {
-  std::vector<std::string> method;  // "gds", "direct", "buffered", to be tried in that order; empty: the driver's choice
+  std::vector<std::string> method;  // "gds", "direct", "buffered", "preload", "mmap", to be tried in that order; empty: the driver's choice
   uint64_t chunk_bytes = 0;         // 0: the driver's choice
   uint32_t queue_depth = 0;
   uint64_t pinned_staging_bytes = 0;

@@ -59,7 +59,7 @@ constexpr std::string_view kSchema = R"({
         "cpus": {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"}}},
       "allocator": {"$ref": "#/$defs/allocator"}}}}},
   "param_io": {"type": "object", "additionalProperties": false, "properties": {
-    "method": {"type": "array", "items": {"enum": ["gds", "direct", "buffered"]}},
+    "method": {"type": "array", "items": {"enum": ["gds", "direct", "buffered", "preload", "mmap"]}},
     "chunk": {"$ref": "#/$defs/bytes"},
     "queue_depth": {"type": "integer", "minimum": 1, "maximum": 4096},
     "pinned_staging": {"$ref": "#/$defs/bytes"}}},

@@ -15,12 +15,13 @@ void ConfigReader::param_io(TableReader table) {
   std::vector<std::string> methods;
   if (table.strings("method", &methods)) {
     const TomlNode& node = *table.find("method");
-    static const std::vector<std::string> known = {"gds", "direct", "buffered"};
+    static const std::vector<std::string> known = {"gds", "direct", "buffered", "preload", "mmap"};
     for (size_t i = 0; i < methods.size(); ++i) {
       const Place place = table.place(node.children[i]);
       if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
         diagnostics_.error(place, "E105",
-                           fmt::format("'method' holds \"{}\"; \"gds\", \"direct\" or \"buffered\" was expected", methods[i].substr(0, 64)),
+                           fmt::format("'method' holds \"{}\"; \"gds\", \"direct\", \"buffered\", \"preload\" or \"mmap\" was expected",
+                                       methods[i].substr(0, 64)),
                            did_you_mean(methods[i], known), methods[i].size() + 2);
       }
     }

@@ -90,6 +90,7 @@ void fill_holes(heddle_param_io_interface_t& table) {
   fill_hole<"heddle.param_io/1 file_close">(table.file_close);
   fill_hole<"heddle.param_io/1 read">(table.read);
   fill_hole<"heddle.param_io/1 write">(table.write);
+  fill_hole<"heddle.param_io/1 map">(table.map);
 }
 
 void fill_holes(heddle_dispatch_interface_t& table) {

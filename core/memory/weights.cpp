@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reading weights file by file into device memory, and finding those that are there already.
-// Called through weights.h; files are read by drivers, never mapped.
+// Called through weights.h; files are read by drivers, unless the configuration asks for something else.
 #include "core/memory/weights.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <new>
 
 namespace heddle::memory {
 
@@ -27,6 +32,10 @@ const Method* method_of(std::string_view name, uint32_t minor) {
   return found == std::end(kMethods) ? nullptr : found;
 }
 
+std::string allocating(const WeightExtent& extent, const Device& device) {
+  return fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias());
+}
+
 // Reads of one load, file by file: begun together, finished together. Files that a method will not do for are read by the next.
 class Reading {
  public:
@@ -45,26 +54,32 @@ class Reading {
     }
   }
 
-  void add(const WeightExtent& extent, const heddle_block_t& block) {
+  void add(const WeightExtent& extent, Weight& weight) {
     auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.descriptor == extent.descriptor; });
     if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}, {}, {}});
-    file->parts.push_back({{extent.offset, extent.length, block.buffer, block.offset}, &extent});
+    file->parts.push_back({{extent.offset, extent.length, nullptr, 0}, &extent, &weight});
   }
 
   Status read() {
     HEDDLE_RETURN_IF_ERROR(open());
     if (methods_.empty()) {
+      HEDDLE_RETURN_IF_ERROR(allocate());
       HEDDLE_RETURN_IF_ERROR(begin(HEDDLE_FILE_METHOD_ANY));
       return finish();
     }
     for (const std::string& name : methods_) {
+      for (File& file : files_) file.method = file.done ? file.method : name;
+      if (name == "mmap" || name == "preload") {
+        HEDDLE_RETURN_IF_ERROR(name == "mmap" ? map() : preload());
+        continue;
+      }
       const Method* method = method_of(name, device_.driver_minor());
       if (!method) {
         for (File& file : files_)
           file.pass_over(name, fmt::format("{} speaks ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
         continue;
       }
-      for (File& file : files_) file.method = file.done ? file.method : name;
+      HEDDLE_RETURN_IF_ERROR(allocate());
       HEDDLE_RETURN_IF_ERROR(begin(method->number));
       HEDDLE_RETURN_IF_ERROR(finish());
     }
@@ -79,10 +94,14 @@ class Reading {
     return Status();
   }
 
+  // Of what was read without being read: its pages come when they are used.
+  uint64_t mapped_bytes() const { return mapped_bytes_; }
+
  private:
   struct Part {
     heddle_extent_t extent;
-    const WeightExtent* weight;
+    const WeightExtent* from;
+    Weight* to;
   };
   struct File {
     int descriptor;
@@ -145,13 +164,117 @@ class Reading {
       file.done = true;
       if (!read.ok()) {
         if (first.ok()) first = named(std::move(read), file);
-      } else if (!file.method.empty()) {
-        device_.host().log(HEDDLE_LOG_INFO, "memory",
-                           fmt::format("{} is read to device '{}' by the method \"{}\"{}{}", file.path, device_.alias(), file.method,
-                                       file.passed_over.empty() ? "" : "; passed over: ", file.passed_over));
+      } else {
+        tell(file);
       }
     }
     return first;
+  }
+
+  void tell(const File& file) {
+    if (file.method.empty()) return;
+    device_.host().log(HEDDLE_LOG_INFO, "memory",
+                       fmt::format("{} is read to device '{}' by the method \"{}\"{}{}", file.path, device_.alias(), file.method,
+                                   file.passed_over.empty() ? "" : "; passed over: ", file.passed_over));
+  }
+
+  // The memory of what is still to be read, all of it before the first read: allocating holds up copies that are under way for longer than it takes.
+  Status allocate() {
+    for (File& file : files_) {
+      for (Part& part : file.parts) {
+        if (file.done) continue;
+        Status allocated = part.to->allocate(part.extent.length);
+        if (!allocated.ok()) return wrap(std::move(allocated), allocating(*part.from, device_));
+        part.extent.buffer = part.to->block().buffer;
+        part.extent.buffer_offset = part.to->block().offset;
+      }
+    }
+    return Status();
+  }
+
+  // Each file in one piece that begins on a page; tensors that begin where no device may bind them are left to the next method. No driver of a device with memory of its own is asked: pages of a file would be pinned one by one.
+  Status map() {
+    const uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64),
+                   page = std::max<uint64_t>(alignment, 4096);
+    for (File& file : files_) {
+      if (file.done) continue;
+      if (!device_.unified()) {
+        file.pass_over("mmap", fmt::format("the memory of device '{}' is not the host's, and such a device never gets pages of a file",
+                                           device_.alias()));
+        continue;
+      }
+      if (device_.driver_minor() < 2) {
+        file.pass_over("mmap", fmt::format("{} speaks ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
+        continue;
+      }
+      std::vector<Part> fit, odd;
+      for (const Part& part : file.parts) (part.extent.file_offset % alignment == 0 ? fit : odd).push_back(part);
+      if (!fit.empty()) {
+        const uint64_t first = fit.front().extent.file_offset / page * page;
+        uint64_t end = first;
+        for (const Part& part : fit) end = std::max(end, part.extent.file_offset + part.extent.length);
+        heddle_buffer_t* buffer = nullptr;
+        Status mapped = device_.noted(Status(device_.api().param_io->map(file.handle, first, end - first, &buffer)));
+        if (file.refused(mapped)) continue;
+        if (!mapped.ok()) return wrap(std::move(mapped), "mapping parameters of " + file.path);
+        const auto whole = std::make_shared<const MappedFile>(Ref<Device>(&device_), buffer);
+        for (const Part& part : fit) {
+          part.to->hold(whole, part.extent.file_offset - first, part.extent.length);
+          mapped_bytes_ += part.extent.length;
+        }
+      }
+      if (!odd.empty()) {
+        file.pass_over("mmap", fmt::format("{} of {} tensors, '{}' at byte {} the first, begin at no multiple of {} [HD-M-04]", odd.size(),
+                                           file.parts.size(), odd.front().from->name, odd.front().extent.file_offset, alignment));
+        file.parts = std::move(odd);
+        continue;
+      }
+      file.done = true;
+      tell(file);
+    }
+    return Status();
+  }
+
+  // All of it into the host's memory, and only then to the device.
+  Status preload() {
+    struct FreeBytes {
+      void operator()(std::byte* bytes) const { ::operator delete(bytes); }
+    };
+    std::vector<std::unique_ptr<std::byte, FreeBytes>> loaded;
+    for (const File& file : files_) {
+      for (const Part& part : file.parts) {
+        if (file.done) continue;
+        const uint64_t length = part.extent.length;
+        loaded.emplace_back(static_cast<std::byte*>(::operator new(length, std::nothrow)));
+        if (!loaded.back()) {
+          return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                       "reading tensor '{}' of {} failed: the host has no {} bytes to read it to before the device; \"buffered\" needs few",
+                       part.from->name, file.path, length);
+        }
+        for (uint64_t done = 0; done < length;) {
+          const ssize_t got =
+              ::pread(file.descriptor, loaded.back().get() + done, length - done, static_cast<off_t>(part.extent.file_offset + done));
+          if (got < 0 && errno == EINTR) continue;
+          if (got <= 0) {
+            return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", part.from->name,
+                         part.from->offset, part.from->offset + length, file.path, part.extent.file_offset + done,
+                         got < 0 ? std::strerror(errno) : "the file ends here; it is truncated or was replaced")
+                .payload("parameter", part.from->name);
+          }
+          done += static_cast<uint64_t>(got);
+        }
+      }
+    }
+    HEDDLE_RETURN_IF_ERROR(allocate());
+    auto bytes = loaded.begin();
+    for (File& file : files_) {
+      if (file.done) continue;
+      for (const Part& part : file.parts)
+        HEDDLE_RETURN_IF_ERROR(device_.upload(bytes++->get(), {part.extent.buffer, part.extent.buffer_offset, part.extent.length}));
+      file.done = true;
+      tell(file);
+    }
+    return Status();
   }
 
   // A driver says which extent it was by number; here it has a name.
@@ -161,7 +284,7 @@ class Reading {
     if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= file.parts.size()) {
       return wrap(std::move(failure), "reading parameters from " + file.path);
     }
-    const WeightExtent& weight = *file.parts[index].weight;
+    const WeightExtent& weight = *file.parts[index].from;
     return wrap(std::move(failure), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight.name, weight.offset,
                                                 weight.offset + weight.length, file.path))
         .payload("parameter", weight.name);
@@ -171,6 +294,7 @@ class Reading {
   const std::vector<std::string>& methods_;
   heddle_param_io_params_t params_{};
   std::vector<File> files_;
+  uint64_t mapped_bytes_ = 0;
 };
 
 }  // namespace
@@ -183,7 +307,6 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   std::map<Key, std::shared_ptr<Weight>> fresh;
   uint64_t fresh_bytes = 0;
   Reading reading(device, config);  // ends before the memory that it reads into goes
-  // All memory first: allocating holds up copies that are under way for longer than it takes.
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     Key key{&device, extent.file, extent.offset, extent.length};
@@ -197,19 +320,18 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
       shared_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    heddle_block_t block{};
-    Status allocated = device.allocate(extent.length, 64, kWeights, &block);
-    if (!allocated.ok()) {
-      return wrap(std::move(allocated),
-                  fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));
-    }
-    weights[i] = std::make_shared<Weight>(Ref<Device>(&device), block);
+    weights[i] = std::make_shared<Weight>(Ref<Device>(&device));
     fresh.emplace(key, weights[i]);
-    if (extent.length) reading.add(extent, block);
+    if (extent.length) {
+      reading.add(extent, *weights[i]);
+    } else if (Status allocated = weights[i]->allocate(0); !allocated.ok()) {
+      return wrap(std::move(allocated), allocating(extent, device));
+    }
     fresh_bytes += extent.length;
   }
   HEDDLE_RETURN_IF_ERROR(reading.read());
-  bytes_read_.fetch_add(fresh_bytes, std::memory_order_relaxed);
+  bytes_mapped_.fetch_add(reading.mapped_bytes(), std::memory_order_relaxed);
+  bytes_read_.fetch_add(fresh_bytes - reading.mapped_bytes(), std::memory_order_relaxed);
   for (const auto& [key, weight] : fresh) known_[key] = weight;
   return weights;
 }

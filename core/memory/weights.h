@@ -24,26 +24,52 @@ struct WeightExtent {
   std::string name;  // the tensor's, for error texts
 };
 
-class Weight {
+// A file's pages as a device's memory, until the last weight in it goes.
+class MappedFile {
  public:
-  Weight(Ref<Device> device, const heddle_block_t& block) : device_(std::move(device)), block_(block) {}
-  ~Weight() { device_->pool().free(block_); }
-  Weight(const Weight&) = delete;
-  Weight& operator=(const Weight&) = delete;
-  const heddle_block_t& block() const { return block_; }
+  MappedFile(Ref<Device> device, heddle_buffer_t* buffer) : device_(std::move(device)), buffer_(buffer) {}
+  ~MappedFile() { device_->api().buffer->free(buffer_); }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  heddle_buffer_t* buffer() const { return buffer_; }
 
  private:
   Ref<Device> device_;
+  heddle_buffer_t* buffer_;
+};
+
+class Weight {
+ public:
+  explicit Weight(Ref<Device> device, const heddle_block_t& block = {}) : device_(std::move(device)), block_(block) {}
+  ~Weight() { give_back(); }
+  Weight(const Weight&) = delete;
+  Weight& operator=(const Weight&) = delete;
+  const heddle_block_t& block() const { return block_; }
+  // In the place of what it had: bytes of a mapped file, or memory of the pool's, if it has none yet.
+  void hold(std::shared_ptr<const MappedFile> file, uint64_t offset, uint64_t length) {
+    give_back();
+    block_ = {file->buffer(), offset, length, 0};
+    file_ = std::move(file);
+  }
+  Status allocate(uint64_t size_bytes) { return block_.buffer ? Status() : device_->allocate(size_bytes, 64, kWeights, &block_); }
+
+ private:
+  void give_back() {
+    if (!file_) device_->pool().free(block_);
+  }
+  Ref<Device> device_;
   heddle_block_t block_;
+  std::shared_ptr<const MappedFile> file_;  // empty: the block is the pool's
 };
 
 class Weights {
  public:
-  // The weights at these extents on that device, in order: those already there, the rest read through the driver's param_io. On
+  // The weights at these extents on that device, in order: those already there, the rest read through the driver's param_io, or as config says. On
   // failure nothing half-read is kept, and the text names file, tensor and offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
                                                     const host::ParamIoConfig& config);
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+  uint64_t bytes_mapped() const { return bytes_mapped_.load(std::memory_order_relaxed); }
   uint64_t shared() const { return shared_.load(std::memory_order_relaxed); }
 
  private:
@@ -55,7 +81,7 @@ class Weights {
   };
   std::mutex mutex_;  // held while reading: a second instance waits for the first one's weights instead of reading them again
   std::map<Key, std::weak_ptr<Weight>> known_;
-  std::atomic<uint64_t> bytes_read_{0}, shared_{0};
+  std::atomic<uint64_t> bytes_read_{0}, bytes_mapped_{0}, shared_{0};
 };
 
 }  // namespace heddle::memory

@@ -132,7 +132,9 @@ Result<std::string> Instance::report(std::string_view topic) const {
   uint64_t global_bytes = 0;
   for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
   out["global_bytes"] = global_bytes;
-  out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()}, {"shared", runtime_->weights.shared()}};
+  out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()},
+                    {"bytes_mapped", runtime_->weights.bytes_mapped()},
+                    {"shared", runtime_->weights.shared()}};
   if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty())
     out["operations"] = operations;
   out["devices"] = Json::array();

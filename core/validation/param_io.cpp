@@ -150,6 +150,18 @@ heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, 
   return status;  // what is enqueued is enqueued, whatever else was wrong
 }
 
+heddle_status_t* map(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer) noexcept {
+  Call call("heddle.param_io/1 map");
+  std::shared_ptr<File> record = call.live<File>(file, "file");
+  std::shared_ptr<Device> parent = record ? record->device : nullptr;
+  if (length > UINT64_MAX - offset) call.host_broke("HD-M-02", "{} bytes at {} of the file overflow", length, offset);
+  if (call.refused()) return call.refusal();
+  heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.param_io->map(file, offset, length, out_buffer); });
+  auto made = std::make_shared<Buffer>();
+  made->size = length;
+  return call.keep<Buffer>(status, out_buffer, made, parent, [&](heddle_buffer_t* buffer) { call.plugin().driver.buffer->free(buffer); });
+}
+
 }  // namespace
 
 void check_transfers(Call& call, const Timeline& timeline, bool may_ask) {
@@ -176,6 +188,7 @@ const heddle_param_io_interface_t kParamIoTable = {sizeof(heddle_param_io_interf
                                                    file_open,
                                                    file_close,
                                                    move_extents<kRead, &heddle_param_io_interface_t::read>,
-                                                   move_extents<kWrite, &heddle_param_io_interface_t::write>};
+                                                   move_extents<kWrite, &heddle_param_io_interface_t::write>,
+                                                   map};
 
 }  // namespace heddle::validation

@@ -19,7 +19,6 @@ constexpr uint64_t kMapFrom = 256 << 10;
 constexpr uint64_t kHugePage = 2 << 20;
 constexpr uint64_t kHugeFrom = 4 << 20;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
-constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;

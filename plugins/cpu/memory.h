@@ -7,6 +7,9 @@
 
 namespace heddle::cpu {
 
+// This memory is all of them at once.
+constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
+
 struct Buffer {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
   char* data = nullptr;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: reads file extents straight into buffers and back. Every extent is cut into chunks; the device's workers read
-// them with pread, several in flight, so that no file is mapped, and nothing is staged unless reads go past the page cache.
+// them with pread, several in flight, so that nothing is staged unless reads go past the page cache. Files are mapped on request only.
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 
+#include "cpu/memory.h"
 #include "cpu/queue.h"
 #include "heddle/sdk/file.h"
 
 namespace heddle::cpu {
 
 using sdk::guarded;
+using sdk::status;
 
 namespace {
 
@@ -155,11 +159,51 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
   return move_extents(queue, sync, file, extents, count, params, true);
 }
 
+// The file's pages are this device's memory as they are. Private, so that the file stays as it is whatever is written to the buffer.
+heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t length, heddle_buffer_t** out) noexcept {
+  *out = nullptr;
+  const sdk::File& file = File::from(handle)->file;
+  Device* device = File::from(handle)->device;
+  return guarded(device->host, "mapping a file", [&]() -> heddle_status_t* {
+    auto refuse = [&](heddle_status_code_t code, const char* why) {
+      return status(device->host, code, "cpu: mapping %llu bytes of '%s' from byte %llu failed: %s", number(length), file.name.c_str(),
+                    number(offset), why);
+    };
+    if (offset % kAlignment != 0) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "the first byte is no multiple of 64 [HD-M-04]");
+    if (!(file.access & HEDDLE_FILE_READ)) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "it was not opened for reading");
+    struct stat facts;
+    if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "it is no regular file");
+    const auto size = static_cast<uint64_t>(facts.st_size);
+    if (offset > size || length > size - offset)
+      return refuse(HEDDLE_STATUS_DATA_LOSS, "the file ends before; it is truncated or was replaced");
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    auto* buffer = sdk::make<Buffer>(device->host);
+    *buffer = {.api = device->api, .size = length, .device = device, .memory = kAllKinds};
+    if (length != 0) {
+      buffer->mapped_bytes = offset % page + length;
+      void* memory = mmap(nullptr, buffer->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.descriptor,
+                          static_cast<off_t>(offset - offset % page));
+      if (memory == MAP_FAILED) {
+        const int error = errno;
+        sdk::unmake(device->host, buffer);
+        return sdk::errno_status(device->host, error == ENOMEM ? HEDDLE_STATUS_RESOURCE_EXHAUSTED : HEDDLE_STATUS_UNIMPLEMENTED, error,
+                                 "cpu: mapping %llu bytes of '%s' failed", number(length), file.name.c_str());
+      }
+      buffer->mapped = memory;
+      buffer->data = static_cast<char*>(memory) + offset % page;
+    }
+    device->counters.bytes_allocated.fetch_add(length);
+    device->live.buffers.fetch_add(1);
+    *out = buffer->handle();
+    return nullptr;
+  });
+}
+
 }  // namespace
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write};
+      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, param_io_map};
   return &table;
 }
 

@@ -131,7 +131,7 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write};
+      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, nullptr};
   return &table;
 }
 

@@ -244,6 +244,7 @@ void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
     TableCopy copy(get(HEDDLE_PARAM_IO_INTERFACE), HEDDLE_PARAM_IO_INTERFACE);
     begin_table(&out->param_io);
     SLOT(param_io, file_open), SLOT(param_io, file_close), SLOT(param_io, read), SLOT(param_io, write);
+    SLOT(param_io, map);
   }
   {
     TableCopy copy(get(HEDDLE_DISPATCH_INTERFACE), HEDDLE_DISPATCH_INTERFACE);

@@ -457,7 +457,7 @@ const heddle_transfer_interface_t* transfer_interface() noexcept {
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write};
+      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, nullptr};
   return &table;
 }
 

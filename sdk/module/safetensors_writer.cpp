@@ -83,7 +83,8 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
     json.append(",").append(std::to_string(offset)).append("]}");
   }
   json.push_back('}');
-  json.resize(align_up(json.size(), 8), ' ');
+  // Data that begins on 64 bytes can be mapped; the format wants a multiple of 8.
+  json.resize(align_up(8 + json.size(), kSectionAlignment) - 8, ' ');
   if (json.size() > kMaxSafetensorsHeaderBytes) {
     return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path), " failed: a header of ", json.size(),
                                                         " bytes is above ", kMaxSafetensorsHeaderBytes, "; use fewer or shorter names")};

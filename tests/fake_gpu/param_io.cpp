@@ -149,7 +149,7 @@ heddle_status_t* write(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_
 }  // namespace
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
-  static const heddle_param_io_interface_t table = {sizeof(heddle_param_io_interface_t), 0, file_open, file_close, read, write};
+  static const heddle_param_io_interface_t table = {sizeof(heddle_param_io_interface_t), 0, file_open, file_close, read, write, nullptr};
   return &table;
 }
 

@@ -35,7 +35,9 @@ struct Options {
     flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
     flags.count("--values", values, "most values printed of one result (1000)", 0, UINT64_MAX);
     flags.choice("--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"},
-                 "how parameters are read; this version has auto and file");
+                 "how parameters get to devices: as [param_io] says (auto), by file handle as the driver likes, past the page cache, "
+                 "through the host's "
+                 "memory as a whole, or as mapped pages, on devices whose memory is the host's");
     flags.on("--statistics", statistics, "print the instance's statistics on stderr, as JSON");
     flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
     validation.add_to(flags);
@@ -66,6 +68,12 @@ Wrong overwrites(const std::vector<TensorArgument>& outputs, const ModuleFlags& 
   for (const TensorArgument& output : outputs) written.push_back({"--output " + output.name + "@" + output.path, output.path});
   for (const Assignment& file : parameter_files(module)) read.push_back({"the parameters of --params", file.value});
   return file_named_twice(written, read);
+}
+
+// As TOML that wins over the file.
+std::string param_io_of(const std::string& mode) {
+  if (mode == "auto") return {};
+  return "param_io.method = [" + (mode == "file" ? "" : '"' + mode + '"') + "]\n";
 }
 
 struct Results {
@@ -112,9 +120,6 @@ int run(const Arguments& arguments) {
   Flags flags = make_flags();
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  if (options.param_mode != "auto" && options.param_mode != "file") {
-    return flags.misuse("--param-mode " + options.param_mode + " is not in this version; auto and file are");
-  }
   std::vector<TensorArgument> inputs, expected(options.expected.size()), outputs(options.outputs.size());
   if (Wrong wrong = parse_inputs(options.inputs, inputs); !wrong.empty()) return flags.misuse(wrong);
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -125,6 +130,7 @@ int run(const Arguments& arguments) {
   }
   if (Wrong wrong = overwrites(outputs, options.module); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = options.validation.to_config(options.runtime.settings); !wrong.empty()) return flags.misuse(wrong);
+  options.runtime.settings = param_io_of(options.param_mode) + options.runtime.settings;
   if (Wrong wrong = slot_bound_twice(options.module.devices); !wrong.empty()) return flags.misuse("--device: " + wrong);
 
   Runtime runtime;

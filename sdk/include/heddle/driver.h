@@ -390,6 +390,13 @@ typedef struct heddle_param_io_interface {
   /* The other way round. [any] [no-block] */
   heddle_status_t* (*write)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                             uint64_t extent_count, const heddle_param_io_params_t* params);
+  /* A buffer over bytes [offset, offset+length) of the file without reading them: its pages come from the page cache when they are used. What is written to the
+   * buffer stays in memory. It may outlive the file's handle, and is freed like others. For devices whose memory is the host's and that reach it
+   * as the processor does: a driver that would pin, register or copy the pages answers UNIMPLEMENTED, as for a file that cannot be
+   * mapped. INVALID_ARGUMENT for an offset that is no multiple of min_alignment_bytes, or a file that was not opened for reading; DATA_LOSS, naming the file, for
+   * bytes beyond its end. A file that is made shorter later ends the process with SIGBUS when the lost bytes are used: the host maps only
+   * where its user asks for that. Since ABI 0.2. [any] [may-block] */
+  heddle_status_t* (*map)(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer);
 } heddle_param_io_interface_t;
 
 /* ------------------------------------------------------------------------------------------------ heddle.dispatch/1 */
