@@ -88,7 +88,7 @@ class Reading {
       return error(
           HEDDLE_STATUS_UNAVAILABLE,
           "reading parameters from {} to device '{}' failed: nothing that param_io.method names will do: {}; \"buffered\" does for "
-          "every file",
+          "every file, as does --param-mode file of heddle run",
           file.path, device_.alias(), file.passed_over);
     }
     return Status();

@@ -410,6 +410,54 @@ void staging_is_bounded() {
   CHECK(grew < 40 << 20, "reading %llu bytes with pinned_bytes of 8 MiB took %llu bytes of memory meanwhile", number(size), number(grew));
 }
 
+void mapped_file() {
+  Session session;
+  if (plugin().chosen_minor < 2) absent("it speaks ABI 0.1, which maps no files");
+  const uint64_t alignment = std::max<uint64_t>(session.description.min_alignment_bytes, 64), size = 5 * alignment + 20001;
+  const Bytes bytes = random_bytes(size);
+  TemporaryFile file(bytes);
+  const heddle_param_io_interface_t& api = session.tables().param_io;
+  heddle_buffer_t* target = session.buffer(size);
+  auto look = [&](heddle_buffer_t* mapped, uint64_t from, uint64_t length) {
+    List copy;
+    session.run(copy.fill(target, 0, size, 0, 1).barrier().copy(mapped, 0, target, 0, length));
+    const Bytes found = session.download(target, 0, length);
+    CHECK(std::equal(found.begin(), found.end(), bytes.begin() + static_cast<long>(from)),
+          "%llu bytes mapped from byte %llu of a file are not what it holds", number(length), number(from));
+  };
+  std::vector<heddle_buffer_t*> kept;
+  {
+    Opened opened(&session, file.descriptor, HEDDLE_FILE_READ);
+    for (auto [from, length] : {std::pair<uint64_t, uint64_t>{0, size}, {alignment, 1}, {5 * alignment, 20001}, {2 * alignment, 0}}) {
+      heddle_buffer_t* mapped = nullptr;
+      Result status(api.map(opened.file, from, length, &mapped));
+      if (kept.empty() && status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it maps no files, and may");
+      REQUIRE(status.ok() && mapped, "mapping %llu bytes from byte %llu of a file gave %s", number(length), number(from),
+              status.text().c_str());
+      look(mapped, from, length);
+      kept.push_back(mapped);
+    }
+    for (auto [from, length] : {std::pair<uint64_t, uint64_t>{0, size + 1}, {5 * alignment, 20002}, {alignment * 1000000, 1}}) {
+      heddle_buffer_t* mapped = nullptr;
+      Result status(api.map(opened.file, from, length, &mapped));
+      CHECK(status.code() == HEDDLE_STATUS_DATA_LOSS && status.message().find("weights.bin") != std::string::npos,
+            "mapping %llu bytes from byte %llu of a file of %llu gave %s; DATA_LOSS, with the file's name, was expected", number(length),
+            number(from), number(size), status.text().c_str());
+      if (status.ok() && mapped) session.tables().buffer.free(mapped);
+    }
+    heddle_buffer_t* odd = nullptr;
+    EXPECT_CODE(api.map(opened.file, 1, 100, &odd), HEDDLE_STATUS_INVALID_ARGUMENT);
+  }
+  // The handle is gone. What is written stays in memory.
+  look(kept[0], 0, size);
+  List fill;
+  session.run(fill.fill(kept[0], 0, size, 0, 1));
+  Bytes found(size);
+  REQUIRE(pread(file.descriptor, found.data(), size, 0) == static_cast<ssize_t>(size), "reading %s failed", file.path.c_str());
+  CHECK(found == bytes, "what was written to a mapped file's buffer went to the file");
+  for (heddle_buffer_t* buffer : kept) session.tables().buffer.free(buffer);
+}
+
 }  // namespace
 
 void add_param_io_cases(Cases* out) {
@@ -434,6 +482,8 @@ void add_param_io_cases(Cases* out) {
        {"param_io.far_offset", "file offsets have 64 bits", far_offsets, Kind::kDriver},
        {"param_io.over_4_gib", "an extent of more than 4 GiB is read whole, and counted", over_4_gib, Kind::kDriver},
        {"param_io.bounds", "extents stay inside buffers and below 2^63 [HD-M-02]", bounds, Kind::kDriver},
+       {"param_io.mapped", "a mapped range is what the file holds, ends with the file, and is not written back", mapped_file,
+        Kind::kDriver},
        {"param_io.bounded_staging", "memory while reading is bounded, not the file's size", staging_is_bounded, Kind::kDriver}});
 }
 

@@ -15,6 +15,42 @@ namespace {
 
 std::map<heddle_file_t*, const volatile char*> mapped_files;
 void (*their_progress)(void*, uint64_t, uint64_t);
+heddle_device_t* opened_on = nullptr;  // the device of the last file
+
+// The template maps no files. What is copied in their place can be told from a mapping only by what each mutant gets wrong.
+struct MapMistake {
+  bool from_the_start = false, beyond_the_end = false, anywhere = false, shared = false;
+};
+template <MapMistake mistake>
+void map_files() {
+  odd.param_io.file_open = [](heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
+                              heddle_file_t** out) noexcept -> Status {
+    opened_on = device;
+    return good.param_io.file_open(device, descriptor, access, name, out);
+  };
+  odd.param_io.map = [](heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out) noexcept -> Status {
+    *out = nullptr;
+    const int descriptor = *reinterpret_cast<const int*>(reinterpret_cast<const char*>(file) + 2 * sizeof(void*));
+    struct stat facts;
+    if (fstat(descriptor, &facts) != 0) return refuse(HEDDLE_STATUS_INTERNAL, "odd: the file is gone");
+    const auto size = static_cast<uint64_t>(facts.st_size);
+    if (!mistake.anywhere && offset % 64) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "odd: offset");
+    if (!mistake.beyond_the_end && (offset > size || length > size - offset))
+      return refuse(HEDDLE_STATUS_DATA_LOSS, "odd: weights.bin ends before");
+    if (mistake.shared) {
+      auto* memory = static_cast<char*>(mmap(nullptr, offset + length + 1, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0));
+      if (memory == MAP_FAILED) return refuse(HEDDLE_STATUS_INTERNAL, "odd: the file is not mapped");
+      return good.buffer.import_host(opened_on, memory + offset, length, nullptr, nullptr, out);
+    }
+    const heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_HOST_VISIBLE, length, 0};
+    if (Status status = good.buffer.allocate(opened_on, &params, out)) return status;
+    void* memory = nullptr;
+    if (Status status = good.buffer.map(*out, 0, length, HEDDLE_MAP_WRITE, &memory)) return status;
+    const ssize_t got = pread(descriptor, memory, length, static_cast<off_t>(mistake.from_the_start ? 0 : offset));
+    if (got < 0) return refuse(HEDDLE_STATUS_INTERNAL, "odd: the file is not read");
+    return good.buffer.unmap(*out);
+  };
+}
 
 }  // namespace
 
@@ -148,6 +184,10 @@ const std::vector<Change> kParamIoMutations = {
          return good.param_io.read(queue, sync, file, extents, count, params);
        };
      }},
+    {"maps_from_the_start", [] { map_files<{.from_the_start = true}>(); }},
+    {"maps_files_beyond_their_end", [] { map_files<{.beyond_the_end = true}>(); }},
+    {"maps_files_anywhere", [] { map_files<{.anywhere = true}>(); }},
+    {"maps_files_shared", [] { map_files<{.shared = true}>(); }},
     {"leaks_files",
      [] {
        odd.param_io.file_open = [](heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
