@@ -19,7 +19,7 @@ inline uint64_t write_sparse_weights(const std::string& path, uint64_t count, ui
             "],\"data_offsets\":[" + std::to_string(i * elements * 4) + "," + std::to_string((i + 1) * elements * 4) + "]}";
   }
   json += "}";
-  json.resize((json.size() + 7) / 8 * 8, ' ');
+  json.resize((8 + json.size() + 63) / 64 * 64 - 8, ' ');  // tensors that begin on 64 bytes can be mapped
   std::string head(8, '\0');
   for (int i = 0; i < 8; ++i) head[static_cast<size_t>(i)] = static_cast<char>(json.size() >> (8 * i));
   head += json;

@@ -366,5 +366,91 @@ TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   expect(load_by("\"gds\", \"buffered\"", &log), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors"});
 }
 
+// Values that tell where they came from, read in one way or another.
+class RuntimeWeightsWays : public RuntimeWeights {
+ protected:
+  void make(uint64_t elements) {
+    elements_ = elements;
+    write_weights(file_, kCount, elements);
+    std::vector<float> values(kCount * elements);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65521);
+    const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_EQ(pwrite(descriptor, values.data(), values.size() * 4, static_cast<off_t>(data_)), static_cast<ssize_t>(values.size() * 4));
+    ::close(descriptor);
+  }
+  Outcome load_by(const std::string& methods) {
+    more_config_ = "method = [" + methods + "]\n";
+    instance_.reset();
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    open_module_of(kCount, elements_);
+    Outcome outcome = load(&instance_);
+    for (uint64_t i = 0; i < kCount && outcome.ok(); ++i) {
+      std::vector<float> expected(elements_);
+      for (size_t j = 0; j < expected.size(); ++j) expected[j] = static_cast<float>((i * elements_ + j) % 65521);
+      EXPECT_TRUE(read_tensor(call_for_one(find_function(instance_, "f" + std::to_string(i)), {})) == expected) << i;
+    }
+    return outcome;
+  }
+  nlohmann::json statistics() const { return nlohmann::json::parse(instance_report(instance_, "statistics")); }
+  bool is_fake() const { return std::string(GetParam().plugin).find("fake") != std::string::npos; }
+
+  static constexpr uint64_t kCount = 4;
+  uint64_t elements_ = 0;
+  InstanceHandle instance_;
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeightsWays, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeWeightsWays, MappedOnlyWhereTheHostsMemoryIsTheDevices) {
+  make(4096);
+  const Outcome outcome = load_by("\"mmap\"");
+  if (is_fake()) {
+    expect(outcome, HEDDLE_STATUS_UNAVAILABLE,
+           {"\"mmap\": the memory of device 'fake_gpu:0' is not the host's, and such a device never gets pages of a file"});
+    return;
+  }
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(statistics()["weights"]["bytes_mapped"], kCount * 4096 * 4);
+  EXPECT_EQ(statistics()["weights"]["bytes_read"], 0);
+  EXPECT_EQ(statistics()["devices"][0]["pool"]["requested"], 0) << "weights are the file's pages";
+  InstanceHandle second;
+  ASSERT_TRUE(load(&second).ok());
+  EXPECT_EQ(statistics()["weights"]["shared"], kCount);
+  instance_.reset();
+  EXPECT_EQ(read_tensor(call_for_one(find_function(second, "f1"), {}))[7], 4096 + 7);
+}
+
+TEST_P(RuntimeWeightsWays, TensorsThatCannotBeMappedGoToTheNextMethod) {
+  make(5000);  // every other one begins between multiples of 64
+  const Outcome outcome = load_by("\"mmap\", \"buffered\"");
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(statistics()["weights"]["bytes_mapped"], is_fake() ? 0 : 2 * 20000);
+  EXPECT_EQ(statistics()["weights"]["bytes_read"], is_fake() ? 4 * 20000 : 2 * 20000);
+  if (is_fake()) return;
+  expect(load_by("\"mmap\""), HEDDLE_STATUS_UNAVAILABLE,
+         {"\"mmap\": 2 of 4 tensors, 'w1' at byte " + std::to_string(data_ + 20000) + " the first, begin at no multiple of 64 [HD-M-04]",
+          "\"buffered\" does for every file, as does --param-mode file"});
+}
+
+TEST_P(RuntimeWeightsWays, PreloadedIsReadBeforeTheDeviceGetsAnything) {
+  make(5000);
+  const Outcome outcome = load_by("\"preload\"");
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(statistics()["weights"]["bytes_read"], 4 * 20000);
+  EXPECT_EQ(statistics()["devices"][0]["host_transfers"]["upload_bytes"], 4 * 20000);
+}
+
+class RuntimeWeightsPreloaded : public RuntimeWeights {
+ protected:
+  RuntimeWeightsPreloaded() { more_config_ = "method = [\"preload\"]\n"; }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeightsPreloaded, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeWeightsPreloaded, AFileTruncatedWhileItIsReadIsDataLossWithFileTensorAndOffset) {
+  open_module_of(kTensors, kElements);
+  const Outcome outcome = load_and([&] { EXPECT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + 5000)), 0); });
+  expect(outcome, HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "reading tensor 'w", "at byte ", "it is truncated or was replaced"});
+  expect_next_load_works();
+}
+
 }  // namespace
 }  // namespace heddle::testing

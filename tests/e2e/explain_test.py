@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`heddle explain --memory` against what `heddle run --statistics` says that it took, `heddle explain --html` with names that want to be more than
+text, and `heddle run --param-mode`."""
+import html.parser
+import json
+import os
+import unittest
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from heddle_command import DIGITS, HeddleTestCase, heddle, heddle_path
+
+FAKES = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
+DEVICES = """
+version = 1
+[plugins.probe]
+"heddle.cpu" = "in-process"
+"test.fake_gpu" = "in-process"
+[device.one]
+driver = "heddle.cpu"
+select = { ordinal = 0 }
+allocator = { plugin = "heddle.track" }
+[device.gpu]
+driver = "test.fake_gpu"
+select = { uuid = "fafafafa" }
+"""
+HOSTILE = "</title></td><script>alert(1)</script><img src=x onerror='alert(\"2\")'>&lt;b&gt;"
+
+
+def mul_chain(path, rows="n", name="model", nodes=("first", "second"), graph_input="x"):
+    """Two matrix products: parameters, packed weights, and a value between."""
+    random = np.random.default_rng(3)
+    weights = [random.standard_normal(shape).astype(np.float32) for shape in ((512, 256), (256, 256))]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", [graph_input, "w0"], ["between"], name=nodes[0]), helper.make_node("MatMul", ["between", "w1"], ["y"], name=nodes[1])],
+        name, [helper.make_tensor_value_info(graph_input, TensorProto.FLOAT, [rows, 512])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 256])], [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would make of a page: its tags, their attributes, and its text."""
+    VOID = {"meta", "br", "!doctype"}
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.texts, self.open, self.unbalanced = set(), set(), [], [], []
+        self.feed(text)
+        self.close()
+        self.text = "".join(self.texts)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        # These may be left open.
+        while self.open and self.open[-1] in {"li", "td", "tr"} and self.open[-1] != tag:
+            self.open.pop()
+        if not self.open or self.open.pop() != tag:
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.texts.append(data)
+
+
+class ExplainCase(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = self.folder / "heddle.toml"
+        self.config.write_text(DEVICES)
+        self.flags = ["--config", self.config, "--plugin-path", FAKES]
+
+    def explain(self, module, *flags):
+        return json.loads(self.succeed("explain", module, "--format", "json", *flags).stdout)
+
+
+class MemoryTest(ExplainCase):
+    def check(self, module, bindings, inputs, dims):
+        """What is said for each of the dims is what a process of its own takes."""
+        bound = [part for binding in bindings for part in ("--device", binding)]
+        told = self.explain(module, "--memory", *self.flags, *bound, *dims)["memory"][0]
+        self.assertTrue(told["bound"])
+        program = told["programs"][0]
+        self.assertEqual(len(program["calls"]), len(inputs))
+        for call, given in zip(program["calls"], inputs, strict=True):
+            self.assertEqual(call["not_counted"], [])
+            run = self.succeed("run", module, *self.flags, *bound, *given, "--statistics")
+            devices = {device["device"]: device["pool"] for device in json.loads(run.stderr[run.stderr.index("{"):])["devices"]}
+            self.assertEqual(set(devices), {place["place"] for place in program["places"]})
+            for place, needs in zip(program["places"], call["places"], strict=True):
+                pool = devices[place["place"]]
+                held = {holder["owner"]: holder["requested"] for holder in pool["holders"]}
+                self.assertEqual(held.get("weights", 0), place["parameters"])
+                self.assertEqual(held.get("constants and state", 0), place["constants"] + place["derived"] + place["state"])
+                self.assertEqual(held.get("intermediate values", 0), needs["arena"])
+                self.assertEqual(pool["requested"], needs["total"])
+                self.assertEqual(pool["peak_requested"], needs["peak"])
+        return told
+
+    def test_a_network_needs_what_it_takes(self):
+        module = self.compile(DIGITS)
+        inputs = [["--input", f"image={batch}x1x8x8xf32=0.5"] for batch in (1, 7, 64)]
+        for device in ("one", "gpu"):
+            with self.subTest(device=device):
+                self.check(module, [device], inputs, ["--dim", "batch=1,7,64"])
+
+    def test_each_of_two_devices_needs_what_it_takes(self):
+        model = mul_chain(self.folder / "model.onnx", rows=5)
+        module = self.folder / "placed.heddle"
+        self.succeed("compile", model, "-o", module, "--place", "second=@host")
+        told = self.check(module, ["gpu", "@host=one"], [["--input", "x=5x512xf32=1"]], [])
+        self.assertEqual([place["slots"] for place in told["programs"][0]["places"]], [[""], ["@host"]])
+        both = self.check(module, ["one", "@host=one"], [["--input", "x=5x512xf32=1"]], [])
+        self.assertEqual(both["programs"][0]["places"][0]["slots"], ["", "@host"])
+
+    def test_parameters_outside_need_not_be_there(self):
+        model = mul_chain(self.folder / "model.onnx")
+        module, parameters = self.folder / "model.heddle", self.folder / "model.safetensors"
+        self.succeed("compile", model, "-o", module, "--params-out", parameters)
+        parameters.unlink()
+        told = self.explain(module, "--memory", *self.flags, "--device", "one")["memory"][0]
+        self.assertGreaterEqual(told["programs"][0]["places"][0]["peak_at_load"], (512 + 256) * 256 * 4)
+        self.assertNotIn("route", self.explain(module, "--memory", "--device", "cpu:0"), "that would load code")
+
+    def test_of_a_table_for_people(self):
+        module = self.compile(mul_chain(self.folder / "model.onnx"))
+        text = self.succeed("explain", module, "--memory").stdout
+        self.assertRegex(text, r"on +what +n=1 +n=8 +n=64\ndefault +weights +")
+        text = self.succeed("explain", module, "--memory", "--input", "3x512xf32", "--device", "cpu:0").stdout
+        self.assertRegex(text, r"on +what +n=3\ncpu:0 \(default\) +weights +")
+        self.assertRegex(text, r"inputs +6.0 KiB\n +results +3.0 KiB\n")
+
+
+class PageTest(ExplainCase):
+    ALLOWED_TAGS = {"html", "head", "meta", "style", "title", "body", "h1", "h2", "ol", "li", "b", "small", "br", "code", "section", "p", "div", "table",
+                    "tr", "th", "td", "ul", "details", "summary"}
+    ALLOWED_ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "class", "colspan"}
+
+    def page(self, module, *flags):
+        path = self.folder / "page.html"
+        self.assertEqual(self.succeed("explain", module, "--html", "-o", path, *flags).stdout, "")
+        text = path.read_text(encoding="utf-8")
+        page = Page(text)
+        self.assertEqual(page.tags - self.ALLOWED_TAGS, set())
+        self.assertEqual(page.attributes - self.ALLOWED_ATTRIBUTES, set())
+        self.assertEqual((page.unbalanced, page.open), ([], []))
+        self.assertIn("default-src 'none'", text)
+        self.assertNotRegex(text, r"(?i)https?:|url\(|@import")
+        for scheme in ("light", "dark"):
+            self.assertIn(scheme, text)
+        return page
+
+    def test_says_all_that_explain_says(self):
+        module = self.compile(DIGITS)
+        flags = [*self.flags, "--route", "--device", "one"]
+        page, told = self.page(module, *flags), self.explain(module, *flags)
+        words = set(" ".join(page.texts).split())
+        # Words of the tree are cut in another way than lines of text are.
+        missing = {word.rstrip(":,-") for word in self.succeed("explain", module, *flags).stdout.split()} - {word.rstrip(":,-") for word in words}
+        self.assertEqual(missing, set())
+        places = [page.text.index(region["region"]) for region in told["places"]["regions"]]
+        self.assertEqual(places, sorted(places))
+        self.assertIn("tx.conv conv1tx.broadcast norm1tx.add norm1tx.relu relu1", page.text)
+        self.assertIn("memory that 'main' needs", page.text)
+        self.assertEqual(self.succeed("explain", module, "--html", *flags).stdout, (self.folder / "page.html").read_text(encoding="utf-8"))
+
+    def test_names_stay_text(self):
+        model = mul_chain(self.folder / "model.onnx", rows="n<script>", name=HOSTILE, nodes=(HOSTILE, f"'\"{HOSTILE}\x1b[31m\u202e"), graph_input=HOSTILE)
+        module = self.compile(model)
+        for flags in ([], [*self.flags, "--route", "--device", "gpu"]):
+            with self.subTest(flags=flags):
+                page = self.page(module, *flags)
+                self.assertIn(HOSTILE, page.text)
+                self.assertIn("n<script>", page.text)
+                self.assertNotIn("\x1b", page.text)
+                self.assertNotIn("\u202e", page.text)
+
+    def test_placed_regions_and_transfers(self):
+        module = self.folder / "placed.heddle"
+        self.succeed("compile", mul_chain(self.folder / "model.onnx", rows=5), "-o", module, "--place", "second=@host")
+        page = self.page(module)
+        self.assertRegex(page.text, r"slot @host; placed by ")
+        self.assertIn("transfer of", page.text)
+
+    def test_a_file_appears_whole_or_not_at_all(self):
+        module = self.compile(DIGITS)
+        for path, code in ((self.folder / "absent" / "page.html", 1), (module, 2)):
+            before = module.read_bytes()
+            result = heddle("explain", module, "--html", "-o", path)
+            self.assertEqual(result.code, code, result)
+            self.assertEqual(module.read_bytes(), before)
+        path = self.folder / "page.html"
+        path.write_text("old")
+        self.assertNotEqual(heddle("explain", module, "--html", "-o", path, "--device", "nowhere").code, 0)
+        self.assertEqual(path.read_text(), "old")
+        self.assertEqual([name for name in os.listdir(self.folder) if "page" in name], ["page.html"])
+
+
+class ParamModeTest(ExplainCase):
+    def test_each_mode_gives_the_same_numbers_or_a_reason(self):
+        module, parameters, y = (self.folder / name for name in ("model.heddle", "model.safetensors", "y.npy"))
+        self.succeed("compile", mul_chain(self.folder / "model.onnx"), "-o", module, "--params-out", parameters)
+        common = ["run", module, "--params", parameters, *self.flags, "--input", "x=2x512xf32=1", "--statistics"]
+        self.succeed(*common, "--device", "one", "--output", f"@{y}")
+        bytes_of_all = (512 + 256) * 256 * 4
+        for device, mode in [(device, mode) for device in ("one", "gpu") for mode in ("auto", "file", "direct", "preload", "mmap")]:
+            with self.subTest(device=device, mode=mode):
+                result = heddle(*common, "--device", device, "--param-mode", mode, "--expect", f"@{y}")
+                if device == "gpu" and mode in ("direct", "mmap"):
+                    self.assertEqual(result.code, 4, result)
+                    self.assertIn(f'"{mode}": ', result.stderr)
+                    self.assertIn("--param-mode file", result.stderr)
+                    continue
+                if mode == "direct" and "refused" in result.stderr:  # a file system without it
+                    continue
+                self.assertEqual(result.code, 0, result)
+                weights = json.loads(result.stderr[result.stderr.index("{"):])["weights"]
+                mapped = mode == "mmap"
+                self.assertEqual((weights["bytes_read"], weights["bytes_mapped"]), (0, bytes_of_all) if mapped else (bytes_of_all, 0))
+
+    def test_file_wins_over_the_configuration(self):
+        module = self.compile(mul_chain(self.folder / "model.onnx"))
+        self.config.write_text(DEVICES + '[param_io]\nmethod = ["gds"]\n')
+        common = ["run", module, *self.flags, "--device", "one", "--input", "x=2x512xf32=1"]
+        self.assertEqual(heddle(*common).code, 4)
+        self.succeed(*common, "--param-mode", "file")
+
+
+if __name__ == "__main__":
+    unittest.main()
