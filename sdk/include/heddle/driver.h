@@ -33,7 +33,8 @@
  *   HEDDLE_MEMORY_PINNED buffers where those are offered. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be
  *   missing.
  *   For modules over two devices of one driver: link, transfer properties, and peer_copy where both say so. The host of ABI 0.1 stages.
- *   buffer properties, for the address of a tensor that an application asks for.
+ *   buffer properties, for the address of a tensor that an application asks for. param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, where the
+ *   configuration asks for that.
  *   Not called by the host yet, and there so that drivers can be written for what comes: import_host, param_io write, export_handle,
  *   import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of priority 0, and emits neither
  *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
