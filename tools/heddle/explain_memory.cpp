@@ -238,7 +238,20 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
     std::vector<Extents> columns;
     if (Wrong wrong = make_columns(callee, columns); !wrong.empty()) return flags.misuse(wrong);
     Json needs;
-    if (heddle_status_t* status = ask(handle, module, is_bound, callee, columns, needs)) {
+    heddle_status_t* status = ask(handle, module, is_bound, callee, columns, needs);
+    // Sizes that nobody asked for may be ones that the function does not take; then the least, and on a page the reason.
+    const bool is_asked = !memory.dims.empty() || !memory.inputs.empty();
+    if (status && !is_asked && columns.size() > 1) {
+      heddle_status_free(status);
+      columns.resize(1);
+      status = ask(handle, module, is_bound, callee, columns, needs);
+    }
+    if (status && !is_asked && !memory.wanted) {
+      out.push_back({{"function", callee.name}, {"failure", std::string(view(heddle_status_message(status)))}});
+      heddle_status_free(status);
+      continue;
+    }
+    if (status) {
       const bool is_shape = heddle_status_code(status) == HEDDLE_STATUS_INVALID_ARGUMENT;
       const int code = report_instance_failure(status);
       return is_shape ? kUsage : code;
@@ -257,6 +270,10 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
 
 void describe_memory(const Json& functions, Document& out) {
   for (const Json& needs : functions) {
+    if (needs.contains("failure")) {
+      out.begin("memory that '" + text(needs, "function") + "' needs");
+      out.add(text(needs, "failure"));
+    }
     for (const Json& program : array(needs, "programs")) {
       out.begin("memory that '" + text(needs, "function") + "' needs, for " + text(program, "families"));
       out.add(table_of(needs, program));
