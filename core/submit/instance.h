@@ -106,6 +106,7 @@ class Instance final : public memory::Counted {
   Status prepare_functions();
   // The same for reports alone.
   void decide_functions();
+
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<const open::OpenModule> module_;
   route::Route route_;

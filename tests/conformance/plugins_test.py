@@ -17,6 +17,7 @@ TEMPLATES = kit.BUILD / "tests" / "template"
 ANYWHERE = {
     "transfer.over_4_gib_at_once": "--large",  # large_test
     "param_io.over_4_gib": "--large",
+    "param_io.mapped": "it maps no files",
     "concurrency.beside_another": "--beside",  # pairs_test
     "transfer.upload_captured": "does not say",
     "recording.not_offered": "the device records",
