@@ -254,7 +254,8 @@ int write_page(const Flags& flags, const Options& options, const Json& whole) {
     std::fwrite(page.data(), 1, page.size(), stdout);
     return kFine;
   }
-  if (Wrong wrong = write_raw(options.output, std::as_bytes(std::span(page))); !wrong.empty()) return flags.failed("--output: " + wrong);
+  if (Wrong wrong = write_raw(options.output, {page.size(), std::as_bytes(std::span(page)), nullptr}); !wrong.empty())
+    return flags.failed("--output: " + wrong);
   return kFine;
 }
 
