@@ -28,6 +28,13 @@ struct heddle_status {
   std::map<std::string, std::string> payloads;
 };
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Of sanitizer/allocator_interface.h, which GCC does not install.
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
+                                                         void (*on_free)(const volatile void*));
+extern "C" size_t __sanitizer_get_allocated_size(const volatile void* memory);
+#endif
+
 namespace heddle::conformance {
 namespace {
 
@@ -244,10 +251,21 @@ uint64_t count_mappings() {
 uint64_t address_space_bytes() {
   return status_bytes("VmSize");
 }
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// mallinfo2 is empty there, and what the sanitizer itself counts has freed memory in it.
+int64_t heap_bytes() {
+  static std::atomic<int64_t> bytes{0};
+  [[maybe_unused]] static const int hooks = __sanitizer_install_malloc_and_free_hooks(
+      [](const volatile void*, size_t size) { bytes += static_cast<int64_t>(size); },
+      [](const volatile void* memory) { bytes -= static_cast<int64_t>(__sanitizer_get_allocated_size(memory)); });
+  return bytes;
+}
+#else
 int64_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
+#endif
 uint64_t peak_resident_bytes() {
   return status_bytes("VmHWM");
 }
