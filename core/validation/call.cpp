@@ -18,8 +18,7 @@ namespace heddle::validation {
 
 namespace {
 
-constexpr int kErrno = 3407;                        // no error has it
-constexpr uint64_t kNoBlockNs = 100 * 1000 * 1000;  // a [no-block] function that waits that long
+constexpr int kErrno = 3407;  // no error has it
 constexpr size_t kKeptTexts = 16;
 constexpr size_t kMaskBytes = sizeof(uint64_t);  // what the kernel has of a sigset_t
 

@@ -115,7 +115,7 @@ std::set<std::string> thread_ids();
 uint64_t blocked_signals(const std::string& thread_id);
 uint64_t count_mappings();
 uint64_t address_space_bytes();
-// In use from malloc; 0 where another allocator takes its place.
+// In use from malloc, to be compared with an earlier call; 0 where another allocator takes its place.
 int64_t heap_bytes();
 // Bytes; the highest since reset_peak_memory.
 uint64_t peak_resident_bytes();

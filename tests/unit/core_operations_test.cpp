@@ -3,7 +3,9 @@
 // between kernels, in several calls and threads. tests/library has the plugins.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -192,16 +194,20 @@ TEST_F(Operations, DoNotHoldTheCallersThread) {
   ASSERT_TRUE(try_instance(write({{.mode = "slow"}}, 2)).ok());
   heddle_function_t* function = find_function(instance_);
   TensorHandle a = make_tensor(function, 0, {2, 3}, std::vector<float>(6, 1));
-  heddle_tensor_t *in = a.get(), *out = nullptr;
-  heddle_call_t* call = nullptr;
-  const auto start = std::chrono::steady_clock::now();
-  HEDDLE_ASSERT_OK(heddle_call_start(function, nullptr, &in, 1, &out, 1, &call));
-  const auto started = std::chrono::steady_clock::now() - start;
-  CallHandle owner(call);
-  TensorHandle result(out);
-  HEDDLE_EXPECT_OK(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
-  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(30));
-  EXPECT_LT(started, std::chrono::milliseconds(20)) << "what is of unknown cost runs elsewhere";
+  // On a busy machine any thread is away for that long at times; one that is held is so each time.
+  auto least = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 50 && least >= std::chrono::milliseconds(20); ++i) {
+    heddle_tensor_t *in = a.get(), *out = nullptr;
+    heddle_call_t* call = nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    HEDDLE_ASSERT_OK(heddle_call_start(function, nullptr, &in, 1, &out, 1, &call));
+    least = std::min(least, std::chrono::steady_clock::now() - start);
+    CallHandle owner(call);
+    TensorHandle result(out);
+    HEDDLE_EXPECT_OK(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(30));
+  }
+  EXPECT_LT(least, std::chrono::milliseconds(20)) << "what is of unknown cost runs elsewhere";
 }
 
 TEST_F(Operations, FailTheirCallWithTheirNameAndNoOther) {

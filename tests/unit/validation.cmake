@@ -20,7 +20,7 @@ foreach(test core_runtime_test core_operations_test)
     string(REPLACE _test _validated_test validated ${test})
     add_test(NAME ${validated} COMMAND ${test} --gtest_brief=1 ${arguments_${test}})
     set_tests_properties(${validated} PROPERTIES ENVIRONMENT "HEDDLE_TEST_VALIDATION=1;${HEDDLE_TEST_ENVIRONMENT}"
-      FAIL_REGULAR_EXPRESSION "broke a rule" TIMEOUT 300)
+      FAIL_REGULAR_EXPRESSION "broke a rule" TIMEOUT ${HEDDLE_TEST_SECONDS})
     add_dependencies(${test} heddle_validation)
   endif()
 endforeach()

@@ -3,14 +3,19 @@
 #ifndef HEDDLE_TESTS_VALIDATION_CASE_H_
 #define HEDDLE_TESTS_VALIDATION_CASE_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "core/validation/call.h"
 #include "core/validation/layer.h"
 #include "cpu_driver_case.h"
 
 namespace heddle::test {
+
+// For a function that may not wait.
+constexpr std::chrono::nanoseconds kTooLong{validation::kNoBlockNs + validation::kNoBlockNs / 2};
 
 inline const heddle_validation_t& layer() {
   static const heddle_validation_t* loaded = [] {

@@ -531,7 +531,7 @@ TEST_P(LibraryFaults, CallsTheHostInEnqueue) {
 
 TEST_P(LibraryFaults, WaitsInEnqueue) {
   bad_library.enqueue = [](heddle_operation_t* of, const heddle_operation_call_t* call) noexcept {
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    std::this_thread::sleep_for(kTooLong);
     return good_library.enqueue(of, call);
   };
   make();
@@ -542,7 +542,7 @@ TEST_P(LibraryFaults, WaitsInEnqueue) {
 TEST_P(LibraryFaults, MayWorkForLong) {
   bad_library.enqueue = [](heddle_operation_t* of, const heddle_operation_call_t* call) noexcept {
     const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(150)) continue;
+    while (std::chrono::steady_clock::now() - start < kTooLong) continue;
     return good_library.enqueue(of, call);
   };
   make();

@@ -159,7 +159,7 @@ TEST_P(PluginFaults, ChangesTheCallersThread) {
 TEST_P(PluginFaults, WaitsWhereItMayNot) {
   open();
   bad.transfer.properties = [](heddle_device_t* device, heddle_transfer_properties_t* out) noexcept {
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    std::this_thread::sleep_for(kTooLong);
     return good.transfer.properties(device, out);
   };
   heddle_transfer_properties_t properties = {};
