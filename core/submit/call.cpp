@@ -103,11 +103,11 @@ Status Call::wait(uint64_t timeout_ns) {
   bool over = true;
   Status outcome = timeline_->wait(value_, timeout_ns);
   if (!outcome.ok() && outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
-    // A failure of the work may have that code too: then the timeline is poisoned, which a query shows.
+    // A failure of the work may have that code too: then the timeline is poisoned, which a query shows. It may also have ended just now.
     uint64_t reached = 0;
     Status queried(timeline_->device().api().timeline->query(timeline_->get(), &reached));
     over = !queried.ok() || reached >= value_;
-    if (queried.ok() && over) outcome = Status();
+    if (over) outcome = timeline_->wait(value_);
   }
   if (over && pieces_) pieces_->wait_until_left();
   return leave(over, std::move(outcome));
