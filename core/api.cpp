@@ -65,7 +65,7 @@ std::span<Tensor*> tensors(heddle_tensor_t** list, uint32_t count) {
 }
 
 // What a function's try block catches.
-heddle_status_t* caught() noexcept {
+[[gnu::cold]] heddle_status_t* caught() noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
@@ -77,7 +77,7 @@ heddle_status_t* caught() noexcept {
   }
 }
 
-heddle_status_t* missing(const char* function, const char* argument) {
+[[gnu::cold]] heddle_status_t* missing(const char* function, const char* argument) {
   return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {} failed: {} is NULL", function, argument).release();
 }
 
@@ -254,7 +254,7 @@ heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_in
 }
 
 void heddle_instance_release(heddle_instance_t* instance) {
-  if (instance) of(instance)->release();
+  if (instance) Instance::release_handle(of(instance));
 }
 
 heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json) try {
@@ -455,14 +455,16 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   if ((!arguments && argument_count != 0) || (!results && result_count != 0)) {
     return missing("heddle_call_start", results || result_count == 0 ? "arguments" : "results");
   }
-  heddle_call_params_t params;
-  if (Status status = read_params(given, &params, "heddle_call_params_t"); !status.ok()) return status.release();
+  heddle_call_params_t params{};
+  if (given) {
+    if (Status status = read_params(given, &params, "heddle_call_params_t"); !status.ok()) return status.release();
+  }
   std::optional<uint64_t> stream;
   if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;
-  Result<Ref<Call>> call =
+  Result<heddle::submit::CallPointer> call =
       of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream);
   if (!call.ok()) return call.take_status().release();
-  *out_call = reinterpret_cast<heddle_call_t*>(call->detach());
+  *out_call = reinterpret_cast<heddle_call_t*>(call->release());
   return nullptr;
 } catch (...) {
   return caught();

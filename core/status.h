@@ -24,12 +24,15 @@ inline heddle_string_t to_c(std::string_view text) {
 }
 
 // Creates a status with its text copied; never NULL: when memory is exhausted it is one static RESOURCE_EXHAUSTED (HD-S-01).
-heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain = {},
-                               int64_t native_code = 0) noexcept;
+[[gnu::cold]] heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain = {},
+                                             int64_t native_code = 0) noexcept;
 // A second reference; NULL gives NULL.
 heddle_status_t* status_clone(const heddle_status_t* status) noexcept;
 // Files value under key; of several under one key the last one is seen. Earlier borrowed payloads stay valid.
 void status_set_payload(heddle_status_t* status, std::string_view key, std::string_view value) noexcept;
+
+// Failures are told in code of its own, away from what runs when all is well: a call touches fewer lines of code.
+extern "C" [[gnu::cold]] void heddle_status_free(heddle_status_t* status);
 
 // Owns one reference to a status; empty is success.
 class [[nodiscard]] Status {
@@ -75,13 +78,13 @@ class [[nodiscard]] Status {
 
 // An error status with a formatted text: error(HEDDLE_STATUS_NOT_FOUND, "host: device {} ...", alias).
 // Never throws: if formatting runs out of memory the static status comes back.
-Status error_v(heddle_status_code_t code, fmt::string_view format, fmt::format_args arguments) noexcept;
+[[gnu::cold]] Status error_v(heddle_status_code_t code, fmt::string_view format, fmt::format_args arguments) noexcept;
 template <typename... Arguments>
 Status error(heddle_status_code_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return error_v(code, format, fmt::make_format_args(arguments...));
 }
 // The same code, domain and payloads, and the text with `context: ` in front: one layer adds its facts.
-Status wrap(Status&& status, std::string_view context) noexcept;
+[[gnu::cold]] Status wrap(Status&& status, std::string_view context) noexcept;
 
 // A value or the status that says why there is none.
 template <typename T>

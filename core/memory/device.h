@@ -146,8 +146,8 @@ class Device final : public Counted {
   void return_timeline(Ref<Timeline> timeline);
   Status make_staging(Staging* out);
   void free_staging(Staging staging);
-  Status loss() const;
-  void remember_loss(const Status& answer) const;
+  [[gnu::cold]] Status loss() const;
+  [[gnu::cold]] void remember_loss(const Status& answer) const;
 
   std::shared_ptr<host::Host> host_;
   std::string alias_;

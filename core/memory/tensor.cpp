@@ -78,8 +78,8 @@ Result<uint64_t> Tensor::address() {
   return properties.device_address + block_.offset;
 }
 
-void Tensor::set_producer(Ref<Timeline> timeline, uint64_t value, bool host_signalled) {
-  timeline_ = std::move(timeline);
+void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled) {
+  if (timeline_.get() != timeline.get()) timeline_ = timeline;  // often the same as for the call before
   value_ = value;
   host_signalled_ = host_signalled;
   pending_.store(true, std::memory_order_release);

@@ -36,7 +36,7 @@ class Tensor final : public Counted {
 
   // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host
   // may wait for it (HD-Q-01). [serial:tensor], by the call that owns the result.
-  void set_producer(Ref<Timeline> timeline, uint64_t value, bool host_signalled);
+  void set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled);
   // The producer is done and went well.
   void set_ready() { pending_.store(false, std::memory_order_release); }
   bool pending() const { return pending_.load(std::memory_order_acquire); }
@@ -60,17 +60,18 @@ class Tensor final : public Counted {
  private:
   explicit Tensor(Device& device) : device_(&device) {}
 
+  // In the order in which calls look at it: the first 64 bytes are all but the extents.
+  heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
   Ref<Device> device_;
   heddle_block_t block_{};
-  uint64_t size_bytes_ = 0;
-  heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
   uint32_t rank_ = 0;
   std::atomic<bool> pending_{false};
   bool host_signalled_ = false;
   bool made_late_ = false;   // never changes once others see it
   bool is_foreign_ = false;  // its buffer is not the pool's
-  uint64_t value_ = 0;
   Ref<Timeline> timeline_;
+  uint64_t value_ = 0;
+  uint64_t size_bytes_ = 0;
   int64_t dims_[HEDDLE_MAX_RANK];
 };
 

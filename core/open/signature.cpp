@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Signatures: built from a module's metadata, checked against arguments, and explained when they do not fit.
-// fits() is on the path of every call; explain_argument() only on that of a failing one.
+// Called through signature.h; what every call does is there.
 #include "core/open/signature.h"
 
 #include "sdk/module/element_types.h"
@@ -58,28 +58,6 @@ std::optional<std::vector<std::vector<int64_t>>> static_dims(const Signature& si
     for (const Extent& extent : argument.extents) extents.push_back(extent.value);
   }
   return dims;
-}
-
-bool fits(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<int64_t> symbols) {
-  const TensorSignature& expected = signature.arguments[argument];
-  if (actual.element_type != expected.element_type || actual.rank != expected.extents.size()) return false;
-  for (uint32_t i = 0; i < actual.rank; ++i) {
-    const Extent& extent = expected.extents[i];
-    int64_t dim = actual.dims[i];
-    if (extent.symbol >= 0) {
-      int64_t& known = symbols[static_cast<size_t>(extent.symbol)];
-      if (known < 0) {
-        const SymbolRange& range = signature.symbols[static_cast<size_t>(extent.symbol)];
-        if (dim < range.min || dim > range.max || (range.divisor > 1 && dim % range.divisor != 0)) return false;
-        known = dim;
-      } else if (known != dim) {
-        return false;
-      }
-    } else if (extent.value >= 0 && extent.value != dim) {
-      return false;
-    }
-  }
-  return true;
 }
 
 std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols) {

@@ -58,10 +58,27 @@ struct ActualShape {
   const int64_t* dims;
 };
 
-// Checks one argument and gives each symbol the value it takes at its first use. symbols holds one value per symbol, -1 for one not yet known.
-// Returns false when it does not fit; explain_argument then says why.
-bool fits(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<int64_t> symbols);
-// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: extent 3 is 9 and must be 8"; symbols as fits left them.
+// Checks the extents of one argument, of the right rank, and gives each symbol the value it takes at its first use. values holds one per symbol, -1
+// for one not yet known. Returns false when they do not fit; explain_argument then says why. Here because every call does it for each argument.
+inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, const std::vector<SymbolRange>& symbols, int64_t* values) {
+  for (uint32_t i = 0; i < rank; ++i) {
+    const int64_t dim = dims[i];
+    if (expected[i].symbol >= 0) {
+      const size_t symbol = static_cast<size_t>(expected[i].symbol);
+      if (values[symbol] < 0) {
+        const SymbolRange& range = symbols[symbol];
+        if (dim < range.min || dim > range.max || (range.divisor > 1 && dim % range.divisor != 0)) return false;
+        values[symbol] = dim;
+      } else if (values[symbol] != dim) {
+        return false;
+      }
+    } else if (expected[i].value >= 0 && expected[i].value != dim) {
+      return false;
+    }
+  }
+  return true;
+}
+// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: extent 3 is 9 and must be 8"; symbols as fits left the values.
 std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols);
 // "batchx1x8x8xf32"; "?" for an extent that the program sets.
 std::string type_text(const Signature& signature, const TensorSignature& type);

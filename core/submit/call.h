@@ -17,10 +17,13 @@
 
 namespace heddle::submit {
 
-class Call final : public memory::Counted {
+class Call {
  public:
-  Call(Function& function, uint64_t deadline_ns);
-  ~Call() override;
+  // In memory of Function::take, which is counted there until give_call.
+  Call(Function& function, Invocation&& invocation);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
   Invocation& invocation() { return invocation_; }
   // The call's own failure, each time it is asked; DEADLINE_EXCEEDED leaves it running. [any] [may-block]
@@ -29,41 +32,49 @@ class Call final : public memory::Counted {
   void cancel() { pace_.cancel(); }
   // wait has seen its end. [any]
   bool finished() const { return finished_.load(std::memory_order_acquire); }
-  // The application gave its handle back; takes that reference.
+  // The application gave its handle back; takes it.
   static void release_handle(Call* call);
 
  private:
   friend class Function;
-  friend class Instance;
+  friend struct GiveBackCall;
   Status start_plan(std::unique_ptr<Frame> frame);
   Status start_program();
   // Takes what function() makes.
   template <typename MakeTask>
   Status start_task(MakeTask make);
   static void task_ended(void* call, Status&& outcome);
-  // Arguments and results live until it is over.
+  // Arguments and results live until it is over; a new result does by its entry in made().
   void retain_tensors();
   void release_tensors();
-  // wait, when it is known that the point is reached or failed. [any]
-  Status finish(Status&& outcome);
+  // The end of wait. over: the point is reached or failed, and outcome says which.
+  Status leave(bool over, Status&& outcome);
+  [[gnu::cold]] void fail(Status&& outcome);
 
   Function& function_;
-  memory::Ref<Instance> instance_;  // empty once abandoned: the instance waits for it then
-  Invocation invocation_;
-  bool retained_ = false;
   std::unique_ptr<Frame> frame_;
-  memory::Ref<memory::Timeline> timeline_;
+  memory::Timeline* timeline_ = nullptr;  // the frame's, which is not given back while somebody waits, or its own
   uint64_t value_ = 0;
+  std::atomic<bool> finished_{false};
+  bool retained_ = false;
+  bool counted_ = true;   // among the calls that keep the instance alive; false once it is abandoned: the instance waits for it then
+  bool failing_ = false;  // under the function's lock, like the next
+  uint32_t waiters_ = 0;  // inside wait
+  memory::Ref<memory::Timeline> own_timeline_;
+  Status failure_;
   Pace pace_;
   struct Pieces {
     Task task;
+    std::mutex mutex;
     std::condition_variable left;
-    bool inside = true;  // some thread has not left the task yet; under mutex_
+    bool inside = true;  // some thread has not left the task yet; under mutex
+    void wait_until_left() {
+      std::unique_lock lock(mutex);
+      left.wait(lock, [this] { return !inside; });
+    }
   };
   std::unique_ptr<Pieces> pieces_;  // of calls that are a task
-  std::mutex mutex_;
-  std::atomic<bool> finished_{false};
-  Status failure_;
+  Invocation invocation_;
 };
 
 }  // namespace heddle::submit

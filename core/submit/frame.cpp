@@ -50,9 +50,10 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
     if (command.kind == HEDDLE_COMMAND_DISPATCH) command.as.dispatch.bindings = frame->bindings_.data() + source.first_binding[i];
   }
   for (uint32_t i = 0; i < source.arena_patch_count; ++i) {
-    Target target = frame->target_of(source.patches[i]);
-    *target.buffer = frame->arenas_[target.index].buffer;
-    *target.offset = frame->arenas_[target.index].offset + target.added;
+    const Patch& patch = source.patches[i];
+    const Target target = frame->target_of(patch);
+    *target.buffer = frame->arenas_[patch.index].buffer;
+    *target.offset = frame->arenas_[patch.index].offset + patch.offset;
   }
   frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
   for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
@@ -60,9 +61,13 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
     frame->times_.resize(source.commands.size());
     frame->submitted_ns_.resize(source.segments.size());
   }
-  if (!source.profile && source.single() && source.segments[0].count >= kCommandsWorthRecording &&
-      (devices[source.segments[0].device]->description().features & HEDDLE_DEVICE_RECORDING)) {
-    frame->submissions_until_record_ = kSubmissionsBeforeRecord;
+  if (!source.profile && source.single()) {
+    const memory::Device& device = *devices[source.segments[0].device];
+    frame->direct_ = device.api().dispatch->submit;
+    frame->queue_ = device.queue();
+    if (source.segments[0].count >= kCommandsWorthRecording && (device.description().features & HEDDLE_DEVICE_RECORDING)) {
+      frame->submissions_until_record_ = kSubmissionsBeforeRecord;
+    }
   }
   return frame;
 }
@@ -74,35 +79,28 @@ Frame::~Frame() {
 }
 
 Frame::Target Frame::target_of(const Patch& patch) {
-  Target target{nullptr, nullptr, patch.offset, patch.index, patch.source};
   switch (patch.field) {
     case Field::kBinding:
-      target.buffer = &bindings_[patch.at].buffer;
-      target.offset = &bindings_[patch.at].offset;
-      break;
+      return {&bindings_[patch.at].buffer, &bindings_[patch.at].offset};
     case Field::kCopySource:
-      target.buffer = &commands_[patch.at].as.copy.source;
-      target.offset = &commands_[patch.at].as.copy.source_offset;
-      break;
+      return {&commands_[patch.at].as.copy.source, &commands_[patch.at].as.copy.source_offset};
     case Field::kCopyTarget:
-      target.buffer = &commands_[patch.at].as.copy.target;
-      target.offset = &commands_[patch.at].as.copy.target_offset;
-      break;
+      return {&commands_[patch.at].as.copy.target, &commands_[patch.at].as.copy.target_offset};
     case Field::kFillTarget:
-      target.buffer = &commands_[patch.at].as.fill.target;
-      target.offset = &commands_[patch.at].as.fill.offset;
       break;
   }
-  return target;
+  return {&commands_[patch.at].as.fill.target, &commands_[patch.at].as.fill.offset};
 }
 
 void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) {
   if (plan_->profile) [[unlikely]]
     collect_times();
+  const Patch* patch = plan_->patches.data() + plan_->arena_patch_count;
   for (const Target& target : targets_) {
-    const heddle_block_t& block = (target.source == Source::kArgument ? arguments : results)[target.index]->block();
+    const heddle_block_t& block = (patch->source == Source::kArgument ? arguments : results)[patch->index]->block();
     *target.buffer = block.buffer;
-    *target.offset = block.offset + target.added;
+    *target.offset = block.offset + patch->offset;
+    ++patch;
   }
 }
 
@@ -201,6 +199,7 @@ void Frame::record() {
     return;
   }
   recording_ = recording;
+  direct_ = nullptr;
   dynamic_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
     Target& target = targets_[order[i].target];
@@ -211,13 +210,9 @@ void Frame::record() {
   }
 }
 
-void Frame::record_if_due() {
-  if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();
-}
-
-heddle_status_t* Frame::submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {
-  *replayed = recording_ != nullptr;
+heddle_status_t* Frame::submit_otherwise(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {
   if (!recording_) return submit_commands(segment, segment.first, segment.count, sync);
+  *replayed = true;
   const memory::Device& device = *devices_[segment.device];
   Status replay =
       device.noted(Status(device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync)));
@@ -240,14 +235,12 @@ heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* con
   return {block.buffer, block.offset + place.offset, place.length};
 }
 
-Result<memory::Timeline*> Frame::timeline() {
-  if (!timeline_) {
-    uint32_t device = plan_->segments[0].crossing ? 0 : plan_->segments[0].device;
-    Result<memory::Ref<memory::Timeline>> made = devices_[device]->create_timeline();
-    if (!made.ok()) return made.take_status();
-    timeline_ = std::move(*made);
-  }
-  return timeline_.get();
+Status Frame::make_timeline() {
+  const Segment& only = plan_->segments[0];
+  Result<memory::Ref<memory::Timeline>> made = devices_[only.crossing ? 0 : only.device]->create_timeline();
+  if (!made.ok()) return made.take_status();
+  timeline_ = std::move(*made);
+  return Status();
 }
 
 }  // namespace heddle::submit

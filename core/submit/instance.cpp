@@ -328,16 +328,21 @@ Status Instance::prepare_functions() {
 }
 
 Instance::~Instance() {
-  std::vector<Ref<Call>> abandoned;
+  std::vector<CallPointer> abandoned;
   {
     std::lock_guard lock(abandoned_mutex_);
     abandoned.swap(abandoned_);
   }
-  for (Ref<Call>& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
+  for (CallPointer& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   abandoned.clear();
   functions_.clear();
   preferences_.reset();
   unload_code();
+}
+
+void Instance::release_handle(Instance* instance) {
+  for (const std::unique_ptr<Function>& function : instance->functions_) function->keep_instance_while_called();
+  instance->release();
 }
 
 void Instance::unload_code() {
@@ -351,7 +356,7 @@ void Instance::drop_idle_frames() {
   for (const std::unique_ptr<Function>& function : functions_) function->drop_idle_frames();
 }
 
-void Instance::abandon(Ref<Call> call) {
+void Instance::abandon(CallPointer call) {
   std::lock_guard lock(abandoned_mutex_);
   abandoned_.push_back(std::move(call));
   abandoned_count_.fetch_add(1, std::memory_order_relaxed);
@@ -359,13 +364,13 @@ void Instance::abandon(Ref<Call> call) {
 
 void Instance::reap_abandoned() {
   if (abandoned_count_.load(std::memory_order_relaxed) == 0) return;
-  std::vector<Ref<Call>> over;
+  std::vector<CallPointer> over;
   std::lock_guard lock(abandoned_mutex_);
-  for (Ref<Call>& call : abandoned_) {
+  for (CallPointer& call : abandoned_) {
     static_cast<void>(call->wait(0));
     if (call->finished()) over.push_back(std::move(call));
   }
-  std::erase_if(abandoned_, [](const Ref<Call>& call) { return !call; });
+  std::erase_if(abandoned_, [](const CallPointer& call) { return !call; });
   abandoned_count_.store(static_cast<uint32_t>(abandoned_.size()), std::memory_order_relaxed);
 }
 

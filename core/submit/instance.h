@@ -48,7 +48,13 @@ ReadGlobals find_read_globals(const module_format::Module& module, const Program
 // Each global's device, by the slot that it is of.
 void place_globals(const module_format::Module& module, Machine& machine);
 
-// Counted since the instance was made; exact whenever no call is in flight.
+// A call's memory goes back to its function.
+struct GiveBackCall {
+  void operator()(Call* call) const;
+};
+using CallPointer = std::unique_ptr<Call, GiveBackCall>;
+
+// Counted since the instance was made; exact whenever no call is in flight, once each function has settled what it counts itself.
 struct Counters {
   std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0}, peer_copies{0};
   std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0}, replays{0};
@@ -59,6 +65,8 @@ class Instance final : public memory::Counted {
   static Result<memory::Ref<Instance>> create(std::shared_ptr<Runtime> runtime, std::shared_ptr<const open::OpenModule> module,
                                               const InstanceRequest& request);
   ~Instance() override;
+  // The application gave its handle back. It lives until the last call that was started on it ends.
+  static void release_handle(Instance* instance);
 
   const open::OpenModule& module() const { return *module_; }
   host::Host& host() const { return *runtime_->host; }
@@ -71,12 +79,12 @@ class Instance final : public memory::Counted {
   Counters& counters() { return counters_; }
   StateOrder& state_order() { return state_order_; }
   // "route" or "statistics"; NOT_FOUND for another topic.
-  Result<std::string> report(std::string_view topic) const;
+  Result<std::string> report(std::string_view topic);
 
   // Gives back the arenas that no call uses now, to make room.
   void drop_idle_frames();
   // A released call whose work is still under way. The instance waits for it before it goes.
-  void abandon(memory::Ref<Call> call);
+  void abandon(CallPointer call);
   void reap_abandoned();
 
  private:
@@ -125,7 +133,7 @@ class Instance final : public memory::Counted {
   StateOrder state_order_;
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
-  std::vector<memory::Ref<Call>> abandoned_;
+  std::vector<CallPointer> abandoned_;
 };
 
 }  // namespace heddle::submit

@@ -81,7 +81,7 @@ Json device_json(memory::Device& device) {
 
 }  // namespace
 
-Result<std::string> Instance::report(std::string_view topic) const {
+Result<std::string> Instance::report(std::string_view topic) {
   if (topic == "route") {
     Json out = Json::parse(route_.explanation);
     out["links"] = Json::array();
@@ -115,6 +115,8 @@ Result<std::string> Instance::report(std::string_view topic) const {
     return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reporting '{}' of an instance failed: there are 'route', 'statistics' and 'profile'",
                  topic);
   }
+  reap_abandoned();
+  for (const std::unique_ptr<Function>& function : functions_) function->settle_counts();
   Json out{{"calls", value(counters_.calls)},
            {"failed_calls", value(counters_.failed_calls)},
            {"submissions", value(counters_.submissions)},

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 
 #include "core/memory/foreign_stream.h"
@@ -16,47 +18,102 @@
 
 namespace heddle::submit {
 
-// An array whose size is known once, inside the object when it is small: no allocation on the path of a usual call.
-template <typename T, size_t kInside>
-class Inline {
+// Its arrays are as long as the function's signature says and stand one behind another, so that a usual call touches one or two cache lines of them;
+// inside the object when they are small. What is only used by calls that wait for others comes last.
+class Invocation {
  public:
-  void resize(size_t size) {
-    if (size > kInside) large_.reset(new T[size]());
-    size_ = size;
+  // made() is empty and symbols are -1; arguments and results are filled in by the check.
+  Invocation(size_t arguments, size_t results, size_t symbols)
+      : argument_count_(static_cast<uint32_t>(arguments)),
+        result_count_(static_cast<uint32_t>(results)),
+        symbol_count_(static_cast<uint32_t>(symbols)),
+        words_(inside_) {
+    if (all_words() > kWordsInside) [[unlikely]]
+      words_ = new std::byte[all_words() * kWord];
+    for (memory::Ref<memory::Tensor>& one : made()) new (&one) memory::Ref<memory::Tensor>();
+    for (int64_t& symbol : this->symbols()) symbol = -1;
   }
-  size_t size() const { return size_; }
-  T* data() { return large_ ? large_.get() : small_; }
-  const T* data() const { return large_ ? large_.get() : small_; }
-  T& operator[](size_t i) { return data()[i]; }
-  const T& operator[](size_t i) const { return data()[i]; }
-  std::span<const T> view() const { return {data(), size_}; }
-  std::span<T> view() { return {data(), size_}; }
+  // References move as their bytes do.
+  Invocation(Invocation&& other) noexcept;
+  Invocation& operator=(Invocation&&) = delete;
+  ~Invocation() {
+    if (wait_count_ != 0) [[unlikely]]
+      drop_waits();
+    for (memory::Ref<memory::Tensor>& one : made()) one.~Ref();
+    if (words_ != inside_) [[unlikely]]
+      delete[] words_;
+  }
+
+  std::span<memory::Tensor*> arguments() const {
+    return {at<memory::Tensor*>(0), argument_count_};
+  }  // each on the device it is expected on
+  std::span<memory::Tensor*> results() const { return {at<memory::Tensor*>(argument_count_), result_count_}; }
+  // Results that are new; empty where the caller gave one.
+  std::span<memory::Ref<memory::Tensor>> made() const {
+    return {at<memory::Ref<memory::Tensor>>(argument_count_ + result_count_), result_count_};
+  }
+  // Also the key of the plan.
+  std::span<int64_t> symbols() const { return {at<int64_t>(argument_count_ + 2 * size_t{result_count_}), symbol_count_}; }
+
+  // What has to be over before the work starts, kept until the call is over: drivers borrow (HD-Q-03).
+  std::span<const heddle_point_t> waits() const { return {points(), wait_count_}; }
+  const memory::Ref<memory::Timeline>& wait_owner(size_t index) const { return owners()[index]; }
+  // One for each argument and each result, and one for the state and the stream each, at most.
+  void add_wait(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
+    points()[wait_count_] = {timeline->get(), value};
+    new (&owners()[wait_count_]) memory::Ref<memory::Timeline>(timeline);
+    ++wait_count_;
+  }
+  void drop_last_wait() { owners()[--wait_count_].~Ref(); }
+  void drop_waits() {
+    while (wait_count_ != 0) drop_last_wait();
+  }
+
+  uint64_t deadline_ns = 0;                       // of CLOCK_MONOTONIC; 0: none
+  bool pending = false;                           // some argument or given result was when it was checked; false: no tensor is waited for
+  std::shared_ptr<memory::ForeignStream> stream;  // of the application's, that the work is ordered with
+  size_t state_wait = SIZE_MAX;                   // which wait is for an earlier call on the state
+  StateOrder::Turn turn;                          // of a call that touches state
+  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
 
  private:
-  T small_[kInside] = {};
-  std::unique_ptr<T[]> large_;
-  size_t size_ = 0;
+  static constexpr size_t kWord = 8, kWordsInside = 48;
+  template <typename T>
+  T* at(size_t word) const {
+    static_assert(sizeof(T) % kWord == 0);
+    return reinterpret_cast<T*>(words_ + word * kWord);
+  }
+  size_t used_words() const { return argument_count_ + 2 * size_t{result_count_} + symbol_count_; }
+  size_t most_waits() const { return size_t{argument_count_} + result_count_ + 2; }
+  size_t all_words() const { return used_words() + 3 * most_waits(); }
+  heddle_point_t* points() const { return at<heddle_point_t>(used_words()); }
+  memory::Ref<memory::Timeline>* owners() const { return at<memory::Ref<memory::Timeline>>(used_words() + 2 * most_waits()); }
+
+  uint32_t argument_count_, result_count_, symbol_count_, wait_count_ = 0;
+  std::byte* words_;
+  alignas(kWord) std::byte inside_[kWordsInside * kWord];
 };
 
-struct Invocation {
-  void add_wait(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
-    waits[wait_count] = {timeline->get(), value};
-    wait_owners[wait_count++] = timeline;
+inline Invocation::Invocation(Invocation&& other) noexcept
+    : deadline_ns(other.deadline_ns),
+      pending(other.pending),
+      stream(std::move(other.stream)),
+      state_wait(other.state_wait),
+      turn(std::move(other.turn)),
+      moved(std::move(other.moved)),
+      argument_count_(other.argument_count_),
+      result_count_(other.result_count_),
+      symbol_count_(other.symbol_count_),
+      wait_count_(other.wait_count_),
+      words_(other.words_) {
+  if (words_ == other.inside_) [[likely]] {
+    words_ = inside_;
+    const size_t words = wait_count_ == 0 ? used_words() : all_words();
+    for (size_t i = 0; i < words; ++i) std::memcpy(words_ + i * kWord, other.words_ + i * kWord, kWord);
   }
-  uint64_t deadline_ns = 0;              // of CLOCK_MONOTONIC; 0: none
-  Inline<int64_t, 8> symbols;            // also the key of the plan
-  Inline<memory::Tensor*, 8> arguments;  // each on the device it is expected on
-  Inline<memory::Tensor*, 8> results;
-  Inline<memory::Ref<memory::Tensor>, 8> made;  // results that are new; empty where the caller gave one
-  // What has to be over before the work starts, kept until the call is over: drivers borrow (HD-Q-03).
-  Inline<heddle_point_t, 8> waits;
-  Inline<memory::Ref<memory::Timeline>, 8> wait_owners;
-  size_t wait_count = 0;
-  std::shared_ptr<memory::ForeignStream> stream;         // of the application's, that the work is ordered with
-  size_t state_wait = SIZE_MAX;                          // which of them is an earlier call's on the state
-  StateOrder::Turn turn;                                 // of a call that touches state
-  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
-};
+  other.words_ = other.inside_;
+  other.argument_count_ = other.result_count_ = other.symbol_count_ = other.wait_count_ = 0;
+}
 
 }  // namespace heddle::submit
 

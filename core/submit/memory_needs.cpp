@@ -153,7 +153,8 @@ class Needs {
       const open::TensorSignature& argument = signature.arguments[i];
       const open::ActualShape shape{argument.element_type, static_cast<uint32_t>(dims[i].size()), dims[i].data()};
       const std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(argument.element_type), dims[i]);
-      if (!bytes || !open::fits(signature, i, shape, symbols))
+      if (!bytes || shape.rank != argument.extents.size() ||
+          !open::fits(argument.extents.data(), shape.dims, shape.rank, signature.symbols, symbols.data()))
         return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{} [HD-F-01]", open::explain_argument(signature, i, shape, symbols));
       add_block(out[machine_.device_of_slot[argument.slot]].arguments, *bytes);
     }

@@ -2,6 +2,8 @@
 // Suspending and resuming tasks. Called through pace.h.
 #include "core/submit/pace.h"
 
+#include <mutex>
+
 #include "core/host/process.h"
 
 namespace heddle::submit {
@@ -81,7 +83,7 @@ Status Pace::check(std::string_view next) const {
 void Pace::cancel() {
   Ref<Wakeup> waiting;
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     cancelled_.store(true, std::memory_order_release);
     waiting = waiting_;
   }
@@ -91,7 +93,7 @@ void Pace::cancel() {
 void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
   bool cancelled = false;
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_);
     waiting_ = wakeup;
     cancelled = cancelled_.load(std::memory_order_acquire);
   }
@@ -112,7 +114,7 @@ void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
 void Pace::end_interruptible(Wakeup& wakeup) {
   if (deadline_ns_ != 0 && host_->take_back(deadline_ns_, &wakeup)) wakeup.release();
   Ref<Wakeup> done;
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   std::swap(done, waiting_);
 }
 

@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <coroutine>
-#include <mutex>
 #include <string_view>
 
 #include "core/memory/device.h"
 #include "core/submit/state_order.h"
+#include "sdk/cpp/heddle/sdk/spin_lock.h"
 
 namespace heddle::submit {
 
@@ -45,10 +45,9 @@ class Wakeup final : public memory::Counted {
 
 class Pace {
  public:
-  // host NULL: waits are done by the thread that runs the call. deadline_ns of CLOCK_MONOTONIC; 0, or after 292 years: none.
-  explicit Pace(host::Host* host, uint64_t deadline_ns = 0) : host_(host), deadline_ns_(deadline_ns > INT64_MAX ? 0 : deadline_ns) {}
+  // host NULL: waits are done by the thread that runs the call. deadline_ns of CLOCK_MONOTONIC; 0: none.
+  explicit Pace(host::Host* host, uint64_t deadline_ns = 0) : host_(host), deadline_ns_(deadline_ns) {}
 
-  uint64_t deadline_ns() const { return deadline_ns_; }
   // Cancelled, or the deadline has passed. [any] [no-block]
   bool over() const;
   // CANCELLED or DEADLINE_EXCEEDED from when on nothing more is enqueued; `next`: what would have come. [any] [no-block]
@@ -95,7 +94,7 @@ class Pace {
   host::Host* const host_;
   const uint64_t deadline_ns_;
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;
+  sdk::SpinLock lock_;
   memory::Ref<Wakeup> waiting_;  // for others
 };
 

@@ -107,21 +107,22 @@ struct Machine {
 
 class Plan final : public memory::Counted {
  public:
-  const module_format::Program* program = nullptr;  // the instance's, like profile
-  Profile* profile = nullptr;
-  bool inspected = false;  // its commands are enqueued one by one, and looked at
+  // What every call looks at comes first.
   std::vector<int64_t> key;
+  std::vector<Segment> segments;
+  std::vector<ResultNeed> results;
+  std::vector<Patch> patches;  // arena first, then arguments and results
+  uint32_t arena_patch_count = 0;
+  bool inspected = false;      // its commands are enqueued one by one, and looked at
+  Profile* profile = nullptr;  // the instance's, like program
+  const module_format::Program* program = nullptr;
   std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
   std::vector<uint32_t> first_binding;     // per command, for dispatches
   std::vector<heddle_binding_t> bindings;
   std::vector<int64_t> constants;  // commands point into it
-  std::vector<Patch> patches;      // arena first, then arguments and results
-  uint32_t arena_patch_count = 0;
-  std::vector<Segment> segments;
   std::vector<ArenaNeed> arenas;
   std::vector<std::shared_ptr<const Operation>> operations;  // what commands name
-  std::vector<ResultNeed> results;
-  std::vector<bool> result_known;  // false: a later piece of the program sets its extents
+  std::vector<bool> result_known;                            // false: a later piece of the program sets its extents
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
   uint64_t copied_bytes = 0;
 

@@ -33,12 +33,12 @@ Status in_region(Status&& failure, const module_format::Program& program, std::s
   return wrap(std::move(failure), context);
 }
 
-void count(const Plan& plan, Counters& counters) {
-  counters.submissions.fetch_add(plan.submission_count, std::memory_order_relaxed);
-  counters.dispatches.fetch_add(plan.dispatch_count, std::memory_order_relaxed);
-  if (plan.copy_count) counters.copies.fetch_add(plan.copy_count, std::memory_order_relaxed);
-  if (plan.copied_bytes) counters.copied_bytes.fetch_add(plan.copied_bytes, std::memory_order_relaxed);
-  if (plan.crossing_count) counters.crossings.fetch_add(plan.crossing_count, std::memory_order_relaxed);
+void count(const Plan& plan, uint64_t calls, Counters& counters) {
+  counters.submissions.fetch_add(calls * plan.submission_count, std::memory_order_relaxed);
+  counters.dispatches.fetch_add(calls * plan.dispatch_count, std::memory_order_relaxed);
+  counters.copies.fetch_add(calls * plan.copy_count, std::memory_order_relaxed);
+  counters.copied_bytes.fetch_add(calls * plan.copied_bytes, std::memory_order_relaxed);
+  counters.crossings.fetch_add(calls * plan.crossing_count, std::memory_order_relaxed);
 }
 
 Status Run::check(const Frame& frame, const Segment& next) const {
@@ -131,7 +131,7 @@ Task Run::pieces_of(const Frame& frame) {
     HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, params_.devices[segment.device]->start(submit, lanes_[segment.device].waits())));
     if (replayed) counters_.replays.fetch_add(1, std::memory_order_relaxed);
   }
-  count(frame.plan(), counters_);
+  count(frame.plan(), 1, counters_);
   co_return Status();
 }
 

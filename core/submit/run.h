@@ -91,8 +91,8 @@ class Run {
 
 // The failure with the context in front, and with the region where its payload says which it was.
 Status in_region(Status&& failure, const module_format::Program& program, std::string context);
-// What a plan adds to the counters of its instance.
-void count(const Plan& plan, Counters& counters);
+// What that many calls of a plan add to the counters of its instance. Modulo 2^64: uint64_t(-1) takes one back.
+void count(const Plan& plan, uint64_t calls, Counters& counters);
 
 }  // namespace heddle::submit
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls that are started and waited for later, on every driver: order, timeouts, failures, cancelling, handles given back early.
 #include <atomic>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "../fake_gpu/stream.h"
@@ -313,6 +314,134 @@ TEST_P(RuntimeAsync, RunsManyCallsInFlightFromManyThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// Arguments and results beyond what a call has room for inside itself, each pending when the next call takes it.
+TEST_P(RuntimeAsync, ChainsCallsOfManyArguments) {
+  constexpr size_t kMany = 24;
+  ModuleBuilder module = builder();
+  mf::FunctionT& turns = module.add_function("main");  // out[i] = in[i + 1]
+  ProgramBuilder p = program();
+  for (size_t i = 0; i < kMany; ++i) {
+    turns.arguments.push_back(ModuleBuilder::type("in" + std::to_string(i), {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    turns.results.push_back(ModuleBuilder::type("out" + std::to_string(i), {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  }
+  for (uint32_t i = 0; i < kMany; ++i) {
+    p.copy(ProgramBuilder::whole(p.argument((i + 1) % kMany), kRead), ProgramBuilder::whole(p.result(i), kWrite));
+  }
+  turns.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  std::vector<TensorHandle> values;
+  for (size_t i = 0; i < kMany; ++i) {
+    values.push_back(make_tensor<int64_t>(function, static_cast<uint32_t>(i), {1}, {static_cast<int64_t>(i)}, HEDDLE_TYPE_I64));
+  }
+  std::vector<CallHandle> calls;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<heddle_tensor_t*> arguments, results(kMany, nullptr);
+    for (const TensorHandle& value : values) arguments.push_back(value.get());
+    heddle_call_t* call = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(function, nullptr, arguments.data(), kMany, results.data(), kMany, &call));
+    calls.emplace_back(call);
+    for (size_t i = 0; i < kMany; ++i) values[i].reset(results[i]);
+  }
+  for (size_t i = 0; i < kMany; ++i) EXPECT_EQ(read_tensor<int64_t>(values[i])[0], static_cast<int64_t>((i + 5) % kMany));
+}
+
+TEST_P(RuntimeAsync, CountsExactlyOnceNoCallIsInFlight) {
+  constexpr int64_t kPlans = 40;  // more than are kept
+  ModuleBuilder module = builder();
+  add_adder(module, "add", 4);
+  mf::FunctionT& failing = module.add_function("breaks");
+  failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), code = p.literal(7);
+  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+  failing.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t *add = find_function(instance, "add"), *breaks = find_function(instance, "breaks");
+  uint64_t calls = 0, failed = 0;
+  for (int64_t batch = 1; batch <= kPlans; ++batch) {
+    const size_t count = static_cast<size_t>(batch) * 4;
+    TensorHandle a = make_tensor(add, 0, {batch, 4}, std::vector<float>(count, 1));
+    std::vector<CallHandle> held(3);
+    std::vector<TensorHandle> results(held.size() + 1);
+    for (size_t i = 0; i < held.size(); ++i) held[i] = start(add, {a.get(), a.get()}, &results[i]);
+    start(add, {a.get(), a.get()}, &results.back()).reset();  // nobody waits for it
+    call_for_one(add, {a.get(), a.get()});
+    calls += held.size() + 2;
+    for (const CallHandle& call : held) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    for (const TensorHandle& result : results) EXPECT_EQ(read_tensor(result), std::vector<float>(count, 2));
+    // Refused once its frame is taken, so that nothing is enqueued.
+    TensorHandle longer = make_tensor(add, 0, {batch + 1, 4}, std::vector<float>(count + 4, 1));
+    heddle_tensor_t *arguments[] = {a.get(), a.get()}, *wrong = longer.get();
+    HEDDLE_EXPECT_FAILS(heddle_call(add, arguments, 2, &wrong, 1), HEDDLE_STATUS_INVALID_ARGUMENT, "result");
+    heddle_call_t* refused = nullptr;
+    HEDDLE_EXPECT_FAILS(heddle_call_start(add, nullptr, arguments, 2, &wrong, 1, &refused), HEDDLE_STATUS_INVALID_ARGUMENT, "result");
+    failed += 2;
+  }
+  const uint64_t submitted = calls;
+  TensorHandle result;
+  CallHandle call = start(breaks, {}, &result);
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "bad region");
+  ++failed;
+  auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+  EXPECT_EQ(statistics["calls"], submitted + failed);
+  EXPECT_EQ(statistics["failed_calls"], failed);
+  EXPECT_EQ(statistics["submissions"], submitted + 1) << "the one whose region broke was enqueued";
+  EXPECT_EQ(statistics["dispatches"], submitted + 1);
+  EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics")), statistics) << "asking counts nothing";
+}
+
+// The frame of a call, and with it the timeline, goes to the next call only when the last of those who wait has left.
+TEST_P(RuntimeAsync, LetsManyThreadsWaitForOneCall) {
+  ModuleBuilder module = builder();
+  add_slow(module, 5);
+  mf::FunctionT& failing = module.add_function("breaks");
+  failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+  ProgramBuilder p = program();
+  uint32_t one = p.literal(1), code = p.literal(7);
+  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+  failing.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t *slow = find_function(instance, "slow"), *breaks = find_function(instance, "breaks");
+  for (int round = 0; round < 50; ++round) {
+    const bool fails = round % 3 == 2;
+    TensorHandle result;
+    CallHandle call = start(fails ? breaks : slow, {}, &result);
+    std::atomic<int> told{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        const heddle_status_code_t code = Outcome(heddle_call_wait(call.get(), t == 0 ? 1000 : HEDDLE_TIMEOUT_INFINITE)).code;
+        if (code == (fails ? HEDDLE_STATUS_INTERNAL : HEDDLE_STATUS_OK) || (t == 0 && code == HEDDLE_STATUS_DEADLINE_EXCEEDED)) ++told;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(told, 3) << round;
+  }
+  auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+  EXPECT_EQ(statistics["calls"], 50);
+  EXPECT_EQ(statistics["failed_calls"], 16) << "each is told to all who wait, and counted once";
+}
+
+// Handles of the application may go in any order: calls that are out keep the instance.
+TEST_P(RuntimeAsync, CallsOutliveTheHandleOfTheirInstance) {
+  ModuleBuilder module = builder();
+  add_slow(module, 200);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle results[3];
+  CallHandle calls[3];
+  for (int i = 0; i < 3; ++i) calls[i] = start(find_function(instance, "slow"), {}, &results[i]);
+  HEDDLE_EXPECT_OK(heddle_call_wait(calls[0].get(), HEDDLE_TIMEOUT_INFINITE));
+  instance.reset();
+  HEDDLE_EXPECT_OK(heddle_call_wait(calls[1].get(), HEDDLE_TIMEOUT_INFINITE));
+  for (CallHandle& call : calls) call.reset();  // the last one's work may be under way
+  for (const TensorHandle& result : results) EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
 }
 
 }  // namespace

@@ -3,9 +3,7 @@
 #include "heap.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 
 namespace heddle::pool {
 namespace {
@@ -25,23 +23,6 @@ bool is_whole(const Chunk& chunk) noexcept {
 }
 
 }  // namespace
-
-// Who waits here waits for a thread that looks at all heaps, or that was not given a core: it makes room for it soon.
-void SpinLock::wait() noexcept {
-  constexpr int kSpins = 100, kYields = 100;
-  for (int turn = 0;; ++turn) {
-    if (turn < kSpins) {
-#ifdef __SSE2__
-      __builtin_ia32_pause();
-#endif
-    } else if (turn < kSpins + kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    if (!held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire)) return;
-  }
-}
 
 Heap::~Heap() {
   while (Part* part = spare_parts_) {

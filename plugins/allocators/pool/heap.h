@@ -9,26 +9,12 @@
 #ifndef HEDDLE_POOL_HEAP_H_
 #define HEDDLE_POOL_HEAP_H_
 
-#include <atomic>
 #include <vector>
 
 #include "free_blocks.h"
+#include "heddle/sdk/spin_lock.h"
 
 namespace heddle::pool {
-
-// Held for some tens of nanoseconds, and nearly always by the one thread that uses the heap: to take it costs one atomic operation, to let it go none.
-class SpinLock {
- public:
-  void lock() noexcept {
-    if (held_.exchange(true, std::memory_order_acquire)) wait();
-  }
-  bool try_lock() noexcept { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire); }
-  void unlock() noexcept { held_.store(false, std::memory_order_release); }
-
- private:
-  void wait() noexcept;
-  std::atomic<bool> held_{false};
-};
 
 // What is counted, in bytes. kNeeded: requested, or freed and waiting for points.
 enum Quantity : uint32_t { kRequested, kAllocated, kActive, kInactiveSplit, kNeeded, kQuantities };
@@ -66,7 +52,7 @@ class alignas(64) Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  SpinLock lock;
+  sdk::SpinLock lock;
   Peaks* peaks = nullptr;  // while all locks are held, or the heap is the only one
   Books books;
   std::vector<Chunk*> chunks;

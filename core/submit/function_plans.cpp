@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a function keeps between calls: plans by extents, idle frames, memory of calls, and what it counts under the lock that guards them.
+// Called through function.h and by Call.
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "core/submit/call.h"
+#include "core/submit/function.h"
+#include "core/submit/preferences.h"
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+using memory::Ref;
+using memory::Tensor;
+
+constexpr size_t kMaxPlans = 32;                           // kept per function
+constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // of an instance, before idle ones are given back
+constexpr uint32_t kMaxIdleCalls = 64;                     // kept per function
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------- plans and frames
+
+std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call) const {
+  std::vector<std::vector<int64_t>> dims;
+  dims.reserve(call.arguments().size());
+  for (const Tensor* tensor : call.arguments()) dims.emplace_back(tensor->dims(), tensor->dims() + tensor->rank());
+  return dims;
+}
+
+Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) const {
+  Interpreter interpreter(program_, signature_, dims, symbols);
+  interpreter.limit_grids(instance_.machine().grid_of_slot);
+  Result<Interpreter::Outcome> outcome = interpreter.run();
+  if (!outcome.ok()) return outcome.take_status();
+  Resolver resolver(program_, signature_, instance_.machine(), dims);
+  Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
+  if (!plan.ok()) return plan.take_status();
+  (*plan)->key.assign(symbols.begin(), symbols.end());
+  instance_.counters().plans_made.fetch_add(1, std::memory_order_relaxed);
+  return plan;
+}
+
+Status Function::prepare(Preferences& preferences) {
+  const std::optional<std::vector<std::vector<int64_t>>> dims = open::static_dims(signature_);
+  for (const mf::DispatchSite* site : *program_.dispatches()) {
+    if (!preferences.is_open(*site)) continue;
+    if (!dims || reads_scalars_) {
+      HEDDLE_RETURN_IF_ERROR(wrap(preferences.check(*site), "region '" + site->name()->str() + "'"));
+      continue;
+    }
+    Result<Ref<Plan>> plan = make_plan(*dims, {});
+    if (!plan.ok()) return plan.take_status();
+    keep_plan(*plan);
+    return Status();
+  }
+  return Status();
+}
+
+Function::Taken Function::take(const Invocation& call, bool starts) {
+  Taken taken;
+  const std::span<const int64_t> symbols = call.symbols();
+  std::lock_guard lock(lock_);
+  ++uses_;
+  if (starts) {
+    ++calls_out_;
+    if (IdleCall* idle = idle_calls_) {
+      idle_calls_ = idle->next;
+      --idle_call_count_;
+      taken.call = idle;
+    }
+  }
+  if (reads_scalars_) return taken;
+  for (CachedPlan& cached : plans_) {
+    if (!std::equal(cached.plan->key.begin(), cached.plan->key.end(), symbols.begin(), symbols.end())) continue;
+    cached.last_use = uses_;
+    ++cached.calls;
+    if (cached.filled == 0) {
+      taken.plan = cached.plan;
+      return taken;
+    }
+    taken.frame = std::move(cached.idle[static_cast<size_t>(std::countr_zero(cached.filled))]);
+    cached.filled &= cached.filled - 1;
+    taken.frame->set_submitted(false);
+    return taken;
+  }
+  return taken;
+}
+
+Status Function::make(const Invocation& call, Taken& taken) {
+  if (!taken.plan) {
+    Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols());
+    if (!made.ok()) return made.take_status();
+    taken.plan = std::move(*made);
+    keep_plan(taken.plan);
+    if (taken.plan->single()) count(*taken.plan, 1, instance_.counters());
+  }
+  Result<std::unique_ptr<Frame>> frame = make_frame(taken.plan);
+  if (!frame.ok()) {
+    if (taken.plan->single()) count(*taken.plan, uint64_t(-1), instance_.counters());
+    return frame.take_status();
+  }
+  taken.frame = std::move(*frame);
+  return Status();
+}
+
+Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
+  // Arenas of other extents are kept for their next call, but not without bound.
+  uint64_t need = plan->arena_bytes(), held = instance_.counters().arena_bytes.load(std::memory_order_relaxed);
+  if (held + need > std::max(kKeptArenaBytes, 4 * need)) instance_.drop_idle_frames();
+  Result<std::unique_ptr<Frame>> frame = Frame::create(plan, instance_.devices());
+  if (!frame.ok() && frame.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
+    instance_.drop_idle_frames();
+    frame = Frame::create(plan, instance_.devices());
+  }
+  if (!frame.ok()) return frame;
+  Counters& counters = instance_.counters();
+  counters.frames_made.fetch_add(1, std::memory_order_relaxed);
+  uint64_t now = counters.arena_bytes.fetch_add(need, std::memory_order_relaxed) + need;
+  uint64_t peak = counters.peak_arena_bytes.load(std::memory_order_relaxed);
+  while (peak < now && !counters.peak_arena_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return frame;
+}
+
+void Function::keep_plan(const Ref<Plan>& plan) {
+  CachedPlan kept, evicted;
+  kept.plan = plan;
+  kept.idle.resize(kPlaces);
+  {
+    std::lock_guard lock(lock_);
+    for (const CachedPlan& cached : plans_) {
+      if (cached.plan->key == plan->key) return;  // another thread was faster
+    }
+    kept.last_use = uses_;
+    if (plans_.size() < kMaxPlans) {
+      plans_.push_back(std::move(kept));
+      return;
+    }
+    auto oldest =
+        std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
+    evicted = std::exchange(*oldest, std::move(kept));
+  }
+  settle(evicted);
+  for (std::unique_ptr<Frame>& frame : evicted.idle) {
+    if (frame) dispose(std::move(frame));
+  }
+}
+
+Function::CachedPlan* Function::find_plan(const Plan& plan) {
+  for (CachedPlan& cached : plans_) {
+    if (cached.plan.get() == &plan) return &cached;
+  }
+  return nullptr;
+}
+
+void Function::put_back(std::unique_ptr<Frame>& frame) {
+  CachedPlan* cached = find_plan(frame->plan());
+  if (!cached) return;
+  if (frame->place() == Frame::kNoPlace) {
+    if (~cached->given == 0) return;
+    frame->set_place(static_cast<uint32_t>(std::countr_one(cached->given)));
+    cached->given |= uint64_t{1} << frame->place();
+  }
+  cached->filled |= uint64_t{1} << frame->place();
+  cached->idle[frame->place()] = std::move(frame);
+}
+
+void Function::give_frame(std::unique_ptr<Frame> frame) {
+  count_back_unsubmitted(*frame);
+  {
+    std::lock_guard lock(lock_);
+    put_back(frame);
+  }
+  if (frame) dispose(std::move(frame));
+}
+
+void Function::dispose(std::unique_ptr<Frame> frame) {
+  count_back_unsubmitted(*frame);
+  if (frame->place() != Frame::kNoPlace) {
+    std::lock_guard lock(lock_);
+    if (CachedPlan* cached = find_plan(frame->plan())) cached->given &= ~(uint64_t{1} << frame->place());
+  }
+  instance_.counters().arena_bytes.fetch_sub(frame->plan().arena_bytes(), std::memory_order_relaxed);
+}
+
+// Each idle frame in turn, and not under the lock: a profile takes its time.
+void Function::collect_times() {
+  for (size_t at = 0;; ++at) {
+    for (uint32_t place = 0; place < kPlaces; ++place) {
+      std::unique_ptr<Frame> frame;
+      {
+        std::lock_guard lock(lock_);
+        if (at >= plans_.size()) return;
+        frame = std::move(plans_[at].idle[place]);
+        plans_[at].filled &= ~(uint64_t{1} << place);
+      }
+      if (!frame) continue;
+      frame->collect_times();
+      give_frame(std::move(frame));
+    }
+  }
+}
+
+void Function::drop_idle_frames() {
+  for (;;) {
+    std::unique_ptr<Frame> dropped;  // goes outside the lock
+    {
+      std::lock_guard lock(lock_);
+      for (CachedPlan& cached : plans_) {
+        if (cached.filled == 0) continue;
+        dropped = std::move(cached.idle[static_cast<size_t>(std::countr_zero(cached.filled))]);
+        cached.filled &= cached.filled - 1;
+        break;
+      }
+    }
+    if (!dropped) return;
+    dispose(std::move(dropped));
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------- counting
+
+void Function::count_back_unsubmitted(Frame& frame) const {
+  if (frame.submitted() || !frame.plan().single()) return;
+  count(frame.plan(), uint64_t(-1), instance_.counters());
+  frame.set_submitted(true);
+}
+
+void Function::settle(CachedPlan& cached) const {
+  if (cached.plan->single()) count(*cached.plan, cached.calls, instance_.counters());
+  cached.calls = 0;
+}
+
+void Function::settle_counts() {
+  std::lock_guard lock(lock_);
+  instance_.counters().calls.fetch_add(uses_ - settled_uses_, std::memory_order_relaxed);
+  settled_uses_ = uses_;
+  for (CachedPlan& cached : plans_) settle(cached);
+}
+
+void Function::give_call(void* memory, bool counted) {
+  static_assert(sizeof(Call) >= sizeof(IdleCall));
+  bool last = false;
+  {
+    std::lock_guard lock(lock_);
+    last = counted && --calls_out_ == 0 && std::exchange(keeps_instance_, false);
+    if (idle_call_count_ < kMaxIdleCalls) {
+      idle_calls_ = new (memory) IdleCall{idle_calls_};
+      ++idle_call_count_;
+      memory = nullptr;
+    }
+  }
+  ::operator delete(memory);
+  if (last) instance_.release();  // and with it, perhaps, this
+}
+
+void Function::uncount_call() {
+  bool last = false;
+  {
+    std::lock_guard lock(lock_);
+    last = --calls_out_ == 0 && std::exchange(keeps_instance_, false);
+  }
+  if (last) instance_.release();
+}
+
+void Function::keep_instance_while_called() {
+  std::lock_guard lock(lock_);
+  keeps_instance_ = calls_out_ != 0;
+  if (keeps_instance_) instance_.retain();
+}
+
+void Function::abandon(CallPointer call) {
+  call->counted_ = false;
+  instance_.abandon(std::move(call));  // another thread may end it now
+  uncount_call();
+}
+
+}  // namespace heddle::submit
