@@ -20,6 +20,8 @@ struct Case {
   void (*run)();
   Kind kind;
   bool fresh = false;  // the plugin has done nothing but its entry in this process before; else one life is over when the case begins
+  bool twice =
+      false;  // what it leaves behind counts the second time: it uses another plugin, whose vendor's library opens things once and keeps them
 };
 
 // One function per file of cases.

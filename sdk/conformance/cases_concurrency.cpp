@@ -195,7 +195,7 @@ void add_concurrency_cases(Cases* out) {
                {"concurrency.submitting", "8 threads submit to two queues and see their own work", submitting_in_threads, Kind::kDriver},
                {"concurrency.waiting", "8 threads wait for one point", waiting_in_threads, Kind::kDriver},
                {"concurrency.instances", "two instances are used at once", instances_in_threads, Kind::kDriver},
-               {"concurrency.beside_another", "it works beside another plugin (--beside)", beside_another, Kind::kAny}});
+               {"concurrency.beside_another", "it works beside another plugin (--beside)", beside_another, Kind::kAny, false, true}});
 }
 
 }  // namespace heddle::conformance

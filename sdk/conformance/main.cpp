@@ -71,6 +71,7 @@ int run_child(const Case& each) {
   if (each.kind == Kind::kLibrary && !plugin().is_library()) absent("the plugin is no library");
   std::thread([] {}).join();   // ThreadSanitizer has a thread of its own from the first one on
   if (!each.fresh) warm_up();  // what a vendor's library opens once and keeps is no leak
+  if (each.twice) each.run();
   const uint64_t descriptors = count_descriptors(), threads = count_threads();
   each.run();
   expect_no_more("open descriptors", descriptors, count_descriptors);

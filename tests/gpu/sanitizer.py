@@ -29,12 +29,12 @@ SHARDS = 4
 # Tool, program, cases, shards.
 RUNS = [
     (MEMCHECK, "gpu_driver_test", "-*Fault*:*Fork*:*Exhaust*:*BesideACapture*:CudaProfile.Tells*", SHARDS),
-    (MEMCHECK, "cuda_test", "*", SHARDS),
-    (RACECHECK, "cuda_test", "*", SHARDS),
+    (MEMCHECK, "cuda_test", "*", 2 * SHARDS),
+    (RACECHECK, "cuda_test", "*", 2 * SHARDS),
     (RACECHECK, "gpu_driver_test", "*SharedMemory*:*ThroughATensorMap*", 1),
     (MEMCHECK, "gpu_runtime_test", "-*Fault*:*InTime*", 1),
 ]
-SECONDS = 340  # of all: what runs then is killed, and its last lines are printed
+SECONDS = 480  # of all: what runs then is killed, and its last lines are printed
 PATIENCE = 3  # times as long as without the tool may a case take
 
 
