@@ -2,6 +2,8 @@
 // Empty submissions on the application's stream: one that signals, one that waits.
 #include "core/memory/foreign_stream.h"
 
+#include <new>
+
 namespace heddle::memory {
 
 Result<std::unique_ptr<ForeignStream>> ForeignStream::open(Device& device, uint64_t native) {
@@ -43,19 +45,27 @@ Status ForeignStream::wait() {
   return marked.ok() ? (*marked)->wait((*marked)->last()) : marked.take_status();
 }
 
-Status ForeignStream::leave(const heddle_point_t& point) {
+Status ForeignStream::leave(const heddle_point_t& point) noexcept {
   std::lock_guard lock(mutex_);
   sweep(0);
-  heddle_point_t end{nullptr, 1};
-  HEDDLE_RETURN_IF_ERROR(device_.noted(Status(device_.api().timeline->create(device_.get(), 0, &end.timeline))));
-  heddle_submission_t submission{sizeof(submission), 0, nullptr, {sizeof(heddle_sync_t), 1, 1, 0, &point, &end}};
-  Status submitted = device_.noted(Status(device_.api().dispatch->submit(queue_, &submission)));
-  if (submitted.ok()) {
-    unfinished_.push_back(end.timeline);
-  } else {
-    device_.api().timeline->destroy(end.timeline);
+  try {
+    unfinished_.push_back(nullptr);  // first: what comes behind needs no memory of the host
+  } catch (const std::bad_alloc&) {
+    return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "out of memory");
   }
-  return submitted;
+  heddle_point_t end{nullptr, 1};
+  Status left = device_.noted(Status(device_.api().timeline->create(device_.get(), 0, &end.timeline)));
+  if (left.ok()) {
+    heddle_submission_t submission{sizeof(submission), 0, nullptr, {sizeof(heddle_sync_t), 1, 1, 0, &point, &end}};
+    left = device_.noted(Status(device_.api().dispatch->submit(queue_, &submission)));
+    if (!left.ok()) device_.api().timeline->destroy(end.timeline);
+  }
+  if (left.ok()) {
+    unfinished_.back() = end.timeline;
+  } else {
+    unfinished_.pop_back();
+  }
+  return left;
 }
 
 }  // namespace heddle::memory

@@ -26,8 +26,8 @@ class ForeignStream {
   Result<Ref<Timeline>> mark();
   // Waits for what is on the stream now. [any] [may-block]
   Status wait();
-  // What comes on the stream from now on waits for the point, which is on its way. [any]
-  Status leave(const heddle_point_t& point);
+  // What comes on the stream from now on waits for the point, which is on its way. Never throws: the point's work is. [any]
+  Status leave(const heddle_point_t& point) noexcept;
 
  private:
   ForeignStream(Device& device, uint64_t native) : device_(device), native_(native) {}

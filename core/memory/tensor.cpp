@@ -78,17 +78,18 @@ Result<uint64_t> Tensor::address() {
   return properties.device_address + block_.offset;
 }
 
-void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled) {
+void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call) {
   if (timeline_.get() != timeline.get()) timeline_ = timeline;  // often the same as for the call before
   value_ = value;
   host_signalled_ = host_signalled;
-  pending_.store(true, std::memory_order_release);
+  producer_.store(call, std::memory_order_release);
 }
 
 Status Tensor::wait(uint64_t timeout_ns) {
-  if (!pending()) return Status();
+  const void* const call = producer_.load(std::memory_order_acquire);
+  if (!call) return Status();
   HEDDLE_RETURN_IF_ERROR(timeline_->wait(value_, timeout_ns));
-  set_ready();
+  set_ready_by(call);
   return Status();
 }
 

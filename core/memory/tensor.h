@@ -35,11 +35,13 @@ class Tensor final : public Counted {
   bool has_memory() const { return block_.buffer != nullptr; }
 
   // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host
-  // may wait for it (HD-Q-01). [serial:tensor], by the call that owns the result.
-  void set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled);
+  // may wait for it (HD-Q-01). [serial:tensor], by the call that owns the result; `call` is its address, there until it is over.
+  void set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call);
   // The producer is done and went well.
-  void set_ready() { pending_.store(false, std::memory_order_release); }
-  bool pending() const { return pending_.load(std::memory_order_acquire); }
+  void set_ready() { producer_.store(nullptr, std::memory_order_release); }
+  // That call is done and went well. A later one may fill the tensor by now, as another thread starts it: then nothing is said of that. [any]
+  void set_ready_by(const void* call) { producer_.compare_exchange_strong(call, nullptr, std::memory_order_acq_rel); }
+  bool pending() const { return producer_.load(std::memory_order_acquire) != nullptr; }
   bool host_signalled() const { return host_signalled_; }
   // Its timeline and value, while pending().
   const Ref<Timeline>& producer() const { return timeline_; }
@@ -60,15 +62,15 @@ class Tensor final : public Counted {
  private:
   explicit Tensor(Device& device) : device_(&device) {}
 
-  // In the order in which calls look at it: the first 64 bytes are all but the extents.
+  // In the order in which calls look at it: the first 64 bytes are all but the extents and the producer.
   heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
   Ref<Device> device_;
   heddle_block_t block_{};
   uint32_t rank_ = 0;
-  std::atomic<bool> pending_{false};
   bool host_signalled_ = false;
-  bool made_late_ = false;   // never changes once others see it
-  bool is_foreign_ = false;  // its buffer is not the pool's
+  bool made_late_ = false;                      // never changes once others see it
+  bool is_foreign_ = false;                     // its buffer is not the pool's
+  std::atomic<const void*> producer_{nullptr};  // NULL: it is over; only compared
   Ref<Timeline> timeline_;
   uint64_t value_ = 0;
   uint64_t size_bytes_ = 0;

@@ -3,8 +3,6 @@
 // Called through call.h and by Function::start.
 #include "core/submit/call.h"
 
-#include <thread>
-
 namespace heddle::submit {
 
 using memory::Ref;
@@ -47,7 +45,7 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
   timeline_ = frame_->timeline_ref().get();
   // The caller has them until now. Last, because each is an atomic operation, and what else is not in the cache would be fetched behind it.
   retain_tensors();
-  for (Tensor* tensor : invocation_.results()) tensor->set_producer(frame_->timeline_ref(), value_, false);
+  for (Tensor* tensor : invocation_.results()) tensor->set_producer(frame_->timeline_ref(), value_, false, this);
   return Status();
 }
 
@@ -78,7 +76,7 @@ Status Call::start_task(MakeTask make) {
   auto pieces = std::make_unique<Pieces>();
   pieces->task = make();
   pieces_ = std::move(pieces);
-  for (Tensor* tensor : invocation_.results()) tensor->set_producer(own_timeline_, value_, true);
+  for (Tensor* tensor : invocation_.results()) tensor->set_producer(own_timeline_, value_, true, this);
   pieces_->task.start(task_ended, this);
   return Status();
 }
@@ -114,18 +112,25 @@ Status Call::wait(uint64_t timeout_ns) {
 }
 
 Status Call::leave(bool over, Status&& outcome) {
-  if (over && !outcome.ok()) fail(std::move(outcome));
+  // Each who sees it fail has the words for it ready, and the first one's stand: nobody waits for another.
+  Status failure;
+  if (over && !outcome.ok()) failure = function_.explain_failure(std::move(outcome), invocation_);
   bool last = false;
   {
     std::lock_guard lock(function_.lock_);
-    if (over && !failing_ && !finished()) {
-      for (Tensor* tensor : invocation_.results()) tensor->set_ready();
+    if (over && !finished()) {
+      if (!failure.ok()) {
+        function_.count_failure();
+        failure_ = std::move(failure);
+      } else {
+        for (Tensor* tensor : invocation_.results()) tensor->set_ready_by(this);
+      }
       finished_.store(true, std::memory_order_release);
     }
     last = --waiters_ == 0 && finished() && retained_;
     if (last) retained_ = false;
     if (last && frame_) {
-      if (failing_) own_timeline_ = frame_->take_timeline();
+      if (!failure_.ok()) own_timeline_ = frame_->take_timeline();
       function_.put_back(frame_);
     }
   }
@@ -136,19 +141,7 @@ Status Call::leave(bool over, Status&& outcome) {
     invocation_.drop_waits();
     if (frame_) function_.dispose(std::move(frame_));
   }
-  if (!over) return std::move(outcome);
-  while (!finished()) std::this_thread::yield();  // another thread says how it failed
-  return failure_.clone();
-}
-
-void Call::fail(Status&& outcome) {
-  {
-    std::lock_guard lock(function_.lock_);
-    if (failing_ || finished()) return;
-    failing_ = true;
-  }
-  failure_ = function_.fail(std::move(outcome), invocation_);
-  finished_.store(true, std::memory_order_release);
+  return over ? failure_.clone() : std::move(outcome);
 }
 
 void GiveBackCall::operator()(Call* call) const {

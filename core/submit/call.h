@@ -37,6 +37,7 @@ class Call {
 
  private:
   friend class Function;
+  friend class Instance;
   friend struct GiveBackCall;
   Status start_plan(std::unique_ptr<Frame> frame);
   Status start_program();
@@ -49,7 +50,6 @@ class Call {
   void release_tensors();
   // The end of wait. over: the point is reached or failed, and outcome says which.
   Status leave(bool over, Status&& outcome);
-  [[gnu::cold]] void fail(Status&& outcome);
 
   Function& function_;
   std::unique_ptr<Frame> frame_;
@@ -58,10 +58,10 @@ class Call {
   std::atomic<bool> finished_{false};
   bool retained_ = false;
   bool counted_ = true;   // among the calls that keep the instance alive; false once it is abandoned: the instance waits for it then
-  bool failing_ = false;  // under the function's lock, like the next
-  uint32_t waiters_ = 0;  // inside wait
+  uint32_t waiters_ = 0;  // inside wait; under the function's lock
   memory::Ref<memory::Timeline> own_timeline_;
-  Status failure_;
+  Status failure_;              // before finished_, and never again
+  CallPointer next_abandoned_;  // of the instance's list
   Pace pace_;
   struct Pieces {
     Task task;

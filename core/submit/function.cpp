@@ -49,8 +49,12 @@ memory::Device& Function::device_of(const open::TensorSignature& value) const {
   return *instance_.devices()[instance_.machine().device_of_slot[value.slot]];
 }
 
-Status Function::fail(Status&& status, const Invocation& call) const {
-  instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed);
+Status Function::fail(Status&& status, const Invocation& call) const noexcept {
+  count_failure();
+  return explain_failure(std::move(status), call);
+}
+
+Status Function::explain_failure(Status&& status, const Invocation& call) const noexcept try {
   std::string context = "heddle: calling '" + signature_.name + "' failed";
   for (size_t i = 0; i < call.waits().size(); ++i) {
     Status waited = call.wait_owner(i)->wait(call.waits()[i].value, 0);
@@ -59,6 +63,8 @@ Status Function::fail(Status&& status, const Invocation& call) const {
     return wrap(std::move(status), context);
   }
   return in_region(std::move(status), program_, context);
+} catch (const std::bad_alloc&) {
+  return std::move(status);  // no memory for more words
 }
 
 // ------------------------------------------------------------------------------------------------------------- checks
@@ -285,14 +291,11 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   return Status();
 }
 
-Status Function::run_single(Invocation& call, std::unique_ptr<Frame> frame) {
+Status Function::run_single(Invocation& call, Frame& frame) {
   uint64_t value = 0;
-  Status status = submit_single(*frame, call, &value);
-  if (status.ok()) {
-    status = frame->timeline_ref()->wait(value);
-    if (!status.ok()) static_cast<void>(frame->take_timeline());
-  }
-  give_frame(std::move(frame));
+  HEDDLE_RETURN_IF_ERROR(submit_single(frame, call, &value));
+  Status status = frame.timeline_ref()->wait(value);
+  if (!status.ok()) static_cast<void>(frame.take_timeline());
   return status;
 }
 
@@ -352,12 +355,10 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     if (status.ok()) status = run_scalar_program(call, here).run();
   } else {
     if (!taken.frame) status = make(call, taken);
+    if (status.ok()) status = prepare_results(taken.frame->plan(), call);
     if (!status.ok()) return fail(std::move(status), call);
-    status = prepare_results(taken.frame->plan(), call);
-    if (!status.ok()) {
-      give_frame(std::move(taken.frame));
-    } else if (taken.frame->plan().single()) {
-      status = run_single(call, std::move(taken.frame));
+    if (taken.frame->plan().single()) {
+      status = run_single(call, *taken.frame);
     } else {
       hold_state_long(call);
       status = collect_waits(nullptr, call);
@@ -390,7 +391,6 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   Taken taken = take(asked, true);
   if (!taken.call) taken.call = ::operator new(sizeof(Call), std::nothrow);
   if (!taken.call) {
-    if (taken.frame) give_frame(std::move(taken.frame));
     uncount_call();
     throw std::bad_alloc();
   }
@@ -403,10 +403,10 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
     if (started.ok()) started = call->start_plan(std::move(taken.frame));
   }
   if (!started.ok()) return fail(std::move(started), call->invocation());
-  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be told to
-  for (size_t i = 0; i < results.size(); ++i) {
+  for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it is over
     if (call->invocation().made()[i]) results[i] = Ref<Tensor>(call->invocation().made()[i]).detach();
   }
+  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be told to
   return call;
 }
 

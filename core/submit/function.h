@@ -69,15 +69,24 @@ class Function {
     uint64_t last_use = 0;
     uint64_t calls = 0;  // that took a frame and are not in the instance's counters yet
   };
-  // What a call begins with.
+  // What a call begins with. A frame that is still there in the end goes back.
   struct Taken {
+    explicit Taken(Function& of) : function(of) {}
+    Taken(Taken&&) = default;
+    ~Taken() {
+      if (frame) function.give_frame(std::move(frame));
+    }
+    Function& function;
     std::unique_ptr<Frame> frame;  // empty: one has to be made
     memory::Ref<Plan> plan;        // for it; empty: that has to be made, too
     void* call = nullptr;          // memory of a call that ended
   };
 
   // Adds "heddle: calling 'main' failed", and which region, or that the failure is that of an earlier call.
-  [[gnu::cold]] Status fail(Status&& status, const Invocation& call) const;
+  [[gnu::cold]] Status explain_failure(Status&& status, const Invocation& call) const noexcept;
+  void count_failure() const { instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed); }
+  // Both.
+  [[gnu::cold]] Status fail(Status&& status, const Invocation& call) const noexcept;
   Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
   [[gnu::cold]] Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
@@ -92,10 +101,12 @@ class Function {
   CachedPlan* find_plan(const Plan& plan);  // under lock_
   // To its place among the idle ones, if it has or gets one. Under lock_.
   void put_back(std::unique_ptr<Frame>& frame);
-  void give_frame(std::unique_ptr<Frame> frame);
-  [[gnu::cold]] void dispose(std::unique_ptr<Frame> frame);
-  // A call is counted with its plan when it takes a frame. One that did not submit it is taken back.
-  void count_back_unsubmitted(Frame& frame) const;
+  void give_frame(std::unique_ptr<Frame> frame) noexcept;
+  [[gnu::cold]] void dispose(std::unique_ptr<Frame> frame) noexcept;
+  // A call is counted with its plan when it takes a frame. One that did not submit it is taken back, where it was counted: what somebody reads
+  // meanwhile must not be below zero.
+  void count_back_unsubmitted(Frame& frame);
+  [[gnu::cold]] void count_back(const Plan& plan);
   void settle(CachedPlan& plan) const;
   void uncount_call();
   // What a result is written to fits it.
@@ -122,7 +133,7 @@ class Function {
   // A start need not wait for anything: one submission, whose inputs and state are nothing that only the host can wait for.
   bool can_enqueue(const Frame& frame, Invocation& call) const;
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
-  Status run_single(Invocation& call, std::unique_ptr<Frame> frame);
+  Status run_single(Invocation& call, Frame& frame);
   // Calls in pieces. The caller has collected the waits.
   Task run_several(Invocation& call, std::unique_ptr<Frame> frame, Pace& pace);
   Task run_scalar_program(Invocation& call, Pace& pace);

@@ -64,7 +64,7 @@ Status Function::prepare(Preferences& preferences) {
 }
 
 Function::Taken Function::take(const Invocation& call, bool starts) {
-  Taken taken;
+  Taken taken(*this);
   const std::span<const int64_t> symbols = call.symbols();
   std::lock_guard lock(lock_);
   ++uses_;
@@ -103,7 +103,7 @@ Status Function::make(const Invocation& call, Taken& taken) {
   }
   Result<std::unique_ptr<Frame>> frame = make_frame(taken.plan);
   if (!frame.ok()) {
-    if (taken.plan->single()) count(*taken.plan, uint64_t(-1), instance_.counters());
+    count_back(*taken.plan);
     return frame.take_status();
   }
   taken.frame = std::move(*frame);
@@ -145,9 +145,9 @@ void Function::keep_plan(const Ref<Plan>& plan) {
     }
     auto oldest =
         std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
+    settle(*oldest);  // before frames that are out are counted back
     evicted = std::exchange(*oldest, std::move(kept));
   }
-  settle(evicted);
   for (std::unique_ptr<Frame>& frame : evicted.idle) {
     if (frame) dispose(std::move(frame));
   }
@@ -172,7 +172,7 @@ void Function::put_back(std::unique_ptr<Frame>& frame) {
   cached->idle[frame->place()] = std::move(frame);
 }
 
-void Function::give_frame(std::unique_ptr<Frame> frame) {
+void Function::give_frame(std::unique_ptr<Frame> frame) noexcept {
   count_back_unsubmitted(*frame);
   {
     std::lock_guard lock(lock_);
@@ -181,7 +181,7 @@ void Function::give_frame(std::unique_ptr<Frame> frame) {
   if (frame) dispose(std::move(frame));
 }
 
-void Function::dispose(std::unique_ptr<Frame> frame) {
+void Function::dispose(std::unique_ptr<Frame> frame) noexcept {
   count_back_unsubmitted(*frame);
   if (frame->place() != Frame::kNoPlace) {
     std::lock_guard lock(lock_);
@@ -227,10 +227,20 @@ void Function::drop_idle_frames() {
 
 // ------------------------------------------------------------------------------------------------------------- counting
 
-void Function::count_back_unsubmitted(Frame& frame) const {
-  if (frame.submitted() || !frame.plan().single()) return;
-  count(frame.plan(), uint64_t(-1), instance_.counters());
+void Function::count_back_unsubmitted(Frame& frame) {
+  if (frame.submitted()) return;
+  count_back(frame.plan());
   frame.set_submitted(true);
+}
+
+void Function::count_back(const Plan& plan) {
+  if (!plan.single()) return;
+  std::lock_guard lock(lock_);
+  if (CachedPlan* cached = find_plan(plan)) {
+    --cached->calls;
+  } else {
+    count(plan, uint64_t(-1), instance_.counters());
+  }
 }
 
 void Function::settle(CachedPlan& cached) const {

@@ -328,13 +328,11 @@ Status Instance::prepare_functions() {
 }
 
 Instance::~Instance() {
-  std::vector<CallPointer> abandoned;
-  {
-    std::lock_guard lock(abandoned_mutex_);
-    abandoned.swap(abandoned_);
+  while (abandoned_) {
+    CallPointer call = std::move(abandoned_);
+    abandoned_ = std::move(call->next_abandoned_);
+    static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   }
-  for (CallPointer& call : abandoned) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
-  abandoned.clear();
   functions_.clear();
   preferences_.reset();
   unload_code();
@@ -356,22 +354,32 @@ void Instance::drop_idle_frames() {
   for (const std::unique_ptr<Function>& function : functions_) function->drop_idle_frames();
 }
 
-void Instance::abandon(CallPointer call) {
+void Instance::abandon(CallPointer call) noexcept {
   std::lock_guard lock(abandoned_mutex_);
-  abandoned_.push_back(std::move(call));
+  call->next_abandoned_ = std::move(abandoned_);
+  abandoned_ = std::move(call);
   abandoned_count_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Instance::reap_abandoned() {
+void Instance::reap_abandoned() noexcept {
   if (abandoned_count_.load(std::memory_order_relaxed) == 0) return;
-  std::vector<CallPointer> over;
-  std::lock_guard lock(abandoned_mutex_);
-  for (CallPointer& call : abandoned_) {
-    static_cast<void>(call->wait(0));
-    if (call->finished()) over.push_back(std::move(call));
+  CallPointer over;  // a list, too; goes outside the lock
+  {
+    std::lock_guard lock(abandoned_mutex_);
+    for (CallPointer* at = &abandoned_; *at;) {
+      static_cast<void>((*at)->wait(0));
+      if (!(*at)->finished()) {
+        at = &(*at)->next_abandoned_;
+        continue;
+      }
+      CallPointer call = std::move(*at);
+      *at = std::move(call->next_abandoned_);
+      call->next_abandoned_ = std::move(over);
+      over = std::move(call);
+      abandoned_count_.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
-  std::erase_if(abandoned_, [](const CallPointer& call) { return !call; });
-  abandoned_count_.store(static_cast<uint32_t>(abandoned_.size()), std::memory_order_relaxed);
+  while (over) over = CallPointer(std::move(over->next_abandoned_));
 }
 
 }  // namespace heddle::submit

@@ -84,8 +84,8 @@ class Instance final : public memory::Counted {
   // Gives back the arenas that no call uses now, to make room.
   void drop_idle_frames();
   // A released call whose work is still under way. The instance waits for it before it goes.
-  void abandon(CallPointer call);
-  void reap_abandoned();
+  void abandon(CallPointer call) noexcept;
+  void reap_abandoned() noexcept;
 
  private:
   struct Loaded {
@@ -133,7 +133,7 @@ class Instance final : public memory::Counted {
   StateOrder state_order_;
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
-  std::vector<CallPointer> abandoned_;
+  CallPointer abandoned_;  // the first of a list, for which no memory is needed: what is under way cannot be let go
 };
 
 }  // namespace heddle::submit

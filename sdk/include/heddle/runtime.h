@@ -191,7 +191,8 @@ HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
 HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
 HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
-/* rank values, borrowed; the size is in bytes. [any] [no-block] */
+/* rank values, borrowed; the size is in bytes. Those of a result of a function that reads values on the host are known, and may be asked for, once
+ * its call is over. [any] [no-block] */
 HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
 /* Waits for the tensor's producer and copies it out; size_bytes must be heddle_tensor_size. [any] [may-block] */
