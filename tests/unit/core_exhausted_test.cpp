@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls while the host has no memory left, on every driver: each allocation of a call fails in turn. What comes back says so or is the result, nobody
+// waits for ever, what a device still writes to stays, and counts are right. A program of its own: it replaces operator new.
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core_drivers.h"
+
+namespace {
+// Of this thread: how many more allocations succeed before one fails.
+constexpr uint64_t kEndless = std::numeric_limits<uint64_t>::max();
+thread_local uint64_t left = kEndless;
+
+void* allocate(std::size_t size) noexcept {
+  if (left != kEndless && left-- == 0) {
+    left = kEndless;
+    return nullptr;
+  }
+  return std::malloc(size ? size : 1);
+}
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (void* memory = allocate(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+namespace heddle::testing {
+namespace {
+
+class RuntimeExhausted : public OnDriver {
+ protected:
+  void SetUp() override {
+    OnDriver::SetUp();
+    if (IsSkipped()) return;
+    ModuleBuilder module = builder();
+    add_adder(module, "add", 4);
+    mf::FunctionT& slow = module.add_function("slow");
+    slow.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), spins = p.literal(100), size = p.literal(4096);
+    uint32_t waited = p.transient(size);
+    p.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {spins}, {one, one, one});
+    p.barrier();
+    p.dispatch("count", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
+    slow.programs.push_back(p.finish());
+    mf::FunctionT& failing = module.add_function("breaks");
+    failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+    ProgramBuilder b = program();
+    uint32_t once = b.literal(1), bad = b.literal(7);
+    b.dispatch("bad region", kFailing, {}, {bad}, {once, once, once});
+    failing.programs.push_back(b.finish());
+    mf::FunctionT& looked = module.add_function("looked at");
+    looked.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    looked.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder l = program();
+    uint32_t n = l.reg(), at = l.literal(0);
+    l.emit(mf::Op::ReadScalar, n, l.argument(0), at);
+    l.copy(ProgramBuilder::whole(l.argument(0), kRead), ProgramBuilder::whole(l.result(0), kWrite));
+    looked.programs.push_back(l.finish());
+    instance = open(module);
+    ASSERT_NE(instance, nullptr);
+  }
+  nlohmann::json statistics() const { return nlohmann::json::parse(instance_report(instance, "statistics")); }
+
+  // Runs it with the first allocation of this thread failing, then with the second, until it needs no more; and again, now that everything is made
+  // which is kept between calls. run: gives what came back.
+  template <typename Run>
+  void fail_each_allocation(heddle_status_code_t otherwise, Run run) {
+    for (int sweep = 0; sweep < 2; ++sweep) {
+      for (uint64_t allowed = 0;; ++allowed) {
+        ASSERT_LT(allowed, 10000u) << "it never ends";
+        left = allowed;
+        heddle_status_t* status = run();
+        const bool failed = left == kEndless;
+        left = kEndless;
+        const Outcome outcome(status);
+        if (!failed) {
+          EXPECT_EQ(outcome.code, otherwise) << outcome.message;
+          break;
+        }
+        EXPECT_TRUE(outcome.code == otherwise || outcome.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED)
+            << "allocation " << allowed << ": " << outcome.code << " " << outcome.message;
+      }
+    }
+  }
+  InstanceHandle instance;
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeExhausted, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeExhausted, CallsThatWaitSucceedOrSayThatMemoryIsExhausted) {
+  heddle_function_t *add = find_function(instance, "add"), *breaks = find_function(instance, "breaks"),
+                    *slow = find_function(instance, "slow");
+  int64_t batch = 0;
+  uint64_t done = 0;
+  std::vector<TensorHandle> inputs;
+  for (int i = 1; i < 200; ++i) inputs.push_back(make_tensor<float>(add, 0, {i, 4}, std::vector<float>(static_cast<size_t>(i) * 4, 1)));
+  fail_each_allocation(HEDDLE_STATUS_OK, [&] {  // of new extents each time: a plan and a frame are made
+    heddle_tensor_t* x = inputs[static_cast<size_t>(batch++)].get();
+    heddle_tensor_t *arguments[] = {x, x}, *out = nullptr;
+    heddle_status_t* status = heddle_call(add, arguments, 2, &out, 1);
+    done += status == nullptr;
+    heddle_tensor_release(out);
+    return status;
+  });
+  fail_each_allocation(HEDDLE_STATUS_INTERNAL, [&] {
+    heddle_tensor_t* out = nullptr;
+    return heddle_call(breaks, nullptr, 0, &out, 1);
+  });
+  const uint64_t before = statistics()["submissions"], arena = statistics()["arena_bytes"];
+  done = 0;
+  fail_each_allocation(HEDDLE_STATUS_OK, [&] {
+    heddle_tensor_t* out = nullptr;
+    heddle_status_t* status = heddle_call(slow, nullptr, 0, &out, 1);
+    done += status == nullptr;
+    heddle_tensor_release(out);
+    return status;
+  });
+  EXPECT_GT(done, 0u);
+  EXPECT_EQ(statistics()["submissions"], before + done);
+  EXPECT_EQ(statistics()["arena_bytes"], arena + 4096) << "one frame, which is used again";
+}
+
+TEST_P(RuntimeExhausted, StartedCallsEndForAllWhoWait) {
+  heddle_function_t *breaks = find_function(instance, "breaks"), *slow = find_function(instance, "slow"),
+                    *looked = find_function(instance, "looked at");
+  TensorHandle n = make_tensor<int64_t>(looked, 0, {1}, {3}, HEDDLE_TYPE_I64);
+  heddle_tensor_t* argument = n.get();
+  auto start_and_wait = [&](heddle_function_t* function, uint32_t arguments, heddle_status_code_t otherwise) {
+    return [&, function, arguments, otherwise]() -> heddle_status_t* {
+      heddle_tensor_t* out = nullptr;
+      heddle_call_t* started = nullptr;
+      heddle_status_t* status = heddle_call_start(function, nullptr, &argument, arguments, &out, 1, &started);
+      TensorHandle result(out);
+      CallHandle call(started);
+      if (status) return status;
+      status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
+      const uint64_t rest = std::exchange(left, kEndless);
+      const Outcome second(heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE));
+      EXPECT_TRUE(second.code == otherwise || (arguments != 0 && second.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED))
+          << "whoever asked first may have had no memory, the call itself had some: " << second.message;
+      left = rest;
+      return status;
+    };
+  };
+  fail_each_allocation(HEDDLE_STATUS_OK, start_and_wait(slow, 0, HEDDLE_STATUS_OK));
+  fail_each_allocation(HEDDLE_STATUS_INTERNAL, start_and_wait(breaks, 0, HEDDLE_STATUS_INTERNAL));
+  fail_each_allocation(HEDDLE_STATUS_OK, start_and_wait(looked, 1, HEDDLE_STATUS_OK));
+  EXPECT_EQ(read_tensor<int64_t>(call_for_one(looked, {argument})), std::vector<int64_t>{3});
+}
+
+// What is given back while a device works on it is kept, without memory to note it down.
+TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
+  heddle_function_t *slow = find_function(instance, "slow"), *looked = find_function(instance, "looked at");
+  TensorHandle n = make_tensor<int64_t>(looked, 0, {1}, {3}, HEDDLE_TYPE_I64);
+  heddle_tensor_t* argument = n.get();
+  std::vector<TensorHandle> results;
+  results.reserve(10000);
+  for (const bool pieces : {false, true}) {
+    fail_each_allocation(HEDDLE_STATUS_OK, [&] {
+      heddle_tensor_t* out = nullptr;
+      heddle_call_t* call = nullptr;
+      heddle_status_t* status = heddle_call_start(pieces ? looked : slow, nullptr, &argument, pieces ? 1 : 0, &out, 1, &call);
+      heddle_call_release(call);
+      if (!status) results.emplace_back(out);
+      return status;
+    });
+  }
+  EXPECT_GT(results.size(), 1u);
+  instance.reset();
+  for (const TensorHandle& result : results) {
+    char bytes[8];
+    const Outcome read(heddle_tensor_read(result.get(), bytes, heddle_tensor_size(result.get())));
+    EXPECT_TRUE(read.ok() || read.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED) << read.message;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing
