@@ -103,7 +103,12 @@ Result<Ref<Timeline>> Device::create_timeline(Timeline::Signalled signalled) {
   HEDDLE_RETURN_IF_ERROR(check());
   heddle_timeline_t* timeline = nullptr;
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->timeline->create(device_, 0, &timeline))));
-  return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, 0, signalled));
+  try {
+    return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, 0, signalled));
+  } catch (const std::bad_alloc&) {
+    api_->timeline->destroy(timeline);
+    throw;
+  }
 }
 
 Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
@@ -266,11 +271,10 @@ Result<Ref<Timeline>> Device::borrow_timeline() {
   {
     std::lock_guard lock(mutex_);
     if (!idle_timelines_.empty()) {
-      heddle_timeline_t* timeline = idle_timelines_.back();
-      uint64_t value = idle_values_.back();
+      Ref<Timeline> borrowed = Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), idle_timelines_.back(), idle_values_.back()));
       idle_timelines_.pop_back();
       idle_values_.pop_back();
-      return Ref<Timeline>::adopt(new Timeline(Ref<Device>(this), timeline, value));
+      return borrowed;
     }
   }
   return create_timeline();
@@ -278,8 +282,15 @@ Result<Ref<Timeline>> Device::borrow_timeline() {
 
 void Device::return_timeline(Ref<Timeline> timeline) {
   std::lock_guard lock(mutex_);
-  idle_values_.push_back(timeline->last());
-  idle_timelines_.push_back(timeline->take());
+  const size_t kept = idle_timelines_.size();
+  try {
+    idle_values_.push_back(timeline->last());
+    idle_timelines_.push_back(timeline->get());
+  } catch (const std::bad_alloc&) {  // then it goes; who gives it back has more to end
+    idle_values_.resize(kept);
+    return;
+  }
+  timeline->take();
 }
 
 bool DeviceTable::same(const Device& device, const host::DeviceInfo& info) {

@@ -5,6 +5,7 @@ heddle_add_test(NAME core_route_test SOURCES core_route_test.cpp LIBS heddle_cor
 heddle_add_test(NAME core_runtime_test
   SOURCES core_runtime_call_test.cpp core_runtime_errors_test.cpp core_runtime_globals_test.cpp core_runtime_weights_test.cpp core_runtime_async_test.cpp core_runtime_order_test.cpp core_runtime_device_test.cpp core_runtime_pairs_test.cpp core_runtime_peer_test.cpp core_runtime_deadline_test.cpp core_runtime_late_test.cpp core_runtime_memory_test.cpp core_runtime_needs_test.cpp core_runtime_inspection_test.cpp core_runtime_shared_test.cpp
   LIBS heddle heddle_module heddle_plugin_host)
+add_dependencies(core_runtime_test heddle_probe)
 heddle_add_test(NAME core_exhausted_test SOURCES core_exhausted_test.cpp LIBS heddle heddle_module heddle_plugin_host)
 if(TARGET heddle_fake_gpu)
   add_dependencies(core_runtime_test heddle_fake_gpu)
