@@ -433,7 +433,7 @@ bool is_of_file(const void* byte) {
 
 heddle_status_t* upload(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target) noexcept {
   const Device* device = Queue::from(queue)->device;
-  if (device->instance->strict && is_of_file(source))
+  if (device->instance->pins && is_of_file(source))
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: uploading failed: the source is pages of a file");
   return enqueue_copy(Queue::from(queue), sync, nullptr, target, source, nullptr, target->length);
 }

@@ -224,7 +224,7 @@ TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
 
 // A parameter that is mapped on the CPU goes to a GPU as a copy of its bytes.
 TEST_F(RuntimePeers, PagesOfAFileGoToNoOtherDevice) {
-  open_peers("test.fake_gpu", "auto", "strict = true\n[param_io]\nmethod = [\"mmap\"]\n");
+  open_peers("test.fake_gpu", "auto", "pins = true\n[param_io]\nmethod = [\"mmap\"]\n");
   const std::vector<float> values = numbers((size_t{9} << 20) / 4);  // pieces of 4 MiB, and a part of one
   const auto count = static_cast<int64_t>(values.size());
   ModuleBuilder module = builder();
