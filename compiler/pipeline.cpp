@@ -101,7 +101,7 @@ std::string print(ModuleOp module, bool with_locations) {
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path) {
-    if (path == "-" || (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))) return;
+    if (path == "-" || module::OutputFile::is_stream(path)) return;
     file_.emplace(path);
     note(file_->open());
   }
@@ -114,7 +114,7 @@ class TextFile {
       return failure_;
     }
     std::error_code error;
-    llvm::raw_fd_ostream stream(path_, error);
+    llvm::raw_fd_ostream stream(path_, error, llvm::sys::fs::OF_Append);  // behind what was redirected there before
     if (!error) {
       stream << text;
       stream.close();

@@ -234,6 +234,19 @@ Result<Device::Staging> Device::borrow_staging() {
   return staging;
 }
 
+void Device::note_file(const heddle_buffer_t* buffer) {
+  std::lock_guard lock(files_mutex_);
+  files_.insert(buffer);
+}
+void Device::forget_file(const heddle_buffer_t* buffer) {
+  std::lock_guard lock(files_mutex_);
+  files_.erase(buffer);
+}
+bool Device::is_file(const heddle_buffer_t* buffer) const {
+  std::lock_guard lock(files_mutex_);
+  return files_.contains(buffer);
+}
+
 void Device::return_staging(Staging staging) {
   {
     std::lock_guard lock(mutex_);

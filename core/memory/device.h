@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "core/host/host.h"
@@ -130,6 +131,11 @@ class Device final : public Counted {
   Result<void*> map(const heddle_binding_t& memory, uint32_t flags);
   Status unmap(const heddle_binding_t& memory, uint32_t flags);
 
+  // Buffers that the driver made over files: their pages are for no other device. [any]
+  void note_file(const heddle_buffer_t* buffer);
+  void forget_file(const heddle_buffer_t* buffer);
+  bool is_file(const heddle_buffer_t* buffer) const;
+
   // Host memory that copies between devices go through, kStagingBytes each: pinned where the driver offers that. A few are kept. [may-block]
   struct Staging {
     heddle_buffer_t* buffer = nullptr;  // NULL: ordinary memory
@@ -166,6 +172,8 @@ class Device final : public Counted {
   std::vector<heddle_timeline_t*> idle_timelines_;
   std::vector<uint64_t> idle_values_;
   std::vector<Staging> idle_staging_;
+  mutable std::mutex files_mutex_;
+  std::unordered_set<const heddle_buffer_t*> files_;
   std::vector<std::shared_ptr<ForeignStream>> foreign_streams_;  // the last used is the last
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };

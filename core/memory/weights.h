@@ -27,8 +27,11 @@ struct WeightExtent {
 // A file's pages as a device's memory, until the last weight in it goes.
 class MappedFile {
  public:
-  MappedFile(Ref<Device> device, heddle_buffer_t* buffer) : device_(std::move(device)), buffer_(buffer) {}
-  ~MappedFile() { device_->api().buffer->free(buffer_); }
+  MappedFile(Ref<Device> device, heddle_buffer_t* buffer) : device_(std::move(device)), buffer_(buffer) { device_->note_file(buffer); }
+  ~MappedFile() {
+    device_->forget_file(buffer_);
+    device_->api().buffer->free(buffer_);
+  }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   heddle_buffer_t* buffer() const { return buffer_; }

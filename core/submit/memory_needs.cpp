@@ -153,9 +153,11 @@ class Needs {
       const open::TensorSignature& argument = signature.arguments[i];
       const open::ActualShape shape{argument.element_type, static_cast<uint32_t>(dims[i].size()), dims[i].data()};
       const std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(argument.element_type), dims[i]);
-      if (!bytes || shape.rank != argument.extents.size() ||
-          !open::fits(argument.extents.data(), shape.dims, shape.rank, signature.symbols, symbols.data()))
-        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{} [HD-F-01]", open::explain_argument(signature, i, shape, symbols));
+      const bool fits = shape.rank == argument.extents.size() &&
+                        open::fits(argument.extents.data(), shape.dims, shape.rank, signature.symbols, symbols.data());
+      if (!fits || !bytes)
+        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}{} [HD-F-01]", open::explain_argument(signature, i, shape, symbols),
+                     fits ? ", whose bytes do not fit 64 bits" : "");
       add_block(out[machine_.device_of_slot[argument.slot]].arguments, *bytes);
     }
     Interpreter interpreter(program, signature, dims, symbols);

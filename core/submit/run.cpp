@@ -207,6 +207,8 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
   if (moved.ok() && bytes_from && bytes_to) {
     moved = co_await pace_.may_block();
     if (moved.ok()) std::memcpy(bytes_to, bytes_from, from.length);
+  } else if (moved.ok() && bytes_from && a.is_file(from.buffer)) {
+    moved = co_await upload_copied(bytes_from, to, target);
   } else if (moved.ok()) {
     const uint32_t busy = bytes_from ? target : source;
     moved = add(busy, bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits())
@@ -218,6 +220,22 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
   if (bytes_to) written = b.unmap(to, HEDDLE_MAP_WRITE);
   started_ = true;
   co_return std::move(!moved.ok() ? moved : !read.ok() ? read : written);
+}
+
+// Pages of a file, which no driver of another device gets: it may pin them.
+Task Run::upload_copied(const void* from, heddle_binding_t to, uint32_t target) {
+  Device& b = *params_.devices[target];
+  Result<Device::Staging> staging = b.borrow_staging();
+  if (!staging.ok()) co_return staging.take_status();
+  borrowed_.push_back({target, *staging});
+  Status moved = co_await pace_.may_block();
+  for (uint64_t done = 0; moved.ok() && done < to.length; done += Device::kStagingBytes) {
+    const uint64_t length = std::min(to.length - done, Device::kStagingBytes);
+    std::memcpy(staging->memory, static_cast<const std::byte*>(from) + done, length);
+    moved = add(target, b.start_upload(staging->memory, {to.buffer, to.offset + done, length}, lanes_[target].waits()));
+    if (moved.ok()) moved = co_await lane_over(target);
+  }
+  co_return std::move(moved);
 }
 
 // Through two pieces of pinned memory: one is filled while the other is emptied. The last upload is not waited for.

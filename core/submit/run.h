@@ -75,6 +75,7 @@ class Run {
   Task cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
+  Task upload_copied(const void* from, heddle_binding_t to, uint32_t target);
   // Waits for everything in flight; its first failure, if there is no other yet.
   Task settle(Status outcome);
 

@@ -3,7 +3,10 @@
 #include "sdk/module/output_file.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +28,22 @@ std::string folder_of(const std::string& path) {
 
 // Names that earlier runs of a process of this number left behind.
 constexpr uint32_t kMostAttempts = 100;
+
+// Links of /proc to what descriptors refer to.
+bool names_descriptor(std::string path) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  for (int links = 0; links < kMostLinks; ++links) {
+    char target[PATH_MAX];
+    const ssize_t length = readlink(path.c_str(), target, sizeof(target));
+    if (length <= 0) return false;
+    struct statfs system;
+    const std::string folder = folder_of(path);
+    if (statfs(folder.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) return true;
+    const std::string next(target, static_cast<size_t>(length));
+    path = next[0] == '/' ? next : concat(folder, "/", next);
+  }
+  return false;
+}
 
 heddle_status_code_t code_of(int error_number) {
   switch (error_number) {
@@ -57,9 +76,13 @@ Error OutputFile::failure(std::string_view what, int error_number) const {
                                         "; check the folder and its free space")};
 }
 
-Status OutputFile::open() {
+bool OutputFile::is_stream(const std::string& path) {
   struct stat facts;
-  if (stat(path_.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
+  return (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) || names_descriptor(path);
+}
+
+Status OutputFile::open() {
+  if (is_stream(path_)) {
     return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path_),
                                                         " failed: something that is not a regular file has this name; choose another")};
   }

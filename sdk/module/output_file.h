@@ -15,11 +15,16 @@ namespace heddle::module {
 // temporary name in the same folder, removed by the destructor.
 class OutputFile {
  public:
+  // Whether something that is no regular file has this name, or whether it is one for an open descriptor, such as /dev/stdout: a file that
+  // took such a name would be written beside where the bytes were meant to go, and the name would be lost.
+  static bool is_stream(const std::string& path);
+
   explicit OutputFile(std::string path) : path_(std::move(path)) {}
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
+  // INVALID_ARGUMENT for a stream.
   Status open();
   Status append(std::span<const std::byte> bytes);
   // Bytes that were appended before, now that it is known what they are.

@@ -22,10 +22,11 @@ bool is_obeyed(uint32_t c) {
          (c >= 0x2066 && c <= 0x2069);
 }
 
-enum class Style { kLines, kLine, kEscaped };
+enum class Style { kLines, kLine, kEscaped, kJson };
+
+constexpr char kDigits[] = "0123456789abcdef";
 
 void escape(uint8_t byte, std::string* out) {
-  constexpr char kDigits[] = "0123456789abcdef";
   if (byte == 0) {
     out->append("\\0");
   } else {
@@ -38,8 +39,8 @@ std::string cleaned(std::string_view text, Style style) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<uint8_t>(text[i]);
-    if (lead == '\n' || lead == '\t' || (lead == '\r' && style != Style::kLines)) {
-      out.push_back(style != Style::kLines ? ' ' : static_cast<char>(lead));
+    if (lead == '\n' || lead == '\t' || (lead == '\r' && (style == Style::kLine || style == Style::kEscaped))) {
+      out.push_back(style == Style::kLine || style == Style::kEscaped ? ' ' : static_cast<char>(lead));
       ++i;
       continue;
     }
@@ -47,7 +48,10 @@ std::string cleaned(std::string_view text, Style style) {
     const std::string_view character = text.substr(i, length);
     const bool whole = character.size() == length && is_utf8_text(character);
     if (!whole || (length < 4 && is_obeyed(code_point(character)))) {
-      if (style != Style::kEscaped) {
+      if (style == Style::kJson && whole) {
+        out.append("\\u");
+        for (int shift = 12; shift >= 0; shift -= 4) out.push_back(kDigits[code_point(character) >> shift & 15]);
+      } else if (style != Style::kEscaped) {
         out.push_back('?');
       } else {
         for (char c : whole ? character : character.substr(0, 1)) escape(static_cast<uint8_t>(c), &out);
@@ -68,6 +72,10 @@ std::string one_line(std::string_view text) {
 
 std::string printable(std::string_view text) {
   return cleaned(text, Style::kLines);
+}
+
+std::string printable_json(std::string_view text) {
+  return cleaned(text, Style::kJson);
 }
 
 std::string escaped(std::string_view text) {

@@ -12,6 +12,8 @@ namespace heddle::module {
 std::string one_line(std::string_view text);
 // The same, but line feeds and tabs stay.
 std::string printable(std::string_view text);
+// JSON with what would be obeyed as \u escapes: the same value, whole. Line feeds and tabs, which JSON has between values alone, stay.
+std::string printable_json(std::string_view text);
 // One line that shows the bytes of what is not printable, as \0 or \x1b: where it matters which they were.
 std::string escaped(std::string_view text);
 

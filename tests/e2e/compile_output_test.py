@@ -195,7 +195,16 @@ class TextsBeside(HeddleTestCase):
         module, report = self.folder / "model.heddle", self.folder / "report.json"
         self.succeed("compile", DIGITS, "-o", module, "--report", report)
         piped = self.succeed("compile", DIGITS, "-o", module, "--report", "/dev/stdout").stdout
-        for text in (report.read_text(), piped):
+        # Redirected to a file, /dev/stdout is a link to it, which stays one.
+        link, redirected = self.folder / "stdout", self.folder / "redirected"
+        link.symlink_to("/proc/self/fd/1")
+        redirected.write_text("[1]\n")
+        with open(redirected, "a") as file:
+            subprocess.run([str(heddle_path()), "compile", str(DIGITS), "-o", str(module), "--report", str(link)], stdout=file, check=True)
+        self.assertTrue(link.is_symlink())
+        first, rest = redirected.read_text().split("\n", 1)
+        self.assertEqual(first, "[1]")
+        for text in (report.read_text(), piped, rest):
             self.assertIn("kernels", json.loads(text))
 
     def test_a_failure_names_the_model(self):

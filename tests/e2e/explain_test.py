@@ -111,6 +111,10 @@ class MemoryTest(ExplainCase):
             with self.subTest(device=device):
                 self.check(module, [device], inputs, ["--dim", "batch=1,7,64"])
 
+    def test_an_extent_beyond_all_memory_is_told_as_such(self):
+        error = self.fail_with(2, "explain", self.compile(DIGITS), "--memory", "--dim", f"batch={2**62}").stderr
+        self.assertIn(f"got {2**62}x1x8x8xf32, whose bytes do not fit 64 bits [HD-F-01]", error)
+
     def test_each_of_two_devices_needs_what_it_takes(self):
         model = mul_chain(self.folder / "model.onnx", rows=5)
         module = self.folder / "placed.heddle"

@@ -169,6 +169,71 @@ class Formats(ParamsCase):
         self.assertIn("the CRC differs", result.stdout)
 
 
+class HostileFiles(ParamsCase):
+    def write(self, header, data=b""):
+        path = self.folder / "hostile.safetensors"
+        text = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+        return path
+
+    def entry(self, begin, end, shape=None, dtype="U8"):
+        return {"dtype": dtype, "shape": shape or [end - begin], "data_offsets": [begin, end]}
+
+    def test_json_has_names_whole_and_nothing_that_a_terminal_obeys(self):
+        name = "a\x1b[31m\x7f\u009b31m\u202ez\n\u00e9\U0001f600"
+        path = self.write({name: self.entry(0, 1)}, b"\7")
+        for arguments, rows in ((("ls", path), "tensors"), (("dump", path, "*"), "results")):
+            result = self.succeed("params", *arguments, "--format", "json")
+            self.assertEqual(json.loads(result.stdout)[rows][0]["name"], name)
+            for obeyed in "\x1b\x7f\u009b\u202e":
+                self.assertNotIn(obeyed, result.stdout)
+            self.assertIn("\u00e9\U0001f600", result.stdout)
+
+    def test_what_numpy_could_not_read_again_is_not_written(self):
+        path = self.write({"a": self.entry(0, 1, [1] * 17), "b\0c": self.entry(1, 2), "d": self.entry(2, 3)}, b"abc")
+        for output, arguments in (("o.npz", ["--only", "a"]), ("o.npy", ["--only", "a"]), ("o.npz", ["--only", "b*"]),
+                                  ("o.npz", ["--only", "d", "--rename", "d=\udcff"])):
+            result = self.fail_with(1, "params", "convert", path, "-o", self.folder / output, *arguments)
+            self.assertRegex(result.stderr, "tensor 'a' has 17 dimensions, .* at most 16; write .safetensors|its name is no UTF-8 text, or has a NUL")
+        self.assertIn("17 dimensions", self.fail_with(1, "params", "extract", path, "a", "-o", self.folder / "o.npy").stderr)
+        self.assertEqual([one.name for one in self.folder.iterdir()], [path.name])
+        self.succeed("params", "extract", path, "a", "-o", self.folder / "o.bin")
+
+    def test_metadata_takes_time_by_its_size(self):
+        path = self.folder / "hostile.safetensors"
+        text = '{"__metadata__":{' + ",".join(f'"{i}":""' for i in range(200_000)) + "}}"
+        path.write_bytes(struct.pack("<Q", len(text)) + text.encode())
+        start = time.monotonic()
+        self.succeed("params", "ls", path)
+        self.assertLess(time.monotonic() - start, 20)
+
+
+class Streams(ParamsCase):
+    """Names of descriptors, as /dev/stdout is one: a file of that name would take the link's place."""
+
+    def setUp(self):
+        super().setUp()
+        self.path, self.link = self.folder / "a.npz", self.folder / "out.bin"
+        np.savez(self.path, weight=np.arange(4, dtype=np.int8))
+        self.link.symlink_to("/proc/self/fd/1")
+
+    def test_bytes_go_where_the_name_leads(self):
+        out = self.folder / "redirected"
+        for mode, expected in (("wb", b"\0\1\2\3"), ("ab", b"\0\1\2\3" * 2)):
+            with open(out, mode) as file:
+                subprocess.run([str(heddle_path()), "params", "extract", str(self.path), "weight", "-o", str(self.link)], stdout=file, env=environment(),
+                               check=True)
+            self.assertEqual(out.read_bytes(), expected)
+            self.assertEqual(os.readlink(self.link), "/proc/self/fd/1")
+
+    def test_a_whole_file_does_not_take_such_a_name(self):
+        for name in ("out.npz", "out.safetensors"):
+            link = self.folder / name
+            link.symlink_to(self.link)
+            self.assertIn("not a regular file has this name", self.fail_with(1, "params", "convert", self.path, "-o", link).stderr)
+            self.assertTrue(link.is_symlink())
+
+
 class LargeFiles(ParamsCase):
     def test_20_gib_are_listed_and_checked_at_once_in_little_memory(self):
         path = self.folder / "big.safetensors"

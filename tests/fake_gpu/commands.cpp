@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "fake.h"
 #include "heddle/sdk/futex.h"
@@ -417,7 +419,22 @@ heddle_status_t* enqueue_copy(Queue* queue, const heddle_sync_t* sync, const hed
   });
 }
 
+// Whether the byte is of a file that is mapped, by its inode in proc(5).
+bool is_of_file(const void* byte) {
+  std::ifstream maps("/proc/self/maps");
+  const auto address = reinterpret_cast<uintptr_t>(byte);
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long first = 0, end = 0, inode = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %lu", &first, &end, &inode) == 3 && address >= first && address < end)
+      return inode != 0;
+  }
+  return false;
+}
+
 heddle_status_t* upload(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target) noexcept {
+  const Device* device = Queue::from(queue)->device;
+  if (device->instance->pins && is_of_file(source))
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: uploading failed: the source is pages of a file");
   return enqueue_copy(Queue::from(queue), sync, nullptr, target, source, nullptr, target->length);
 }
 heddle_status_t* download(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target) noexcept {

@@ -14,6 +14,7 @@
 //   a replay uses the bindings it is given, one replay at a time           always; one that overlaps is refused
 //   a failure names its region; a loss ends every handle, a new one works  option loss_code
 //   a file that breaks in the middle of many extents                       option bad_byte
+//   an upload out of a mapped file would pin its pages                     option pins refuses it
 //   waits that only the host can end, or another device                    held back, or refused with option strict
 //   times of commands are there only once the signals are                  always: heddle.profile/1 writes them last
 //   a vendor's library raises floating-point flags in whoever calls it     always, in probe
@@ -53,6 +54,7 @@ struct Instance {
   uint32_t peer = 1;          // 0: no copies between devices
   uint32_t peer_fault = 0;    // of copies between devices: 1 fails them, 2 loses the queue's device, 3 the other one, 4 refuses them
   uint32_t strict = 0;        // check what the host promises: HD-Q-01, HD-Q-02
+  uint32_t pins = 0;          // refuse uploads out of files that are mapped
   int64_t loss_code = 0;      // a kernel that returns it loses the device; 0: none does
   uint64_t shared_bytes = 0;  // what the devices claim to have
   uint32_t max_grid = 0x7fffffffu;

@@ -222,6 +222,26 @@ TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
   EXPECT_EQ(counted(instance, "peer_copies"), 0u);
 }
 
+// A parameter that is mapped on the CPU goes to a GPU as a copy of its bytes.
+TEST_F(RuntimePeers, PagesOfAFileGoToNoOtherDevice) {
+  open_peers("test.fake_gpu", "auto", "pins = true\n[param_io]\nmethod = [\"mmap\"]\n");
+  const std::vector<float> values = numbers((size_t{9} << 20) / 4);  // pieces of 4 MiB, and a part of one
+  const auto count = static_cast<int64_t>(values.size());
+  ModuleBuilder module = builder();
+  const uint32_t parameter = module.add_parameter("", "w", {count}, std::as_bytes(std::span(values)));
+  const uint32_t global = module.add_global("w", mf::GlobalKind::Parameter, values.size() * 4, parameter);
+  mf::FunctionT& function = module.add_function("send");
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(count)}, HEDDLE_TYPE_F32, 1));
+  ProgramBuilder p = program();
+  p.copy(ProgramBuilder::whole(p.global(global), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module, "other", "left");
+  ASSERT_NE(instance, nullptr);
+  EXPECT_EQ(counted(instance, "bytes_mapped"), values.size() * 4);
+  heddle_function_t* send = find_function(instance, "send");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(read_tensor(call_for_one(send, {})), values);
+}
+
 // A driver that says it copies and then does not: staged with "auto", an error with "require".
 TEST_F(RuntimePeers, ADriverThatTakesItBack) {
   ModuleBuilder module = builder();

@@ -40,6 +40,7 @@ TEST(Output, ControlCharactersAreNotForTerminals) {
     ASSERT_TRUE(module::is_utf8_text(clean));
     ASSERT_EQ(module::one_line(clean), clean);
   }
+  EXPECT_EQ(module::printable_json("{\n\"a\u009b\x7f\u202e\u00e9\U0001f600\xff\"}"), "{\n\"a\\u009b\\u007f\\u202e\u00e9\U0001f600?\"}");
   EXPECT_EQ(module::one_line("a\tb\r\nc\u00e9\u4e2d"), "a b  c\u00e9\u4e2d");
   const std::string text = table_text({{"name"}, {{"\x1b[2Jx"}}}, Format::kTable, false);
   EXPECT_NE(text.find("?[2Jx"), std::string::npos) << text;

@@ -265,7 +265,7 @@ Wrong check(const Options& options) {
   if (!options.output.empty() && !options.html) return "--output is for the page of --html; text goes to stdout";
   if (!options.html && !options.memory.wanted && !(options.memory.dims.empty() && options.memory.inputs.empty()))
     return "--dim and --input are for --memory and --html";
-  std::vector<NamedFile> read{{"the module", options.module.path}};
+  std::vector<NamedFile> read{{"the module", options.module.path}, {"--config", options.runtime.config}};
   for (const Assignment& file : parameter_files(options.module)) read.push_back({"the parameters of --params", file.value});
   if (Wrong wrong = file_named_twice({{"--output " + options.output, options.output}}, read); !wrong.empty()) return wrong;
   const Wrong twice = slot_bound_twice(options.module.devices);

@@ -3,6 +3,7 @@
 #include "tools/heddle/explain_page.h"
 
 #include <algorithm>
+#include <map>
 
 namespace heddle::tool {
 namespace {
@@ -121,6 +122,8 @@ void draw_regions(const Json& whole, Page& page) {
   static const Json kNone = Json::object();
   const Json& told = array(whole.contains("compiler_report") ? whole["compiler_report"] : kNone, "regions");
   const Json& regions = array(whole["places"], "regions");
+  std::map<std::pair<std::string, std::string>, const Json*> told_of;
+  for (const Json& one : told) told_of.try_emplace({text(one, "region"), text(one, "families")}, &one);
   std::vector<std::string> slots;
   std::string families;
   for (const Json& region : regions) {
@@ -137,13 +140,11 @@ void draw_regions(const Json& whole, Page& page) {
       if (const std::string value = text(region, field); value != "-") page.text(words + value);
     }
     page.raw("</small>");
-    for (const Json& one : told) {
-      if (text(one, "region") != name || text(one, "families") != families) continue;
+    if (const auto one = told_of.find({name, families}); one != told_of.end()) {
       page.raw("<br>");
-      for (const Json& op : array(one, "ops")) {
+      for (const Json& op : array(*one->second, "ops")) {
         page.element("code", text(op, "op") + (text(op, "node") == "-" ? "" : " " + text(op, "node")));
       }
-      break;
     }
     for (const Json& passed : array(region, "passed")) page.raw("<br><small>").text("passed over " + cell_text(passed)).raw("</small>");
     page.raw("</li>\n");

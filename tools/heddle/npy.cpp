@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <new>
@@ -124,11 +125,20 @@ module::Status for_all(std::string_view head, const module::ParameterSource& dat
   return module::for_each_piece(data, take);
 }
 
+// Behind what is there. Where that is standard output, what is printed later goes behind this: both have one offset.
+int open_stream(const std::string& path) {
+  struct stat named, standard;
+  const bool is_standard = stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &standard) == 0 && named.st_dev == standard.st_dev &&
+                           named.st_ino == standard.st_ino;
+  if (!is_standard) return open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  std::fflush(stdout);
+  return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+}
+
 Wrong write_pieces(const std::string& path, std::string_view head, const module::ParameterSource& data) {
   // A pipe or /dev/stdout is written to as it is; a file appears when it is complete.
-  struct stat facts;
-  if (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
-    const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (module::OutputFile::is_stream(path)) {
+    const int descriptor = open_stream(path);
     if (descriptor < 0) return about(path, std::strerror(errno));
     const module::Status failed = for_all(head, data, [&](std::span<const std::byte> piece) -> module::Status {
       while (!piece.empty()) {
@@ -157,8 +167,14 @@ Wrong wrong_of(const module::Status& failed) {
   return failed->message.rfind(kWho, 0) == 0 ? failed->message.substr(kWho.size()) : failed->message;
 }
 
-std::string no_npy_type(heddle_element_type_t type) {
-  return "NumPy has no type for " + std::string(module::element_type_name(type)) + "; write a .bin file";
+Wrong refuse_npy(const Shape& shape) {
+  if (module::npy_type_code(shape.element_type).empty())
+    return "NumPy has no type for " + std::string(module::element_type_name(shape.element_type)) + "; write a .bin file";
+  if (shape.dims.size() > HEDDLE_MAX_RANK) {
+    return "it has " + std::to_string(shape.dims.size()) + " dimensions, and .npy is written and read with at most " +
+           std::to_string(HEDDLE_MAX_RANK) + "; write a .bin file";
+  }
+  return {};
 }
 
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
@@ -206,7 +222,7 @@ Wrong read_npy(const std::string& path, HostTensor& out) {
 }
 
 Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data) {
-  if (module::npy_type_code(shape.element_type).empty()) return about(path, no_npy_type(shape.element_type));
+  if (Wrong wrong = refuse_npy(shape); !wrong.empty()) return about(path, wrong);
   return write_pieces(path, module::npy_header(shape.element_type, shape.dims), data);
 }
 

@@ -37,8 +37,8 @@ Wrong write_npy(const std::string& path, const Shape& shape, const module::Param
 Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& shape, std::vector<std::byte>& out);
 Wrong write_raw(const std::string& path, const module::ParameterSource& data);
 
-// What is wrong with a tensor of that type, which a .npy file cannot hold.
-std::string no_npy_type(heddle_element_type_t type);
+// What is wrong with a tensor of a type that NumPy has none for, or of more dimensions than are read.
+Wrong refuse_npy(const Shape& shape);
 // A failure of sdk/module's writers without its "module: ": who failed is the command's to say.
 Wrong wrong_of(const module::Status& failed);
 

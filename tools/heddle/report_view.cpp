@@ -11,7 +11,7 @@ Json parse_json(const std::string& text) {
 }
 
 std::string dump_json(const Json& value, int indent) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return module::printable_json(value.dump(indent, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string cell_text(const Json& value) {

@@ -91,8 +91,7 @@ Wrong Checkpoint::open_safetensors(uint32_t file) {
   auto index = module::read_safetensors_index(files_[file].descriptor(), files_[file].size_bytes(), files_[file].path());
   if (!index) return wrong_of(index.error());
   for (const auto& [name, text] : index.value().metadata()) {
-    const bool known = std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& one) { return one.first == name; });
-    if (!known) metadata_.emplace_back(name, text);
+    if (metadata_names_.insert(name).second) metadata_.emplace_back(name, text);
   }
   for (const module::SafetensorsEntry& entry : index.value().entries()) {
     const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED;

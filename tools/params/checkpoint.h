@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "sdk/module/safetensors.h"
@@ -66,6 +67,7 @@ class Checkpoint {
   std::vector<InputFile> files_;
   std::vector<StoredTensor> tensors_;
   module::SafetensorsMetadata metadata_;
+  std::unordered_set<std::string> metadata_names_;
   std::vector<std::string> warnings_;
 };
 

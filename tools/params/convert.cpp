@@ -7,6 +7,7 @@
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/npy_header.h"
+#include "sdk/module/utf8.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/same_file.h"
 #include "tools/params/element_blocks.h"
@@ -65,7 +66,18 @@ Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& 
   return {};
 }
 
+// What is wrong with a name that NumPy and `ls` could not read again.
+Wrong refuse_npz_name(const std::string& name) {
+  if (name.size() > kMaxNpzNameBytes) return "tensor '" + name.substr(0, 40) + "...': its name is too long for .npz; rename it";
+  if (!module::is_utf8_text(name)) return "tensor '" + name + "': its name is no UTF-8 text, or has a NUL; .npz needs another name";
+  return {};
+}
+
 Wrong refuse_npy_type(const Planned& one) {
+  if (one.shape.dims.size() > HEDDLE_MAX_RANK) {
+    return "tensor '" + one.name + "' has " + std::to_string(one.shape.dims.size()) +
+           " dimensions, and .npy is written and read with at most " + std::to_string(HEDDLE_MAX_RANK) + "; write .safetensors";
+  }
   if (one.from->has_values() && !module::npy_type_code(one.shape.element_type).empty()) return {};
   const std::string type = one.from->has_values() ? std::string(module::element_type_name(one.shape.element_type)) : one.from->dtype;
   return "tensor '" + one.name + "': NumPy has no type for " + type +
@@ -81,9 +93,11 @@ Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const s
   }
   for (const Planned& one : planned) {
     if (Wrong wrong = refuse_npy_type(one); !wrong.empty()) return wrong;
-    if (one.name.size() > kMaxNpzNameBytes) return "tensor '" + one.name.substr(0, 40) + "...': its name is too long for .npz; rename it";
   }
   if (path.ends_with(".npy")) return write_npy(path, planned[0].shape, planned[0].source);
+  for (const Planned& one : planned) {
+    if (Wrong wrong = refuse_npz_name(one.name); !wrong.empty()) return wrong;
+  }
   std::vector<NpzArray> arrays;
   for (Planned& one : planned) arrays.push_back({one.name, one.shape, std::move(one.source)});
   return wrong_of(write_npz(arrays, path));

@@ -156,7 +156,9 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = open_checkpoint(flags, options.a, a)) return *code;
   if (std::optional<int> code = open_checkpoint(flags, options.b, b)) return *code;
   const std::vector<const StoredTensor*> left = chosen(a, options.only), right = chosen(b, options.only);
-  if (!options.only.empty() && left.empty() && right.empty()) return flags.misuse("--only: no tensor of either file fits");
+  for (const std::string& glob : options.only) {
+    if (chosen(a, {glob}).empty() && chosen(b, {glob}).empty()) return flags.misuse("--only: no tensor of either file fits '" + glob + "'");
+  }
   uint64_t bytes = 0;
   for (const auto* side : {&left, &right}) {
     for (const StoredTensor* tensor : *side) bytes += tensor->length;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle params extract`: one tensor into a file of its own, as .npy or as its bytes.
+#include "sdk/module/output_file.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/same_file.h"
 #include "tools/params/sources.h"
@@ -27,10 +28,8 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
   const bool is_npy = options.output.ends_with(".npy");
-  struct stat facts;
   // A pipe has no such name.
-  const bool is_stream = stat(options.output.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode);
-  if (!is_npy && !is_stream && !options.output.ends_with(".bin"))
+  if (!is_npy && !options.output.ends_with(".bin") && !module::OutputFile::is_stream(options.output))
     return flags.misuse("-o '" + options.output +
                         "': a tensor goes to a .npy file, or its bytes to a .bin file; convert writes the other formats");
   Checkpoint checkpoint;

@@ -41,7 +41,8 @@ int run(const Arguments& arguments) {
                     {"file", checkpoint.files()[tensor->file].path()}});
   }
   Json metadata = Json::object();
-  for (const auto& [name, text] : checkpoint.metadata()) metadata[name] = text;
+  // By [] each name would be looked for among all before it; they are there once.
+  for (const auto& [name, text] : checkpoint.metadata()) metadata.get_ref<Json::object_t&>().push_back({name, text});
   const Json total{{"tensors", tensors.size()}, {"bytes", bytes}};
   const Json whole{{"file", options.file}, {"format", checkpoint.format()}, {"metadata", metadata}, {"tensors", rows}, {"total", total}};
   std::vector<Column> columns{field("name", "name"),

@@ -11,8 +11,8 @@
 namespace heddle::tool {
 
 struct NpzArray {
-  std::string name;  // unique, without .npy, at most kMaxNpzNameBytes
-  Shape shape;       // of a type that NumPy has
+  std::string name;  // unique, without .npy, at most kMaxNpzNameBytes of UTF-8 without NUL
+  Shape shape;       // of a type that NumPy has, and at most HEDDLE_MAX_RANK dimensions
   module::ParameterSource source;
 };
 constexpr size_t kMaxNpzNameBytes = 65535 - 4;

@@ -132,8 +132,7 @@ int run(const Arguments& arguments) {
     if (!flags.given("--scope") && scopes.size() > 1)
       return flags.misuse("the module's parameters are of " + std::to_string(scopes.size()) + " scopes, " + quoted_list(scopes) +
                           "; name one with --scope");
-    found +=
-        wanted ? ", " + std::to_string(wanted) + " wanted by the module" : ", none wanted by the module, which has its parameters inside";
+    found += ", " + (wanted ? std::to_string(wanted) : std::string("none")) + " wanted by the module";
   }
   if (options.nan) {
     Progress progress(options.progress, "reading", checkpoint.tensor_bytes());
