@@ -6,8 +6,9 @@ missing it says so.
 usage: sanitizer.py FOLDER      (of the test programs)
 
 Faults are left out: they are made on purpose. So are the cases that the tool itself disturbs: it makes calls that a capture forbids, and it
-stretches times. racecheck looks at shared memory alone, so that of the driver's cases it gets those with kernels that use some. API errors
-are not reported, since some refusals are answers (is this memory pinned).
+stretches times. racecheck looks at shared memory alone, so that of the driver's cases it gets those with kernels that use some, and
+of the kernels all but the convolution of 512x512 pixels, which does not end within five minutes. API errors are not reported, since some
+refusals are answers (is this memory pinned).
 """
 import concurrent.futures
 import os
@@ -30,7 +31,7 @@ SHARDS = 4
 RUNS = [
     (MEMCHECK, "gpu_driver_test", "-*Fault*:*Fork*:*Exhaust*:*BesideACapture*:CudaProfile.Tells*", SHARDS),
     (MEMCHECK, "cuda_test", "*", 2 * SHARDS),
-    (RACECHECK, "cuda_test", "*", 2 * SHARDS),
+    (RACECHECK, "cuda_test", "-*FitsAQuantizedConvolutionIntoItsMemory*", 2 * SHARDS),
     (RACECHECK, "gpu_driver_test", "*SharedMemory*:*ThroughATensorMap*", 1),
     (MEMCHECK, "gpu_runtime_test", "-*Fault*:*InTime*", 1),
 ]
