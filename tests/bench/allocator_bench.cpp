@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.pool: what a pair of calls costs, alone and from four threads, and how much it reserves for recorded traces.
+// heddle.pool: what a pair of calls costs, alone and from four threads, and how much it reserves for traces, recorded ones or generated.
 //   allocator_bench [ROUNDS]    times, and traces of seeds that the pool was tuned on and of others
 //   allocator_bench ROUNDS times  the times alone
 //   allocator_bench FROM TO     the traces of these seeds
