@@ -53,7 +53,7 @@ class OutOfTree(unittest.TestCase):
         self.assertEqual({name for name, _ in blocks}, {"com.acme.loom.toml", "CMakeLists.txt", "plugin.map", "loom.cpp", "kernels.toml",
                                                         *(f"allocator/{name}" for name in of_allocator),
                                                         *(f"operator/{name}" for name in of_operator)})
-        # What belongs to no file is a command line, the examples of skips.toml and of a manifest's [load], or an alternative, which is tried below.
+        # What belongs to no file is a command line, the examples of skips.toml and of a manifest's [load], or an alternative, which are tried below.
         self.assertEqual(len(re.findall(r"^```\w", text, re.MULTILINE)) - len(blocks), 5)
         for part in ("allocator", "operator"):
             (self.folder / part).mkdir()
@@ -62,6 +62,7 @@ class OutOfTree(unittest.TestCase):
                 file.write(block)
         build(self.folder, self.folder / "build", self.prefix)
         self.conforms(self.folder / "build" / "com.acme.loom.toml", 120)
+        self.may_be_unloaded(text, self.folder / "build" / "com.acme.loom.toml")
 
         allocator = self.folder / "allocator"
         (allocator / "plugin.map").write_bytes((self.folder / "plugin.map").read_bytes())
@@ -88,6 +89,13 @@ class OutOfTree(unittest.TestCase):
                                timeout=600)
         self.assertEqual(again.returncode, 4, again.stderr)
         self.assertIn("com.acme::Whiten/1", again.stderr)
+
+    def may_be_unloaded(self, text, manifest):
+        """The driver with the guide's [load] in its manifest."""
+        with open(manifest, "a", encoding="utf-8") as file:
+            file.write("\n" + re.search(r"^```toml\n(\[load\].*?)^```$", text, re.MULTILINE | re.DOTALL).group(1))
+        _, cases = kit.run(manifest, "--filter", "lifetime.unload")
+        self.assertEqual({name: case["outcome"] for name, case in cases.items()}, {"lifetime.unload": "passed", "lifetime.unload_last": "passed"})
 
     def alternative(self, text, folder, environment):
         """The model's Sigmoid, declared as the guide does: a plugin may run it, and the rule is for it."""
