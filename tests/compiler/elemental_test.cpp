@@ -11,11 +11,6 @@
 namespace heddle::tests {
 namespace {
 
-// One op on operands of these types.
-std::string one_op(const std::vector<std::string>& operands, const std::string& result, const std::string& op) {
-  return region_text(operands, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
-}
-
 struct UnaryCase {
   const char* op;
   double low, high;

@@ -112,6 +112,10 @@ std::string region_text(const std::vector<std::string>& operands, const std::vec
   return text;
 }
 
+std::string one_op(const std::vector<std::string>& operands, const std::string& result, const std::string& op) {
+  return region_text(operands, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
+}
+
 ParsedRegion::ParsedRegion(const std::string& text) {
   DialectRegistry registry;
   registry.insert<tx::TxDialect, func::FuncDialect>();

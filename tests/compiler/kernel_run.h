@@ -23,6 +23,9 @@ std::vector<std::string> runnable_levels();
 std::string region_text(const std::vector<std::string>& operands, const std::vector<std::string>& results, const std::string& body,
                         const std::string& attributes = "", const std::vector<std::string>& symbols = {});
 
+// The same with one op, given without "tx.".
+std::string one_op(const std::vector<std::string>& operands, const std::string& result, const std::string& op);
+
 // A parsed module; the process aborts the test with the diagnostics if the text is wrong.
 class ParsedRegion {
  public:

@@ -7,14 +7,10 @@
 namespace heddle::tests {
 namespace {
 
-std::string one_op(const std::string& operand, const std::string& result, const std::string& op) {
-  return region_text({operand}, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
-}
-
 std::string pool_text(const std::string& kind, const std::string& in, const std::string& out, const std::string& kernel,
                       const std::string& strides, const std::string& low, const std::string& high, const std::string& dilations,
                       bool include_pad = false) {
-  return one_op(in, out,
+  return one_op({in}, out,
                 "pool " + kind + " %0 {kernel = array<i64: " + kernel + ">, strides = array<i64: " + strides +
                     ">, pads_low = array<i64: " + low + ">, pads_high = array<i64: " + high + ">, dilations = array<i64: " + dilations +
                     ">" + (include_pad ? ", include_pad" : "") + "} : tensor<" + in + "> -> tensor<" + out + ">");
@@ -103,7 +99,7 @@ TEST_P(Reduce, AgreesWithTheReference) {
     SCOPED_TRACE(std::string(kind) + " over " + c.axes + " of " + c.in);
     std::string axes = std::string("array<i64") + (*c.axes ? ": " : "") + c.axes + ">";
     check_region(
-        one_op(c.in, c.out, std::string("reduce ") + kind + " %0 {axes = " + axes + "} : tensor<" + c.in + "> -> tensor<" + c.out + ">"),
+        one_op({c.in}, c.out, std::string("reduce ") + kind + " %0 {axes = " + axes + "} : tensor<" + c.in + "> -> tensor<" + c.out + ">"),
         options);
   }
 }
@@ -120,10 +116,10 @@ TEST(ReduceOp, CountsInIntegers) {
   options.relative = options.absolute = 0;
   for (const char* kind : {"sum", "max", "min"}) {
     check_region(
-        one_op("5x77xi32", "5xi32", std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<5x77xi32> -> tensor<5xi32>"),
+        one_op({"5x77xi32"}, "5xi32", std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<5x77xi32> -> tensor<5xi32>"),
         options);
     check_region(
-        one_op("5x77xi64", "77xi64", std::string("reduce ") + kind + " %0 {axes = array<i64: 0>} : tensor<5x77xi64> -> tensor<77xi64>"),
+        one_op({"5x77xi64"}, "77xi64", std::string("reduce ") + kind + " %0 {axes = array<i64: 0>} : tensor<5x77xi64> -> tensor<77xi64>"),
         options);
   }
 }
@@ -152,7 +148,7 @@ TEST(Softmax, NormalizesAlongAnyAxis) {
                               {"12x5xf32", "0"},
                               {"4x16xf32", "1"}}) {
       SCOPED_TRACE(std::string(type) + " axis " + axis + log);
-      check_region(one_op(type, type, std::string("softmax %0 {axis = ") + axis + log + "} : tensor<" + type + ">"), options);
+      check_region(one_op({type}, type, std::string("softmax %0 {axis = ") + axis + log + "} : tensor<" + type + ">"), options);
     }
   }
 }
@@ -173,7 +169,7 @@ TEST(Lrn, SumsOverNeighboringChannels) {
     for (const char* rest : {"size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0", "size = 4, alpha = 0.5, beta = 0.5, bias = 2.0",
                              "size = 3, alpha = 0.2, beta = 0.6, bias = 1.0"}) {
       SCOPED_TRACE(std::string(type) + " " + rest);
-      check_region(one_op(type, type, std::string("lrn %0 {") + rest + "} : tensor<" + type + ">"));
+      check_region(one_op({type}, type, std::string("lrn %0 {") + rest + "} : tensor<" + type + ">"));
     }
   }
 }

@@ -30,8 +30,10 @@ SHARDS = 4
 # Tool, program, cases, shards.
 RUNS = [
     (MEMCHECK, "gpu_driver_test", "-*Fault*:*Fork*:*Exhaust*:*BesideACapture*:CudaProfile.Tells*", SHARDS),
-    (MEMCHECK, "cuda_test", "*", 2 * SHARDS),
-    (RACECHECK, "cuda_test", "-*FitsAQuantizedConvolutionIntoItsMemory*", 2 * SHARDS),
+    (MEMCHECK, "cuda_contraction_test", "*", 2 * SHARDS),
+    (RACECHECK, "cuda_contraction_test", "-*FitsAQuantizedConvolutionIntoItsMemory*", 2 * SHARDS),
+    (MEMCHECK, "cuda_test", "*", 2),
+    (RACECHECK, "cuda_test", "*", 2),
     (RACECHECK, "gpu_driver_test", "*SharedMemory*:*ThroughATensorMap*", 1),
     (MEMCHECK, "gpu_runtime_test", "-*Fault*:*InTime*", 1),
 ]
