@@ -13,7 +13,7 @@ namespace heddle::cuda {
 class Ring {
  public:
   static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;    // what a thread moves at once, unless a plan says otherwise
-  static constexpr uint64_t kPinnedBytes = uint64_t{96} << 20;  // bound of all slots; the same
+  static constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;  // bound of all slots; the same
 
   // All pieces of a move and how they lie in slots. A slot is filled by several threads, round after round; what of a round lies side by side
   // in the slot and in device memory is one copy, since copies of less than some 16 MiB do not reach the rate of the link.
