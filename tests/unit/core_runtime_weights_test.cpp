@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -63,20 +64,23 @@ class RuntimeWeights : public OnDriver {
     }
     return bytes;
   }
-  // Loads, and does something once reading is under way. Again if that came too late.
-  Outcome load_and(const std::function<void()>& meanwhile) {
-    for (int attempt = 0;; ++attempt) {
+  // Loads, and does something once reading is under way. Again if that came too late, as it does for long where the machine is busy.
+  Outcome load_and(const std::function<void()>& meanwhile, bool is_harmless = false) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (;;) {
       write_weights(file_);
       std::atomic<bool> over{false};
+      bool was_in_time = false;
       const uint64_t before = bytes_read_by_this_process();
       std::thread other([&] {
         while (!over && bytes_read_by_this_process() < before + (uint64_t{16} << 20)) std::this_thread::yield();
         meanwhile();
+        was_in_time = !over;
       });
       Outcome outcome = load();
       over = true;
       other.join();
-      if (!outcome.ok() || attempt == 4) return outcome;
+      if (!outcome.ok() || (is_harmless && was_in_time) || std::chrono::steady_clock::now() > end) return outcome;
     }
   }
   void expect_next_load_works() {
@@ -205,7 +209,7 @@ TEST_P(RuntimeWeights, AFileReplacedWhileItIsReadIsDataLoss) {
 
 TEST_P(RuntimeWeights, AFileRemovedWhileItIsReadIsReadWhole) {
   open_module_of(kTensors, kElements);
-  const Outcome outcome = load_and([&] { EXPECT_EQ(unlink(file_.c_str()), 0); });
+  const Outcome outcome = load_and([&] { EXPECT_EQ(unlink(file_.c_str()), 0); }, true);
   EXPECT_TRUE(outcome.ok()) << outcome.message;
 }
 
