@@ -213,6 +213,7 @@ Result<Device::Staging> Device::borrow_staging() {
   HEDDLE_RETURN_IF_ERROR(check());
   {
     std::lock_guard lock(mutex_);
+    idle_staging_.reserve(kKeptStaging);  // giving back needs no memory
     if (!idle_staging_.empty()) {
       Staging staging = idle_staging_.back();
       idle_staging_.pop_back();

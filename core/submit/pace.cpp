@@ -3,6 +3,7 @@
 #include "core/submit/pace.h"
 
 #include <mutex>
+#include <new>
 
 #include "core/host/process.h"
 
@@ -38,14 +39,14 @@ void Wakeup::wake(Status&& outcome) {
   if (claim(std::move(outcome))) resume_elsewhere();
 }
 
-void Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value) {
+bool Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value, Status* out_refusal) {
   timeline_ = timeline;
   retain();
-  Status asked(timeline->device().api().timeline->notify(timeline->get(), value, told, this));
-  if (asked.ok()) return;
-  timeline_ = {};  // it will not tell
-  wake(std::move(asked));
+  *out_refusal = Status(timeline->device().api().timeline->notify(timeline->get(), value, told, this));
+  if (out_refusal->ok()) return true;
+  timeline_ = {};
   release();
+  return false;
 }
 
 // A driver's callback. What it must not do is left to the executor: resuming, and letting go of a timeline, which may be the last thing that
@@ -139,9 +140,17 @@ bool Pace::Awaiter::await_ready() {
   }
 }
 
+Status Pace::Awaiter::without_wakeup(Status&& why) {
+  return what_ == For::kOwn ? (*timeline_)->wait(value_) : std::move(why);
+}
+
 // Until arm the task cannot be resumed; afterwards everything may be gone.
 bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
-  wakeup_ = Ref<Wakeup>::adopt(new Wakeup(*pace_.host_, task));
+  wakeup_ = Ref<Wakeup>::adopt(new (std::nothrow) Wakeup(*pace_.host_, task));
+  if (!wakeup_) {
+    outcome_ = without_wakeup(error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the host has no memory to wait"));
+    return false;
+  }
   Ref<Wakeup> wakeup = wakeup_;
   if (what_ == For::kExecutor) {
     static_cast<void>(wakeup->arm());
@@ -156,8 +165,8 @@ bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
       next->wake(Status());
     };
     if (turn_->enter_or_tell(wake, wakeup.get())) wake(wakeup.get());
-  } else {
-    wakeup->await_point(*timeline_, value_);
+  } else if (Status refused; !wakeup->await_point(*timeline_, value_, &refused)) {
+    wakeup->wake(without_wakeup(std::move(refused)));
   }
   return wakeup->arm();
 }

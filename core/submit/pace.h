@@ -21,8 +21,8 @@ class Wakeup final : public memory::Counted {
   Wakeup(host::Host& host, std::coroutine_handle<> task) : host_(host), task_(task) {}
   // [any] [no-block]
   void wake(Status&& outcome);
-  // To be woken by a point, whose timeline is kept until it has told.
-  void await_point(const memory::Ref<memory::Timeline>& timeline, uint64_t value);
+  // To be woken by a point, whose timeline is kept until it has told. True: the driver will tell; else *out_refusal is why it will not.
+  bool await_point(const memory::Ref<memory::Timeline>& timeline, uint64_t value, Status* out_refusal);
   // All who may wake it know it by now. False: one has already, and the task goes on without being suspended.
   bool arm() { return last_.fetch_sub(1, std::memory_order_acq_rel) != 1; }
   Status take_outcome() { return std::move(outcome_); }
@@ -65,6 +65,10 @@ class Pace {
     Status await_resume();
 
    private:
+    // What becomes of a wait that nobody can be told of, for want of memory as a rule: for its own work the thread waits here (better here
+    // than not at all), anything else fails.
+    Status without_wakeup(Status&& why);
+
     Pace& pace_;
     const For what_;
     const memory::Ref<memory::Timeline>* timeline_;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "core/submit/links.h"
 #include "core/submit/profile.h"
@@ -18,6 +19,30 @@ namespace {
 
 // Each piece knows the arenas of all pieces before it, which stay until the call is over.
 constexpr size_t kMostArenas = 1024;
+
+// Device memory that the host sees until this ends.
+class Mapped {
+ public:
+  ~Mapped() { static_cast<void>(unmap()); }
+  Status map(Device& device, const heddle_binding_t& memory, uint32_t flags) {
+    Result<void*> mapped = device.map(memory, flags);
+    if (!mapped.ok()) return mapped.take_status();
+    device_ = &device;
+    memory_ = memory;
+    flags_ = flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE);
+    bytes_ = *mapped;
+    return Status();
+  }
+  // NULL if nothing is mapped.
+  void* bytes() const { return bytes_; }
+  Status unmap() { return std::exchange(bytes_, nullptr) ? device_->unmap(memory_, flags_) : Status(); }
+
+ private:
+  Device* device_ = nullptr;
+  heddle_binding_t memory_{};
+  uint32_t flags_ = 0;
+  void* bytes_ = nullptr;
+};
 
 }  // namespace
 
@@ -55,14 +80,12 @@ Status Run::check(const Frame& frame, const Segment& next) const {
   return pace_.check("its last copies were enqueued");
 }
 
-Status Run::add(uint32_t device, Result<Pending>&& started) {
-  if (!started.ok()) return started.take_status();
-  started_ = true;
-  in_flight_.push_back({device, *started});
-  Lane& lane = lanes_[device];
-  lane.last = std::move(*started);
-  lane.point = {lane.last.timeline->get(), lane.last.value};
-  return Status();
+Result<void*> Run::borrow(uint32_t device) {
+  if (borrowed_.size() == borrowed_.capacity()) borrowed_.reserve(2 * borrowed_.size() + 2);
+  Result<Device::Staging> staging = params_.devices[device]->borrow_staging();
+  if (!staging.ok()) return staging.take_status();
+  borrowed_.push_back({device, *staging});
+  return staging->memory;
 }
 
 Task Run::lane_over(uint32_t device) {
@@ -81,7 +104,7 @@ Task Run::incoming_over(uint32_t device) {
   co_return std::move(outcome);
 }
 
-Task Run::settle(Status outcome) {
+Task Run::settle(Status& outcome) {
   for (InFlight& one : in_flight_) {
     Status ended = co_await pace_.reached(one.pending.timeline, one.pending.value);
     // A failure leaves the timeline poisoned: it is not used again.
@@ -99,8 +122,10 @@ Task Run::settle(Status outcome) {
 }
 
 Task Run::plan(const Frame& frame) {
-  Status outcome = co_await pieces_of(frame);
-  co_return co_await settle(std::move(outcome));
+  Status outcome;
+  Task settled = settle(outcome);
+  outcome = co_await pieces_of(frame);
+  co_return co_await std::move(settled);
 }
 
 Task Run::pieces_of(const Frame& frame) {
@@ -128,7 +153,8 @@ Task Run::pieces_of(const Frame& frame) {
     }
     bool replayed = false;
     auto submit = [&](const heddle_sync_t* sync) { return frame.submit(segment, *sync, &replayed); };
-    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, params_.devices[segment.device]->start(submit, lanes_[segment.device].waits())));
+    HEDDLE_CO_RETURN_IF_ERROR(
+        add(segment.device, [&] { return params_.devices[segment.device]->start(submit, lanes_[segment.device].waits()); }));
     if (replayed) counters_.replays.fetch_add(1, std::memory_order_relaxed);
   }
   count(frame.plan(), 1, counters_);
@@ -166,7 +192,7 @@ Task Run::cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t so
   if (!over.ok()) co_return std::move(over);
   Device& a = *params_.devices[source];
   auto copy = [&](const heddle_sync_t* sync) { return a.api().transfer->peer_copy(a.queue(), sync, &from, &to); };
-  Status enqueued = add(source, a.start(copy, lanes_[source].waits()));
+  Status enqueued = add(source, [&] { return a.start(copy, lanes_[source].waits()); });
   if (!enqueued.ok()) {
     co_return wrap(std::move(enqueued), fmt::format("copying {} bytes from device '{}' straight to device '{}'", from.length, a.alias(),
                                                     params_.devices[target]->alias()));
@@ -189,50 +215,39 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
     Status over = co_await lane_over(target);
     if (!over.ok()) co_return std::move(over);
   }
-  void *bytes_from = nullptr, *bytes_to = nullptr;
-  if (b.unified()) {
-    Result<void*> mapped = b.map(to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
-    if (!mapped.ok()) co_return mapped.take_status();
-    bytes_to = *mapped;
-  }
+  started_ = true;
+  Mapped to_host, from_host;
+  if (b.unified()) HEDDLE_CO_RETURN_IF_ERROR(to_host.map(b, to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD));
+  if (a.unified()) HEDDLE_CO_RETURN_IF_ERROR(from_host.map(a, from, HEDDLE_MAP_READ));
+  void *const bytes_from = from_host.bytes(), *const bytes_to = to_host.bytes();
   Status moved;
-  if (a.unified()) {
-    Result<void*> mapped = a.map(from, HEDDLE_MAP_READ);
-    if (mapped.ok()) {
-      bytes_from = *mapped;
-    } else {
-      moved = mapped.take_status();
-    }
-  }
-  if (moved.ok() && bytes_from && bytes_to) {
+  if (bytes_from && bytes_to) {
     moved = co_await pace_.may_block();
     if (moved.ok()) std::memcpy(bytes_to, bytes_from, from.length);
-  } else if (moved.ok() && bytes_from && a.is_file(from.buffer)) {
+  } else if (bytes_from && a.is_file(from.buffer)) {
     moved = co_await upload_copied(bytes_from, to, target);
-  } else if (moved.ok()) {
+  } else {
     const uint32_t busy = bytes_from ? target : source;
-    moved = add(busy, bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits())
-                                 : a.start_download(from, bytes_to, lanes_[source].waits()));
-    if (moved.ok()) moved = co_await lane_over(busy);
+    Task over = lane_over(busy);  // before it is needed: what copies into mapped memory is waited for, and then that is unmapped
+    moved = add(busy, [&] {
+      return bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits()) : a.start_download(from, bytes_to, lanes_[source].waits());
+    });
+    if (moved.ok()) moved = co_await std::move(over);
   }
-  Status read, written;
-  if (bytes_from) read = a.unmap(from, HEDDLE_MAP_READ);
-  if (bytes_to) written = b.unmap(to, HEDDLE_MAP_WRITE);
-  started_ = true;
+  Status read = from_host.unmap(), written = to_host.unmap();
   co_return std::move(!moved.ok() ? moved : !read.ok() ? read : written);
 }
 
 // Pages of a file, which no driver of another device gets: it may pin them.
 Task Run::upload_copied(const void* from, heddle_binding_t to, uint32_t target) {
   Device& b = *params_.devices[target];
-  Result<Device::Staging> staging = b.borrow_staging();
+  Result<void*> staging = borrow(target);
   if (!staging.ok()) co_return staging.take_status();
-  borrowed_.push_back({target, *staging});
   Status moved = co_await pace_.may_block();
   for (uint64_t done = 0; moved.ok() && done < to.length; done += Device::kStagingBytes) {
     const uint64_t length = std::min(to.length - done, Device::kStagingBytes);
-    std::memcpy(staging->memory, static_cast<const std::byte*>(from) + done, length);
-    moved = add(target, b.start_upload(staging->memory, {to.buffer, to.offset + done, length}, lanes_[target].waits()));
+    std::memcpy(*staging, static_cast<const std::byte*>(from) + done, length);
+    moved = add(target, [&] { return b.start_upload(*staging, {to.buffer, to.offset + done, length}, lanes_[target].waits()); });
     if (moved.ok()) moved = co_await lane_over(target);
   }
   co_return std::move(moved);
@@ -251,24 +266,24 @@ Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t sour
       const uint64_t offset = i * Device::kStagingBytes, length = std::min(from.length - offset, Device::kStagingBytes);
       void*& slot = memory[i % 2];
       if (!slot) {
-        Result<Device::Staging> staging = a.borrow_staging();
+        Result<void*> staging = borrow(source);
         if (!staging.ok()) co_return staging.take_status();
-        borrowed_.push_back({source, *staging});
-        slot = staging->memory;
+        slot = *staging;
       } else {
         const Pending emptied = uploads[i % 2];
         Status over = co_await pace_.reached(emptied.timeline, emptied.value);
         if (!over.ok()) co_return std::move(over);
       }
-      HEDDLE_CO_RETURN_IF_ERROR(add(source, a.start_download({from.buffer, from.offset + offset, length}, slot, lanes_[source].waits())));
+      HEDDLE_CO_RETURN_IF_ERROR(
+          add(source, [&] { return a.start_download({from.buffer, from.offset + offset, length}, slot, lanes_[source].waits()); }));
       download = lanes_[source].last;
     }
     if (i > 0) {
       const uint64_t offset = (i - 1) * Device::kStagingBytes, length = std::min(to.length - offset, Device::kStagingBytes);
       Status over = co_await pace_.reached(before.timeline, before.value);
       if (!over.ok()) co_return std::move(over);
-      HEDDLE_CO_RETURN_IF_ERROR(
-          add(target, b.start_upload(memory[(i - 1) % 2], {to.buffer, to.offset + offset, length}, lanes_[target].waits())));
+      HEDDLE_CO_RETURN_IF_ERROR(add(
+          target, [&] { return b.start_upload(memory[(i - 1) % 2], {to.buffer, to.offset + offset, length}, lanes_[target].waits()); }));
       uploads[(i - 1) % 2] = lanes_[target].last;
     }
   }
@@ -318,8 +333,10 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
       HEDDLE_CO_RETURN_IF_ERROR(device.download(scalar, &value));
     } else {
       HEDDLE_CO_RETURN_IF_ERROR(device.check());
-      HEDDLE_CO_RETURN_IF_ERROR(add(place->device, device.start_download(scalar, &value, {})));
-      Status read = co_await settle(Status());
+      Status read;
+      Task settled = settle(read);
+      HEDDLE_CO_RETURN_IF_ERROR(add(place->device, [&] { return device.start_download(scalar, &value, {}); }));
+      read = co_await std::move(settled);
       if (!read.ok()) co_return std::move(read);
     }
     counters_.scalars_read.fetch_add(1, std::memory_order_relaxed);

@@ -66,7 +66,11 @@ class Run {
     memory::Device::Staging staging;
   };
   Task pieces_of(const Frame& frame);
-  Status add(uint32_t device, Result<Pending>&& started);
+  // Calls start, which gives a Result<Pending>, and notes what it started on the device's lane. There is room to note it before anything starts.
+  template <typename Start>
+  Status add(uint32_t device, Start start);
+  // Memory to copy through, until everything is settled.
+  Result<void*> borrow(uint32_t device);
   Task lane_over(uint32_t device);
   Task incoming_over(uint32_t device);
   // A segment command by command, each looked at before and after.
@@ -76,8 +80,9 @@ class Run {
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task upload_copied(const void* from, heddle_binding_t to, uint32_t target);
-  // Waits for everything in flight; its first failure, if there is no other yet.
-  Task settle(Status outcome);
+  // Waits for everything in flight; its first failure, if there is no other yet in outcome, which outlives it. To be made before anything is
+  // started: afterwards there may be no memory for it.
+  Task settle(Status& outcome);
 
   RunParams params_;
   Pace& pace_;
@@ -89,6 +94,19 @@ class Run {
   uint64_t inspected_call_ = 0;  // 0: not yet
   uint32_t inspected_ = 0;       // dispatches
 };
+
+template <typename Start>
+Status Run::add(uint32_t device, Start start) {
+  if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 8);
+  Result<Pending> started = start();
+  if (!started.ok()) return started.take_status();
+  started_ = true;
+  in_flight_.push_back({device, *started});
+  Lane& lane = lanes_[device];
+  lane.last = std::move(*started);
+  lane.point = {lane.last.timeline->get(), lane.last.value};
+  return Status();
+}
 
 // The failure with the context in front, and with the region where its payload says which it was.
 Status in_region(Status&& failure, const module_format::Program& program, std::string context);

@@ -27,7 +27,7 @@ Task Run::inspect(const Frame& frame, const Segment& segment) {
       HEDDLE_CO_RETURN_IF_ERROR(inspection.before(look));
     }
     auto submit = [&](const heddle_sync_t* sync) { return frame.submit_one(segment, i, *sync); };
-    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, device.start(submit, lanes_[segment.device].waits())));
+    HEDDLE_CO_RETURN_IF_ERROR(add(segment.device, [&] { return device.start(submit, lanes_[segment.device].waits()); }));
     Status over = co_await lane_over(segment.device);
     if (!over.ok()) co_return std::move(over);
     if (looks) HEDDLE_CO_RETURN_IF_ERROR(inspection.after(look));

@@ -3,60 +3,61 @@
 // Called through state_order.h.
 #include "core/submit/state_order.h"
 
+#include <algorithm>
+
 namespace heddle::submit {
 
 StateOrder::Turn StateOrder::take() {
   std::lock_guard lock(mutex_);
+  places_.emplace_hint(places_.end(), next_, Place());
   return Turn(this, next_++);
 }
 
 void StateOrder::hold_long(const Turn& turn) {
   std::lock_guard lock(mutex_);
-  long_.insert(turn.ticket_);
+  places_.at(turn.ticket_).is_long = true;
 }
 
 bool StateOrder::held_long() {
   std::lock_guard lock(mutex_);
-  return !long_.empty();
+  return std::any_of(places_.begin(), places_.end(), [](const auto& place) { return place.second.is_long; });
 }
 
 void StateOrder::Turn::enter() {
   if (!order_ || entered_) return;
   std::unique_lock lock(order_->mutex_);
-  order_->changed_.wait(lock, [this] { return order_->now_ == ticket_; });
+  order_->changed_.wait(lock, [this] { return order_->places_.begin()->first == ticket_; });
   entered_ = true;
 }
 
 bool StateOrder::Turn::enter_or_tell(void (*tell)(void* context), void* context) {
   std::lock_guard lock(order_->mutex_);
-  if (order_->now_ == ticket_) return true;
-  order_->told_[ticket_] = {tell, context};
+  const auto place = order_->places_.find(ticket_);
+  if (place == order_->places_.begin()) return true;
+  place->second.tell = tell;
+  place->second.context = context;
   return false;
 }
 
 bool StateOrder::Turn::forget() {
   std::lock_guard lock(order_->mutex_);
-  return order_->told_.erase(ticket_) != 0;
+  return std::exchange(order_->places_.at(ticket_).tell, nullptr) != nullptr;
 }
 
 void StateOrder::Turn::leave() noexcept {
   StateOrder* order = std::exchange(order_, nullptr);
   if (!order) return;
-  Told next{};
+  Place next;
   {
     std::lock_guard lock(order->mutex_);
-    order->long_.erase(ticket_);
+    const auto place = order->places_.find(ticket_);
+    const bool was_first = place == order->places_.begin();
+    order->places_.erase(place);
     entered_ = false;
-    if (order->now_ != ticket_) {
-      order->skipped_.insert(ticket_);
-      return;
-    }
-    ++order->now_;
-    while (order->skipped_.erase(order->now_) != 0) ++order->now_;
-    if (auto told = order->told_.find(order->now_); told != order->told_.end()) {
-      next = told->second;
-      order->told_.erase(told);
-    }
+    if (!was_first || order->places_.empty()) return;
+    Place& first = order->places_.begin()->second;
+    next = first;
+    first.tell = nullptr;
     order->changed_.notify_all();
   }
   if (next.tell) next.tell(next.context);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "core/memory/device.h"
@@ -51,6 +50,7 @@ class StateOrder {
     bool entered_ = false;  // by enter
   };
 
+  // Everything that a turn needs memory for is made here.
   Turn take();
   // Marks a turn that is held for as long as the call's work runs.
   void hold_long(const Turn& turn);
@@ -63,15 +63,15 @@ class StateOrder {
   Status failure;
 
  private:
+  struct Place {
+    bool is_long = false;
+    void (*tell)(void*) = nullptr;  // if its turn does not wait
+    void* context = nullptr;
+  };
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t next_ = 0, now_ = 0;
-  std::set<uint64_t> skipped_, long_;
-  struct Told {
-    void (*tell)(void*);
-    void* context;
-  };
-  std::map<uint64_t, Told> told_;  // turns that did not wait
+  uint64_t next_ = 0;
+  std::map<uint64_t, Place> places_;  // of all turns that are not left, by ticket: the first may enter
 };
 
 }  // namespace heddle::submit

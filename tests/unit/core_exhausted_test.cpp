@@ -1,20 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls while the host has no memory left, on every driver: each allocation of a call fails in turn. What comes back says so or is the result, nobody
 // waits for ever, what a device still writes to stays, and counts are right. A program of its own: it replaces operator new.
+#include <link.h>
+
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core_drivers.h"
+#include "core_two_devices.h"
 
 namespace {
 // Of this thread: how many more allocations succeed before one fails.
 constexpr uint64_t kEndless = std::numeric_limits<uint64_t>::max();
 thread_local uint64_t left = kEndless;
+// Of the core, in any thread: how many more succeed before one fails, or all do. Drivers and their threads are not asked for that.
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+std::atomic<int64_t> left_in_core{kNever};
+std::atomic<bool> all_fail{false};
 
-void* allocate(std::size_t size) noexcept {
+struct Core {
+  uintptr_t begin = 0, end = 0;
+  Core() {
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* core) {
+          if (!std::strstr(info->dlpi_name, "/libheddle.so")) return 0;
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const ElfW(Phdr)& part = info->dlpi_phdr[i];
+            if (part.p_type != PT_LOAD || !(part.p_flags & PF_X)) continue;
+            static_cast<Core*>(core)->begin = info->dlpi_addr + part.p_vaddr;
+            static_cast<Core*>(core)->end = info->dlpi_addr + part.p_vaddr + part.p_memsz;
+          }
+          return 1;
+        },
+        this);
+  }
+};
+
+bool fails_in_core(const void* caller) noexcept {
+  if (left_in_core.load(std::memory_order_relaxed) == kNever) return false;
+  static const Core core;
+  if (const auto at = reinterpret_cast<uintptr_t>(caller); at < core.begin || at >= core.end) return false;
+  const int64_t before = left_in_core.fetch_sub(1, std::memory_order_relaxed);
+  return before == 0 || (before < 0 && all_fail.load(std::memory_order_relaxed));
+}
+
+void* allocate(std::size_t size, const void* caller) noexcept {
+  if (fails_in_core(caller)) return nullptr;
   if (left != kEndless && left-- == 0) {
     left = kEndless;
     return nullptr;
@@ -24,11 +59,11 @@ void* allocate(std::size_t size) noexcept {
 }  // namespace
 
 [[gnu::noinline]] void* operator new(std::size_t size) {
-  if (void* memory = allocate(size)) return memory;
+  if (void* memory = allocate(size, __builtin_return_address(0))) return memory;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return allocate(size);
+  return allocate(size, __builtin_return_address(0));
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
@@ -187,6 +222,62 @@ TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
     char bytes[8];
     const Outcome read(heddle_tensor_read(result.get(), bytes, heddle_tensor_size(result.get())));
     EXPECT_TRUE(read.ok() || read.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED) << read.message;
+  }
+}
+
+// Calls in pieces go on in threads of the host, and there too an allocation may fail. Whatever fails, what a device still works on is waited for.
+struct Pair {
+  const char *a, *b, *config;
+};
+class TwoDevicesExhausted : public OverTwoDevices, public ::testing::WithParamInterface<Pair> {};
+INSTANTIATE_TEST_SUITE_P(Pairs, TwoDevicesExhausted,
+                         ::testing::Values(Pair{"test.fake_gpu:0", "test.fake_gpu:1", ""},
+                                           Pair{"test.fake_gpu:0", "test.fake_gpu:1",
+                                                "[[link]]\nbetween = [\"test.fake_gpu:0\", \"test.fake_gpu:1\"]\np2p = \"off\"\n"},
+                                           Pair{"test.fake_gpu:0", "heddle.cpu:0", ""}, Pair{"heddle.cpu:0", "test.fake_gpu:0", ""},
+                                           Pair{"heddle.cpu:0", "heddle.cpu:1", ""}),
+                         [](const auto& info) { return "Pair" + std::to_string(info.index); });
+
+TEST_P(TwoDevicesExhausted, CallsInPiecesEndAndTheNextOneIsRight) {
+  constexpr int64_t kElements = 1000;
+  open_runtime_with(GetParam().config);
+  ModuleBuilder module = builder();
+  add_round_trip(module, kElements);
+  const InstanceHandle instance = open(module, GetParam().a, GetParam().b);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* round = find_function(instance, "round");
+  const std::vector<float> values(kElements, 0.5f), wanted(kElements, 2.0f);
+  const TensorHandle input = make_tensor<float>(round, 0, {kElements}, values);
+  const auto run = [&](bool starts, TensorHandle* result) -> heddle_status_t* {
+    heddle_tensor_t *argument = input.get(), *out = nullptr;
+    heddle_call_t* call = nullptr;
+    heddle_status_t* status =
+        starts ? heddle_call_start(round, nullptr, &argument, 1, &out, 1, &call) : heddle_call(round, &argument, 1, &out, 1);
+    result->reset(out);
+    const CallHandle started(call);
+    return status || !starts ? status : heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE);
+  };
+  for (const bool starts : {false, true}) {
+    for (const bool all : {false, true}) {
+      for (int64_t allowed = 0;; ++allowed) {
+        ASSERT_LT(allowed, 10000) << "it never ends";
+        TensorHandle result;
+        all_fail = all;
+        left_in_core = allowed;
+        heddle_status_t* status = run(starts, &result);
+        const bool failed = left_in_core.exchange(kNever) < 0;
+        const Outcome outcome(status);
+        EXPECT_TRUE(outcome.ok() || (failed && outcome.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED))
+            << "allocation " << allowed << ": " << outcome.code << " " << outcome.message;
+        if (outcome.ok()) {
+          EXPECT_EQ(read_tensor<float>(result), wanted) << "allocation " << allowed;
+        }
+        TensorHandle next;
+        HEDDLE_ASSERT_OK(run(starts, &next));
+        ASSERT_EQ(read_tensor<float>(next), wanted) << "after allocation " << allowed;
+        if (!failed) break;
+      }
+    }
   }
 }
 
