@@ -20,10 +20,14 @@ struct Executor::State {
     void* context;
   };
   void work();
+  // One more, if there is work for one, or if there is none at all; under the mutex. False: there is none at all.
+  bool add_thread(const std::shared_ptr<State>& self) noexcept;
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::multimap<uint64_t, Task> tasks;  // by the time they are due; equal ones in the order they came
+  std::multimap<uint64_t, Task> tasks;    // by the time they are due; equal ones in the order they came
+  Job *first = nullptr, *last = nullptr;  // jobs that nobody has begun, in the order they came
+  size_t jobs = 0;
   std::vector<std::thread> threads;
   uint32_t idle = 0;
   uint32_t max_threads = 1;
@@ -60,6 +64,32 @@ Status Executor::execute_at(uint64_t due_ns, void (*function)(void* context), vo
   return add(due_ns, function, context);
 }
 
+Status Executor::prepare() noexcept {
+  if (is_prepared_.load(std::memory_order_acquire)) return Status();
+  State& state = *state_;
+  std::lock_guard lock(state.mutex);
+  if (!state.add_thread(state_)) {
+    return Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                  "host: starting a thread for calls in pieces failed: out of memory or threads; free some, or raise their limit");
+  }
+  is_prepared_.store(true, std::memory_order_release);
+  return Status();
+}
+
+bool Executor::run(Job* job) noexcept {
+  const std::shared_ptr<State> kept = state_;  // the job may run, and end this, before this returns
+  State& state = *kept;
+  std::lock_guard lock(state.mutex);
+  if (state.stopped) return false;
+  job->next = nullptr;
+  (state.last ? state.last->next : state.first) = job;
+  state.last = job;
+  ++state.jobs;
+  static_cast<void>(state.add_thread(kept));
+  state.changed.notify_one();
+  return true;
+}
+
 Status Executor::add(uint64_t due_ns, void (*function)(void* context), void* context) noexcept {
   const std::shared_ptr<State> kept = state_;  // the task may run, and end this, before this returns
   State& state = *kept;
@@ -67,23 +97,9 @@ Status Executor::add(uint64_t due_ns, void (*function)(void* context), void* con
     std::lock_guard lock(state.mutex);
     if (state.stopped) return Status(HEDDLE_STATUS_UNAVAILABLE, "host: running a host call failed: the host is shutting down");
     auto added = state.tasks.insert({due_ns, {function, context}});
-    // Those that are not due count too: threads are few and kept.
-    if (state.idle < state.tasks.size() && state.threads.size() < state.max_threads) {
-      sigset_t all, old;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &old);
-      try {
-        state.threads.emplace_back([shared = kept] { shared->work(); });
-      } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &old, nullptr);
-        if (state.threads.empty()) {
-          state.tasks.erase(added);
-          return Status(HEDDLE_STATUS_UNAVAILABLE, "host: running a host call failed: no thread can be started");
-        }
-        state.changed.notify_one();
-        return Status();
-      }
-      pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    if (!state.add_thread(kept)) {
+      state.tasks.erase(added);
+      return Status(HEDDLE_STATUS_UNAVAILABLE, "host: running a host call failed: no thread can be started");
     }
     state.changed.notify_one();
     return Status();
@@ -103,10 +119,24 @@ bool Executor::take_back(uint64_t due_ns, void* context) noexcept {
   return false;
 }
 
+bool Executor::State::add_thread(const std::shared_ptr<State>& self) noexcept {
+  // Tasks that are not due count too: threads are few and kept.
+  if (!threads.empty() && (idle >= tasks.size() + jobs || threads.size() >= max_threads)) return true;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  try {
+    threads.emplace_back([self] { self->work(); });
+  } catch (...) {  // then those that there are have more to do
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return !threads.empty();
+}
+
 void Executor::State::work() {
   std::unique_lock lock(mutex);
   for (;;) {
-    while (tasks.empty() || (!stopped && tasks.begin()->first > clock_ns())) {
+    while (!first && (tasks.empty() || (!stopped && tasks.begin()->first > clock_ns()))) {
       if (tasks.empty() && stopped) return;
       ++idle;
       if (tasks.empty()) {
@@ -118,8 +148,16 @@ void Executor::State::work() {
       }
       --idle;
     }
-    Task task = tasks.begin()->second;
-    tasks.erase(tasks.begin());
+    Task task;
+    if (first) {
+      task = {first->function, first->context};
+      first = first->next;
+      if (!first) last = nullptr;
+      --jobs;
+    } else {
+      task = tasks.begin()->second;
+      tasks.erase(tasks.begin());
+    }
     lock.unlock();
     task.function(task.context);
     lock.lock();

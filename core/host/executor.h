@@ -4,6 +4,7 @@
 #ifndef HEDDLE_CORE_HOST_EXECUTOR_H_
 #define HEDDLE_CORE_HOST_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -22,6 +23,16 @@ class Executor {
   Status execute(void (*function)(void* context), void* context) noexcept;
   // The same, not before CLOCK_MONOTONIC reaches due_ns.
   Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
+  // Work that its owner keeps until the function begins. Nothing is allocated for it, so that a callback of a driver can always hand it on.
+  struct Job {
+    void (*function)(void* context) = nullptr;
+    void* context = nullptr;
+    Job* next = nullptr;  // the executor's
+  };
+  // Sees to it that there is a thread for jobs: once before the first. RESOURCE_EXHAUSTED when none can be started.
+  Status prepare() noexcept;
+  // Runs the job's function once on one of its threads. False: stop was called, it is not run.
+  bool run(Job* job) noexcept;
   // Takes back what execute_at was given; false if it runs, or ran.
   bool take_back(uint64_t due_ns, void* context) noexcept;
   // Accepts nothing more.
@@ -30,6 +41,7 @@ class Executor {
  private:
   struct State;
   Status add(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
+  std::atomic<bool> is_prepared_{false};
   std::shared_ptr<State> state_;  // its threads' too: the last reference to the host may go away on one of them
 };
 

@@ -441,16 +441,8 @@ Result<std::vector<AllocatorLayer>> Host::allocators(const DeviceInfo& device) {
   return stack;
 }
 
-Status Host::execute(void (*function)(void* context), void* context) {
-  return state_->services->executor.execute(function, context);
-}
-
-Status Host::execute_at(uint64_t due_ns, void (*function)(void* context), void* context) {
-  return state_->services->executor.execute_at(due_ns, function, context);
-}
-
-bool Host::take_back(uint64_t due_ns, void* context) {
-  return state_->services->executor.take_back(due_ns, context);
+Executor& Host::executor() {
+  return state_->services->executor;
 }
 
 void Host::log(uint32_t level, std::string_view component, std::string_view message) {

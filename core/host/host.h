@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/host/config.h"
+#include "core/host/executor.h"
 #include "core/host/load.h"
 #include "core/host/log.h"
 #include "core/host/manifest.h"
@@ -139,11 +140,8 @@ class Host {
   // The same of an open one by the configuration's digests. head: the first of its bytes, as they will be used.
   Status check_module(const std::string& path, int descriptor, std::span<const std::byte> head) const;
 
-  // Runs function(context) once on a thread of the host.
-  Status execute(void (*function)(void* context), void* context);
-  // The same at a time of CLOCK_MONOTONIC; taken back, false: it runs or ran.
-  Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context);
-  bool take_back(uint64_t due_ns, void* context);
+  // For work that cannot go on where it is.
+  Executor& executor();
 
   // A line for the log, under that component; dropped when its level is below the component's.
   void log(uint32_t level, std::string_view component, std::string_view message);

@@ -96,7 +96,10 @@ void Device::remember_loss(const Status& answer) const {
   if (!loss_.ok()) return;
   loss_ = answer.clone();
   lost_.store(true, std::memory_order_release);
-  host_->log(HEDDLE_LOG_ERROR, "memory", fmt::format("device '{}' is lost: {}", alias_, answer.message()));
+  try {
+    host_->log(HEDDLE_LOG_ERROR, "memory", fmt::format("device '{}' is lost: {}", alias_, answer.message()));
+  } catch (const std::bad_alloc&) {  // the loss counts, not the line
+  }
 }
 
 Result<Ref<Timeline>> Device::create_timeline(Timeline::Signalled signalled) {

@@ -36,7 +36,7 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
   frame_ = std::move(frame);
   HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
   if (!function_.can_enqueue(*frame_, invocation_)) {
-    return start_task([&] { return function_.run_several(invocation_, std::move(frame_), pace_); });
+    return start_task([&] { return function_.run_several(invocation_, Function::Taken(function_, std::move(frame_)), pace_); });
   }
   if (pace_.over()) {
     return Run(function_.run_params(invocation_), pace_, function_.instance().counters()).check(*frame_, frame_->plan().segments[0]);

@@ -316,16 +316,17 @@ Task Function::wait_for_others(Invocation& call, Pace& pace) const {
   co_return co_await pace.reached_by_others(call.wait_owner(call.state_wait), call.waits()[call.state_wait].value);
 }
 
-Task Function::run_several(Invocation& call, std::unique_ptr<Frame> frame, Pace& pace) {
+Task Function::run_several(Invocation& call, Taken taken, Pace& pace) {
+  Frame& frame = *taken.frame;
   Run run(run_params(call), pace, instance_.counters());
   Status status = co_await wait_for_others(call, pace);
-  if (Status over = run.check(*frame, frame->plan().segments[0]); !over.ok()) status = std::move(over);
+  if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
-    frame->bind(call.arguments(), call.results());
-    status = co_await run.plan(*frame);
+    frame.bind(call.arguments(), call.results());
+    status = co_await run.plan(frame);
   }
   end_state(call, status, run.started());
-  give_frame(std::move(frame));
+  give_frame(std::move(taken.frame));
   co_return std::move(status);
 }
 
@@ -362,7 +363,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     } else {
       hold_state_long(call);
       status = collect_waits(nullptr, call);
-      if (status.ok()) status = run_several(call, std::move(taken.frame), here).run();
+      if (status.ok()) status = run_several(call, std::move(taken), here).run();
     }
   }
   if (!status.ok()) return fail(std::move(status), call);

@@ -71,7 +71,7 @@ class Function {
   };
   // What a call begins with. A frame that is still there in the end goes back.
   struct Taken {
-    explicit Taken(Function& of) : function(of) {}
+    explicit Taken(Function& of, std::unique_ptr<Frame> with = nullptr) : function(of), frame(std::move(with)) {}
     Taken(Taken&&) = default;
     ~Taken() {
       if (frame) function.give_frame(std::move(frame));
@@ -135,7 +135,7 @@ class Function {
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
   Status run_single(Invocation& call, Frame& frame);
   // Calls in pieces. The caller has collected the waits.
-  Task run_several(Invocation& call, std::unique_ptr<Frame> frame, Pace& pace);
+  Task run_several(Invocation& call, Taken taken, Pace& pace);
   Task run_scalar_program(Invocation& call, Pace& pace);
   RunParams run_params(const Invocation& call) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;

@@ -28,11 +28,16 @@ bool Wakeup::claim(Status&& outcome) {
 
 void Wakeup::resume_elsewhere() {
   retain();
-  auto resume = [](void* wakeup) {
+  run(host_, &resuming_, [](void* wakeup) {
     static_cast<Wakeup*>(wakeup)->task_.resume();
     static_cast<Wakeup*>(wakeup)->release();
-  };
-  if (!host_.execute(resume, this).ok()) resume(this);  // out of memory: better here than never
+  });
+}
+
+void Wakeup::run(host::Host& host, host::Executor::Job* job, void (*function)(void* wakeup)) {
+  job->function = function;
+  job->context = this;
+  if (!host.executor().run(job)) function(this);
 }
 
 void Wakeup::wake(Status&& outcome) {
@@ -54,7 +59,7 @@ bool Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value, Status* 
 void Wakeup::told(void* wakeup, const heddle_status_t* failure) {
   auto* self = static_cast<Wakeup*>(wakeup);
   self->resumes_ = self->claim(Status(status_clone(failure)));
-  if (!self->timeline_->device().host().execute(forget_point, wakeup).ok()) forget_point(wakeup);
+  self->run(self->timeline_->device().host(), &self->forgetting_, forget_point);
 }
 
 void Wakeup::forget_point(void* wakeup) {
@@ -106,14 +111,14 @@ void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
     late->wake(
         error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued [HD-Q-05]", kWorkOfOthers));
   };
-  Status accepted = host_->execute_at(deadline_ns_, wake, wakeup.get());
+  Status accepted = host_->executor().execute_at(deadline_ns_, wake, wakeup.get());
   if (accepted.ok()) return;
   wakeup->wake(std::move(accepted));
   wakeup->release();
 }
 
 void Pace::end_interruptible(Wakeup& wakeup) {
-  if (deadline_ns_ != 0 && host_->take_back(deadline_ns_, &wakeup)) wakeup.release();
+  if (deadline_ns_ != 0 && host_->executor().take_back(deadline_ns_, &wakeup)) wakeup.release();
   Ref<Wakeup> done;
   std::lock_guard lock(lock_);
   std::swap(done, waiting_);
@@ -146,9 +151,13 @@ Status Pace::Awaiter::without_wakeup(Status&& why) {
 
 // Until arm the task cannot be resumed; afterwards everything may be gone.
 bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
-  wakeup_ = Ref<Wakeup>::adopt(new (std::nothrow) Wakeup(*pace_.host_, task));
+  Status prepared = pace_.host_->executor().prepare();
+  if (prepared.ok()) {
+    wakeup_ = Ref<Wakeup>::adopt(new (std::nothrow) Wakeup(*pace_.host_, task));
+    if (!wakeup_) prepared = Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the host has no memory to wait");
+  }
   if (!wakeup_) {
-    outcome_ = without_wakeup(error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the host has no memory to wait"));
+    outcome_ = without_wakeup(std::move(prepared));
     return false;
   }
   Ref<Wakeup> wakeup = wakeup_;

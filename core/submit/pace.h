@@ -9,6 +9,7 @@
 #include <coroutine>
 #include <string_view>
 
+#include "core/host/executor.h"
 #include "core/memory/device.h"
 #include "core/submit/state_order.h"
 #include "sdk/cpp/heddle/sdk/spin_lock.h"
@@ -31,6 +32,8 @@ class Wakeup final : public memory::Counted {
   // True if the task is to be resumed now.
   bool claim(Status&& outcome);
   void resume_elsewhere();
+  // On a thread of the host, or here where that shuts down.
+  void run(host::Host& host, host::Executor::Job* job, void (*function)(void* wakeup));
   static void told(void* wakeup, const heddle_status_t* failure);
   static void forget_point(void* wakeup);
 
@@ -41,6 +44,7 @@ class Wakeup final : public memory::Counted {
   Status outcome_;
   memory::Ref<memory::Timeline> timeline_;
   bool resumes_ = false;  // the point does
+  host::Executor::Job resuming_, forgetting_;
 };
 
 class Pace {
@@ -65,8 +69,8 @@ class Pace {
     Status await_resume();
 
    private:
-    // What becomes of a wait that nobody can be told of, for want of memory as a rule: for its own work the thread waits here (better here
-    // than not at all), anything else fails.
+    // What becomes of a wait whose end the task cannot be told, for want of memory as a rule: the thread, which is the caller's or the host's,
+    // waits here for work of the call itself; anything else fails. [may-block]
     Status without_wakeup(Status&& why);
 
     Pace& pace_;

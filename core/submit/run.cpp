@@ -215,9 +215,11 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
     Status over = co_await lane_over(target);
     if (!over.ok()) co_return std::move(over);
   }
-  started_ = true;
   Mapped to_host, from_host;
-  if (b.unified()) HEDDLE_CO_RETURN_IF_ERROR(to_host.map(b, to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD));
+  if (b.unified()) {
+    HEDDLE_CO_RETURN_IF_ERROR(to_host.map(b, to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD));
+    started_ = true;
+  }
   if (a.unified()) HEDDLE_CO_RETURN_IF_ERROR(from_host.map(a, from, HEDDLE_MAP_READ));
   void *const bytes_from = from_host.bytes(), *const bytes_to = to_host.bytes();
   Status moved;
@@ -228,7 +230,7 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
     moved = co_await upload_copied(bytes_from, to, target);
   } else {
     const uint32_t busy = bytes_from ? target : source;
-    Task over = lane_over(busy);  // before it is needed: what copies into mapped memory is waited for, and then that is unmapped
+    Task over = lane_over(busy);  // made first: once the copy is enqueued there may be no memory to wait for it
     moved = add(busy, [&] {
       return bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits()) : a.start_download(from, bytes_to, lanes_[source].waits());
     });

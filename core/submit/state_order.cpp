@@ -9,7 +9,13 @@ namespace heddle::submit {
 
 StateOrder::Turn StateOrder::take() {
   std::lock_guard lock(mutex_);
-  places_.emplace_hint(places_.end(), next_, Place());
+  if (spare_) {
+    spare_.key() = next_;
+    spare_.mapped() = Place();
+    places_.insert(places_.end(), std::move(spare_));
+  } else {
+    places_.emplace_hint(places_.end(), next_, Place());
+  }
   return Turn(this, next_++);
 }
 
@@ -47,20 +53,21 @@ bool StateOrder::Turn::forget() {
 void StateOrder::Turn::leave() noexcept {
   StateOrder* order = std::exchange(order_, nullptr);
   if (!order) return;
-  Place next;
+  void (*tell)(void*) = nullptr;
+  void* context = nullptr;
   {
     std::lock_guard lock(order->mutex_);
     const auto place = order->places_.find(ticket_);
     const bool was_first = place == order->places_.begin();
-    order->places_.erase(place);
+    order->spare_ = order->places_.extract(place);
     entered_ = false;
     if (!was_first || order->places_.empty()) return;
-    Place& first = order->places_.begin()->second;
-    next = first;
-    first.tell = nullptr;
+    Place& next = order->places_.begin()->second;
+    tell = std::exchange(next.tell, nullptr);
+    context = next.context;
     order->changed_.notify_all();
   }
-  if (next.tell) next.tell(next.context);
+  if (tell) tell(context);
 }
 
 }  // namespace heddle::submit

@@ -108,6 +108,15 @@ class RuntimeExhausted : public OnDriver {
     l.emit(mf::Op::ReadScalar, n, l.argument(0), at);
     l.copy(ProgramBuilder::whole(l.argument(0), kRead), ProgramBuilder::whole(l.result(0), kWrite));
     looked.programs.push_back(l.finish());
+    const uint32_t value = module.add_global("value", mf::GlobalKind::State, 8);
+    mf::FunctionT& step = module.add_function("step");  // value = value * 3 + 1; out = value
+    step.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder s = program();
+    const uint32_t single = s.literal(1);
+    s.dispatch("step", kChainStep, {ProgramBuilder::whole(s.global(value), kReadWrite)}, {single}, {single, single, single});
+    s.barrier();
+    s.copy(ProgramBuilder::whole(s.global(value), kRead), ProgramBuilder::whole(s.result(0), kWrite));
+    step.programs.push_back(s.finish());
     instance = open(module);
     ASSERT_NE(instance, nullptr);
   }
@@ -199,6 +208,31 @@ TEST_P(RuntimeExhausted, StartedCallsEndForAllWhoWait) {
   EXPECT_EQ(read_tensor<int64_t>(call_for_one(looked, {argument})), std::vector<int64_t>{3});
 }
 
+TEST_P(RuntimeExhausted, CallsOnStateThatNeverBeganLeaveItAsItIs) {
+  heddle_function_t* step = find_function(instance, "step");
+  uint64_t wanted = 0;
+  const auto check = [&](const TensorHandle& result) {
+    wanted = wanted * 3 + 1;
+    const uint64_t rest = std::exchange(left, kEndless);
+    EXPECT_EQ(static_cast<uint64_t>(read_tensor<int64_t>(result)[0]), wanted);
+    left = rest;
+  };
+  for (const bool starts : {false, true}) {
+    fail_each_allocation(HEDDLE_STATUS_OK, [&]() -> heddle_status_t* {
+      heddle_tensor_t* out = nullptr;
+      heddle_call_t* started = nullptr;
+      heddle_status_t* status =
+          starts ? heddle_call_start(step, nullptr, nullptr, 0, &out, 1, &started) : heddle_call(step, nullptr, 0, &out, 1);
+      const TensorHandle result(out);
+      const CallHandle call(started);
+      if (!status && starts) status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
+      if (!status) check(result);
+      return status;
+    });
+  }
+  check(call_for_one(step, {}));
+}
+
 // What is given back while a device works on it is kept, without memory to note it down.
 TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
   heddle_function_t *slow = find_function(instance, "slow"), *looked = find_function(instance, "looked at");
@@ -227,27 +261,37 @@ TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
 
 // Calls in pieces go on in threads of the host, and there too an allocation may fail. Whatever fails, what a device still works on is waited for.
 struct Pair {
-  const char *a, *b, *config;
+  const char *name, *a, *b;
+  uint64_t peer_copies;  // of a call
+  int64_t elements;
 };
+void PrintTo(const Pair& pair, std::ostream* out) {
+  *out << pair.name;
+}
 class TwoDevicesExhausted : public OverTwoDevices, public ::testing::WithParamInterface<Pair> {};
+constexpr int64_t kFew = 1000, kPieces = int64_t{5} << 19;  // 10 MiB: three pieces of what is copied through
 INSTANTIATE_TEST_SUITE_P(Pairs, TwoDevicesExhausted,
-                         ::testing::Values(Pair{"test.fake_gpu:0", "test.fake_gpu:1", ""},
-                                           Pair{"test.fake_gpu:0", "test.fake_gpu:1",
-                                                "[[link]]\nbetween = [\"test.fake_gpu:0\", \"test.fake_gpu:1\"]\np2p = \"off\"\n"},
-                                           Pair{"test.fake_gpu:0", "heddle.cpu:0", ""}, Pair{"heddle.cpu:0", "test.fake_gpu:0", ""},
-                                           Pair{"heddle.cpu:0", "heddle.cpu:1", ""}),
-                         [](const auto& info) { return "Pair" + std::to_string(info.index); });
+                         ::testing::Values(Pair{"Straight", "test.fake_gpu:0", "test.fake_gpu:1", 2, kFew},
+                                           Pair{"Staged", "left", "right", 0, kFew}, Pair{"StagedInPieces", "left", "right", 0, kPieces},
+                                           Pair{"GpuAndCpu", "test.fake_gpu:0", "heddle.cpu:0", 0, kFew},
+                                           Pair{"CpuAndGpu", "heddle.cpu:0", "test.fake_gpu:0", 0, kFew},
+                                           Pair{"Cpus", "heddle.cpu:0", "heddle.cpu:1", 2, kFew}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(TwoDevicesExhausted, CallsInPiecesEndAndTheNextOneIsRight) {
-  constexpr int64_t kElements = 1000;
-  open_runtime_with(GetParam().config);
+  open_runtime_with(
+      "[device.left]\ndriver = \"test.fake_gpu\"\nselect = { ordinal = 0 }\n"
+      "[device.right]\ndriver = \"test.fake_gpu\"\nselect = { ordinal = 1 }\n"
+      "[[link]]\nbetween = [\"left\", \"right\"]\np2p = \"off\"\n");
   ModuleBuilder module = builder();
-  add_round_trip(module, kElements);
+  add_round_trip(module, GetParam().elements);
   const InstanceHandle instance = open(module, GetParam().a, GetParam().b);
   ASSERT_NE(instance, nullptr);
+  const auto counted = [&](const char* name) -> uint64_t { return nlohmann::json::parse(instance_report(instance, "statistics"))[name]; };
   heddle_function_t* round = find_function(instance, "round");
-  const std::vector<float> values(kElements, 0.5f), wanted(kElements, 2.0f);
-  const TensorHandle input = make_tensor<float>(round, 0, {kElements}, values);
+  const size_t count = static_cast<size_t>(GetParam().elements);
+  const std::vector<float> values(count, 0.5f), wanted(count, 2.0f);
+  const TensorHandle input = make_tensor<float>(round, 0, {GetParam().elements}, values);
   const auto run = [&](bool starts, TensorHandle* result) -> heddle_status_t* {
     heddle_tensor_t *argument = input.get(), *out = nullptr;
     heddle_call_t* call = nullptr;
@@ -257,6 +301,10 @@ TEST_P(TwoDevicesExhausted, CallsInPiecesEndAndTheNextOneIsRight) {
     const CallHandle started(call);
     return status || !starts ? status : heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE);
   };
+  TensorHandle first;
+  HEDDLE_ASSERT_OK(run(false, &first));
+  EXPECT_EQ(counted("peer_copies"), GetParam().peer_copies);
+  const uint64_t arena = counted("arena_bytes");
   for (const bool starts : {false, true}) {
     for (const bool all : {false, true}) {
       for (int64_t allowed = 0;; ++allowed) {
@@ -279,6 +327,7 @@ TEST_P(TwoDevicesExhausted, CallsInPiecesEndAndTheNextOneIsRight) {
       }
     }
   }
+  EXPECT_EQ(counted("arena_bytes"), arena) << "one frame, which is used again";
 }
 
 }  // namespace
