@@ -70,6 +70,14 @@ class Harness(unittest.TestCase):
         self.assertIn("| driver | failed with 1 |", report)
         self.assertRegex(report, r"pack [0-9a-f]{16}; \d{4}-\d\d-\d\d \d\d:\d\d to ")
 
+    def test_the_report_has_the_jobs_of_earlier_runs_of_the_same_pack(self):
+        self.pack("A", gpu_driver_test=GTEST % 1, gpu_runtime_test=GTEST % 1)
+        self.run_jobs("driver")
+        self.run_jobs("runtime")
+        report = (self.folder / "out" / "report.md").read_text()
+        self.assertIn("| driver | passed |", report)
+        self.assertIn("| runtime | passed |", report)
+
     def test_a_damaged_verdict_is_run_again(self):
         self.pack("A", gpu_driver_test=GTEST % 1)
         self.run_jobs("driver")
