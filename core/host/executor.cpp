@@ -68,7 +68,7 @@ Status Executor::prepare() noexcept {
   if (is_prepared_.load(std::memory_order_acquire)) return Status();
   State& state = *state_;
   std::lock_guard lock(state.mutex);
-  if (!state.add_thread(state_)) {
+  if (state.threads.empty() && !state.add_thread(state_)) {
     return Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
                   "host: starting a thread for calls in pieces failed: out of memory or threads; free some, or raise their limit");
   }
@@ -127,6 +127,7 @@ bool Executor::State::add_thread(const std::shared_ptr<State>& self) noexcept {
   pthread_sigmask(SIG_SETMASK, &all, &old);
   try {
     threads.emplace_back([self] { self->work(); });
+    ++idle;        // until it begins
   } catch (...) {  // then those that there are have more to do
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -135,21 +136,24 @@ bool Executor::State::add_thread(const std::shared_ptr<State>& self) noexcept {
 
 void Executor::State::work() {
   std::unique_lock lock(mutex);
-  for (;;) {
+  --idle;
+  for (bool was_job = false;;) {
     while (!first && (tasks.empty() || (!stopped && tasks.begin()->first > clock_ns()))) {
       if (tasks.empty() && stopped) return;
       ++idle;
       if (tasks.empty()) {
         changed.wait(lock);
       } else {
-        // Every idle thread looks when the first is due: one of them gets it.
         const std::chrono::steady_clock::time_point due{std::chrono::nanoseconds(tasks.begin()->first)};
         changed.wait_until(lock, due);
       }
       --idle;
     }
     Task task;
-    if (first) {
+    // In turns, so that neither waits for ever behind the other.
+    const bool is_due = !tasks.empty() && (stopped || tasks.begin()->first <= clock_ns());
+    was_job = first && !(was_job && is_due);
+    if (was_job) {
       task = {first->function, first->context};
       first = first->next;
       if (!first) last = nullptr;
@@ -158,6 +162,7 @@ void Executor::State::work() {
       task = tasks.begin()->second;
       tasks.erase(tasks.begin());
     }
+    if (idle != 0 && !tasks.empty()) changed.notify_one();  // somebody else looks when the next is due
     lock.unlock();
     task.function(task.context);
     lock.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host's threads for work that may not run where it arises: callbacks of drivers, calls in several pieces, host calls (HD-Q-04).
-// Used by host.cpp and the host table; starts no thread until it is given work.
+// Used by the host table and by calls in pieces; starts no thread until it is given work, or told that some will come.
 #ifndef HEDDLE_CORE_HOST_EXECUTOR_H_
 #define HEDDLE_CORE_HOST_EXECUTOR_H_
 
@@ -23,7 +23,7 @@ class Executor {
   Status execute(void (*function)(void* context), void* context) noexcept;
   // The same, not before CLOCK_MONOTONIC reaches due_ns.
   Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
-  // Work that its owner keeps until the function begins. Nothing is allocated for it, so that a callback of a driver can always hand it on.
+  // Work that its owner keeps until the function begins. It needs no memory, so that a callback of a driver can always hand it on.
   struct Job {
     void (*function)(void* context) = nullptr;
     void* context = nullptr;
@@ -31,7 +31,7 @@ class Executor {
   };
   // Sees to it that there is a thread for jobs: once before the first. RESOURCE_EXHAUSTED when none can be started.
   Status prepare() noexcept;
-  // Runs the job's function once on one of its threads. False: stop was called, it is not run.
+  // Runs the job's function once on one of its threads; one more thread is tried for if none is idle. False: stop was called, it is not run.
   bool run(Job* job) noexcept;
   // Takes back what execute_at was given; false if it runs, or ran.
   bool take_back(uint64_t due_ns, void* context) noexcept;

@@ -316,7 +316,8 @@ Task Function::wait_for_others(Invocation& call, Pace& pace) const {
   co_return co_await pace.reached_by_others(call.wait_owner(call.state_wait), call.waits()[call.state_wait].value);
 }
 
-Task Function::run_several(Invocation& call, Taken taken, Pace& pace) {
+Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
+  Taken taken = std::move(given);  // given lives as long as the task, which is longer than its work
   Frame& frame = *taken.frame;
   Run run(run_params(call), pace, instance_.counters());
   Status status = co_await wait_for_others(call, pace);
@@ -326,7 +327,6 @@ Task Function::run_several(Invocation& call, Taken taken, Pace& pace) {
     status = co_await run.plan(frame);
   }
   end_state(call, status, run.started());
-  give_frame(std::move(taken.frame));
   co_return std::move(status);
 }
 

@@ -135,7 +135,7 @@ class Function {
   Status submit_single(Frame& frame, Invocation& call, uint64_t* out_value);
   Status run_single(Invocation& call, Frame& frame);
   // Calls in pieces. The caller has collected the waits.
-  Task run_several(Invocation& call, Taken taken, Pace& pace);
+  Task run_several(Invocation& call, Taken given, Pace& pace);
   Task run_scalar_program(Invocation& call, Pace& pace);
   RunParams run_params(const Invocation& call) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;

@@ -14,6 +14,7 @@ using memory::Timeline;
 
 namespace {
 
+constexpr std::string_view kNoMemory = "host: waiting in a call in pieces failed: out of memory; free some and call again";
 constexpr std::string_view kWorkOfOthers = "the work that it waits for was over";
 
 }  // namespace
@@ -26,14 +27,6 @@ bool Wakeup::claim(Status&& outcome) {
   return last_.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
-void Wakeup::resume_elsewhere() {
-  retain();
-  run(host_, &resuming_, [](void* wakeup) {
-    static_cast<Wakeup*>(wakeup)->task_.resume();
-    static_cast<Wakeup*>(wakeup)->release();
-  });
-}
-
 void Wakeup::run(host::Host& host, host::Executor::Job* job, void (*function)(void* wakeup)) {
   job->function = function;
   job->context = this;
@@ -41,7 +34,12 @@ void Wakeup::run(host::Host& host, host::Executor::Job* job, void (*function)(vo
 }
 
 void Wakeup::wake(Status&& outcome) {
-  if (claim(std::move(outcome))) resume_elsewhere();
+  if (!claim(std::move(outcome))) return;
+  retain();
+  run(host_, &resuming_, [](void* wakeup) {
+    static_cast<Wakeup*>(wakeup)->task_.resume();
+    static_cast<Wakeup*>(wakeup)->release();
+  });
 }
 
 bool Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value, Status* out_refusal) {
@@ -152,9 +150,10 @@ Status Pace::Awaiter::without_wakeup(Status&& why) {
 // Until arm the task cannot be resumed; afterwards everything may be gone.
 bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
   Status prepared = pace_.host_->executor().prepare();
+  if (prepared.ok() && timeline_) prepared = (*timeline_)->device().host().executor().prepare();  // it may be another runtime's
   if (prepared.ok()) {
     wakeup_ = Ref<Wakeup>::adopt(new (std::nothrow) Wakeup(*pace_.host_, task));
-    if (!wakeup_) prepared = Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the host has no memory to wait");
+    if (!wakeup_) prepared = Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, kNoMemory);
   }
   if (!wakeup_) {
     outcome_ = without_wakeup(std::move(prepared));

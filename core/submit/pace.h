@@ -31,8 +31,7 @@ class Wakeup final : public memory::Counted {
  private:
   // True if the task is to be resumed now.
   bool claim(Status&& outcome);
-  void resume_elsewhere();
-  // On a thread of the host, or here where that shuts down.
+  // On a thread of the host, which is there as long as a call or a timeline keeps it.
   void run(host::Host& host, host::Executor::Job* job, void (*function)(void* wakeup));
   static void told(void* wakeup, const heddle_status_t* failure);
   static void forget_point(void* wakeup);

@@ -3,8 +3,6 @@
 // Called through state_order.h.
 #include "core/submit/state_order.h"
 
-#include <algorithm>
-
 namespace heddle::submit {
 
 StateOrder::Turn StateOrder::take() {
@@ -21,12 +19,12 @@ StateOrder::Turn StateOrder::take() {
 
 void StateOrder::hold_long(const Turn& turn) {
   std::lock_guard lock(mutex_);
-  places_.at(turn.ticket_).is_long = true;
+  if (!std::exchange(places_.at(turn.ticket_).is_long, true)) ++long_count_;
 }
 
 bool StateOrder::held_long() {
   std::lock_guard lock(mutex_);
-  return std::any_of(places_.begin(), places_.end(), [](const auto& place) { return place.second.is_long; });
+  return long_count_ != 0;
 }
 
 void StateOrder::Turn::enter() {
@@ -59,6 +57,7 @@ void StateOrder::Turn::leave() noexcept {
     std::lock_guard lock(order->mutex_);
     const auto place = order->places_.find(ticket_);
     const bool was_first = place == order->places_.begin();
+    order->long_count_ -= place->second.is_long;
     order->spare_ = order->places_.extract(place);
     entered_ = false;
     if (!was_first || order->places_.empty()) return;

@@ -70,7 +70,7 @@ class StateOrder {
   };
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t next_ = 0;
+  uint64_t next_ = 0, long_count_ = 0;
   using Places = std::map<uint64_t, Place>;
   Places places_;            // of all turns that are not left, by ticket: the first may enter
   Places::node_type spare_;  // the last one that was left

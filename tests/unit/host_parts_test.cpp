@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -179,6 +180,27 @@ TEST(Executor, AcceptsNothingAfterStop) {
   Executor executor(1);
   executor.stop();
   EXPECT_EQ(executor.execute([](void*) {}, nullptr).code(), HEDDLE_STATUS_UNAVAILABLE);
+}
+
+void raise_flag(void* flag) {
+  static_cast<std::atomic<bool>*>(flag)->store(true);
+}
+
+TEST(Executor, WorkIsNotOvertakenForEver) {
+  struct Endless {
+    Executor executor{1};
+    std::atomic<bool> is_enough{false};
+    Executor::Job job{again, this};
+    static void again(void* self) {
+      auto* endless = static_cast<Endless*>(self);
+      if (!endless->is_enough) endless->executor.run(&endless->job);
+    }
+  } endless;
+  ASSERT_TRUE(endless.executor.prepare().ok());
+  ASSERT_TRUE(endless.executor.run(&endless.job));
+  ASSERT_TRUE(endless.executor.execute(raise_flag, &endless.is_enough).ok());
+  for (int i = 0; i < 3000 && !endless.is_enough; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(endless.is_enough.exchange(true));
 }
 
 TEST(Executor, WorksForWorkThatMakesWork) {

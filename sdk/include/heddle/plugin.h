@@ -93,7 +93,8 @@ struct heddle_host {
 
   /* Runs function(context) once on a thread of the host, perhaps before this returns. On a failure it is not run: UNAVAILABLE while the host
    * shuts down. `function` may block, but the threads are few (one to four) and shared by all plugins: what waits for long takes a thread of its
-   * own. It throws nothing. The plugin sees to it that all of it is over before shutdown returns. [any] [no-block] */
+   * own, and what a queue has accepted gets on without it, since all of them may be waiting for that. It throws nothing. The plugin sees to it
+   * that all of it is over before shutdown returns. [any] [no-block] */
   heddle_status_t* (*execute)(void* self, void (*function)(void* context), void* context);
 
   /* The plugin's option of that name; NOT_FOUND if the manifest does not declare it. [any] [no-block] */
