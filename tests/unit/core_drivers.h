@@ -81,6 +81,16 @@ class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
     return function;
   }
 
+  // A function "breaks" whose only region fails.
+  void add_failing(ModuleBuilder& module) const {
+    mf::FunctionT& function = module.add_function("breaks");
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
+    ProgramBuilder p = program();
+    const uint32_t one = p.literal(1), code = p.literal(7);
+    p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+
   TemporaryFolder folder;
   RuntimeHandle runtime;
 

@@ -94,12 +94,7 @@ class RuntimeExhausted : public OnDriver {
     p.barrier();
     p.dispatch("count", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
     slow.programs.push_back(p.finish());
-    mf::FunctionT& failing = module.add_function("breaks");
-    failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
-    ProgramBuilder b = program();
-    uint32_t once = b.literal(1), bad = b.literal(7);
-    b.dispatch("bad region", kFailing, {}, {bad}, {once, once, once});
-    failing.programs.push_back(b.finish());
+    add_failing(module);
     mf::FunctionT& looked = module.add_function("looked at");
     looked.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
     looked.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));

@@ -353,12 +353,7 @@ TEST_P(RuntimeAsync, CountsExactlyOnceNoCallIsInFlight) {
   constexpr int64_t kPlans = 40;  // more than are kept
   ModuleBuilder module = builder();
   add_adder(module, "add", 4);
-  mf::FunctionT& failing = module.add_function("breaks");
-  failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}));
-  ProgramBuilder p = program();
-  uint32_t one = p.literal(1), code = p.literal(7);
-  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
-  failing.programs.push_back(p.finish());
+  add_failing(module);
   InstanceHandle instance = open(module);
   ASSERT_NE(instance, nullptr);
   heddle_function_t *add = find_function(instance, "add"), *breaks = find_function(instance, "breaks");
@@ -399,12 +394,7 @@ TEST_P(RuntimeAsync, CountsExactlyOnceNoCallIsInFlight) {
 TEST_P(RuntimeAsync, LetsManyThreadsWaitForOneCall) {
   ModuleBuilder module = builder();
   add_slow(module, 5);
-  mf::FunctionT& failing = module.add_function("breaks");
-  failing.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_U32));
-  ProgramBuilder p = program();
-  uint32_t one = p.literal(1), code = p.literal(7);
-  p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
-  failing.programs.push_back(p.finish());
+  add_failing(module);
   InstanceHandle instance = open(module);
   ASSERT_NE(instance, nullptr);
   heddle_function_t *slow = find_function(instance, "slow"), *breaks = find_function(instance, "breaks");
