@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the core costs: the same commands, waits and signals through runtime.h and through the driver's table, on one device in one process, in
-// interleaved rounds. Run by hand: core_bench [--device ALIAS] [--config TOML] [--rounds N]; tests/gpu/run does on a GPU.
+// interleaved rounds. Each side has a queue and memory of its own, and a device may favor one for as long as the process lives: so there are
+// several processes, which open the two in turns. Run by hand: core_bench [--device ALIAS] [--config TOML] [--rounds N] [--processes N];
+// tests/gpu/run does on a GPU.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +31,8 @@ constexpr uint32_t kInFlight = 32;
 struct Options {
   BenchDevice device;
   std::string config;
-  int rounds = 501;
+  int rounds = 101;  // of each process
+  int processes = 5;
 };
 
 // add_f32 and chain, in the form that the device runs.
@@ -254,23 +258,28 @@ struct ThroughTable {
   }
 };
 
+// Nanoseconds of a submission.
+struct Row {
+  double left, right, difference;
+};
+using Table = std::vector<std::pair<std::string, Row>>;
+
+double median(std::vector<double> all) {
+  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return all[all.size() / 2];
+}
+
 // Interleaved rounds: what else the machine does hits both alike, so the core's part is the median of the differences, not the difference of the medians. Each
 // function gives the nanoseconds of `count` submissions.
 template <typename Left, typename Right>
-void compare(const char* name, int rounds, Left through_runtime, Right through_table) {
+void compare(Table* table, const char* name, int rounds, Left through_runtime, Right through_table) {
   std::vector<double> left, right, difference;
   for (int i = 0; i < rounds; ++i) {
     left.push_back(through_runtime());
     right.push_back(through_table());
     difference.push_back(left.back() - right.back());
   }
-  for (std::vector<double>* all : {&left, &right, &difference}) std::sort(all->begin(), all->end());
-  const auto at = [&](const std::vector<double>& all, int part) {
-    return all[static_cast<size_t>(rounds) * static_cast<size_t>(part) / 4];
-  };
-  std::printf("| %s | %.0f | %.0f | %.0f (%.0f to %.0f) |\n", name, at(left, 2), at(right, 2), at(difference, 2), at(difference, 1),
-              at(difference, 3));
-  std::fflush(stdout);
+  table->emplace_back(name, Row{median(left), median(right), median(difference)});
 }
 
 double now_ns() {
@@ -286,22 +295,24 @@ auto one_at_a_time(int count, Function function) {
   };
 }
 
-void run(const Options& options) {
+// What one process measures.
+Table measure(const Options& options, bool table_first) {
   const Code code(options.device);
+  std::unique_ptr<ThroughTable> made;
+  if (table_first) made = std::make_unique<ThroughTable>(options, code);
   ThroughRuntime runtime(options, code);
-  ThroughTable table(options, code);
+  if (!made) made = std::make_unique<ThroughTable>(options, code);
+  ThroughTable& table = *made.release();  // goes with the process
   const int rounds = options.rounds, count = 200;
-  std::printf("%s, medians of %d rounds in turns, and the middle half of the differences; ns for each submission\n\n",
-              options.device.alias.c_str(), rounds);
-  std::printf("| what | runtime.h | driver's table | core |\n| --- | ---: | ---: | ---: |\n");
+  Table rows;
   auto table_add = one_at_a_time(count, [&] {
     table.submit(table.add_commands, 0);
     table.wait(0);
   });
-  compare("one dispatch, heddle_call", rounds, one_at_a_time(count, [&] { runtime.call_add(runtime.sums[0]); }), table_add);
-  compare("the same, with a new result", rounds, one_at_a_time(count, [&] { runtime.call_add(nullptr); }), table_add);
-  compare("one dispatch, start and wait", rounds, one_at_a_time(count, [&] { ThroughRuntime::finish(runtime.start_add(runtime.sums[0])); }),
-          table_add);
+  compare(&rows, "one dispatch, heddle_call", rounds, one_at_a_time(count, [&] { runtime.call_add(runtime.sums[0]); }), table_add);
+  compare(&rows, "the same, with a new result", rounds, one_at_a_time(count, [&] { runtime.call_add(nullptr); }), table_add);
+  compare(&rows, "one dispatch, start and wait", rounds,
+          one_at_a_time(count, [&] { ThroughRuntime::finish(runtime.start_add(runtime.sums[0])); }), table_add);
   // The host's part alone: what the device does meanwhile is in neither.
   auto starts = [&] {
     heddle_call_t* calls[kInFlight];
@@ -324,7 +335,7 @@ void run(const Options& options) {
     }
     return ns / 8 / kInFlight;
   };
-  compare("one dispatch, start alone, 32 in flight", rounds, starts, submits);
+  compare(&rows, "one dispatch, start alone, 32 in flight", rounds, starts, submits);
   auto finished = [&] {
     heddle_call_t* calls[kInFlight];
     const double start = now_ns();
@@ -338,14 +349,57 @@ void run(const Options& options) {
     for (uint32_t i = 0; i < kInFlight; ++i) table.wait(i);
     return (now_ns() - start) / kInFlight;
   };
-  compare("the same with its wait", rounds, finished, waited);
-  compare("100 dependent dispatches, heddle_call", rounds, one_at_a_time(count / 4, [&] { runtime.call_chain(); }),
+  compare(&rows, "the same with its wait", rounds, finished, waited);
+  compare(&rows, "100 dependent dispatches, heddle_call", rounds, one_at_a_time(count / 4, [&] { runtime.call_chain(); }),
           one_at_a_time(count / 4, [&] {
             table.submit_chain();
             table.wait(0);
           }));
-  std::fflush(stdout);
-  _exit(0);  // the devices go with the process
+  return rows;
+}
+
+// In a child, whose rows come through a pipe.
+Table measure_in_a_child(const Options& options, bool table_first) {
+  int ends[2];
+  if (pipe(ends) != 0) must(status_create(HEDDLE_STATUS_UNAVAILABLE, "no pipe"));
+  const pid_t child = fork();
+  if (child == 0) {
+    FILE* out = fdopen(ends[1], "w");
+    for (const auto& [name, row] : measure(options, table_first))
+      std::fprintf(out, "%.3f %.3f %.3f %s\n", row.left, row.right, row.difference, name.c_str());
+    std::fflush(out);
+    _exit(0);
+  }
+  close(ends[1]);
+  FILE* in = fdopen(ends[0], "r");
+  Table rows;
+  Row row;
+  char name[200];
+  while (std::fscanf(in, "%lf %lf %lf %199[^\n]", &row.left, &row.right, &row.difference, name) == 4) rows.emplace_back(name, row);
+  std::fclose(in);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) std::exit(1);
+  return rows;
+}
+
+void run(const Options& options) {
+  std::vector<Table> all;
+  for (int i = 0; i < options.processes; ++i) all.push_back(measure_in_a_child(options, i % 2 != 0));
+  std::printf("%s, medians of %d processes of %d rounds in turns, and the least and most of the processes; ns for each submission\n\n",
+              options.device.alias.c_str(), options.processes, options.rounds);
+  std::printf("| what | runtime.h | driver's table | core |\n| --- | ---: | ---: | ---: |\n");
+  for (size_t i = 0; i < all.front().size(); ++i) {
+    std::vector<double> left, right, difference;
+    for (const Table& one : all) {
+      left.push_back(one[i].second.left);
+      right.push_back(one[i].second.right);
+      difference.push_back(one[i].second.difference);
+    }
+    const auto [least, most] = std::minmax_element(difference.begin(), difference.end());
+    std::printf("| %s | %.0f | %.0f | %.0f (%.0f to %.0f) |\n", all.front()[i].first.c_str(), median(left), median(right),
+                median(difference), *least, *most);
+  }
 }
 
 }  // namespace
@@ -358,6 +412,7 @@ int main(int argc, char** argv) {
     if (name == "--device") options.device.alias = value;
     if (name == "--config") options.config = value;
     if (name == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
+    if (name == "--processes") options.processes = std::max(1, std::atoi(value.c_str()));
   }
   options.config = options.device.config() + options.config;
   heddle::testing::run(options);
