@@ -363,6 +363,7 @@ Table measure_in_a_child(const Options& options, bool table_first) {
   int ends[2];
   if (pipe(ends) != 0) must(status_create(HEDDLE_STATUS_UNAVAILABLE, "no pipe"));
   const pid_t child = fork();
+  if (child < 0) must(status_create(HEDDLE_STATUS_UNAVAILABLE, "no process"));
   if (child == 0) {
     FILE* out = fdopen(ends[1], "w");
     for (const auto& [name, row] : measure(options, table_first))

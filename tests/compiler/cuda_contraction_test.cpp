@@ -204,7 +204,7 @@ TEST_F(CudaTarget, ConvolvesAsTheNetworksDo) {
 }
 
 // A tile is chosen for a usual batch and runs with any: one image is few enough for the reference, even in the largest tiles.
-TEST_F(CudaTarget, ConvolvesInEveryTile) {
+TEST_F(CudaTarget, ConvolvesInTilesOfEverySize) {
   struct Image {
     int64_t size, channels, columns, kernel;
     const char *element, *rung;

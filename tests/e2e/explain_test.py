@@ -10,22 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import DIGITS, HeddleTestCase, heddle, heddle_path
+from heddle_command import CPU_AND_FAKE_GPU, DIGITS, FAKES, HeddleTestCase, heddle
 
-FAKES = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
-DEVICES = """
-version = 1
-[plugins.probe]
-"heddle.cpu" = "in-process"
-"test.fake_gpu" = "in-process"
-[device.one]
-driver = "heddle.cpu"
-select = { ordinal = 0 }
-allocator = { plugin = "heddle.track" }
-[device.gpu]
-driver = "test.fake_gpu"
-select = { uuid = "fafafafa" }
-"""
+DEVICES = CPU_AND_FAKE_GPU + 'allocator = { plugin = "heddle.track" }\n'
 HOSTILE = "</title></td><script>alert(1)</script><img src=x onerror='alert(\"2\")'>&lt;b&gt;"
 
 

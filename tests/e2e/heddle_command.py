@@ -36,6 +36,22 @@ def heddle_path():
     return path
 
 
+# Where plugins for tests are, and the head of a configuration that has them and does not probe them in a child each time.
+FAKES = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
+CPU_AND_FAKE_GPU = """
+version = 1
+[plugins.probe]
+"heddle.cpu" = "in-process"
+"test.fake_gpu" = "in-process"
+[device.gpu]
+driver = "test.fake_gpu"
+select = { uuid = "fafafafa" }
+[device.one]
+driver = "heddle.cpu"
+select = { ordinal = 0 }
+"""
+
+
 class CommandResult:
     def __init__(self, arguments, process):
         self.arguments = [str(argument) for argument in arguments]

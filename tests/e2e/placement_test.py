@@ -12,29 +12,18 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import DIGITS, HeddleTestCase, heddle_path
+from heddle_command import CPU_AND_FAKE_GPU, DIGITS, FAKES, HeddleTestCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import heddle_ctypes  # noqa: E402
 
-FAKES = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
-DEVICES = """
-version = 1
-[plugins.probe]
-"heddle.cpu" = "in-process"
-"test.fake_gpu" = "in-process"
-[device.one]
-driver = "heddle.cpu"
-select = { ordinal = 0 }
+DEVICES = CPU_AND_FAKE_GPU + """
 [device.two]
 driver = "heddle.cpu"
 select = { ordinal = 0 }
 [device.three]
 driver = "heddle.cpu"
 select = { ordinal = 0 }
-[device.gpu]
-driver = "test.fake_gpu"
-select = { uuid = "fafafafa" }
 """
 
 

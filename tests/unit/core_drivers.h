@@ -4,6 +4,7 @@
 #ifndef HEDDLE_TESTS_CORE_DRIVERS_H_
 #define HEDDLE_TESTS_CORE_DRIVERS_H_
 
+#include <ctime>
 #include <filesystem>
 
 #include "../support/module_builder.h"
@@ -26,6 +27,13 @@ inline void PrintTo(const DriverUnderTest& driver, std::ostream* out) {
 }
 inline std::string driver_name(const ::testing::TestParamInfo<DriverUnderTest>& info) {
   return info.param.name;
+}
+
+// The clock of deadlines.
+inline uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
@@ -88,6 +96,31 @@ class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
     ProgramBuilder p = program();
     const uint32_t one = p.literal(1), code = p.literal(7);
     p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+
+  // out = n, which the host looks at first: a call in pieces.
+  void add_looked_at(ModuleBuilder& module, const std::string& name = "looked at") const {
+    mf::FunctionT& function = module.add_function(name);
+    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    uint32_t n = p.reg(), zero = p.literal(0);
+    p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+  }
+  // state = 3 state + 1; a call in pieces where it looks at its argument.
+  void add_step(ModuleBuilder& module, const std::string& name, uint32_t state, bool looks) const {
+    mf::FunctionT& function = module.add_function(name);
+    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), zero = p.literal(0), n = p.reg();
+    if (looks) p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
+    p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {one}, {one, one, one});
+    p.barrier();
+    p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
     function.programs.push_back(p.finish());
   }
 

@@ -95,23 +95,8 @@ class RuntimeExhausted : public OnDriver {
     p.dispatch("count", kSlowly, {ProgramBuilder::whole(p.result(0), kWrite)}, {spins}, {one, one, one});
     slow.programs.push_back(p.finish());
     add_failing(module);
-    mf::FunctionT& looked = module.add_function("looked at");
-    looked.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    looked.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    ProgramBuilder l = program();
-    uint32_t n = l.reg(), at = l.literal(0);
-    l.emit(mf::Op::ReadScalar, n, l.argument(0), at);
-    l.copy(ProgramBuilder::whole(l.argument(0), kRead), ProgramBuilder::whole(l.result(0), kWrite));
-    looked.programs.push_back(l.finish());
-    const uint32_t value = module.add_global("value", mf::GlobalKind::State, 8);
-    mf::FunctionT& step = module.add_function("step");  // value = value * 3 + 1; out = value
-    step.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    ProgramBuilder s = program();
-    const uint32_t single = s.literal(1);
-    s.dispatch("step", kChainStep, {ProgramBuilder::whole(s.global(value), kReadWrite)}, {single}, {single, single, single});
-    s.barrier();
-    s.copy(ProgramBuilder::whole(s.global(value), kRead), ProgramBuilder::whole(s.result(0), kWrite));
-    step.programs.push_back(s.finish());
+    add_looked_at(module);
+    add_step(module, "step", module.add_global("value", mf::GlobalKind::State, 8), false);
     instance = open(module);
     ASSERT_NE(instance, nullptr);
   }
@@ -205,6 +190,7 @@ TEST_P(RuntimeExhausted, StartedCallsEndForAllWhoWait) {
 
 TEST_P(RuntimeExhausted, CallsOnStateThatNeverBeganLeaveItAsItIs) {
   heddle_function_t* step = find_function(instance, "step");
+  const TensorHandle n = make_tensor<int64_t>(step, 0, {1}, {0}, HEDDLE_TYPE_I64);
   uint64_t wanted = 0;
   const auto check = [&](const TensorHandle& result) {
     wanted = wanted * 3 + 1;
@@ -214,10 +200,10 @@ TEST_P(RuntimeExhausted, CallsOnStateThatNeverBeganLeaveItAsItIs) {
   };
   for (const bool starts : {false, true}) {
     fail_each_allocation(HEDDLE_STATUS_OK, [&]() -> heddle_status_t* {
-      heddle_tensor_t* out = nullptr;
+      heddle_tensor_t *argument = n.get(), *out = nullptr;
       heddle_call_t* started = nullptr;
       heddle_status_t* status =
-          starts ? heddle_call_start(step, nullptr, nullptr, 0, &out, 1, &started) : heddle_call(step, nullptr, 0, &out, 1);
+          starts ? heddle_call_start(step, nullptr, &argument, 1, &out, 1, &started) : heddle_call(step, &argument, 1, &out, 1);
       const TensorHandle result(out);
       const CallHandle call(started);
       if (!status && starts) status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
@@ -225,7 +211,7 @@ TEST_P(RuntimeExhausted, CallsOnStateThatNeverBeganLeaveItAsItIs) {
       return status;
     });
   }
-  check(call_for_one(step, {}));
+  check(call_for_one(step, {n.get()}));
 }
 
 // What is given back while a device works on it is kept, without memory to note it down.

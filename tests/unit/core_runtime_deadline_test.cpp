@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Deadlines and cancelling, on every driver: what is not enqueued is dropped, what is finishes, and the next call works.
-#include <ctime>
-
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -9,12 +7,6 @@ namespace {
 
 constexpr int64_t kLong = 2000;  // thousands of pauses
 constexpr uint64_t kShortNs = 5'000'000;
-
-uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 class RuntimeDeadline : public OnDriver {
  protected:

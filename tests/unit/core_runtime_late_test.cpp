@@ -88,14 +88,7 @@ TEST_P(RuntimeLate, HoldsBackListsThatAreRecorded) {
   open_with("exhausted_replays = 5\n");
   ModuleBuilder module = builder();
   add_chain(module);
-  mf::FunctionT& late = module.add_function("late");  // out = n, after a look at it
-  late.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-  late.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-  ProgramBuilder p = program();
-  uint32_t n = p.reg(), zero = p.literal(0);
-  p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
-  p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
-  late.programs.push_back(p.finish());
+  add_looked_at(module, "late");
   InstanceHandle instance = open(module);
   ASSERT_NE(instance, nullptr);
   run_chains(instance, 6, 1);

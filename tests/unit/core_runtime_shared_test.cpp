@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -14,12 +13,6 @@
 
 namespace heddle::testing {
 namespace {
-
-uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 class RuntimeShared : public OnDriver {
  protected:
@@ -38,38 +31,6 @@ class RuntimeShared : public OnDriver {
                {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(0), kRead),
                 ProgramBuilder::whole(p.result(0), kWrite)},
                {width, width}, {one, one, one});
-    function.programs.push_back(p.finish());
-  }
-  void add_breaking(ModuleBuilder& module) const {
-    mf::FunctionT& function = module.add_function("breaks");
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(kWidth)}));
-    ProgramBuilder p = program();
-    uint32_t one = p.literal(1), code = p.literal(7);
-    p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
-    function.programs.push_back(p.finish());
-  }
-  // out = n, which the host looks at first: a call in pieces.
-  void add_looked_at(ModuleBuilder& module) const {
-    mf::FunctionT& function = module.add_function("looked at");
-    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    ProgramBuilder p = program();
-    uint32_t n = p.reg(), zero = p.literal(0);
-    p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
-    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
-    function.programs.push_back(p.finish());
-  }
-  // state = 3 state + 1; a call in pieces where it looks at its argument.
-  void add_step(ModuleBuilder& module, const std::string& name, uint32_t state, bool looks) const {
-    mf::FunctionT& function = module.add_function(name);
-    function.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
-    ProgramBuilder p = program();
-    uint32_t one = p.literal(1), zero = p.literal(0), n = p.reg();
-    if (looks) p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
-    p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {one}, {one, one, one});
-    p.barrier();
-    p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
     function.programs.push_back(p.finish());
   }
   // result: the tensor to write into, or NULL for a new one; what it is then.
@@ -203,7 +164,7 @@ TEST_P(RuntimeShared, ManyThreadsDoEverythingAtOnce) {
     ModuleBuilder module = builder();
     add_slow_double(module, "double", 2);
     add_slow_double(module, "long double", 40);
-    add_breaking(module);
+    add_failing(module);
     add_looked_at(module);
     add_adder(module, "add", kWidth);
     const uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
