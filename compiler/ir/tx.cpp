@@ -30,6 +30,12 @@ void TxDialect::initialize() {
       >();
 }
 
+std::string describe(Operation* op) {
+  std::string text = op->getName().getStringRef().str();
+  if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
+  return text;
+}
+
 SmallVector<AffineExpr> extents(RankedTensorType type) {
   if (auto dims = llvm::dyn_cast_or_null<DimsAttr>(type.getEncoding())) {
     return SmallVector<AffineExpr>(dims.getMap().getResults());

@@ -3,6 +3,9 @@
 // Included by everything in compiler/; must not know any pass or target.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/AffineMap.h"
@@ -39,6 +42,9 @@ inline constexpr llvm::StringLiteral initializer_name = "$init";
 
 // Module attribute: refusals to fuse, an array of dictionaries {kind, producer, consumer}.
 inline constexpr llvm::StringLiteral fusion_log_attr = "tx.fusion_log";
+
+// "tx.add 'node'", for people.
+std::string describe(mlir::Operation* op);
 
 // Module attribute: nodes that a library plugin could have run instead, and that are compiled like any other after all: an array of
 // dictionaries {node, operator, reason}.
@@ -86,6 +92,17 @@ llvm::StringRef family_of(mlir::ModuleOp module, llvm::StringRef slot);
 
 // The slot of an argument or a result, from its attributes.
 llvm::StringRef affinity_of(mlir::DictionaryAttr attributes);
+
+// The type of a tensor.
+inline mlir::RankedTensorType tensor(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+
+// The extent, where it depends on no symbol.
+inline std::optional<int64_t> static_extent(mlir::AffineExpr extent) {
+  auto constant = llvm::dyn_cast<mlir::AffineConstantExpr>(extent);
+  return constant ? std::optional(constant.getValue()) : std::nullopt;
+}
 
 // Extents of a tensor type, one expression a dimension, over the symbols of its function.
 llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);

@@ -50,20 +50,14 @@ bool is_epilogue_broadcast(tx::BroadcastOp broadcast) {
   return from.getRank() == 1 && broadcast.getDimensions()[0] == to.getRank() - 1;
 }
 
-std::string describe(Operation* op) {
-  std::string text = op->getName().getStringRef().str();
-  if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
-  return text;
-}
-
 // Why a region ends between these two.
 using Log = SmallVector<Attribute>;
 void note(Log& log, StringRef kind, Operation* producer, Operation* consumer) {
   Builder builder(consumer->getContext());
   log.push_back(builder.getDictionaryAttr({
       builder.getNamedAttr("kind", builder.getStringAttr(kind)),
-      builder.getNamedAttr("producer", builder.getStringAttr(describe(producer))),
-      builder.getNamedAttr("consumer", builder.getStringAttr(describe(consumer))),
+      builder.getNamedAttr("producer", builder.getStringAttr(tx::describe(producer))),
+      builder.getNamedAttr("consumer", builder.getStringAttr(tx::describe(consumer))),
   }));
 }
 

@@ -28,12 +28,6 @@ struct LowerSlot {
 // What wants a value on a slot, the first in program order, lowest slot first.
 using Place = std::map<StringRef, Operation*, LowerSlot>;
 
-std::string describe(Operation* op) {
-  std::string text = op->getName().getStringRef().str();
-  if (auto name = llvm::dyn_cast<NameLoc>(op->getLoc())) text += " '" + name.getName().str() + "'";
-  return text;
-}
-
 class Placer {
  public:
   explicit Placer(func::FuncOp function) : function_(function), block_(function.getBody().front()) {
@@ -94,7 +88,7 @@ class Placer {
     }
     if (first)
       function_.emitRemark() << unplaced << " of " << all << " ops were placed by nobody and are on the default slot; the first is "
-                             << describe(first);
+                             << tx::describe(first);
   }
 
   void annotate() const {
@@ -104,13 +98,13 @@ class Placer {
       if (function_.getArgAttr(argument.getArgNumber(), tx::affinity_attr)) {
         remark << "its annotation";
       } else {
-        remark << (place.empty() ? std::string("nobody: the default slot") : describe(place.begin()->second));
+        remark << (place.empty() ? std::string("nobody: the default slot") : tx::describe(place.begin()->second));
       }
       if (place.size() > 1) remark << "; wanted on " << text_of(place);
     }
     for (Operation& op : block_) {
       if (op.hasTrait<OpTrait::IsTerminator>()) continue;
-      auto remark = op.emitRemark() << describe(&op) << ": ";
+      auto remark = op.emitRemark() << tx::describe(&op) << ": ";
       if (is_constant(&op)) {
         remark << "constant, on every slot that uses it";
         continue;
@@ -127,7 +121,7 @@ class Placer {
       } else if (is_constant(value)) {
         remark << "nobody: the default slot";
       } else {
-        remark << (value.getDefiningOp() ? describe(value.getDefiningOp())
+        remark << (value.getDefiningOp() ? tx::describe(value.getDefiningOp())
                                          : "argument " + std::to_string(llvm::cast<BlockArgument>(value).getArgNumber()));
       }
     }
@@ -229,7 +223,7 @@ class Placer {
     if (llvm::isa<tx::TransferOp>(op)) return "itself";
     if (!is_view(op)) return "nobody: the default slot";
     Value input = op->getOperand(0);
-    return input.getDefiningOp() ? describe(input.getDefiningOp())
+    return input.getDefiningOp() ? tx::describe(input.getDefiningOp())
                                  : "argument " + std::to_string(llvm::cast<BlockArgument>(input).getArgNumber());
   }
   static std::string text_of(const Place& place) {

@@ -11,15 +11,6 @@ using namespace mlir;
 
 namespace heddle::targets {
 
-namespace {
-
-bool is_unsigned(Type element) {
-  auto integer = llvm::dyn_cast<IntegerType>(element);
-  return integer && (integer.isUnsigned() || integer.getWidth() == 1);
-}
-
-}  // namespace
-
 Value Accumulator::identity(int64_t lanes) const {
   Type computed = compute_type(element_);
   TypedAttr value;

@@ -13,10 +13,6 @@ namespace heddle::targets {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 bool same(const Coordinate& a, const Coordinate& b) {
   return a.base == b.base && a.step == b.step && a.lanes == b.lanes;
 }
@@ -292,15 +288,15 @@ Value ElementEvaluator::at(Value value, const Point& point) {
   }
   Value result;
   if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
-    result = load(k_.operand(argument.getArgNumber()), tensor(value).getElementType(), linear(tensor(value), point), point);
+    result = load(k_.operand(argument.getArgNumber()), tx::tensor(value).getElementType(), linear(tx::tensor(value), point), point);
   } else {
     Operation* op = value.getDefiningOp();
     if (tx::is_elementwise(op)) {
       result = compute(op, [&](Value operand) { return at(operand, point); });
     } else {
       result = llvm::TypeSwitch<Operation*, Value>(op)
-                   .Case([&](tx::ConstantOp constant_op) { return constant(constant_op, linear(tensor(value), point), point); })
-                   .Case([&](tx::ReshapeOp reshape) { return at_linear(reshape.getInput(), linear(tensor(value), point), point); })
+                   .Case([&](tx::ConstantOp constant_op) { return constant(constant_op, linear(tx::tensor(value), point), point); })
+                   .Case([&](tx::ReshapeOp reshape) { return at_linear(reshape.getInput(), linear(tx::tensor(value), point), point); })
                    .Case([&](tx::TransposeOp transpose) {
                      Point source = point;
                      for (auto [i, p] : llvm::enumerate(transpose.getPermutation())) source.at[p] = point.at[i];
@@ -309,9 +305,9 @@ Value ElementEvaluator::at(Value value, const Point& point) {
                    .Case([&](tx::BroadcastOp broadcast) {
                      Point source = point;
                      source.at.clear();
-                     auto from = tensor(broadcast.getInput());
+                     auto from = tx::tensor(broadcast.getInput());
                      for (auto [i, d] : llvm::enumerate(broadcast.getDimensions())) {
-                       bool repeated = from.getDimSize(i) == 1 && tensor(value).getDimSize(d) != 1;
+                       bool repeated = from.getDimSize(i) == 1 && tx::tensor(value).getDimSize(d) != 1;
                        source.at.push_back(repeated ? Coordinate{k_.index(0), 0, {}} : point.at[d]);
                      }
                      return at(broadcast.getInput(), source);
@@ -339,7 +335,7 @@ Value ElementEvaluator::at(Value value, const Point& point) {
 
 Value ElementEvaluator::at_linear(Value value, const Linear& offset, const Point& point) {
   if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
-    return load(k_.operand(argument.getArgNumber()), tensor(value).getElementType(), offset, point);
+    return load(k_.operand(argument.getArgNumber()), tx::tensor(value).getElementType(), offset, point);
   }
   Operation* op = value.getDefiningOp();
   if (tx::is_elementwise(op)) {
@@ -347,7 +343,7 @@ Value ElementEvaluator::at_linear(Value value, const Linear& offset, const Point
   }
   if (auto reshape = llvm::dyn_cast<tx::ReshapeOp>(op)) return at_linear(reshape.getInput(), offset, point);
   if (auto constant_op = llvm::dyn_cast<tx::ConstantOp>(op)) return constant(constant_op, offset, point);
-  return at(value, delinearize(tensor(value), offset, point));
+  return at(value, delinearize(tx::tensor(value), offset, point));
 }
 
 Value ElementEvaluator::constant(tx::ConstantOp op, const Linear& offset, const Point& point) {
@@ -395,7 +391,7 @@ Value ElementEvaluator::constant(tx::ConstantOp op, const Linear& offset, const 
 
 Value ElementEvaluator::pad(tx::PadOp op, const Point& point) {
   Point source = point;
-  auto from = tensor(op.getInput());
+  auto from = tx::tensor(op.getInput());
   auto extents = tx::extents(from);
   Bounds bounds;
   for (int64_t d = 0; d < from.getRank(); ++d) {
@@ -417,12 +413,12 @@ Value ElementEvaluator::concat(tx::ConcatOp op, const Point& point) {
   auto chosen = chosen_.find(op);
   size_t last = op.getInputs().size() - 1;
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
-    Value extent = k_.extent(tx::extents(tensor(input))[axis]);
+    Value extent = k_.extent(tx::extents(tx::tensor(input))[axis]);
     if (chosen == chosen_.end() || chosen->second == i) {
       Point source = point;
       source.at[axis] = shifted(point.at[axis], k_.sub(k_.index(0), start));
       if (chosen != chosen_.end()) return at(input, source);
-      if (tensor(input).getDimSize(axis) != 0) {
+      if (tx::tensor(input).getDimSize(axis) != 0) {
         Bounds bounds;
         keep_inside(source.at[axis], extent, i > 0, i < last, point.lanes, bounds);
         source.mask = both(source.mask, bounds.lanes);
@@ -437,7 +433,7 @@ Value ElementEvaluator::concat(tx::ConcatOp op, const Point& point) {
 }
 
 Value ElementEvaluator::gather(tx::GatherOp op, const Point& point) {
-  auto from = tensor(op.getInput()), indices_type = tensor(op.getIndices());
+  auto from = tx::tensor(op.getInput()), indices_type = tx::tensor(op.getIndices());
   int64_t axis = static_cast<int64_t>(op.getAxis()), rank = indices_type.getRank();
   Point which = point;
   which.at.assign(point.at.begin() + axis, point.at.begin() + axis + rank);
@@ -464,7 +460,7 @@ Value ElementEvaluator::gather(tx::GatherOp op, const Point& point) {
 bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
   if (count <= 1 || llvm::isa<BlockArgument>(value)) return true;
   Operation* op = value.getDefiningOp();
-  int64_t rank = tensor(value).getRank(), first = rank - static_cast<int64_t>(count);
+  int64_t rank = tx::tensor(value).getRank(), first = rank - static_cast<int64_t>(count);
   if (tx::is_elementwise(op)) {
     return llvm::all_of(op->getOperands(), [&](Value operand) { return can_flatten(operand, count, chosen); });
   }
@@ -478,8 +474,8 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
         return can_flatten(transpose.getInput(), count, chosen);
       })
       .Case([&](tx::BroadcastOp broadcast) {
-        auto from = tensor(broadcast.getInput());
-        auto from_extents = tx::extents(from), to_extents = tx::extents(tensor(value));
+        auto from = tx::tensor(broadcast.getInput());
+        auto from_extents = tx::extents(from), to_extents = tx::extents(tx::tensor(value));
         unsigned repeated = 0, whole = 0;
         for (int64_t d = first; d < rank; ++d) {
           auto position = llvm::find(broadcast.getDimensions(), d);
@@ -488,7 +484,7 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
             continue;
           }
           int64_t i = position - broadcast.getDimensions().begin();
-          if (from.getDimSize(i) == 1 && tensor(value).getDimSize(d) != 1) {
+          if (from.getDimSize(i) == 1 && tx::tensor(value).getDimSize(d) != 1) {
             ++repeated;
           } else {
             whole += is_whole(from_extents[i], to_extents[d]);
@@ -498,7 +494,7 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
         return whole == count && can_flatten(broadcast.getInput(), count, chosen);
       })
       .Case([&](tx::SliceOp slice) {
-        auto from_extents = tx::extents(tensor(slice.getInput())), to_extents = tx::extents(tensor(value));
+        auto from_extents = tx::extents(tx::tensor(slice.getInput())), to_extents = tx::extents(tx::tensor(value));
         if (slice.getStrides()[first] != 1) return false;
         for (int64_t d = first + 1; d < rank; ++d) {
           if (slice.getStarts()[d] != 0 || slice.getStrides()[d] != 1 || !is_whole(from_extents[d], to_extents[d])) return false;
@@ -517,7 +513,7 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
         return llvm::all_of(concat.getInputs(), [&](Value input) { return can_flatten(input, count, chosen); });
       })
       .Case([&](tx::GatherOp gather) {
-        int64_t behind = static_cast<int64_t>(gather.getAxis()) + tensor(gather.getIndices()).getRank();
+        int64_t behind = static_cast<int64_t>(gather.getAxis()) + tx::tensor(gather.getIndices()).getRank();
         return behind <= first && can_flatten(gather.getInput(), count, chosen);
       })
       .Default([](Operation*) { return false; });

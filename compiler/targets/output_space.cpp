@@ -8,10 +8,6 @@ namespace heddle::targets {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 // The first concat that the value is, or is computed from by element-wise ops alone.
 tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
@@ -26,7 +22,7 @@ tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
 
 OutputSpace make_space(ArrayRef<Output> outputs, tx::ConcatOp concat, unsigned input) {
   OutputSpace space;
-  auto type = tensor(outputs.front().value);
+  auto type = tx::tensor(outputs.front().value);
   MLIRContext* context = type.getContext();
   space.extents = tx::extents(type);
   space.is_scalar = space.extents.empty();
@@ -36,8 +32,8 @@ OutputSpace make_space(ArrayRef<Output> outputs, tx::ConcatOp concat, unsigned i
   if (space.is_scalar) space.extents.push_back(getAffineConstantExpr(1, context));
   if (concat) {
     space.axis = static_cast<unsigned>(concat.getAxis());
-    for (unsigned i = 0; i < input; ++i) space.start = space.start + tx::extents(tensor(concat.getInputs()[i]))[space.axis];
-    space.extents[space.axis] = tx::extents(tensor(concat.getInputs()[input]))[space.axis];
+    for (unsigned i = 0; i < input; ++i) space.start = space.start + tx::extents(tx::tensor(concat.getInputs()[i]))[space.axis];
+    space.extents[space.axis] = tx::extents(tx::tensor(concat.getInputs()[input]))[space.axis];
   }
   auto can_walk_as_one = [&](unsigned count) {
     if (concat && space.axis > space.extents.size() - count) return false;
@@ -70,7 +66,7 @@ std::vector<OutputSpace> output_spaces(ArrayRef<Output> outputs) {
   if (!concat) return {make_space(outputs, {}, 0)};
   std::vector<OutputSpace> spaces;
   for (unsigned i = 0; i < concat.getInputs().size(); ++i) {
-    if (tensor(concat.getInputs()[i]).getDimSize(concat.getAxis()) != 0) spaces.push_back(make_space(outputs, concat, i));
+    if (tx::tensor(concat.getInputs()[i]).getDimSize(concat.getAxis()) != 0) spaces.push_back(make_space(outputs, concat, i));
   }
   return spaces;
 }

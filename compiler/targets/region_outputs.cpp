@@ -8,10 +8,6 @@ namespace heddle::targets {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 bool is_root(Operation* op) {
   return is_reduction(op) || is_contraction(op);
 }
@@ -69,9 +65,9 @@ std::vector<std::vector<Output>> output_groups(tx::DispatchOp region) {
   for (auto [i, yielded] : llvm::enumerate(region.getBody().front().getTerminator()->getOperands())) {
     Value value = yielded;
     while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
-    auto extents = tx::extents(tensor(value));
+    auto extents = tx::extents(tx::tensor(value));
     auto group =
-        llvm::find_if(groups, [&](const std::vector<Output>& known) { return tx::extents(tensor(known.front().value)) == extents; });
+        llvm::find_if(groups, [&](const std::vector<Output>& known) { return tx::extents(tx::tensor(known.front().value)) == extents; });
     if (group == groups.end()) group = groups.insert(groups.end(), std::vector<Output>{});
     group->push_back({value, static_cast<unsigned>(i)});
   }
@@ -84,7 +80,7 @@ LogicalResult store_outputs(KernelBuilder& k, ElementEvaluator& evaluator, Array
   SmallVector<Value> elements = evaluator.elements(values, point);
   for (auto [output, value] : llvm::zip_equal(outputs, elements)) {
     if (!value) return failure();
-    evaluator.store(value, k.result(output.result), tensor(output.value), point);
+    evaluator.store(value, k.result(output.result), tx::tensor(output.value), point);
   }
   return success();
 }

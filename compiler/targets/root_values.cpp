@@ -12,10 +12,6 @@ namespace heddle::targets {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 // Where the window of one output index lies along one spatial dimension.
 struct Window {
   Value start;             // index of tap 0 in the input; may be negative
@@ -25,7 +21,7 @@ struct Window {
 Window window_of(KernelBuilder& k, tx::PoolOp pool, size_t d, Value out) {
   int64_t taps = pool.getKernel()[d], stride = pool.getStrides()[d], dilation = pool.getDilations()[d];
   int64_t low = pool.getPadsLow()[d], high = pool.getPadsHigh()[d];
-  auto in_type = tensor(pool.getInput()), out_type = tensor(pool.getResult());
+  auto in_type = tx::tensor(pool.getInput()), out_type = tx::tensor(pool.getResult());
   Window window;
   window.start = k.add(k.mul(out, stride), -low);
   window.inside = window.with_pad = {k.index(0), k.index(taps)};
@@ -64,7 +60,7 @@ KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, Sma
 
 FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::PoolOp pool, ArrayRef<Point> points) {
   bool is_max = pool.getKind() == tx::PoolKind::max;
-  Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, tensor(pool.getInput()).getElementType());
+  Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, tx::tensor(pool.getInput()).getElementType());
   SmallVector<Range> taps;
   SmallVector<Value> starts;
   Value count = k.index(1);
@@ -97,8 +93,8 @@ FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator&
 }
 
 FailureOr<KernelBuilder::Values> reduce_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::ReduceOp reduce, ArrayRef<Point> points) {
-  Accumulator accumulator(k, reduce.getKind(), tensor(reduce.getInput()).getElementType());
-  auto in_extents = tx::extents(tensor(reduce.getInput()));
+  Accumulator accumulator(k, reduce.getKind(), tx::tensor(reduce.getInput()).getElementType());
+  auto in_extents = tx::extents(tx::tensor(reduce.getInput()));
   Value count = k.index(1);
   SmallVector<Range> ranges;
   SmallVector<size_t> reduced;
@@ -136,7 +132,7 @@ FailureOr<KernelBuilder::Values> reduce_values(KernelBuilder& k, ElementEvaluato
 FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::LrnOp lrn, const Point& point, bool inside_row) {
   constexpr int64_t largest_unrolled = 16;  // usual windows have 5; code grows with each element
   int64_t size = static_cast<int64_t>(lrn.getSize()), before = (size - 1) / 2, behind = size / 2;
-  AffineExpr extent = tx::extents(tensor(lrn.getInput())).back();
+  AffineExpr extent = tx::extents(tx::tensor(lrn.getInput())).back();
   Value channels = k.extent(extent), center;
   if (auto known = llvm::dyn_cast<AffineConstantExpr>(extent)) {  // nothing lies further away
     before = std::min(before, std::max<int64_t>(0, known.getValue() - 1));
@@ -202,7 +198,7 @@ FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::Lr
 
 LogicalResult softmax_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::SoftmaxOp softmax, Point point,
                              const std::function<LogicalResult(Value, const Point&)>& store) {
-  auto type = tensor(softmax.getInput());
+  auto type = tx::tensor(softmax.getInput());
   size_t axis = static_cast<size_t>(softmax.getAxis());
   Accumulator largest(k, tx::ReduceKind::max, type.getElementType()), total(k, tx::ReduceKind::sum, type.getElementType());
   LogicalResult all = success();

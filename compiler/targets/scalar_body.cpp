@@ -209,11 +209,6 @@ Value power(OpBuilder& builder, Location location, Value x, Value y) {
   return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
 }
 
-bool is_unsigned(Type type) {
-  auto integer = llvm::dyn_cast<IntegerType>(getElementTypeOrSelf(type));
-  return integer && (integer.isUnsigned() || integer.getWidth() == 1);
-}
-
 Value cast(Body& from, Body& to, Value x, Type source, Type target) {
   Type from_type = getElementTypeOrSelf(x.getType()), to_type = getElementTypeOrSelf(to.type());
   bool from_float = llvm::isa<FloatType>(from_type), to_float = llvm::isa<FloatType>(to_type);
@@ -296,6 +291,11 @@ Value integer_division(Body& body, Value a, Value b, bool without_sign) {
 }
 
 }  // namespace
+
+bool is_unsigned(Type type) {
+  auto integer = llvm::dyn_cast<IntegerType>(getElementTypeOrSelf(type));
+  return integer && (integer.isUnsigned() || integer.getWidth() == 1);
+}
 
 Type compute_type(Type element) {
   if (element.isF16() || element.isBF16()) return Float32Type::get(element.getContext());

@@ -10,6 +10,9 @@ namespace heddle::targets {
 // The type that values of an element type have while they are computed: f16 and bf16 as f32, integers without sign.
 mlir::Type compute_type(mlir::Type element);
 
+// Whether an element, or a vector's, is an integer without sign; bools are.
+bool is_unsigned(mlir::Type type);
+
 // The op's result, operands in compute types (scalars, or vectors of one length). Null, after a diagnostic on the op, for what
 // has no body: erf, tanh's and pow's counterparts beyond f32 are named there.
 mlir::Value emit_scalar_body(mlir::OpBuilder& builder, mlir::Location location, mlir::Operation* op, mlir::ValueRange operands);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxFiles = 64;
-constexpr size_t kMaxDevices = 1024;
+constexpr size_t kMaxNamedDevices = 1024;
 constexpr size_t kMaxAllocators = 8;  // of one stack
 
 }  // namespace
@@ -174,9 +174,9 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
                            fmt::format("the alias \"{}\" is no name for a device; 1 to 64 letters, digits, '_' and '-' were expected",
                                        entry->key.substr(0, 64)),
                            {}, entry->key.size());
-      } else if (config_.devices.size() >= kMaxDevices) {
+      } else if (config_.devices.size() >= kMaxNamedDevices) {
         diagnostics_.error(devices.key_place(*entry), "E206",
-                           fmt::format("more than {0} devices are named; at most {0} were expected", kMaxDevices));
+                           fmt::format("more than {0} devices are named; at most {0} were expected", kMaxNamedDevices));
         break;
       } else {
         device(TableReader(*entry, file, devices.path_of(entry->key), diagnostics_), entry->key);

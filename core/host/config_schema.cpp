@@ -90,7 +90,7 @@ constexpr std::string_view kSchema = R"({
 }})";
 
 std::string option_schema(const OptionSpec& option) {
-  if (!option.values.empty()) return fmt::format("{{\"enum\": {}}}", quoted(option.values));
+  if (!option.values.empty()) return fmt::format("{{\"enum\": {}}}", json_quoted(option.values));
   auto bounded = [&](std::string_view type) {
     std::string out = fmt::format("{{\"type\": \"{}\"", type);
     if (option.int_min) out += fmt::format(", \"minimum\": {}", *option.int_min);
@@ -118,14 +118,14 @@ std::string option_schema(const OptionSpec& option) {
 std::string table_schema(const Manifest& manifest, std::string first = {}) {
   std::string properties = std::move(first);
   for (const OptionSpec& option : manifest.options) {
-    properties += fmt::format("{}{}: {}", properties.empty() ? "" : ", ", quoted(option.name), option_schema(option));
+    properties += fmt::format("{}{}: {}", properties.empty() ? "" : ", ", json_quoted(option.name), option_schema(option));
   }
   return fmt::format("{{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {{{}}}}}", properties);
 }
 
 // The options of an allocator where the table names it, or names none and it is the default.
 std::string allocator_schema(const Manifest& manifest) {
-  return fmt::format("\n    {{\"if\": {{\"properties\": {{\"plugin\": {{\"const\": {}}}}}{}}}, \"then\": {}}}", quoted(manifest.id),
+  return fmt::format("\n    {{\"if\": {{\"properties\": {{\"plugin\": {{\"const\": {}}}}}{}}}, \"then\": {}}}", json_quoted(manifest.id),
                      manifest.id == kDefaultAllocator ? "" : ", \"required\": [\"plugin\"]",
                      table_schema(manifest, "\"plugin\": true, \"over\": true"));
 }
@@ -137,7 +137,7 @@ std::string config_schema(const std::vector<const Manifest*>& manifests) {
   for (const Manifest* manifest : manifests) {
     if ((manifest->kind & HEDDLE_PLUGIN_ALLOCATOR) != 0) allocators += (allocators.empty() ? "" : ",") + allocator_schema(*manifest);
     if ((manifest->kind & HEDDLE_PLUGIN_DRIVER) == 0) continue;
-    drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", quoted(manifest->id), table_schema(*manifest));
+    drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", json_quoted(manifest->id), table_schema(*manifest));
   }
   // A driver that is not installed here may be on the machine that the file is for.
   const std::string table = fmt::format(
@@ -149,7 +149,7 @@ std::string config_schema(const std::vector<const Manifest*>& manifests) {
   auto fill = [&](std::string_view mark, const std::string& text) { schema.replace(schema.find(mark), mark.size(), text); };
   fill("@drivers@", table);
   fill("@allocators@", allocators);
-  fill("@types@", quoted(module::element_type_names()));
+  fill("@types@", json_quoted(module::element_type_names()));
   return schema;
 }
 

@@ -3,6 +3,7 @@
 // keeps a state and a reason; no step of one plugin depends on another's. Devices are in host_devices.cpp.
 #include "core/host/host.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 namespace heddle::host {
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -30,9 +30,9 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string quoted(const std::vector<std::string>& texts) {
+std::string json_quoted(const std::vector<std::string>& texts) {
   std::string out = "[";
-  for (const std::string& text : texts) out.append(out.size() > 1 ? "," : "").append(quoted(text));
+  for (const std::string& text : texts) out.append(out.size() > 1 ? "," : "").append(json_quoted(text));
   return out + "]";
 }
 

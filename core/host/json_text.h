@@ -10,9 +10,9 @@
 namespace heddle::host {
 
 // A JSON string; bytes that are no UTF-8 become U+FFFD, so that the whole stays valid.
-std::string quoted(std::string_view text);
+std::string json_quoted(std::string_view text);
 // An array of them.
-std::string quoted(const std::vector<std::string>& texts);
+std::string json_quoted(const std::vector<std::string>& texts);
 
 }  // namespace heddle::host
 

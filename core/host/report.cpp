@@ -23,9 +23,10 @@ std::string plugins_report(Host& host) {
     out += fmt::format(
         "{}{{\"id\":{},\"version\":{},\"kind\":{},\"families\":{},\"state\":{},\"reason\":{},\"manifest\":{},\"library\":{},"
         "\"devices\":{},\"vendor_version\":{},\"from_cache\":{},\"shadowed\":{},\"operators\":{}}}",
-        first ? "" : ",", quoted(plugin.id), quoted(plugin.version), quoted(kinds), quoted(plugin.families),
-        quoted(std::string_view(name_of(plugin.state))), quoted(plugin.reason), quoted(plugin.manifest_path), quoted(plugin.library_path),
-        plugin.device_count, quoted(plugin.vendor_version), plugin.from_cache, quoted(plugin.shadowed), quoted(operators));
+        first ? "" : ",", json_quoted(plugin.id), json_quoted(plugin.version), json_quoted(kinds), json_quoted(plugin.families),
+        json_quoted(std::string_view(name_of(plugin.state))), json_quoted(plugin.reason), json_quoted(plugin.manifest_path),
+        json_quoted(plugin.library_path), plugin.device_count, json_quoted(plugin.vendor_version), plugin.from_cache,
+        json_quoted(plugin.shadowed), json_quoted(operators));
     first = false;
   }
   return out + "]}";
@@ -43,32 +44,32 @@ std::string devices_report(Host& host) {
     out += fmt::format(
         "{}{{\"alias\":{},\"driver\":{},\"ordinal\":{},\"name\":{},\"family\":{},\"pci\":{},\"uuid\":{},\"numa\":{},\"memory_bytes\":{},"
         "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
-        first ? "" : ",", quoted(device.alias), quoted(device.driver->id), device.ordinal, quoted(view(d.name)), quoted(view(d.family)),
-        quoted(view(d.pci)), quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units, d.max_allocation_bytes,
-        (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, quoted(formats), quoted(device.cpus),
-        device.config ? quoted(device.config->place) : "null");
+        first ? "" : ",", json_quoted(device.alias), json_quoted(device.driver->id), device.ordinal, json_quoted(view(d.name)),
+        json_quoted(view(d.family)), json_quoted(view(d.pci)), json_quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units,
+        d.max_allocation_bytes, (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, json_quoted(formats), json_quoted(device.cpus),
+        device.config ? json_quoted(device.config->place) : "null");
     first = false;
   }
-  return out + "],\"skipped\":" + quoted(host.skipped()) + "}";
+  return out + "],\"skipped\":" + json_quoted(host.skipped()) + "}";
 }
 
 std::string config_report(Host& host) {
-  std::string out = "{\"files\":" + quoted(host.config().files) + ",\"values\":[";
+  std::string out = "{\"files\":" + json_quoted(host.config().files) + ",\"values\":[";
   bool first = true;
   for (const ConfigValue& value : host.effective()) {
-    out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", quoted(value.key), quoted(value.text),
-                       quoted(value.origin));
+    out += fmt::format("{}{{\"key\":{},\"value\":{},\"origin\":{}}}", first ? "" : ",", json_quoted(value.key), json_quoted(value.text),
+                       json_quoted(value.origin));
     first = false;
   }
-  return out + "],\"warnings\":" + quoted(host.config_warnings()) + "}";
+  return out + "],\"warnings\":" + json_quoted(host.config_warnings()) + "}";
 }
 
 std::string validation_report(Host& host) {
   std::string out = "{\"plugins\":[";
   bool first = true;
   for (const ValidationInfo& plugin : host.validated()) {
-    out += fmt::format("{}{{\"id\":{},\"calls\":{},\"violations\":{},\"first\":{}}}", first ? "" : ",", quoted(plugin.id), plugin.calls,
-                       plugin.violations, quoted(plugin.first));
+    out += fmt::format("{}{{\"id\":{},\"calls\":{},\"violations\":{},\"first\":{}}}", first ? "" : ",", json_quoted(plugin.id),
+                       plugin.calls, plugin.violations, json_quoted(plugin.first));
     first = false;
   }
   return out + "]}";
@@ -83,7 +84,7 @@ Result<std::string> manifest_report(const std::string& path) {
   Diagnostics diagnostics;
   Manifest manifest;
   const bool valid = parse_manifest(path, text, diagnostics, &manifest);
-  return fmt::format("{{\"valid\":{},\"diagnostics\":{}}}", valid, quoted(diagnostics.render()));
+  return fmt::format("{{\"valid\":{},\"diagnostics\":{}}}", valid, json_quoted(diagnostics.render()));
 }
 
 }  // namespace

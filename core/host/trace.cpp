@@ -74,10 +74,10 @@ void Trace::span(const char* category, std::string_view name, std::string_view t
     if (known == tracks_.end()) {
       known = tracks_.emplace(track, tracks_.size() + 1).first;
       add(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", kDevices, known->second,
-                      quoted(track)));
+                      json_quoted(track)));
     }
     add(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"cat":"{}","name":{}}})", kDevices, known->second,
-                    microseconds(begin_ns), microseconds(duration_ns), category, quoted(name)));
+                    microseconds(begin_ns), microseconds(duration_ns), category, json_quoted(name)));
   } catch (...) {  // no memory: the event is left out
   }
 }
@@ -85,7 +85,7 @@ void Trace::span(const char* category, std::string_view name, std::string_view t
 void Trace::value(const char* category, std::string_view name, int64_t value) noexcept {
   try {
     const std::string event = fmt::format(R"({{"ph":"C","pid":{},"ts":{:.3f},"cat":"{}","name":{},"args":{{"value":{}}}}})", kDevices,
-                                          microseconds(clock_ns()), category, quoted(name), value);
+                                          microseconds(clock_ns()), category, json_quoted(name), value);
     std::lock_guard lock(mutex_);
     add(event);
   } catch (...) {
@@ -96,7 +96,7 @@ void Trace::begin(std::string_view category, std::string_view name) noexcept {
   if (!wants(kTracePlugins)) return;
   try {
     const std::string event = fmt::format(R"({{"ph":"B","pid":{},"tid":{},"ts":{:.3f},"cat":{},"name":{}}})", kThreads, gettid(),
-                                          microseconds(clock_ns()), quoted(category), quoted(name));
+                                          microseconds(clock_ns()), json_quoted(category), json_quoted(name));
     std::lock_guard lock(mutex_);
     add(event);
   } catch (...) {

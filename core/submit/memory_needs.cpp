@@ -83,7 +83,8 @@ class Needs {
       for (uint32_t slot = 0; slot < machine_.device_of_slot.size(); ++slot) {
         if (machine_.device_of_slot[slot] == device) slots.push_back(module_.metadata().slots()->Get(slot)->name()->str());
       }
-      json.push_back(fmt::format("{{\"place\": {}, \"slots\": {}, {}}}", host::quoted(machine_.device_names[device]), host::quoted(slots),
+      json.push_back(fmt::format("{{\"place\": {}, \"slots\": {}, {}}}", host::json_quoted(machine_.device_names[device]),
+                                 host::json_quoted(slots),
                                  fields({{"parameters", held.parameters},
                                          {"constants", held.constants},
                                          {"derived", held.derived},
@@ -115,7 +116,7 @@ class Needs {
                              {"peak", std::max(total, held.while_loading)}}) +
                      "}");
     }
-    return fmt::format("{{\"arguments\": {}, {}, \"not_counted\": [{}]}}", host::quoted(shapes), listed("places", json), not_counted);
+    return fmt::format("{{\"arguments\": {}, {}, \"not_counted\": [{}]}}", host::json_quoted(shapes), listed("places", json), not_counted);
   }
 
  private:
@@ -252,7 +253,7 @@ Result<std::string> memory_needs(const std::shared_ptr<Runtime>& runtime, const 
       }
       HEDDLE_RETURN_IF_ERROR(add_call(dims));
     }
-    json.push_back(fmt::format("{{\"families\": {}, {}, {}}}", host::quoted(families_of(program)), *places, listed("calls", calls)));
+    json.push_back(fmt::format("{{\"families\": {}, {}, {}}}", host::json_quoted(families_of(program)), *places, listed("calls", calls)));
     return Status();
   };
   if (request.binding) {
@@ -273,7 +274,7 @@ Result<std::string> memory_needs(const std::shared_ptr<Runtime>& runtime, const 
       HEDDLE_RETURN_IF_ERROR(add_program(machine, programs));
     }
   }
-  return fmt::format("{{\"function\": {}, \"bound\": {}, {}}}", host::quoted(signature.name), request.binding.has_value(),
+  return fmt::format("{{\"function\": {}, \"bound\": {}, {}}}", host::json_quoted(signature.name), request.binding.has_value(),
                      listed("programs", json));
 }
 

@@ -2,6 +2,7 @@
 // Rules to regions when an instance is made, regions to what runs them when a plan is. Called through preferences.h.
 #include "core/submit/preferences.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>

@@ -22,7 +22,7 @@ int findings = -1;
 std::atomic<uint32_t> failures{0};
 std::mt19937_64 numbers;
 
-thread_local const char* current = nullptr;
+thread_local const char* current_call = nullptr;
 thread_local const char* last = "the plugin";
 
 void say(const char* word, const char* format, va_list arguments) {
@@ -40,7 +40,7 @@ constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIG
 struct sigaction before[sizeof kFatal / sizeof *kFatal];
 
 void note_where() {
-  const char* where = current;
+  const char* where = current_call;
   if (!where && syscall(SYS_gettid) != getpid()) where = "no call, in a thread of its own";
   if (!where) return;
   char line[200] = "inside ";
@@ -71,7 +71,7 @@ void watch_the_end() {
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < sizeof kFatal / sizeof *kFatal; ++i) sigaction(kFatal[i], &action, &before[i]);
   std::atexit([] {
-    if (current) note_where();
+    if (current_call) note_where();
   });
 }
 
@@ -131,12 +131,12 @@ std::string shown(std::string_view text) {
   return is_plain(text) ? out : out + " (" + std::to_string(text.size()) + " bytes)";
 }
 
-Inside::Inside(const char* call) : before_(current) {
-  current = last = call;
+Inside::Inside(const char* call) : before_(current_call) {
+  current_call = last = call;
 }
 
 Inside::~Inside() {
-  current = before_;
+  current_call = before_;
 }
 
 const char* last_call() {

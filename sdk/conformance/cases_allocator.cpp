@@ -192,7 +192,7 @@ void in_threads() {
         number(allocator.statistics().requested.current));
 }
 
-void null_releases() {
+void null_allocator_releases() {
   Instance instance;
   EXPECT_OK(instance.tables.allocator.destroy(nullptr));
 }
@@ -222,7 +222,7 @@ void add_allocator_cases(Cases* out) {
        {"allocator.provider_fails", "a provider's failure is passed on and harms nothing", provider_fails, Kind::kAllocator},
        {"allocator.structs", "sized structs, smaller and larger", structs, Kind::kAllocator},
        {"allocator.host_memory", "host memory that ends leaves no buffer behind", host_memory_ends, Kind::kAllocator},
-       {"allocator.null", "destroying NULL does nothing", null_releases, Kind::kAllocator},
+       {"allocator.null", "destroying NULL does nothing", null_allocator_releases, Kind::kAllocator},
        {"allocator.threads", "8 threads allocate and free", in_threads, Kind::kAllocator}});
 }
 

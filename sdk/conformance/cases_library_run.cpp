@@ -190,7 +190,7 @@ void shutdown_with_an_operation() {
   });
 }
 
-void forked_children_do_nothing() {
+void libraries_do_nothing_in_forked_children() {
   Instance instance;
   each_request([&](Request& request) {
     const Operation operation(&instance, request);
@@ -216,7 +216,7 @@ void forked_children_do_nothing() {
   });
 }
 
-void null_releases() {
+void null_library_releases() {
   Instance instance;
   api(instance).destroy(nullptr);
 }
@@ -237,8 +237,8 @@ void add_library_run_cases(Cases* out) {
                            {"library.shutdown_with_an_operation", "shutdown with a live operation is refused and changes nothing",
                             shutdown_with_an_operation, Kind::kLibrary},
                            {"library.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing",
-                            forked_children_do_nothing, Kind::kLibrary},
-                           {"library.null", "destroying NULL does nothing", null_releases, Kind::kLibrary}});
+                            libraries_do_nothing_in_forked_children, Kind::kLibrary},
+                           {"library.null", "destroying NULL does nothing", null_library_releases, Kind::kLibrary}});
 }
 
 }  // namespace heddle::conformance

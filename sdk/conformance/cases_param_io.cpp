@@ -379,7 +379,7 @@ void over_4_gib() {
         number(progress.total));
 }
 
-void bounds() {
+void extent_bounds() {
   Session session;
   TemporaryFile file(random_bytes(4096));
   heddle_buffer_t* buffer = session.buffer(4096);
@@ -481,7 +481,7 @@ void add_param_io_cases(Cases* out) {
         Kind::kDriver},
        {"param_io.far_offset", "file offsets have 64 bits", far_offsets, Kind::kDriver},
        {"param_io.over_4_gib", "an extent of more than 4 GiB is read whole, and counted", over_4_gib, Kind::kDriver},
-       {"param_io.bounds", "extents stay inside buffers and below 2^63 [HD-M-02]", bounds, Kind::kDriver},
+       {"param_io.bounds", "extents stay inside buffers and below 2^63 [HD-M-02]", extent_bounds, Kind::kDriver},
        {"param_io.mapped", "a mapped range is what the file holds, ends with the file, and is not written back", mapped_file,
         Kind::kDriver},
        {"param_io.bounded_staging", "memory while reading is bounded, not the file's size", staging_is_bounded, Kind::kDriver}});

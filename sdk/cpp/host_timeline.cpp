@@ -276,7 +276,7 @@ heddle_status_t* check_value(DeviceRoot* device, const char* what, uint64_t valu
                 device->who, what, static_cast<unsigned long long>(value));
 }
 
-heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
+heddle_status_t* create_host_timeline(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
   *out = nullptr;
   auto* device = reinterpret_cast<DeviceRoot*>(handle);
   return guarded(device->host, "creating a timeline", [&]() -> heddle_status_t* {
@@ -373,7 +373,7 @@ heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, 
 const heddle_timeline_interface_t* host_timeline_interface() noexcept {
   static const heddle_timeline_interface_t table = {sizeof(heddle_timeline_interface_t),
                                                     0,
-                                                    timeline_create,
+                                                    create_host_timeline,
                                                     timeline_destroy,
                                                     timeline_query,
                                                     timeline_signal,

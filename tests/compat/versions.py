@@ -118,7 +118,7 @@ def make_next(scratch, kept, folder):
             shutil.copytree(built / "conformance", folder / "plugins" / template / "conformance")
     # Our sources know nothing of the fields that are new.
     flags = "-Wno-missing-field-initializers"
-    build(source, host, "-DHEDDLE_COMPILER=OFF", "-DHEDDLE_TESTS=OFF", f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}",
+    build(source, host, "-DHEDDLE_COMPILER=OFF", "-DHEDDLE_TESTS=OFF", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_CXX_FLAGS_DEBUG=", f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}",
           targets=("heddle", "heddle_probe", "heddle_cpu", "heddle_pool", "heddle-conformance"))
     for name in ("heddle-probe", "heddle-conformance"):
         shutil.copy(host / "bin" / name, folder / "bin")

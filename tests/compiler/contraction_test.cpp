@@ -281,20 +281,20 @@ TEST(Conv, RefusesThreeSpatialDimensions) {
                   "%y = tx.conv %0, %1 {strides = array<i64: 1, 1, 1>, pads_low = array<i64: 0, 0, 0>, pads_high = array<i64: 0, 0, 0>, "
                   "dilations = array<i64: 1, 1, 1>, groups = 1 : i64} : tensor<1x4x4x4x8xf32>, tensor<1x1x1x8x8xf32> -> "
                   "tensor<1x4x4x4x8xf32>\n tx.yield %y : tensor<1x4x4x4x8xf32>")),
-              testing::HasSubstr("3 spatial dimensions"));
+              ::testing::HasSubstr("3 spatial dimensions"));
 }
 TEST(Matmul, RefusesOtherElementTypes) {
   EXPECT_THAT(
       refusal(region_text({"4x4xf16", "4x4xf16"}, {"4x4xf16"},
                           "%y = tx.matmul %0, %1 : tensor<4x4xf16>, tensor<4x4xf16> -> tensor<4x4xf16>\n tx.yield %y : tensor<4x4xf16>")),
-      testing::HasSubstr("f16"));
+      ::testing::HasSubstr("f16"));
 }
 TEST(Matmul, RefusesTransposedOperands) {
   EXPECT_THAT(
       refusal(region_text(
           {"4x5xf32", "4x5xf32"}, {"4x4xf32"},
           "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<4x5xf32>, tensor<4x5xf32> -> tensor<4x4xf32>\n tx.yield %y : tensor<4x4xf32>")),
-      testing::HasSubstr("tx.transpose"));
+      ::testing::HasSubstr("tx.transpose"));
 }
 
 // A spilled accumulator costs a fifth of the speed or more, and shows in no result.

@@ -13,7 +13,7 @@
 namespace heddle::tests {
 
 // Skips where neither ptxas nor a device is there.
-class CudaTarget : public testing::Test {
+class CudaTarget : public ::testing::Test {
  protected:
   void SetUp() override;
 };

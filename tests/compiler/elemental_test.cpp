@@ -16,7 +16,7 @@ struct UnaryCase {
   double low, high;
 };
 
-class Unary : public testing::TestWithParam<UnaryCase> {};
+class Unary : public ::testing::TestWithParam<UnaryCase> {};
 
 TEST_P(Unary, AgreesWithTheReference) {
   CheckOptions options;
@@ -27,14 +27,14 @@ TEST_P(Unary, AgreesWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Unary,
-                         testing::Values(UnaryCase{"neg", -9, 9}, UnaryCase{"abs", -9, 9}, UnaryCase{"exp", -100, 88},
-                                         UnaryCase{"exp", -1, 1}, UnaryCase{"log", 1e-9, 1e9}, UnaryCase{"log", 0.5, 1.5},
-                                         UnaryCase{"sqrt", 0, 100}, UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3},
-                                         UnaryCase{"tanh", -12, 12}, UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80},
-                                         UnaryCase{"erf", -5, 5}, UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2},
-                                         UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}, UnaryCase{"round", -5, 5}));
+                         ::testing::Values(UnaryCase{"neg", -9, 9}, UnaryCase{"abs", -9, 9}, UnaryCase{"exp", -100, 88},
+                                           UnaryCase{"exp", -1, 1}, UnaryCase{"log", 1e-9, 1e9}, UnaryCase{"log", 0.5, 1.5},
+                                           UnaryCase{"sqrt", 0, 100}, UnaryCase{"rsqrt", 1e-3, 100}, UnaryCase{"reciprocal", -3, 3},
+                                           UnaryCase{"tanh", -12, 12}, UnaryCase{"tanh", -0.3, 0.3}, UnaryCase{"sigmoid", -80, 80},
+                                           UnaryCase{"erf", -5, 5}, UnaryCase{"erf", -1, 1}, UnaryCase{"relu", -2, 2},
+                                           UnaryCase{"floor", -5, 5}, UnaryCase{"ceil", -5, 5}, UnaryCase{"round", -5, 5}));
 
-class Binary : public testing::TestWithParam<const char*> {};
+class Binary : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Binary, AgreesWithTheReferenceOnFloats) {
   CheckOptions options;
@@ -42,7 +42,7 @@ TEST_P(Binary, AgreesWithTheReferenceOnFloats) {
   check_region(one_op({"2x7x33xf32", "2x7x33xf32"}, "2x7x33xf32", std::string(GetParam()) + " %0, %1 : tensor<2x7x33xf32>"), options);
 }
 
-class IntegerBinary : public testing::TestWithParam<const char*> {};
+class IntegerBinary : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(IntegerBinary, AgreesWithTheReference) {
   CheckOptions options;
@@ -54,8 +54,8 @@ TEST_P(IntegerBinary, AgreesWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Binary, testing::Values("add", "sub", "mul", "div", "max", "min", "pow"));
-INSTANTIATE_TEST_SUITE_P(Ops, IntegerBinary, testing::Values("add", "sub", "mul", "div", "max", "min"));
+INSTANTIATE_TEST_SUITE_P(Ops, Binary, ::testing::Values("add", "sub", "mul", "div", "max", "min", "pow"));
+INSTANTIATE_TEST_SUITE_P(Ops, IntegerBinary, ::testing::Values("add", "sub", "mul", "div", "max", "min"));
 
 TEST(Elemental, ComparesAndSelects) {
   for (const char* kind : {"eq", "ne", "lt", "le", "gt", "ge"}) {

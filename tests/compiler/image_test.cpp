@@ -13,6 +13,7 @@
 #include "heddle/code.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/temporary_folder.h"
 
 namespace heddle::tests {
 namespace {
@@ -85,13 +86,10 @@ TEST(Image, HoldsKernelsOfSeveralObjects) {
   constexpr int count = 150;
   std::vector<char> image = image_of(count, runnable_levels().front());
   ASSERT_FALSE(image.empty());
-  char path[] = "/tmp/heddle-image-XXXXXX";
-  int file = mkstemp(path);
-  ASSERT_GE(file, 0);
-  ASSERT_EQ(write(file, image.data(), image.size()), static_cast<ssize_t>(image.size()));
-  close(file);
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  unlink(path);
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("image.so");
+  testing::write_file(path, {image.data(), image.size()});
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   for (int i = 0; i < count; ++i) {
     auto kernel = reinterpret_cast<heddle_x86_64_kernel_t>(dlsym(library, ("k" + std::to_string(i)).c_str()));

@@ -22,6 +22,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/compiler/cuda_run.h"
+#include "tests/temporary_folder.h"
 
 using namespace mlir;
 
@@ -167,18 +168,11 @@ LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level) {
   auto compiled = compile_region(*targets::make_x86_64_target(level), region);
   if (!compiled) return;
   kernel_ = std::move(*compiled);
-  char path[] = "/tmp/heddle-kernel-XXXXXX";
-  int file = mkstemp(path);
-  if (file < 0 || write(file, image().data(), image_bytes()) != static_cast<ssize_t>(image_bytes())) {
-    ADD_FAILURE() << "writing " << path << " failed";
-  }
-  if (file >= 0) close(file);
-  library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (const char* kept = getenv("HEDDLE_TEST_KEEP")) {
-    if (rename(path, (std::string(kept) + "." + level).c_str()) != 0) unlink(path);
-  } else {
-    unlink(path);
-  }
+  const testing::TemporaryFolder folder;
+  const char* kept = getenv("HEDDLE_TEST_KEEP");
+  const std::string path = kept ? std::string(kept) + "." + level : folder.path("kernel.so");
+  testing::write_file(path, {image().data(), image_bytes()});
+  library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library_) {
     ADD_FAILURE() << dlerror();
     return;

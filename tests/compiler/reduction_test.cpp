@@ -85,7 +85,7 @@ struct ReduceCase {
   const char* out;
 };
 
-class Reduce : public testing::TestWithParam<ReduceCase> {};
+class Reduce : public ::testing::TestWithParam<ReduceCase> {};
 
 TEST_P(Reduce, AgreesWithTheReference) {
   const ReduceCase& c = GetParam();
@@ -105,10 +105,10 @@ TEST_P(Reduce, AgreesWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Reduce,
-                         testing::Values(ReduceCase{"1x7x7x200xf32", "1, 2", "1x200xf32"}, ReduceCase{"3x70xf32", "1", "3xf32"},
-                                         ReduceCase{"3x5x129xf32", "1, 2", "3xf32"}, ReduceCase{"3x5x9xf32", "0, 2", "5xf32"},
-                                         ReduceCase{"3x5x9xf32", "0, 1, 2", "f32"}, ReduceCase{"30x5xf32", "0", "5xf32"},
-                                         ReduceCase{"2x9x5x16xf32", "1", "2x5x16xf32"}, ReduceCase{"4x6xf32", "", "4x6xf32"}));
+                         ::testing::Values(ReduceCase{"1x7x7x200xf32", "1, 2", "1x200xf32"}, ReduceCase{"3x70xf32", "1", "3xf32"},
+                                           ReduceCase{"3x5x129xf32", "1, 2", "3xf32"}, ReduceCase{"3x5x9xf32", "0, 2", "5xf32"},
+                                           ReduceCase{"3x5x9xf32", "0, 1, 2", "f32"}, ReduceCase{"30x5xf32", "0", "5xf32"},
+                                           ReduceCase{"2x9x5x16xf32", "1", "2x5x16xf32"}, ReduceCase{"4x6xf32", "", "4x6xf32"}));
 
 TEST(ReduceOp, CountsInIntegers) {
   CheckOptions options;

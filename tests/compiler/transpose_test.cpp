@@ -13,7 +13,7 @@ struct TransposeCase {
   const char* out;
 };
 
-class Transpose : public testing::TestWithParam<TransposeCase> {};
+class Transpose : public ::testing::TestWithParam<TransposeCase> {};
 
 TEST_P(Transpose, AgreesWithTheReference) {
   const TransposeCase& c = GetParam();
@@ -27,21 +27,21 @@ TEST_P(Transpose, AgreesWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Transpose,
-                         testing::Values(TransposeCase{"32x48xf32", "1, 0", "48x32xf32"}, TransposeCase{"33x47xf32", "1, 0", "47x33xf32"},
-                                         TransposeCase{"100x9xf32", "1, 0", "9x100xf32"}, TransposeCase{"9x100xf32", "1, 0", "100x9xf32"},
-                                         TransposeCase{"1x3x20x31xf32", "0, 2, 3, 1", "1x20x31x3xf32"},
-                                         TransposeCase{"2x20x31x3xf32", "0, 3, 1, 2", "2x3x20x31xf32"},
-                                         TransposeCase{"1x64x14x14xf32", "0, 2, 3, 1", "1x14x14x64xf32"},
-                                         TransposeCase{"2x14x14x40xf32", "0, 3, 1, 2", "2x40x14x14xf32"},
-                                         TransposeCase{"32x20x3x3xf32", "2, 3, 1, 0", "3x3x20x32xf32"},
-                                         TransposeCase{"3x5x7x11xf32", "3, 2, 1, 0", "11x7x5x3xf32"},
-                                         TransposeCase{"1x7x7x4x34xf32", "0, 1, 2, 4, 3", "1x7x7x34x4xf32"},
-                                         TransposeCase{"1x7x7x34x4xf32", "0, 1, 2, 4, 3", "1x7x7x4x34xf32"},
-                                         TransposeCase{"5x6x40xf32", "1, 0, 2", "6x5x40xf32"},
-                                         TransposeCase{"1x1x8x1xf32", "3, 2, 1, 0", "1x8x1x1xf32"},
-                                         TransposeCase{"33x47xf64", "1, 0", "47x33xf64"}, TransposeCase{"33x47xi8", "1, 0", "47x33xi8"},
-                                         TransposeCase{"33x47xf16", "1, 0", "47x33xf16"}, TransposeCase{"33x47xbf16", "1, 0", "47x33xbf16"},
-                                         TransposeCase{"33x7xi1", "1, 0", "7x33xi1"}));
+                         ::testing::Values(TransposeCase{"32x48xf32", "1, 0", "48x32xf32"}, TransposeCase{"33x47xf32", "1, 0", "47x33xf32"},
+                                           TransposeCase{"100x9xf32", "1, 0", "9x100xf32"}, TransposeCase{"9x100xf32", "1, 0", "100x9xf32"},
+                                           TransposeCase{"1x3x20x31xf32", "0, 2, 3, 1", "1x20x31x3xf32"},
+                                           TransposeCase{"2x20x31x3xf32", "0, 3, 1, 2", "2x3x20x31xf32"},
+                                           TransposeCase{"1x64x14x14xf32", "0, 2, 3, 1", "1x14x14x64xf32"},
+                                           TransposeCase{"2x14x14x40xf32", "0, 3, 1, 2", "2x40x14x14xf32"},
+                                           TransposeCase{"32x20x3x3xf32", "2, 3, 1, 0", "3x3x20x32xf32"},
+                                           TransposeCase{"3x5x7x11xf32", "3, 2, 1, 0", "11x7x5x3xf32"},
+                                           TransposeCase{"1x7x7x4x34xf32", "0, 1, 2, 4, 3", "1x7x7x34x4xf32"},
+                                           TransposeCase{"1x7x7x34x4xf32", "0, 1, 2, 4, 3", "1x7x7x4x34xf32"},
+                                           TransposeCase{"5x6x40xf32", "1, 0, 2", "6x5x40xf32"},
+                                           TransposeCase{"1x1x8x1xf32", "3, 2, 1, 0", "1x8x1x1xf32"},
+                                           TransposeCase{"33x47xf64", "1, 0", "47x33xf64"}, TransposeCase{"33x47xi8", "1, 0", "47x33xi8"},
+                                           TransposeCase{"33x47xf16", "1, 0", "47x33xf16"},
+                                           TransposeCase{"33x47xbf16", "1, 0", "47x33xbf16"}, TransposeCase{"33x7xi1", "1, 0", "7x33xi1"}));
 
 TEST(TransposeRegion, AppliesOpsInFrontAndBehind) {
   check_region(region_text({"1x19x6x7xf32", "19xf32", "1x6x7x19xf32"}, {"1x6x7x19xf32"},

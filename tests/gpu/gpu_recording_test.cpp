@@ -226,7 +226,7 @@ TEST_F(CudaRecording, EarlyStartKeepsAChainInOrder) {
 
 // out = ((b + b) + b) + ... by `steps` additions that only read b, and one that copies b's first bytes to `head`. Small and many: b is copied
 // into place; large or few: every node is patched.
-class CudaReadOnlyRecording : public CudaRecording, public testing::WithParamInterface<std::pair<uint64_t, size_t>> {};
+class CudaReadOnlyRecording : public CudaRecording, public ::testing::WithParamInterface<std::pair<uint64_t, size_t>> {};
 
 TEST_P(CudaReadOnlyRecording, ReplaysWithOtherBuffers) {
   const auto [count, steps] = GetParam();
@@ -291,8 +291,8 @@ TEST_P(CudaReadOnlyRecording, ReplaysWithOtherBuffers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CudaReadOnlyRecording,
-                         testing::Values(std::pair<uint64_t, size_t>{1000, 40}, std::pair<uint64_t, size_t>{300000, 40},
-                                         std::pair<uint64_t, size_t>{1000, 5}));
+                         ::testing::Values(std::pair<uint64_t, size_t>{1000, 40}, std::pair<uint64_t, size_t>{300000, 40},
+                                           std::pair<uint64_t, size_t>{1000, 5}));
 
 TEST_F(CudaRecording, IsAChildOfItsDevice) {
   heddle_device_t* device = driver().open(0);

@@ -14,14 +14,10 @@ namespace heddle::targets::cuda {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 class ThreadContractionPart final : public Part {
  public:
   ThreadContractionPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, tx::TransposeOp transpose, int64_t threads)
-      : region_(region), outputs_(outputs), root_(root), transpose_(transpose), extents_(tx::extents(tensor(root->getResult(0)))) {
+      : region_(region), outputs_(outputs), root_(root), transpose_(transpose), extents_(tx::extents(tx::tensor(root->getResult(0)))) {
     lanes_ = transpose ? 1 : lanes_for(extents_.back(), outputs_);
     if (auto conv = llvm::dyn_cast<tx::ConvOp>(root); conv && group_columns(conv) > 1) {
       while (lanes_ > 1 && group_columns(conv) % lanes_ != 0) lanes_ /= 2;
@@ -61,11 +57,11 @@ class ThreadContractionPart final : public Part {
 
  private:
   static int64_t group_columns(tx::ConvOp conv) {
-    return tensor(conv.getFilter()).getShape().back() / static_cast<int64_t>(conv.getGroups());
+    return tx::tensor(conv.getFilter()).getShape().back() / static_cast<int64_t>(conv.getGroups());
   }
 
   Value zero(KernelBuilder& k) const {
-    Type type = compute_type(tensor(root_->getOperand(0)).getElementType());
+    Type type = compute_type(tx::tensor(root_->getOperand(0)).getElementType());
     return k.constant(lanes_ > 0 ? Type(k.vector_type(type, lanes_)) : type, 0);
   }
 
@@ -78,12 +74,12 @@ class ThreadContractionPart final : public Part {
   }
 
   Value multiply(KernelBuilder& k, ElementEvaluator& evaluator, tx::MatmulOp matmul, const Point& point) const {
-    auto lhs_extents = tx::extents(tensor(matmul.getLhs()));
+    auto lhs_extents = tx::extents(tx::tensor(matmul.getLhs()));
     bool known = true;
     Value depth = k.extent(lhs_extents[lhs_extents.size() - (matmul.getTransposeLhs() ? 2 : 1)]);
     Value sum = k.loop(k.index(0), depth, k.index(1), ValueRange(zero(k)), [&](Value d, ValueRange values) {
       Point lhs = point, rhs = point;
-      size_t rank = point.at.size(), rhs_rank = static_cast<size_t>(tensor(matmul.getRhs()).getRank());
+      size_t rank = point.at.size(), rhs_rank = static_cast<size_t>(tx::tensor(matmul.getRhs()).getRank());
       lhs.at[rank - 1] = {d, 0, {}};
       if (matmul.getTransposeLhs()) std::swap(lhs.at[rank - 1], lhs.at[rank - 2]);
       rhs.at[rank - 2] = {d, 0, {}};
@@ -97,8 +93,8 @@ class ThreadContractionPart final : public Part {
   }
 
   Value convolve(KernelBuilder& k, ElementEvaluator& evaluator, tx::ConvOp conv, const Point& point) const {
-    auto filter = tensor(conv.getFilter());
-    auto in_extents = tx::extents(tensor(conv.getInput()));
+    auto filter = tx::tensor(conv.getFilter());
+    auto in_extents = tx::extents(tx::tensor(conv.getInput()));
     int64_t spatial = filter.getRank() - 2, channels = filter.getDimSize(spatial);
     bool depthwise = channels == 1 && group_columns(conv) == 1, known = true;
     Coordinate column = point.at.back();
@@ -149,7 +145,7 @@ void store_transposed(KernelBuilder& k, ElementEvaluator& evaluator, Value eleme
                       const Point& read) {
   Point written = read;
   for (auto [i, p] : llvm::enumerate(transpose.getPermutation())) written.at[i] = read.at[p];
-  evaluator.store(elements, k.result(result), tensor(transpose.getResult()), written);
+  evaluator.store(elements, k.result(result), tx::tensor(transpose.getResult()), written);
 }
 
 Parts contraction_parts(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, tx::TransposeOp transpose, const Budget& budget) {

@@ -11,10 +11,6 @@ namespace heddle::targets::cuda {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 class ElementwisePart final : public Part {
  public:
   ElementwisePart(tx::DispatchOp region, ArrayRef<Output> outputs, OutputSpace space, int64_t threads)
@@ -79,7 +75,7 @@ int64_t lanes_for(AffineExpr inner, ArrayRef<Output> outputs) {
   if (!fixed) return 0;
   int64_t lanes = 8;
   for (const Output& output : outputs) {
-    int64_t bytes = std::max<int64_t>(1, tensor(output.value).getElementTypeBitWidth() / 8);
+    int64_t bytes = std::max<int64_t>(1, tx::tensor(output.value).getElementTypeBitWidth() / 8);
     lanes = std::min<int64_t>(lanes, std::max<int64_t>(1, 16 / bytes));
   }
   while (lanes > 1 && fixed.getValue() % lanes != 0) lanes /= 2;

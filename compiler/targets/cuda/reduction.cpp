@@ -19,27 +19,18 @@ constexpr int64_t most_element_bytes = 8;
 constexpr int64_t row_lanes = 4;     // elements of one access along a row
 constexpr int64_t kept_vectors = 8;  // of row_lanes, that a thread keeps in registers between the passes of a softmax
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
-std::optional<int64_t> fixed(AffineExpr expression) {
-  auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
-  return constant ? std::optional(constant.getValue()) : std::nullopt;
-}
-
 class RootPart : public Part {
  public:
   RootPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root, int64_t threads)
       : region_(region), outputs_(outputs), root_(root), threads_(threads) {
-    extents_ = tx::extents(tensor(root->getResult(0)));
+    extents_ = tx::extents(tx::tensor(root->getResult(0)));
     is_scalar_ = extents_.empty();
     if (is_scalar_) extents_.push_back(getAffineConstantExpr(1, region.getContext()));
   }
 
  protected:
   Value input() const { return root_->getOperand(0); }
-  Type element() const { return tensor(input()).getElementType(); }
+  Type element() const { return tx::tensor(input()).getElementType(); }
 
   LogicalResult store(KernelBuilder& k, ElementEvaluator& evaluator, Value root_value, Point point) const {
     if (is_scalar_) point.at.clear();
@@ -150,11 +141,11 @@ void for_row(KernelBuilder& k, Value block, bool whole_workgroup, ArrayRef<Affin
 class RowReducePart final : public RootPart {
  public:
   RowReducePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::ReduceOp reduce, int64_t threads)
-      : RootPart(region, outputs, reduce, threads), reduce_(reduce), in_extents_(tx::extents(tensor(reduce.getInput()))) {
+      : RootPart(region, outputs, reduce, threads), reduce_(reduce), in_extents_(tx::extents(tx::tensor(reduce.getInput()))) {
     size_t rank = in_extents_.size();
     while (row_dims_ < rank && is_reduced(rank - row_dims_ - 1) && can_flatten(input(), row_dims_ + 1)) ++row_dims_;
     row_ = product(ArrayRef<AffineExpr>(in_extents_).take_back(row_dims_));
-    whole_workgroup_ = fixed(row_).value_or(long_row) >= long_row;
+    whole_workgroup_ = tx::static_extent(row_).value_or(long_row) >= long_row;
   }
 
   AffineExpr workgroups() const override { return product(extents_).ceilDiv(Team::rows(whole_workgroup_, threads_)); }
@@ -165,7 +156,7 @@ class RowReducePart final : public RootPart {
     tx::ReduceOp reduce = reduce_;
     Accumulator accumulator(k, reduce.getKind(), element());
     Team team(k, whole_workgroup_);
-    int64_t lanes = fixed(row_).value_or(1) % row_lanes == 0 ? row_lanes : 1;
+    int64_t lanes = tx::static_extent(row_).value_or(1) % row_lanes == 0 ? row_lanes : 1;
     Value count = k.extent(row_);
     SmallVector<Range> ranges;
     for (size_t d = 0; d + row_dims_ < in_extents_.size(); ++d) {
@@ -218,7 +209,7 @@ class RowReducePart final : public RootPart {
 class ColumnReducePart final : public RootPart {
  public:
   ColumnReducePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::ReduceOp reduce, int64_t threads)
-      : RootPart(region, outputs, reduce, threads), reduce_(reduce), in_extents_(tx::extents(tensor(reduce.getInput()))) {
+      : RootPart(region, outputs, reduce, threads), reduce_(reduce), in_extents_(tx::extents(tx::tensor(reduce.getInput()))) {
     for (size_t d = 0; d < in_extents_.size(); ++d) {
       if (llvm::is_contained(reduce.getAxes(), static_cast<int64_t>(d))) reduced_.push_back(in_extents_[d]);
     }
@@ -289,7 +280,7 @@ class RowSoftmaxPart final : public RootPart {
       : RootPart(region, outputs, softmax, threads), softmax_(softmax), row_(extents_[softmax.getAxis()]) {
     rows_ = extents_;
     rows_[softmax.getAxis()] = getAffineConstantExpr(1, region.getContext());
-    whole_workgroup_ = fixed(row_).value_or(long_row) >= long_row;
+    whole_workgroup_ = tx::static_extent(row_).value_or(long_row) >= long_row;
   }
 
   AffineExpr workgroups() const override { return product(rows_).ceilDiv(Team::rows(whole_workgroup_, threads_)); }
@@ -300,7 +291,7 @@ class RowSoftmaxPart final : public RootPart {
     tx::SoftmaxOp softmax = softmax_;
     Accumulator largest(k, tx::ReduceKind::max, element()), total(k, tx::ReduceKind::sum, element());
     Team team(k, whole_workgroup_);
-    std::optional<int64_t> row = fixed(row_);
+    std::optional<int64_t> row = tx::static_extent(row_);
     int64_t lanes = row.value_or(1) % row_lanes == 0 ? row_lanes : 0, width = std::max<int64_t>(1, lanes);
     int64_t stride = team.size() * width;
     int64_t steps = row ? (*row + stride - 1) / stride : 0;
@@ -382,15 +373,15 @@ class RowSoftmaxPart final : public RootPart {
 };
 
 bool is_last_reduced(tx::ReduceOp reduce) {
-  int64_t rank = tensor(reduce.getInput()).getRank();
+  int64_t rank = tx::tensor(reduce.getInput()).getRank();
   return rank > 0 && llvm::is_contained(reduce.getAxes(), rank - 1);
 }
 
 // Elements that become one, where that is known.
 int64_t reduced_count(tx::ReduceOp reduce) {
-  auto extents = tx::extents(tensor(reduce.getInput()));
+  auto extents = tx::extents(tx::tensor(reduce.getInput()));
   int64_t count = 1;
-  for (int64_t axis : reduce.getAxes()) count *= std::max<int64_t>(1, fixed(extents[axis]).value_or(long_column));
+  for (int64_t axis : reduce.getAxes()) count *= std::max<int64_t>(1, tx::static_extent(extents[axis]).value_or(long_column));
   return count;
 }
 
@@ -404,10 +395,10 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
   int64_t threads = budget.threads;
   Parts parts;
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
-    auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
-    if (tensor(reduce.getResult()).getRank() != rank) {
+    auto rank = tx::tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
+    if (tx::tensor(reduce.getResult()).getRank() != rank) {
       reduce.emitError("cuda: result of rank ")
-          << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
+          << tx::tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
       return failure();
     }
     if (is_last_reduced(reduce)) {
@@ -416,14 +407,15 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
       parts.push_back(std::make_unique<ColumnReducePart>(region, outputs, reduce, threads));
     }
   } else if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(root)) {
-    auto extents = tx::extents(tensor(softmax.getInput()));
-    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType()))
+    auto extents = tx::extents(tx::tensor(softmax.getInput()));
+    if (!llvm::isa<FloatType>(tx::tensor(softmax.getInput()).getElementType()))
       return FailureOr<Parts>(softmax.emitError("cuda: softmax needs floats"));
     if (static_cast<size_t>(softmax.getAxis()) + 1 == extents.size()) {
       parts.push_back(std::make_unique<RowSoftmaxPart>(region, outputs, softmax, threads));
     }
   } else if (auto lrn = llvm::dyn_cast<tx::LrnOp>(root)) {
-    if (!llvm::isa<FloatType>(tensor(lrn.getInput()).getElementType())) return FailureOr<Parts>(lrn.emitError("cuda: lrn needs floats"));
+    if (!llvm::isa<FloatType>(tx::tensor(lrn.getInput()).getElementType()))
+      return FailureOr<Parts>(lrn.emitError("cuda: lrn needs floats"));
   }
   if (parts.empty()) parts.push_back(std::make_unique<WindowPart>(region, outputs, root, threads));
   return parts;

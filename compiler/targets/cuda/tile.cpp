@@ -42,10 +42,6 @@ int64_t piece_of(int64_t extent, int64_t element_bytes) {
   return piece;
 }
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 // With this value for every symbol.
 int64_t value_of(AffineExpr expression, int64_t symbol) {
   SmallVector<AffineExpr> symbols(8, getAffineConstantExpr(symbol, expression.getContext()));
@@ -55,8 +51,8 @@ int64_t value_of(AffineExpr expression, int64_t symbol) {
 
 bool read_matmul(tx::MatmulOp matmul, TiledContraction& shape) {
   if (matmul.getTransposeLhs() || matmul.getPackedShape()) return false;
-  auto lhs = tx::extents(tensor(matmul.getLhs())), rhs = tx::extents(tensor(matmul.getRhs()));
-  auto columns = llvm::dyn_cast<AffineConstantExpr>(tx::extents(tensor(matmul.getResult())).back());
+  auto lhs = tx::extents(tx::tensor(matmul.getLhs())), rhs = tx::extents(tx::tensor(matmul.getRhs()));
+  auto columns = llvm::dyn_cast<AffineConstantExpr>(tx::extents(tx::tensor(matmul.getResult())).back());
   auto channels = llvm::dyn_cast<AffineConstantExpr>(lhs.back());
   if (!columns || !channels) return false;
   shape.rhs_transposed = matmul.getTransposeRhs();
@@ -70,7 +66,7 @@ bool read_matmul(tx::MatmulOp matmul, TiledContraction& shape) {
 }
 
 bool read_conv(tx::ConvOp conv, TiledContraction& shape) {
-  auto input = tensor(conv.getInput()), filter = tensor(conv.getFilter()), result = tensor(conv.getResult());
+  auto input = tx::tensor(conv.getInput()), filter = tx::tensor(conv.getFilter()), result = tx::tensor(conv.getResult());
   shape.spatial = static_cast<unsigned>(filter.getRank() - 2);
   if (conv.getPackedShape() || shape.spatial < 1 || shape.spatial > 2 || !filter.hasStaticShape()) return false;
   for (int64_t d = 1; d < input.getRank(); ++d) {
@@ -109,9 +105,9 @@ std::optional<TiledContraction> TiledContraction::read(Operation* root, Math mat
   shape.root = root;
   shape.lhs = root->getOperand(0);
   shape.rhs = root->getOperand(1);
-  shape.element = tensor(shape.lhs).getElementType();
+  shape.element = tx::tensor(shape.lhs).getElementType();
   bool known_type = shape.element.isF32() || shape.element.isF16() || shape.element.isBF16();
-  if (!known_type || tensor(shape.rhs).getElementType() != shape.element) return std::nullopt;
+  if (!known_type || tx::tensor(shape.rhs).getElementType() != shape.element) return std::nullopt;
   if (!llvm::isa<BlockArgument>(shape.lhs) || !llvm::isa<BlockArgument>(shape.rhs)) return std::nullopt;
   shape.tensor_cores = !shape.element.isF32() || math == Math::fast;
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);

@@ -13,10 +13,6 @@ namespace {
 constexpr int64_t side = 64;           // of a tile
 constexpr int64_t shortest_side = 16;  // below it, a tile is mostly empty
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 // The first transpose that the value is, or is computed from by element-wise ops alone.
 tx::TransposeOp transpose_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
@@ -33,7 +29,7 @@ class TransposePart final : public Part {
  public:
   TransposePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, size_t across, int64_t threads)
       : region_(region), outputs_(outputs), transpose_(transpose), across_(across), threads_(threads) {
-    extents_ = tx::extents(tensor(transpose.getResult()));
+    extents_ = tx::extents(tx::tensor(transpose.getResult()));
     for (size_t d = 0; d < extents_.size(); ++d) {
       tiles_.push_back(d == across_ || d + 1 == extents_.size() ? extents_[d].ceilDiv(side) : extents_[d]);
     }
@@ -46,7 +42,7 @@ class TransposePart final : public Part {
     tx::TransposeOp transpose = transpose_;
     SmallVector<Value> tile = delinearize(k, block, tiles_);
     Value memory, lane = k.rem(k.thread(), k.index(side)), line = k.div(k.thread(), k.index(side));
-    Type type = compute_type(tensor(transpose.getInput()).getElementType());
+    Type type = compute_type(tx::tensor(transpose.getInput()).getElementType());
     memory = k.shared(type, side * (side + 1));  // one more in a row, so that columns lie in different banks
     size_t last = extents_.size() - 1;
     // The result's index with these positions along the two dimensions of the tile.
@@ -111,7 +107,7 @@ Parts transpose_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Bud
   }
   Parts parts;
   if (!transpose || budget.threads % side != 0 || side % (budget.threads / side) != 0) return parts;
-  auto type = tensor(transpose.getResult());
+  auto type = tx::tensor(transpose.getResult());
   size_t last = static_cast<size_t>(type.getRank() - 1);
   size_t across =
       static_cast<size_t>(llvm::find(transpose.getPermutation(), static_cast<int64_t>(last)) - transpose.getPermutation().begin());

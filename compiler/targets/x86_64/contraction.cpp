@@ -14,10 +14,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 bool is_tied(tx::DispatchOp region) {
   auto tied = region.getTied();
   return tied && llvm::any_of(*tied, [](int64_t operand) { return operand >= 0; });
@@ -124,7 +120,7 @@ class ContractionWriter {
 
     // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
-    int64_t waste = ceil_div(shape_.width, most_rows) * most_rows - shape_.width;
+    int64_t waste = llvm::divideCeilSigned(shape_.width, most_rows) * most_rows - shape_.width;
     gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
                 cut_.band_size <= most_table_entries / shape_.width;
     if (gathered_) {
@@ -158,7 +154,7 @@ class ContractionWriter {
     Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
 
     // Own panels of this block.
-    int64_t size = ceil_div(shared_.count, cut_.blocks);
+    int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
     Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
     first_panel_ = own_panel(first_shared);
     last_panel_ = own_panel(last_shared);
@@ -289,7 +285,7 @@ class ContractionWriter {
   // Short reductions over panels that all stay in L2: every tile of rows passes all panels, so that C and what is added to it
   // are walked as they lie in memory.
   bool rows_outside() const {
-    int64_t panels_bytes = 4 * order_.depth() * ceil_div(shared_.units, cut_.blocks) * Panels::unit;
+    int64_t panels_bytes = 4 * order_.depth() * llvm::divideCeilSigned(shared_.units, cut_.blocks) * Panels::unit;
     return cut_.passes == 1 && shape_.packed && shared_.count > cut_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
   }
 
@@ -346,11 +342,12 @@ class ContractionWriter {
     int64_t most_rows = tile_rows(k_.level, form.vectors);
     Prefetch prefetch;
     if (shape_.packed) {
-      int64_t pixels =
-          shape_.width == 0 || shape_.is_flat() ? cut_.band_size : cut_.band_size * ceil_div(shape_.width, most_rows) * most_rows;
-      int64_t calls = std::max<int64_t>(1, ceil_div(pixels, most_rows)), panel_elements = pass.most * segment.units * Panels::unit;
-      prefetch.part = ceil_div(ceil_div(panel_elements, calls), 16) * 16;
-      prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
+      int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size
+                                                             : cut_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
+      int64_t calls = std::max<int64_t>(1, llvm::divideCeilSigned(pixels, most_rows)),
+              panel_elements = pass.most * segment.units * Panels::unit;
+      prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_elements, calls), 16) * 16;
+      prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
       // What is wanted next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
       Value following = k_.add(panel, 1);
       Value here = k_.less(following, last_panel_);
@@ -388,7 +385,7 @@ class ContractionWriter {
       call.c = k_.pointer(k_.result(0), c_element, f32());
       if (prefetch.rows) {
         call.next = k_.pointer(pass.a, k_.add(a_offset, rows * pixel_), f32());
-        call.next_step = k_.index(ceil_div(rows * pixel_, pass.most));
+        call.next_step = k_.index(llvm::divideCeilSigned(rows * pixel_, pass.most));
       } else if (prefetch.from) {
         call.next = k_.pointer(prefetch.from, k_.mul(number, prefetch.part), f32());
         call.next_step = k_.index(prefetch.step);
@@ -416,9 +413,9 @@ class ContractionWriter {
       prefetch.from = {};  // B stays in L2
       if (shape_.is_flat()) {
         // The next rows of A, a share with each panel.
-        int64_t panels = ceil_div(own_.count, cut_.blocks);
-        prefetch.part = ceil_div(ceil_div(only->count * pixel_, panels), 16) * 16;
-        prefetch.step = std::max<int64_t>(1, ceil_div(prefetch.part, pass.most));
+        int64_t panels = llvm::divideCeilSigned(own_.count, cut_.blocks);
+        prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(only->count * pixel_, panels), 16) * 16;
+        prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
         prefetch.from = k_.pointer(pass.a, k_.add(only->a_offset, only->count * pixel_), f32());
         return tile(only->count, only->a_offset, only->c_rows, k_.sub(panel, first_panel_));
       }
@@ -438,7 +435,7 @@ class ContractionWriter {
       return write_bands(from, cut_.band_size * shape_.width, last_rows * shape_.width, most_rows, any);
     }
     if (!shape_.is_flat()) {
-      int64_t tiles = ceil_div(shape_.width, most_rows);
+      int64_t tiles = llvm::divideCeilSigned(shape_.width, most_rows);
       Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
       k_.loop(k_.index(0), rows, [&](Value row) {
         write_even(shape_.width, most_rows, [&](int64_t count, Value pixel, Value number) {
@@ -468,7 +465,8 @@ class ContractionWriter {
 
   // Tiles of two sizes that differ by one.
   void write_even(int64_t pixels, int64_t most_rows, const Span& span) {
-    int64_t tiles = ceil_div(pixels, most_rows), rows = ceil_div(pixels, tiles), large = pixels - tiles * (rows - 1);
+    int64_t tiles = llvm::divideCeilSigned(pixels, most_rows), rows = llvm::divideCeilSigned(pixels, tiles),
+            large = pixels - tiles * (rows - 1);
     k_.loop(k_.index(0), k_.index(large), [&](Value i) { span(rows, k_.mul(i, rows), i); });
     if (large == tiles) return;
     k_.loop(k_.index(large), k_.index(tiles), [&](Value i) { span(rows - 1, k_.add(k_.mul(i, rows - 1), large), i); });

@@ -10,15 +10,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-std::optional<int64_t> static_extent(AffineExpr extent) {
-  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue();
-  return std::nullopt;
-}
-
 AffineExpr product(ArrayRef<AffineExpr> extents, MLIRContext* context) {
   AffineExpr result = getAffineConstantExpr(1, context);
   for (AffineExpr extent : extents) result = result * extent;
@@ -34,8 +25,8 @@ LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
   }
   shape.packed = op.getPackedShape().has_value();
   SmallVector<AffineExpr> a = tx::extents(lhs), b = tx::extents(rhs);
-  auto depth = static_extent(a.back());
-  auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : static_extent(b.back());
+  auto depth = tx::static_extent(a.back());
+  auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : tx::static_extent(b.back());
   if (!depth || !columns) return op.emitError("x86_64: a matmul needs static extents of K and N");
   shape.channels = *depth;
   shape.columns = *columns;
@@ -52,7 +43,7 @@ LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
     shape.image_rhs = zero;
   }
   shape.rows = rows;
-  shape.width = static_extent(rows).value_or(0);
+  shape.width = tx::static_extent(rows).value_or(0);
   shape.in_width = shape.width;
   shape.image_lhs = rows * *depth;
   shape.image_result = rows * *columns;
@@ -77,7 +68,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   };
   SmallVector<int64_t> in_extents, out_extents;
   for (int64_t i = 1; i < input.getRank(); ++i) {
-    auto in_extent = static_extent(in[i]), out_extent = static_extent(out[i]);
+    auto in_extent = tx::static_extent(in[i]), out_extent = tx::static_extent(out[i]);
     if (!in_extent || !out_extent) return op.emitError("x86_64: a convolution needs static extents in all dimensions but the first");
     in_extents.push_back(*in_extent);
     out_extents.push_back(*out_extent);
@@ -115,7 +106,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   if (pointwise) {
     shape.width *= shape.height;
     shape.height = 1;
-    if (auto count = static_extent(shape.images)) {
+    if (auto count = tx::static_extent(shape.images)) {
       shape.width *= *count;
       shape.images = getAffineConstantExpr(1, context);
     }
@@ -133,9 +124,9 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
 Panels Panels::cut(int64_t columns, int64_t max_units) {
   Panels panels;
   panels.columns = columns;
-  panels.units = ceil_div(columns, unit);
-  panels.count = ceil_div(panels.units, max_units);
-  panels.wide = ceil_div(panels.units, panels.count);
+  panels.units = llvm::divideCeilSigned(columns, unit);
+  panels.count = llvm::divideCeilSigned(panels.units, max_units);
+  panels.wide = llvm::divideCeilSigned(panels.units, panels.count);
   panels.wide_count = panels.units - panels.count * (panels.wide - 1);
   return panels;
 }
@@ -175,7 +166,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   shape.lhs = lhs.getArgNumber();
   shape.rhs = rhs.getArgNumber();
   for (AffineExpr extent : tx::extents(llvm::cast<RankedTensorType>(shape.root->getResult(0).getType()))) {
-    if (static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements has no strategy");
+    if (tx::static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements has no strategy");
   }
   LogicalResult known = llvm::isa<tx::MatmulOp>(shape.root) ? read_matmul(llvm::cast<tx::MatmulOp>(shape.root), shape)
                                                             : read_conv(llvm::cast<tx::ConvOp>(shape.root), shape);
@@ -198,7 +189,7 @@ double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, in
   double workgroups = static_cast<double>(images * bands * column_blocks);
   // Work of the largest workgroup.
   double share = static_cast<double>(band_size) / static_cast<double>(units) *
-                 static_cast<double>(ceil_div(Panels::shared(shape.group_columns()).count, blocks)) /
+                 static_cast<double>(llvm::divideCeilSigned(Panels::shared(shape.group_columns()).count, blocks)) /
                  static_cast<double>(Panels::shared(shape.group_columns()).count) / static_cast<double>(shape.groups * images);
   double rhs_bytes =
       4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
@@ -231,14 +222,15 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
     if (order.taps == 1) {
       // B that is used by one tile of rows only gains nothing from staying in L2.
       const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
-      cut.passes = std::max<int64_t>(1, longest > 0 ? ceil_div(order.channels, longest) : 1);
-      cut.pass_depth = std::max<int64_t>(1, std::min(order.channels, ceil_div(ceil_div(order.channels, cut.passes), 16) * 16));
-      cut.passes = std::max<int64_t>(1, ceil_div(order.channels, cut.pass_depth));
+      cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
+      cut.pass_depth = std::max<int64_t>(
+          1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
+      cut.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, cut.pass_depth));
     } else {
       // One panel's slice and the next one, which is being fetched, share L2 with A.
       constexpr int64_t slice_bytes = 300 * 1024;
       cut.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
-      cut.passes = ceil_div(order.blocks(), cut.pass_blocks);
+      cut.passes = llvm::divideCeilSigned(order.blocks(), cut.pass_blocks);
     }
   } else {
     cut.pass_depth = order.taps == 1 ? order.channels : 0;
@@ -247,11 +239,11 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
 
   int64_t panels = Panels::shared(shape.group_columns()).count;
   int64_t images = 1;
-  if (auto constant = static_extent(shape.images)) images = std::max<int64_t>(1, constant.value());
+  if (auto constant = tx::static_extent(shape.images)) images = std::max<int64_t>(1, constant.value());
   if (shape.width == 0) {
     cut.bands = 0;
     cut.band_size = 96;
-    cut.blocks = std::max<int64_t>(1, std::min(panels, ceil_div(panels, 4)));
+    cut.blocks = std::max<int64_t>(1, std::min(panels, llvm::divideCeilSigned(panels, 4)));
     return cut;
   }
   bool flat = shape.is_flat();
@@ -259,8 +251,8 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
   cut.bands = units;
   double best = -1;
   for (int64_t bands = 1; bands <= std::min<int64_t>(units, 128); ++bands) {
-    int64_t size = ceil_div(units, bands);
-    if (ceil_div(units, size) != bands) continue;
+    int64_t size = llvm::divideCeilSigned(units, bands);
+    if (llvm::divideCeilSigned(units, size) != bands) continue;
     if (flat && bands > 1 && size < 24) continue;
     if (shape.needs_halo() && bands < units) {
       double bytes = 4.0 * static_cast<double>(shape.needed_height(size)) * static_cast<double>(shape.needed_width(shape.width)) *
@@ -268,7 +260,7 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
       if (bytes > 512e3) continue;
     }
     for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
-      if (ceil_div(panels, ceil_div(panels, blocks)) != blocks) continue;
+      if (llvm::divideCeilSigned(panels, llvm::divideCeilSigned(panels, blocks)) != blocks) continue;
       double score = cut_score(shape, units, bands, size, blocks, images);
       if (best < 0 || score < best) {
         best = score;

@@ -9,10 +9,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // Output rows of one workgroup.
 int64_t band_size(const ContractionShape& shape) {
   double row_flops = shape.flops_per_image() / static_cast<double>(shape.height) / static_cast<double>(shape.groups);
@@ -26,7 +22,7 @@ class DepthwiseWriter {
   DepthwiseWriter(KernelBuilder& kernel, const ContractionShape& shape) : k_(kernel), shape_(shape), lanes_(kernel.level.f32_lanes()) {}
 
   void write() {
-    int64_t size = band_size(shape_), bands = ceil_div(shape_.height, size);
+    int64_t size = band_size(shape_), bands = llvm::divideCeilSigned(shape_.height, size);
     k_.for_workgroups([&](Value workgroup) {
       Value band = k_.rem(workgroup, k_.index(bands)), image = k_.div(workgroup, k_.index(bands));
       input_ = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
@@ -57,7 +53,7 @@ class DepthwiseWriter {
     row_result_ = k_.add(image_result_, k_.mul(row, shape_.width * shape_.channels));
 
     // Columns whose windows lie inside the image: [left, right).
-    int64_t left = std::min(shape_.width, ceil_div(shape_.pad_left, shape_.stride_width));
+    int64_t left = std::min(shape_.width, llvm::divideCeilSigned(shape_.pad_left, shape_.stride_width));
     int64_t reach = (shape_.kernel_width - 1) * shape_.dilation_width;
     int64_t room = shape_.in_width - 1 - reach + shape_.pad_left;
     int64_t right = room < 0 ? left : std::clamp(room / shape_.stride_width + 1, left, shape_.width);
@@ -159,7 +155,7 @@ class DepthwiseWriter {
 FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp, const ContractionShape& shape) {
   KernelPlan plan;
   int64_t size = band_size(shape);
-  plan.workgroups = shape.images * ceil_div(shape.height, size);
+  plan.workgroups = shape.images * llvm::divideCeilSigned(shape.height, size);
   constexpr double flops_per_ns = 30;
   double flops = 2.0 * static_cast<double>(size * shape.width * shape.channels * shape.kernel_height * shape.kernel_width);
   plan.cost_ns = static_cast<uint64_t>(flops / flops_per_ns) + 1;

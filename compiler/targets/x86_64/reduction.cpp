@@ -14,10 +14,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
 double fixed_or(AffineExpr expression, double otherwise) {
   auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
   return constant ? static_cast<double>(constant.getValue()) : otherwise;
@@ -27,16 +23,16 @@ double fixed_or(AffineExpr expression, double otherwise) {
 class RootPart : public Part {
  public:
   RootPart(tx::DispatchOp region, ArrayRef<Output> outputs, Operation* root) : region_(region), outputs_(outputs), root_(root) {
-    extents_ = tx::extents(tensor(root->getResult(0)));
+    extents_ = tx::extents(tx::tensor(root->getResult(0)));
     if (extents_.empty()) extents_.push_back(getAffineConstantExpr(1, region.getContext()));
-    is_scalar_ = tensor(root->getResult(0)).getRank() == 0;
+    is_scalar_ = tx::tensor(root->getResult(0)).getRank() == 0;
   }
   AffineExpr workgroups() const override { return cut_.workgroups; }
   uint64_t cost_ns() const override { return cut_.cost_ns; }
 
  protected:
   Value input() const { return root_->getOperand(0); }
-  Type element() const { return tensor(input()).getElementType(); }
+  Type element() const { return tx::tensor(input()).getElementType(); }
   double input_ns() const { return element_ns(input()); }
 
   // The point of vector v of a stretch, the inner coordinate last.
@@ -104,7 +100,7 @@ class PoolPart final : public RootPart {
 class ReducePart final : public RootPart {
  public:
   ReducePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::ReduceOp reduce) : RootPart(region, outputs, reduce), reduce_(reduce) {
-    auto in_extents = tx::extents(tensor(input()));
+    auto in_extents = tx::extents(tx::tensor(input()));
     reduced_.assign(in_extents.size(), false);
     double count = 1;
     for (int64_t axis : reduce.getAxes()) {
@@ -129,7 +125,7 @@ class ReducePart final : public RootPart {
     LogicalResult all = success();
     ElementEvaluator evaluator(k, region_);
     Accumulator accumulator(k, reduce().getKind(), element());
-    auto in_extents = tx::extents(tensor(input()));
+    auto in_extents = tx::extents(tx::tensor(input()));
     Value count = k.index(1);
     SmallVector<Range> ranges;
     SmallVector<size_t> looped;  // the reduced dimensions with a loop of their own
@@ -181,7 +177,7 @@ class ReducePart final : public RootPart {
                    ArrayRef<size_t> looped, LogicalResult& all) const {
     constexpr int64_t vectors = 4;
     int64_t lanes = k.level.f32_lanes();
-    auto in_extents = tx::extents(tensor(input()));
+    auto in_extents = tx::extents(tx::tensor(input()));
     AffineExpr inner = RowSpace::of(in_extents, flattened_).inner;
     Point result;
     for (Value index : stretch.outer) result.at.push_back({index, 0, {}});
@@ -349,7 +345,7 @@ class SoftmaxPart final : public RootPart {
     bool keep = !softmax.getLog() && element().isF32() && outputs_.size() == 1 && outputs_.front().value == root_->getResult(0);
     Value sum = total.across_lanes(fold(total.identity(lanes), [&](const Point& point, Value accumulated) {
       Value e = emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(point), maximum_lanes));
-      if (keep) evaluator.store(e, k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
+      if (keep) evaluator.store(e, k.result(outputs_.front().result), tx::tensor(root_->getResult(0)), point);
       return total.combine(accumulated, total.masked(e, point.mask, lanes));
     }));
     Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
@@ -357,8 +353,8 @@ class SoftmaxPart final : public RootPart {
     auto finish = [&](const Point& point) {
       if (failed(all)) return;
       if (keep) {
-        Value e = evaluator.load_dense(k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
-        evaluator.store(k.make<arith::MulFOp>(e, scale_lanes), k.result(outputs_.front().result), tensor(root_->getResult(0)), point);
+        Value e = evaluator.load_dense(k.result(outputs_.front().result), tx::tensor(root_->getResult(0)), point);
+        evaluator.store(k.make<arith::MulFOp>(e, scale_lanes), k.result(outputs_.front().result), tx::tensor(root_->getResult(0)), point);
         return;
       }
       Value shifted = k.make<arith::SubFOp>(load(point), maximum_lanes);
@@ -384,21 +380,22 @@ FailureOr<Parts> reduction_parts(tx::DispatchOp region, ArrayRef<Output> outputs
   Parts parts;
   if (!root) return parts;
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(root)) {
-    auto rank = tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
-    if (tensor(reduce.getResult()).getRank() != rank) {
+    auto rank = tx::tensor(reduce.getInput()).getRank() - static_cast<int64_t>(reduce.getAxes().size());
+    if (tx::tensor(reduce.getResult()).getRank() != rank) {
       reduce.emitError("x86_64: result of rank ")
-          << tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
+          << tx::tensor(reduce.getResult()).getRank() << " where reducing leaves " << rank << " dimensions";
       return failure();
     }
     parts.push_back(std::make_unique<ReducePart>(region, outputs, reduce));
   } else if (auto pool = llvm::dyn_cast<tx::PoolOp>(root)) {
     parts.push_back(std::make_unique<PoolPart>(region, outputs, pool));
   } else if (auto lrn = llvm::dyn_cast<tx::LrnOp>(root)) {
-    if (!llvm::isa<FloatType>(tensor(lrn.getInput()).getElementType())) return FailureOr<Parts>(lrn.emitError("x86_64: lrn needs floats"));
+    if (!llvm::isa<FloatType>(tx::tensor(lrn.getInput()).getElementType()))
+      return FailureOr<Parts>(lrn.emitError("x86_64: lrn needs floats"));
     parts.push_back(std::make_unique<LrnPart>(region, outputs, lrn));
   } else {
     auto softmax = llvm::cast<tx::SoftmaxOp>(root);
-    if (!llvm::isa<FloatType>(tensor(softmax.getInput()).getElementType()))
+    if (!llvm::isa<FloatType>(tx::tensor(softmax.getInput()).getElementType()))
       return FailureOr<Parts>(softmax.emitError("x86_64: softmax needs floats"));
     parts.push_back(std::make_unique<SoftmaxPart>(region, outputs, softmax));
   }

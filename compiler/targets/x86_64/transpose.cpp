@@ -11,15 +11,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-RankedTensorType tensor(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType());
-}
-
-std::optional<int64_t> fixed(AffineExpr expression) {
-  auto constant = llvm::dyn_cast<AffineConstantExpr>(expression);
-  return constant ? std::optional<int64_t>(constant.getValue()) : std::nullopt;
-}
-
 // Dimensions that lie side by side, in this order, in input and output; walked as one by the coordinate of the last.
 struct Group {
   SmallVector<int64_t> out_dims;
@@ -44,15 +35,15 @@ class TransposePart final : public Part {
       : region_(region), outputs_(outputs), transpose_(transpose) {
     // Other values at the point know nothing of merged dimensions.
     bool plain = outputs.size() == 1 && outputs.front().value == transpose.getResult() && llvm::isa<BlockArgument>(transpose.getInput());
-    auto extents = tx::extents(tensor(transpose.getResult()));
+    auto extents = tx::extents(tx::tensor(transpose.getResult()));
     ArrayRef<int64_t> permutation = transpose.getPermutation();
     SmallVector<int64_t> in_dims;  // those with more than one index
     for (int64_t d = 0; d < static_cast<int64_t>(permutation.size()); ++d) {
-      if (tensor(transpose.getInput()).getDimSize(static_cast<unsigned>(d)) != 1) in_dims.push_back(d);
+      if (tx::tensor(transpose.getInput()).getDimSize(static_cast<unsigned>(d)) != 1) in_dims.push_back(d);
     }
     auto rank_of = [&](int64_t in_dim) { return llvm::find(in_dims, in_dim) - in_dims.begin(); };
     for (size_t d = 0; d < permutation.size(); ++d) {
-      if (fixed(extents[d]) == 1) continue;
+      if (tx::static_extent(extents[d]) == 1) continue;
       bool joins = plain && !groups_.empty() && rank_of(groups_.back().in_dims.back()) + 1 == rank_of(permutation[d]);
       if (!joins) groups_.push_back({{}, {}, getAffineConstantExpr(1, region.getContext())});
       groups_.back().out_dims.push_back(static_cast<int64_t>(d));
@@ -67,7 +58,7 @@ class TransposePart final : public Part {
     if (!is_useful()) return;
 
     // Few indices on one side, the other side next to it: both sides of a tile are contiguous.
-    auto i_extent = fixed(groups_[i_].extent), j_extent = fixed(groups_[j_].extent);
+    auto i_extent = tx::static_extent(groups_[i_].extent), j_extent = tx::static_extent(groups_[j_].extent);
     bool out_adjacent = j_ + 1 == i_;
     bool in_adjacent = rank_of(groups_[i_].in_dims.back()) + 1 == rank_of(groups_[j_].in_dims.front());
     if (plain && out_adjacent && i_extent && *i_extent <= narrow_limit) {
@@ -173,7 +164,7 @@ class TransposePart final : public Part {
         Tile square = tile;
         square.i = k.add(tile.i, di);
         square.j = k.add(tile.j, dj);
-        auto i_fixed = fixed(groups_[i_].extent), j_fixed = fixed(groups_[j_].extent);
+        auto i_fixed = tx::static_extent(groups_[i_].extent), j_fixed = tx::static_extent(groups_[j_].extent);
         if (i_fixed && *i_fixed <= di) continue;  // never more than the first square
         if (j_fixed && *j_fixed <= dj) continue;
         bool i_tail = !i_fixed || *i_fixed % lanes != 0, j_tail = !j_fixed || *j_fixed % lanes != 0;
@@ -213,7 +204,7 @@ class TransposePart final : public Part {
     }
     turn(k, rows);
     LogicalResult all = success();
-    auto j_fixed = fixed(groups_[j_].extent);
+    auto j_fixed = tx::static_extent(groups_[j_].extent);
     int64_t count = part_of_j && j_fixed && *j_fixed < lanes ? *j_fixed : lanes;
     for (int64_t c = 0; c < count && succeeded(all); ++c) {
       auto put = [&] {
@@ -267,8 +258,8 @@ class TransposePart final : public Part {
 
   // All of i, lanes of j: the output's elements (j, i) are contiguous.
   LogicalResult interleave_tile(KernelBuilder& k, ElementEvaluator& evaluator, const Tile& tile) const {
-    int64_t lanes = k.level.f32_lanes(), narrow = *fixed(groups_[i_].extent);
-    auto j_fixed = fixed(groups_[j_].extent);
+    int64_t lanes = k.level.f32_lanes(), narrow = *tx::static_extent(groups_[i_].extent);
+    auto j_fixed = tx::static_extent(groups_[j_].extent);
     LogicalResult all = success();
     for (int64_t dj = 0; dj < tile_lanes; dj += lanes) {
       Value j = k.add(tile.j, dj), left = k.sub(k.extent(groups_[j_].extent), j);
@@ -292,8 +283,8 @@ class TransposePart final : public Part {
 
   // All of j, lanes of i: the input's elements (i, j) are contiguous.
   LogicalResult separate_tile(KernelBuilder& k, ElementEvaluator& evaluator, const Tile& tile) const {
-    int64_t lanes = k.level.f32_lanes(), narrow = *fixed(groups_[j_].extent);
-    auto i_fixed = fixed(groups_[i_].extent);
+    int64_t lanes = k.level.f32_lanes(), narrow = *tx::static_extent(groups_[j_].extent);
+    auto i_fixed = tx::static_extent(groups_[i_].extent);
     LogicalResult all = success();
     for (int64_t di = 0; di < tile_lanes; di += lanes) {
       Value i = k.add(tile.i, di), left = k.sub(k.extent(groups_[i_].extent), i);

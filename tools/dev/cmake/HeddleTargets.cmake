@@ -16,8 +16,9 @@ endif()
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+  # Relative to the sources, so that one clone finds what another has compiled.
+  set(CMAKE_C_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${HEDDLE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
 # One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host looks beside itself, so `lib` is no
@@ -31,10 +32,14 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN")
 # Nor is a path written anew when it is installed: CMake would keep room for that by a colon at the end, which means the current folder.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
-# GCC 12 sees overlaps in std::string that are not there (its bug 105329): no -Wrestrict.
+# The release preset compiles several files at once (CMAKE_UNITY_BUILD), since most of a file's time goes into headers and templates that others
+# use as well; debug and the sanitizers compile each alone. A name in an unnamed namespace is used once in a library, or it is shared.
+
+# GCC 12 sees overlaps in std::string that are not there (its bug 105329): no -Wrestrict. In a unity build it takes every file for a header, which
+# may not use unnamed namespaces: no -Wsubobject-linkage.
 # Its std::stable_sort uses what it calls deprecated, which clang says aloud.
 add_library(heddle_options INTERFACE)
-target_compile_options(heddle_options INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations> -fno-plt -ffunction-sections -fdata-sections)
+target_compile_options(heddle_options INTERFACE -Wall -Wextra -Werror $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage> $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations> -fno-plt -ffunction-sections -fdata-sections)
 target_link_options(heddle_options INTERFACE -Wl,-z,relro,-z,now -Wl,--gc-sections -Wl,--as-needed)
 if(HEDDLE_SANITIZE)
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
