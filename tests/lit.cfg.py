@@ -5,14 +5,16 @@
 import glob
 import os
 import shutil
+import sys
 
-import lit.formats
+sys.path.insert(0, os.path.dirname(__file__))
+from lit_format import InAnyFolder, quoted  # noqa: E402
 
 build = lit_config.params.get("build", os.path.join(os.path.dirname(__file__), "..", "build", "release"))  # noqa: F821
 build = os.path.abspath(build)
 
 config.name = "heddle"  # noqa: F821
-config.test_format = lit.formats.ShTest(execute_external=False)  # noqa: F821
+config.test_format = InAnyFolder()  # noqa: F821
 config.suffixes = [".mlir", ".test"]  # noqa: F821
 config.excludes = ["inputs"]  # noqa: F821
 config.test_source_root = os.path.dirname(__file__)  # noqa: F821
@@ -33,13 +35,13 @@ config.environment["TSAN_OPTIONS"] = f"suppressions={suppressions}/thread.supp:p
 
 python = os.path.join(build, "..", "..", ".venv", "bin", "python")
 python = lit_config.params.get("python", python if os.path.exists(python) else shutil.which("python3"))  # noqa: F821
-config.substitutions.append(("%python", python))  # noqa: F821
+config.substitutions.append(("%python", quoted(python)))  # noqa: F821
 
 # NVIDIA's assembler, of the toolkit or of the Python package that tools/dev/setup installs.
 packages = os.path.join(os.path.dirname(python), "..", "lib", "python3*", "site-packages", "nvidia", "cu1[3-9]", "bin", "ptxas")
 ptxas = next(iter(glob.glob(packages)), None) or shutil.which("ptxas")
 if ptxas:
     config.available_features.add("ptxas")  # noqa: F821
-    config.substitutions.append(("%ptxas", ptxas))  # noqa: F821
-config.substitutions.append(("%library", os.path.join(build, "tests", "library", "plugins.d")))  # noqa: F821
-config.substitutions.append(("%models", os.path.join(os.path.dirname(__file__), "models")))  # noqa: F821
+    config.substitutions.append(("%ptxas", quoted(ptxas)))  # noqa: F821
+config.substitutions.append(("%library", quoted(os.path.join(build, "tests", "library", "plugins.d"))))  # noqa: F821
+config.substitutions.append(("%models", quoted(os.path.join(os.path.dirname(__file__), "models"))))  # noqa: F821

@@ -39,17 +39,14 @@ make_system() {
   cp "$HOME/.config/pip/pip.conf" "$system/root/.config/pip/" 2>/dev/null || true
 }
 
-# mount_system SYSTEM, and what takes it away again
+# mount_system SYSTEM, and what undoes it before the folder is removed
 mount_system() {
   mkdir -p "$1/proc" "$1/dev"
   mount -t proc proc "$1/proc"
   mount --rbind /dev "$1/dev"
   mount --make-rslave "$1/dev"
 }
-remove_system() {
-  umount -R "$1/proc" "$1/dev" 2>/dev/null || true
-  rm -rf --one-file-system "$1"
-}
+unmount_system() { umount -R "$1/proc" "$1/dev" 2>/dev/null || true; }
 
 # in_system SYSTEM COMMAND: a command line of bash, with nothing of this machine's environment but its way to the network.
 in_system() {

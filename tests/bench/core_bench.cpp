@@ -17,7 +17,7 @@
 #include "../support/bench_device.h"
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
-#include "../unit/temporary_folder.h"
+#include "../temporary_folder.h"
 #include "core/host/host.h"
 #include "core/memory/device.h"
 #include "heddle/code.h"

@@ -7,7 +7,6 @@ The plugins are copies of a driver of the tests under names of their own, each a
 import argparse
 import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 
@@ -47,9 +46,9 @@ def main():
             def cached(environment=environment):
                 return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
-            def cold(environment=environment, cached=cached):
-                shutil.rmtree(environment["XDG_CACHE_HOME"], ignore_errors=True)
-                return cached()
+            def cold(cached=cached, environment=environment):
+                with tempfile.TemporaryDirectory(prefix="cache-", dir=root) as empty:
+                    return cached({**environment, "XDG_CACHE_HOME": empty})
 
             available = sum(line.startswith("fake.") and " available" in line for line in cold().splitlines())
             assert available == count, f"{available} of {count} are available"

@@ -14,7 +14,7 @@
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
 #include "../support/sparse_weights.h"
-#include "../unit/temporary_folder.h"
+#include "../temporary_folder.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/reader.h"
 

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "../temporary_folder.h"
 #include "module_sample.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/reader.h"
-#include "temporary_folder.h"
 
 namespace heddle::module {
 namespace {

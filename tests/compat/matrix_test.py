@@ -285,10 +285,7 @@ class Refusals(MatrixTest):
     """Ranges that do not meet: in the manifest, and only in the library."""
 
     def setUp(self):
-        self.refused = self.made.folder / "refused"
-        shutil.rmtree(self.refused, ignore_errors=True)
-        self.refused.mkdir()
-        self.addCleanup(shutil.rmtree, self.refused)
+        self.refused = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="refused-", dir=self.made.folder)))
 
     def say(self, host, plugin):
         code, text = self.made.application(host, host, "report", self.refused, "plugins")

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TIMEOUT_S, environment
 
@@ -49,7 +50,8 @@ class InstallationCase(HeddleTestCase):
 
     def install(self, *parts):
         """Everything, or these components, in a folder that was moved since."""
-        there, here = self.folder / "first", self.folder / "moved"
+        own = pathlib.Path(tempfile.mkdtemp(prefix="prefix-", dir=self.folder))
+        there, here = own / "first", own / "moved"
         for part in parts or [None]:
             self.execute("cmake", "--install", BUILD, "--prefix", there, *(["--component", part] if part else []))
         there.rename(here)
@@ -115,7 +117,6 @@ class Programs(InstallationCase):
                                                      f"install the package {package}\n")
                     self.assertIn(package, [own for own, _ in listed_files().values()])
             self.assertIn("(not installed; package heddle-compiler)", self.execute(heddle, "--help", extra_environment={"PATH": "/"}))
-            shutil.rmtree(prefix)
 
     def test_the_runtime_alone_says_what_brings_devices(self):
         heddle = self.install("runtime") / "bin" / "heddle"

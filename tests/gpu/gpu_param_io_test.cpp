@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "cuda_case.h"
 
 namespace heddle::test {
@@ -28,22 +29,13 @@ struct Seen {
 
 class CudaParamIo : public Cuda {
  protected:
-  void SetUp() override {
-    Cuda::SetUp();
-    if (HasFatalFailure() || IsSkipped()) return;
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-gpu-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
   void TearDown() override {
     if (driver_owner) {
       for (heddle_file_t* file : files_) driver().param_io_api->file_close(file);
     }
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
     Cuda::TearDown();
   }
-  std::string path(const std::string& name) { return folder_ + "/" + name; }
+  std::string path(const std::string& name) { return folder_.path(name); }
   void write_whole(const std::string& at, const std::vector<uint8_t>& bytes) {
     const int descriptor = ::open(at.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ASSERT_GE(descriptor, 0) << at;
@@ -86,7 +78,7 @@ class CudaParamIo : public Cuda {
   }
 
  private:
-  std::string folder_;
+  const testing::TemporaryFolder folder_;
   std::vector<heddle_file_t*> files_;
 };
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tests/gpu/run itself, on a pack of scripts: verdicts, what is kept of an earlier run, and the report. Needs no GPU."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -84,6 +85,29 @@ class Harness(unittest.TestCase):
         (self.folder / "out" / "driver.json").write_text("{")
         self.run_jobs("driver")
         self.assertEqual(self.runs("gpu_driver_test"), 2)
+
+
+class Pack(unittest.TestCase):
+    def test_packs_a_build_without_tests(self):
+        """Programs and libraries are scripts and texts here: what counts is that nothing but the build of the runtime and the compiler is asked for."""
+        with tempfile.TemporaryDirectory(prefix="heddle pack ") as name:
+            folder = pathlib.Path(name)
+            build, tree = folder / "build", folder / "tree"
+            (build / "bin").mkdir(parents=True)
+            heddle = build / "bin" / "heddle"
+            heddle.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho compiled >"$2"\n')
+            heddle.chmod(0o755)
+            (build / "lib" / "heddle" / "plugins.d").mkdir(parents=True)
+            for library in ("libheddle", "libheddle_compiler", "libheddle_validation"):
+                (build / "lib" / f"{library}.so").write_text("a library")
+            subprocess.run(["git", "-c", "init.defaultBranch=main", "init", "-q", tree], check=True)
+            subprocess.run(["git", "-C", tree, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+            (build / "CMakeCache.txt").write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={tree}\n")
+            done = subprocess.run([HERE / "pack", folder / "pack", build], capture_output=True, text=True, timeout=300, env={**os.environ, "HEDDLE_VENV": sys.prefix})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            listed = subprocess.run(["tar", "-tJf", folder / "pack" / "build.tar.xz"], check=True, capture_output=True, text=True).stdout.split()
+            for packed in ("build/bin/heddle", "build/lib/libheddle.so", "build/tests/peers.heddle", "build/commit"):
+                self.assertIn(packed, listed)
 
 
 if __name__ == "__main__":

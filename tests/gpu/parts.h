@@ -19,10 +19,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "../temporary_folder.h"
 
 extern char** environ;
 
@@ -110,25 +113,16 @@ class Child {
 // What the processes of a case share: the part that this one plays, empty in the one that starts the others, and a folder.
 class Parts {
  public:
-  // False where there is no folder; the case fails then.
-  bool begin() {
+  void begin() {
     const char *mine = std::getenv("HEDDLE_GPU_ROLE"), *where = std::getenv("HEDDLE_GPU_FOLDER");
     if (mine && where) {
       role = mine;
       folder = where;
-      return true;
+      return;
     }
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-gpu-fault-XXXXXX").string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr) << name << ": " << std::strerror(errno);
-    if (!std::filesystem::is_directory(name)) return false;
-    folder = name;
-    return true;
+    folder = own_.emplace().path().string();
   }
-  void end() {
-    if (!role.empty() || folder.empty()) return;
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
+  void end() { own_.reset(); }
   // Tells the other parts of the case that something has happened.
   void tell(const char* what) { std::ofstream(folder + "/" + what) << "yes"; }
   // Whether something has happened within so long; with a child, as long as that lives.
@@ -142,6 +136,9 @@ class Parts {
   }
 
   std::string role, folder;
+
+ private:
+  std::optional<heddle::testing::TemporaryFolder> own_;
 };
 
 }  // namespace heddle::test

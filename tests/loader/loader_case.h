@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/host/host.h"
+#include "tests/temporary_folder.h"
 
 namespace heddle::host {
 
@@ -29,10 +30,6 @@ class Loader : public ::testing::Test {
       std::string value = std::string(before ? before : "") + ":handle_segv=0:handle_sigill=0:handle_abort=0:detect_leaks=0";
       setenv(variable, value.c_str(), 1);
     }
-    std::string pattern = (std::filesystem::temp_directory_path() / "heddle-loader-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    plugins_ = folder_ / "plugins.d";
     std::filesystem::create_directory(plugins_);
     setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
     unsetenv("HEDDLE_CONFIG");
@@ -44,7 +41,6 @@ class Loader : public ::testing::Test {
     };
     options_.log.context = this;
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   static std::string library(const std::string& name) { return std::string(HEDDLE_FAKE_PLUGINS) + "/" + name + ".so"; }
 
@@ -100,7 +96,9 @@ class Loader : public ::testing::Test {
     return look_at(name);
   }
 
-  std::filesystem::path folder_, plugins_;
+  const testing::TemporaryFolder own_;
+  const std::filesystem::path folder_ = own_.path();
+  std::filesystem::path plugins_ = folder_ / "plugins.d";
   HostOptions options_;
   std::string log_;
 };

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "core/host/digest.h"
@@ -69,11 +70,11 @@ class Trust : public Loader {
   void SetUp() override {
     Loader::SetUp();
     options_.config_text = "[plugins.security]\nmode = \"strict\"\n";
-    std::string wrong = why_untrusted(HEDDLE_FAKE_PLUGINS, &safe_);
+    std::string build, wrong = why_untrusted(HEDDLE_FAKE_PLUGINS, &build);
     if (!wrong.empty()) GTEST_SKIP() << "SKIP: the build folder is not safe from others: " << wrong;
-    safe_ += "/trust";
-    std::filesystem::remove_all(safe_);
-    std::filesystem::create_directory(safe_);
+    umask_before_ = umask(022);  // other users' processes read what the cases write
+    safe_ = safe_folder_.emplace(build).path();
+    chmod(safe_.c_str(), 0755);
     plugins_ = safe_;
     options_.plugin_paths = {safe_};
     std::filesystem::copy(library("good"), safe_ + "/good.so");
@@ -82,8 +83,7 @@ class Trust : public Loader {
     chmod(manifest().c_str(), 0644);
   }
   void TearDown() override {
-    if (!safe_.empty()) std::filesystem::remove_all(safe_);
-    Loader::TearDown();
+    if (umask_before_) umask(*umask_before_);
   }
 
   std::string manifest() const { return safe_ + "/fake.good.toml"; }
@@ -94,18 +94,25 @@ class Trust : public Loader {
     EXPECT_THAT(found.reason, AllOf(HasSubstr(part), HasSubstr("strict mode asks for root or the user itself as the only writer")));
   }
 
-  // Runs it in a child as the user nobody, and expects true.
-  static void as_nobody(const std::function<bool()>& function) {
+  // What it returns in a child process that runs as the user nobody.
+  static bool as_nobody(const std::function<bool()>& function) {
     const pid_t child = fork();
-    ASSERT_GE(child, 0);
     if (child == 0) _exit(setresgid(kNobody, kNobody, kNobody) == 0 && setresuid(kNobody, kNobody, kNobody) == 0 && function() ? 0 : 1);
-    int status = 0;
+    int status = -1;
     waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    return status == 0;
+  }
+  // Whether that user may enter the folder: not below one that only root may enter, as with umask 077.
+  static bool nobody_enters(const std::string& folder) {
+    return as_nobody([&] { return access(folder.c_str(), X_OK) == 0; });
   }
 
   static constexpr uid_t kNobody = 65534, kCaller = 12345;
   std::string safe_;
+
+ private:
+  std::optional<mode_t> umask_before_;
+  std::optional<testing::TemporaryFolder> safe_folder_;
 };
 
 TEST_F(Trust, TakesWhatNobodyElseMayWrite) {
@@ -121,7 +128,7 @@ TEST_F(Trust, RefusesWhatOthersMayWrite) {
   expect_untrusted("fake.good.toml can be written by others (mode 0666)");
   chmod(manifest().c_str(), 0644);
   chmod(safe_.c_str(), 01777);
-  expect_untrusted("trust can be written by others (mode 1777)");
+  expect_untrusted(safe_ + " can be written by others (mode 1777)");
   chmod(safe_.c_str(), 0755);
   EXPECT_EQ(good().state, PluginState::kAvailable);
 }
@@ -228,11 +235,12 @@ TEST_F(Trust, LoadsWhatALinkMeantWhenItWasChecked) {
 
 TEST_F(Trust, AnotherUserIsToldApartFromRoot) {
   if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to become another user";
+  if (!nobody_enters(safe_)) GTEST_SKIP() << "SKIP: user 65534 cannot enter " << safe_;
   // Root's files are good for everybody.
-  as_nobody([&] {
+  EXPECT_TRUE(as_nobody([&] {
     std::string path;
     return why_untrusted(safe_ + "/good.so", &path).empty() && path == safe_ + "/good.so";
-  });
+  }));
   // What is one user's own is good for that one, and not for root.
   const std::string own = safe_ + "/own";
   std::filesystem::create_directory(own);
@@ -240,10 +248,10 @@ TEST_F(Trust, AnotherUserIsToldApartFromRoot) {
   for (const std::string& path : {own, own + "/good.so"}) ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0);
   std::string path;
   EXPECT_THAT(why_untrusted(own + "/good.so", &path), HasSubstr("belongs to user 65534"));
-  as_nobody([&] {
+  EXPECT_TRUE(as_nobody([&] {
     std::string seen;
     return why_untrusted(own + "/good.so", &seen).empty();
-  });
+  }));
 }
 
 // Another user renames folders of theirs while they are looked at, between one that is theirs and a link to root's. Whatever is answered,
@@ -253,6 +261,7 @@ TEST_F(Trust, RenamesMeanwhileWinNothing) {
   const std::string theirs = folder_ / "theirs";
   std::filesystem::create_directory(theirs);
   chmod(folder_.c_str(), 0755);
+  if (!nobody_enters(folder_)) GTEST_SKIP() << "SKIP: user 65534 cannot enter " << folder_;
   ASSERT_EQ(chown(theirs.c_str(), kNobody, kNobody), 0);
   const pid_t attacker = fork();
   ASSERT_GE(attacker, 0);
@@ -341,8 +350,9 @@ TEST_F(Trust, TheLinkersVariablesAreNotForProbes) {
   std::filesystem::create_directory(theirs);
   std::filesystem::copy(absent + "/libheddle_test_absent.so", theirs);
   auto child = [&](const std::string& folders) {
-    const std::string command = "env -u GTEST_OUTPUT HEDDLE_TEST_LIBRARY_PATH=1 LD_LIBRARY_PATH=" + folders + " " +
-                                std::filesystem::canonical("/proc/self/exe").string() + " --gtest_filter=Trust.LibraryPathChild > " + out;
+    const std::string command = "env -u GTEST_OUTPUT HEDDLE_TEST_LIBRARY_PATH=1 'LD_LIBRARY_PATH=" + folders + "' '" +
+                                std::filesystem::canonical("/proc/self/exe").string() + "' --gtest_filter=Trust.LibraryPathChild > '" +
+                                out + "'";
     EXPECT_EQ(system(command.c_str()), 0);
     std::ifstream file(out);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -451,7 +461,7 @@ TEST_F(Trust, DigestsOfTheConfigurationDecide) {
 TEST_F(Trust, ModulesNeedItToo) {
   options_.config_text = "[modules.security]\nmode = \"strict\"\n";
   std::unique_ptr<Host> host = open();
-  Result<std::string> path = host->module_path(safe_ + "/../trust/good.so");
+  Result<std::string> path = host->module_path(safe_ + "/../" + plugins_.filename().string() + "/good.so");
   ASSERT_TRUE(path.ok()) << path.status().message();
   EXPECT_EQ(*path, safe_ + "/good.so");
   std::ofstream(folder_ / "m.heddle") << "whatever";
@@ -523,6 +533,7 @@ TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
   GTEST_SKIP() << "SKIP: a sanitizer reads its options where a process with raised rights may not";
 #endif
   if (geteuid() != 0) GTEST_SKIP() << "SKIP: needs root, to give a program another user's rights";
+  if (!nobody_enters(safe_)) GTEST_SKIP() << "SKIP: another user cannot enter " << safe_;
   const std::string program = safe_ + "/raised", own = safe_ + "/own", secret = safe_ + "/secret.toml";
   std::filesystem::copy("/proc/self/exe", program);
   std::filesystem::create_directory(own);
@@ -534,8 +545,8 @@ TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
   setenv("HEDDLE_TEST_SECURE_CHILD", safe_.c_str(), 1);
   setenv("HEDDLE_CONFIG", (safe_ + "/good.so").c_str(), 1);
   setenv("HEDDLE_SET", "this is no TOML either", 1);
-  const std::string start = "env -u GTEST_OUTPUT setpriv --reuid 12345 --regid 12345 --clear-groups " + program +
-                            " --gtest_filter=SecureProcess.Child > /dev/null";
+  const std::string start = "env -u GTEST_OUTPUT setpriv --reuid 12345 --regid 12345 --clear-groups '" + program +
+                            "' --gtest_filter=SecureProcess.Child > /dev/null";
   std::string skipped;
   auto run = [&](const std::string& kind) {
     const int status = system(start.c_str());
@@ -554,7 +565,7 @@ TEST_F(Trust, AProcessWithRaisedRightsIsStrict) {
   ASSERT_TRUE(become(0, kNobody, 02755));
   run("set-group-ID");
   ASSERT_TRUE(become(0, 0, 0755));
-  if (system(("PATH=$PATH:/usr/sbin setcap cap_dac_override+ep " + program + " 2> /dev/null").c_str()) == 0) {
+  if (system(("PATH=$PATH:/usr/sbin setcap cap_dac_override+ep '" + program + "' 2> /dev/null").c_str()) == 0) {
     run("capabilities");
   } else {
     skipped += " capabilities";

@@ -7,9 +7,9 @@
 #include <iterator>
 #include <sstream>
 
+#include "../temporary_folder.h"
 #include "allocator_case.h"
 #include "memory_trace.h"
-#include "temporary_folder.h"
 
 namespace heddle::test {
 namespace {

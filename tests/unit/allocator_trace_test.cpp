@@ -4,9 +4,9 @@
 #include <random>
 #include <utility>
 
+#include "../temporary_folder.h"
 #include "allocator_case.h"
 #include "memory_trace.h"
-#include "temporary_folder.h"
 
 namespace heddle::test {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "../support/module_builder.h"
 #include "../support/runtime_session.h"
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 
 namespace heddle::testing {
 

@@ -13,27 +13,25 @@
 #include <fstream>
 #include <string>
 
+#include "../temporary_folder.h"
 #include "core/host/host.h"
 #include "core/host/table_reader.h"
 
 namespace heddle::host {
 namespace {
 
+using heddle::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class Configuration : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "heddle-config-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
     for (const char* variable : {"HEDDLE_CONFIG", "HEDDLE_SET", "HEDDLE_LOG"}) unsetenv(variable);
     setenv("XDG_CONFIG_HOME", (folder_ / "home").c_str(), 1);
   }
   void TearDown() override {
     for (const char* variable : {"HEDDLE_CONFIG", "HEDDLE_SET", "HEDDLE_LOG"}) unsetenv(variable);
-    std::filesystem::remove_all(folder_);
   }
   std::string write(const std::string& name, const std::string& text) {
     std::filesystem::create_directories((folder_ / name).parent_path());
@@ -47,7 +45,8 @@ class Configuration : public ::testing::Test {
     return "absent";
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder own_;
+  const std::filesystem::path folder_ = own_.path();
 };
 
 TEST_F(Configuration, IsEmptyWithoutAnyFile) {

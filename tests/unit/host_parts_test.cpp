@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "../temporary_folder.h"
 #include "core/host/cpu_level.h"
 #include "core/host/discovery.h"
 #include "core/host/elf_file.h"
@@ -30,6 +31,7 @@
 namespace heddle::host {
 namespace {
 
+using heddle::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -109,8 +111,8 @@ TEST(CpuLevel, AgreesWithTheKernel) {
 }
 
 TEST(Discovery, ReadsTheFirstManifestsByNameAndSaysSo) {
-  std::string folder = (std::filesystem::temp_directory_path() / "heddle-manifests-XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder own;
+  const std::string folder = own.path().string();
   for (int i = 299; i >= 0; --i) std::ofstream(folder + "/p" + std::to_string(1000 + i) + ".toml") << "no manifest";
   DiscoveryParams params;
   params.api_folders = {folder};
@@ -119,8 +121,7 @@ TEST(Discovery, ReadsTheFirstManifestsByNameAndSaysSo) {
   ASSERT_EQ(found.size(), 256u);
   EXPECT_EQ(found.front().manifest.path, folder + "/p1000.toml");
   EXPECT_EQ(found.back().manifest.path, folder + "/p1255.toml");
-  EXPECT_THAT(unusable_folders(params), testing::Contains(HasSubstr("holds 300 manifests; the first 256 by name are read")));
-  std::filesystem::remove_all(folder);
+  EXPECT_THAT(unusable_folders(params), Contains(HasSubstr("holds 300 manifests; the first 256 by name are read")));
 }
 
 TEST(TextFile, KeepsItsBound) {
@@ -240,14 +241,13 @@ TEST_F(HostTable, PassesTraceEventsOnWhereSomebodyListens) {
   table_.trace_begin(table_.self, say("acme"), say("nobody listens"));
   table_.trace_end(table_.self);
 
-  std::string pattern = (std::filesystem::temp_directory_path() / "heddle-trace-XXXXXX").string();
-  close(mkstemp(pattern.data()));
-  std::ofstream(pattern) << "kept";
+  const TemporaryFolder folder;
   TraceConfig config;
-  config.sink = pattern;
+  config.sink = folder.path("trace.json");
+  std::ofstream(config.sink) << "kept";
   auto read_all = [&] {
     std::string text;
-    EXPECT_EQ(read_text_file(pattern, 1 << 24, &text), "");
+    EXPECT_EQ(read_text_file(config.sink, 1 << 24, &text), "");
     return text;
   };
   auto trace = std::make_unique<Trace>(config, services_->log);
@@ -293,7 +293,6 @@ TEST_F(HostTable, PassesTraceEventsOnWhereSomebodyListens) {
   table_.trace_counter(table_.self, say("blocks"), 1);
   services_->trace.reset();
   EXPECT_EQ(read_all(), "[\n]\n");
-  std::filesystem::remove(pattern);
 }
 
 TEST_F(HostTable, AllocatesAligned) {

@@ -8,11 +8,11 @@
 #include <csignal>
 #include <cstring>
 
+#include "../temporary_folder.h"
 #include "module_sample.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/reader.h"
 #include "sdk/module/verifier.h"
-#include "temporary_folder.h"
 
 namespace heddle::module {
 namespace {

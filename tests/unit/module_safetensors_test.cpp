@@ -6,8 +6,8 @@
 
 #include <ostream>
 
+#include "../temporary_folder.h"
 #include "sdk/module/safetensors.h"
-#include "temporary_folder.h"
 
 namespace heddle::module {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "../temporary_folder.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_shards.h"
-#include "temporary_folder.h"
 
 namespace heddle::module {
 namespace {

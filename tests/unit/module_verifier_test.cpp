@@ -6,11 +6,11 @@
 #include <functional>
 #include <ostream>
 
+#include "../temporary_folder.h"
 #include "heddle/ext/library.h"
 #include "module_sample.h"
 #include "sdk/module/reader.h"
 #include "sdk/module/verifier.h"
-#include "temporary_folder.h"
 
 namespace heddle::module {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 #include "tools/heddle/npy.h"
 #include "tools/params/checkpoint.h"
 #include "tools/params/npz_directory.h"

@@ -6,7 +6,7 @@
 
 #include <ostream>
 
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 #include "tools/heddle/npy.h"
 
 namespace heddle::tool {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "../temporary_folder.h"
 #include "sdk/module/utf8.h"
-#include "temporary_folder.h"
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program_search.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "temporary_folder.h"
+#include "../temporary_folder.h"
 #include "tools/heddle/comparison.h"
 #include "tools/heddle/float_formats.h"
 #include "tools/heddle/json_text.h"

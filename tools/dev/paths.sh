@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Where things are, for the scripts beside this one; sourced, never run.
-# HEDDLE_VENV may name another Python environment, HEDDLE_PRESET another preset, HEDDLE_JOBS a number of jobs.
+# HEDDLE_PRESET names another preset, HEDDLE_BUILD another build folder, HEDDLE_VENV another Python environment, HEDDLE_JOBS a number of jobs.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 preset="${HEDDLE_PRESET:-release}"
 build="$root/build/$preset"
-venv="${HEDDLE_VENV:-$root/.venv}"
+[ -z "${HEDDLE_BUILD:-}" ] || build="$(realpath -m -- "$HEDDLE_BUILD")"
+if [ -z "${HEDDLE_BUILD:-}" ] && [ ! -w "$root" ]; then
+  echo "$(basename "$0"): writing to $root failed: it is read-only for this user; set HEDDLE_BUILD to a folder to build in" >&2
+  exit 1
+fi
+# Beside the sources, or in the build folder where the sources cannot be written to. CMake looks for Python there as well.
+venv="$root/.venv"
+[ -w "$root" ] || [ -x "$venv/bin/python" ] || venv="$build/.venv"
+venv="${HEDDLE_VENV:-$venv}"
+export HEDDLE_VENV="$venv"
 
 # A compile of MLIR headers takes up to 2 GiB: jobs are bounded by memory as well as by cores.
 jobs="${HEDDLE_JOBS:-}"
