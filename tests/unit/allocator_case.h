@@ -27,7 +27,7 @@ inline heddle_timeline_t* timeline(uintptr_t number) {
 inline constexpr heddle_string_t kWeights = {"weights", 7};
 inline constexpr heddle_string_t kTensors = {"tensors", 7};
 
-class AllocatorCase : public testing::Test {
+class AllocatorCase : public ::testing::Test {
  protected:
   // "limit track pool": the first over the second, the last over the memory. options: by name.
   void open(const std::string& names, const std::map<std::string, Options>& options = {}) {

@@ -9,13 +9,13 @@
 namespace heddle::test {
 namespace {
 
-class EveryAllocator : public AllocatorCase, public testing::WithParamInterface<const char*> {
+class EveryAllocator : public AllocatorCase, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override { open(GetParam(), {{"arena", {bytes("chunk", 1 << 20)}}}); }
 };
 INSTANTIATE_TEST_SUITE_P(Stacks, EveryAllocator,
-                         testing::Values("system", "pool", "arena", "limit pool", "track pool", "log arena", "limit track log pool",
-                                         "pool track system", "pool limit arena", "arena pool", "pool pool"),
+                         ::testing::Values("system", "pool", "arena", "limit pool", "track pool", "log arena", "limit track log pool",
+                                           "pool track system", "pool limit arena", "arena pool", "pool pool"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), ' ', '_');

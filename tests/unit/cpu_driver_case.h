@@ -16,7 +16,7 @@ struct DriverCase {
   bool host_visible;
 };
 
-class Driver : public testing::TestWithParam<DriverCase> {
+class Driver : public ::testing::TestWithParam<DriverCase> {
  protected:
   PluginHost host;
   std::unique_ptr<OpenDriver> driver_owner = std::make_unique<OpenDriver>(GetParam().path, &host);
@@ -33,10 +33,10 @@ class Driver : public testing::TestWithParam<DriverCase> {
 
 // The argument of INSTANTIATE_TEST_SUITE_P.
 inline auto every_driver() {
-  return testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true},
-                         DriverCase{"fake_gpu", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so", false});
+  return ::testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true},
+                           DriverCase{"fake_gpu", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so", false});
 }
-inline std::string name_of(const testing::TestParamInfo<DriverCase>& info) {
+inline std::string name_of(const ::testing::TestParamInfo<DriverCase>& info) {
   return info.param.name;
 }
 

@@ -11,10 +11,10 @@
 namespace heddle::test {
 namespace {
 
-class ParamIo : public testing::TestWithParam<const char*> {
+class ParamIo : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    std::string path = testing::TempDir() + "heddle-param-io-XXXXXX";
+    std::string path = ::testing::TempDir() + "heddle-param-io-XXXXXX";
     descriptor = mkstemp(path.data());
     ASSERT_GE(descriptor, 0);
     unlink(path.c_str());
@@ -54,7 +54,7 @@ class ParamIo : public testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Drivers, ParamIo,
-                         testing::Values(HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so"),
+                         ::testing::Values(HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", HEDDLE_TEST_FAKES "/libheddle_fake_gpu.so"),
                          [](const auto& info) {
                            return std::string(info.param).find("fake") == std::string::npos ? "heddle_cpu" : "fake_gpu";
                          });

@@ -141,7 +141,7 @@ cuda::Api stand_ins() {
   return api;
 }
 
-class CudaRing : public testing::Test {
+class CudaRing : public ::testing::Test {
  protected:
   void SetUp() override {
     gpu = &gpu_;

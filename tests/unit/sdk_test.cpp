@@ -8,7 +8,7 @@
 namespace heddle::test {
 namespace {
 
-class Sdk : public testing::Test {
+class Sdk : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(PluginHost::live_statuses().load(), 0); }
   PluginHost host;

@@ -84,8 +84,8 @@ class AllocatorFaults : public Validated {
   heddle_allocator_interface_t table = {};
   heddle_allocator_t* allocator = nullptr;
 };
-INSTANTIATE_TEST_SUITE_P(Drivers, AllocatorFaults, testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Drivers, AllocatorFaults,
+                         ::testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true}), name_of);
 
 TEST_P(AllocatorFaults, NothingIsToldOfWhatIsRight) {
   make();

@@ -42,7 +42,7 @@ inline heddle_status_t* refuse(heddle_status_code_t code, const char* text) {
   return the_host->table()->status_create(the_host->table()->self, code, {}, 0, string_of(text));
 }
 
-class Validated : public testing::TestWithParam<DriverCase> {
+class Validated : public ::testing::TestWithParam<DriverCase> {
  protected:
   // sabotage: changes `bad`.
   void open(const std::function<void()>& sabotage = {}) {

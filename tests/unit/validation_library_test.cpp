@@ -177,7 +177,7 @@ class LibraryFaults : public Validated {
   std::vector<void*> operands;
   std::vector<uint64_t> lengths = {kBytes, kBytes};
 };
-INSTANTIATE_TEST_SUITE_P(Drivers, LibraryFaults, testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true}),
+INSTANTIATE_TEST_SUITE_P(Drivers, LibraryFaults, ::testing::Values(DriverCase{"heddle_cpu", HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", true}),
                          name_of);
 
 TEST_P(LibraryFaults, NothingIsToldOfWhatIsRight) {

@@ -21,7 +21,7 @@ Progress twist;  // what the driver reports to instead
 class ParamIoFaults : public Validated {
  protected:
   void SetUp() override {
-    std::string path = testing::TempDir() + "heddle-validation-XXXXXX";
+    std::string path = ::testing::TempDir() + "heddle-validation-XXXXXX";
     descriptor = mkstemp(path.data());
     ASSERT_GE(descriptor, 0);
     unlink(path.c_str());
