@@ -8,8 +8,8 @@ import lit.TestRunner
 
 
 def quoted(path):
-    """As one word of a shell, also between single quotes, and as the replacement of a regular expression, which is where lit puts it."""
-    return re.sub(r"([^\w./+,:@-])", r"\\\\\1", path)
+    """As one word of a shell, also between the single quotes of `sh -c`."""
+    return re.sub(r"([^\w./+,:@-])", r"\\\1", path)
 
 
 class InAnyFolder(lit.formats.ShTest):

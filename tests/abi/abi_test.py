@@ -6,7 +6,6 @@ HD-A-01: the ABI of every released minor stays, and what the headers have more t
 import lzma
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ import unittest
 SOURCE = pathlib.Path(os.environ["HEDDLE_SOURCE"])
 sys.path.insert(0, str(SOURCE / "tools" / "dev"))
 import abi  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 QUEUE = next(line for line in (SOURCE / "sdk" / "include" / "heddle" / "driver.h").read_text(encoding="utf-8").splitlines(True) if "uint32_t priority;" in line)
 # (name, header, before, after, what must be said). Before is there exactly once.
@@ -103,7 +104,7 @@ class Abi(unittest.TestCase):
         """A copy of the public headers, changed in one place, as of that minor."""
         self.count += 1
         target = self.folder / f"headers{self.count}"
-        shutil.copytree(abi.HEADERS, target)
+        writable.copytree(abi.HEADERS, target)
         if file:
             path = target / "heddle" / file
             text = path.read_text(encoding="utf-8")

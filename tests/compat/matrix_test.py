@@ -8,12 +8,15 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import versions
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 DRIVERS = ("heddle.cpu", "org.example.sample", "org.example.sample_c")
 ALLOCATORS = ("heddle.pool", "org.example.arena", "org.example.system")
@@ -306,7 +309,7 @@ class Refusals(MatrixTest):
         text = re.sub(r"^abi = .*$", f"abi = {json.dumps(abi)}", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
         (self.refused / source.name).write_text(text, encoding="utf-8")
         name = re.search(r'^library = "(.*)"', text, re.MULTILINE)[1]
-        shutil.copy(library or self.made.flat["today"] / name, self.refused / name)
+        writable.copy(library or self.made.flat["today"] / name, self.refused / name)
 
     def expect(self, host, what, reason, *parts):
         for part in (f"this libheddle with {self.hosts[host]}", *parts, "[HD-E-02]"):
@@ -332,7 +335,7 @@ class Refusals(MatrixTest):
         headers = versions.BUILD / "tests" / "next_minor" / "source"
         template = headers / "sdk" / "template" / "driver" / "c"
         needs = self.made.folder / "needs-next"
-        shutil.copytree(template, needs)
+        writable.copytree(template, needs)
         source = (needs / "driver.c").read_text(encoding="utf-8")
         self.assertIn("HEDDLE_ABI_MIN_MINOR", source)
         (needs / "driver.c").write_text(source.replace("HEDDLE_ABI_MIN_MINOR", "HEDDLE_ABI_MINOR"), encoding="utf-8")

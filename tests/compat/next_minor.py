@@ -6,7 +6,10 @@ struct_size may grow, unless docs/abi.md calls it frozen. Tables get two functio
 """
 import pathlib
 import re
-import shutil
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 # They have a struct_size and are frozen all the same (types.h, driver.h, docs/abi.md).
 FROZEN = {"heddle_sync", "heddle_negotiation"}
@@ -41,7 +44,7 @@ def minor_of(types):
 
 def write(headers, target):
     """Copies a folder of headers, grown, with HEDDLE_ABI_MINOR one higher. Gives the minor and the names of what has grown."""
-    shutil.copytree(headers, target)
+    writable.copytree(headers, target)
     names = []
     for path in sorted(pathlib.Path(target).rglob("*.h")):
         text, grown = grow(path.read_text(encoding="utf-8"))

@@ -9,9 +9,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 
 import next_minor
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["HEDDLE_SOURCE"])
 BUILD = pathlib.Path(os.environ["HEDDLE_BUILD"])
@@ -40,14 +44,14 @@ def copy_build(folder):
     """This build, laid out as an archive is."""
     for part in ("bin", "lib", "plugins"):
         (folder / part).mkdir(parents=True)
-    shutil.copy(BUILD / "tests" / "compat_application", folder / "bin" / "application")
+    writable.copy(BUILD / "tests" / "compat_application", folder / "bin" / "application")
     for name in ("heddle-probe", "heddle-conformance"):
-        shutil.copy(BUILD / "bin" / name, folder / "bin" / name)
-    shutil.copy(BUILD / "lib" / "libheddle.so.0", folder / "lib" / "libheddle.so.0")
+        writable.copy(BUILD / "bin" / name, folder / "bin" / name)
+    writable.copy(BUILD / "lib" / "libheddle.so.0", folder / "lib" / "libheddle.so.0")
     for name in ("heddle.cpu.toml", "libheddle_cpu.so", "heddle.pool.toml", "libheddle_pool.so"):
-        shutil.copy(BUILD / "lib" / "heddle" / "plugins.d" / name, folder / "plugins" / name)
+        writable.copy(BUILD / "lib" / "heddle" / "plugins.d" / name, folder / "plugins" / name)
     for template in TEMPLATES:
-        shutil.copytree(BUILD / "tests" / "template" / template, folder / "plugins" / template,
+        writable.copytree(BUILD / "tests" / "template" / template, folder / "plugins" / template,
                         ignore=shutil.ignore_patterns("CMakeFiles", "*.cmake"))
     return folder
 
@@ -81,23 +85,23 @@ def build(source, folder, *settings, targets=("all",)):
 def lay_out(kept, folder):
     """Sources of the next minor: headers grown, templates with functions in the new ends of their tables. Gives the minor, and what has grown."""
     for part in ("core", "plugins", "sdk", "tools"):
-        shutil.copytree(SOURCE / part, folder / part, ignore=shutil.ignore_patterns("include", "__pycache__") if part == "sdk" else None)
+        writable.copytree(SOURCE / part, folder / part, ignore=shutil.ignore_patterns("include", "__pycache__") if part == "sdk" else None)
     for name in ("CMakeLists.txt", "LICENSE", "README.md"):
-        shutil.copy(SOURCE / name, folder / name)
+        writable.copy(SOURCE / name, folder / name)
     minor, grown = next_minor.write(SOURCE / "sdk" / "include", folder / "sdk" / "include")
     for template in TEMPLATES:
         project = folder / "sdk" / "template" / template
         text = (project / "CMakeLists.txt").read_text(encoding="utf-8")
         target = re.search(r"add_library\((\w+) MODULE ([^)]*)\)", text)
         language = "cpp" if template.endswith("cpp") else "c"
-        shutil.copy(HERE / "next_minor_tables.inc", project / f"next_minor_tables.{language}")
+        writable.copy(HERE / "next_minor_tables.inc", project / f"next_minor_tables.{language}")
         (project / "CMakeLists.txt").write_text(
             text + f"\nset_source_files_properties({target[2]} PROPERTIES COMPILE_DEFINITIONS heddle_plugin_entry_0=heddle_template_entry)\n"
             f"target_sources({target[1]} PRIVATE next_minor_tables.{language})\n", encoding="utf-8")
     for manifest in [*folder.glob("plugins/**/*.toml"), *folder.glob("sdk/template/*/*/*.toml")]:
         said = manifest.read_text(encoding="utf-8")
         manifest.write_text(re.sub(r'^abi = \["(0\.\d+)", "0\.\d+"\]', rf'abi = ["\1", "0.{minor}"]', said, flags=re.MULTILINE), encoding="utf-8")
-    shutil.copy(HERE / "application.c", folder / "application.c")
+    writable.copy(HERE / "application.c", folder / "application.c")
     refresh(folder, kept)
     return minor, grown
 
@@ -113,18 +117,18 @@ def make_next(scratch, kept, folder):
         build(source / "sdk" / "template" / template, built, f"-DHEDDLE_SOURCE={source}")
         (folder / "plugins" / template).mkdir(parents=True)
         for path in [*built.glob("*.so"), *built.glob("*.toml")]:
-            shutil.copy(path, folder / "plugins" / template)
+            writable.copy(path, folder / "plugins" / template)
         if (built / "conformance").is_dir():
-            shutil.copytree(built / "conformance", folder / "plugins" / template / "conformance")
+            writable.copytree(built / "conformance", folder / "plugins" / template / "conformance")
     # Our sources know nothing of the fields that are new.
     flags = "-Wno-missing-field-initializers"
     build(source, host, "-DHEDDLE_COMPILER=OFF", "-DHEDDLE_TESTS=OFF", "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_CXX_FLAGS_DEBUG=", f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}",
           targets=("heddle", "heddle_probe", "heddle_cpu", "heddle_pool", "heddle-conformance"))
     for name in ("heddle-probe", "heddle-conformance"):
-        shutil.copy(host / "bin" / name, folder / "bin")
-    shutil.copy(host / "lib" / "libheddle.so.0", folder / "lib")
+        writable.copy(host / "bin" / name, folder / "bin")
+    writable.copy(host / "lib" / "libheddle.so.0", folder / "lib")
     for name in ("heddle.cpu.toml", "libheddle_cpu.so", "heddle.pool.toml", "libheddle_pool.so"):
-        shutil.copy(host / "lib" / "heddle" / "plugins.d" / name, folder / "plugins")
+        writable.copy(host / "lib" / "heddle" / "plugins.d" / name, folder / "plugins")
     run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-DHEDDLE_NEXT_MINOR", f"-I{source / 'sdk' / 'include'}", source / "application.c",
          f"-L{BUILD / 'lib'}", "-lheddle", "-lm", "-o", folder / "bin" / "application"])
     return minor, grown
@@ -135,5 +139,5 @@ def flatten(version, target):
     target.mkdir(parents=True)
     for path in [*(version / "plugins").rglob("*.toml"), *(version / "plugins").rglob("*.so")]:
         if path.parent.name != "conformance":
-            shutil.copy(path, target / path.name)
+            writable.copy(path, target / path.name)
     return target

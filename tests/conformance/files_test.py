@@ -4,11 +4,14 @@
 test-results/conformance_mutants_files.txt of the build."""
 import os
 import pathlib
-import shutil
+import sys
 import tempfile
 import unittest
 
 import kit
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 TEMPLATE = kit.BUILD / "tests/template/driver/cpp"
 LINKED = kit.BUILD / "tests/linked"
@@ -90,12 +93,12 @@ def findings(change):
     with tempfile.TemporaryDirectory(prefix="heddle-files-") as name:
         folder = pathlib.Path(name)
         for file in [*TEMPLATE.glob("*.so"), *TEMPLATE.glob("*.toml")]:
-            shutil.copy(file, folder)
-        shutil.copytree(TEMPLATE / "conformance", folder / "conformance")
+            writable.copy(file, folder)
+        writable.copytree(TEMPLATE / "conformance", folder / "conformance")
         if "library" in change:
-            shutil.copy(change["library"], folder / "libsample_driver.so")
+            writable.copy(change["library"], folder / "libsample_driver.so")
             for file in LINKED.glob("lib*.so.*"):  # its RUNPATH holds $ORIGIN
-                shutil.copy(file, folder)
+                writable.copy(file, folder)
         plugin = folder / "org.example.sample.toml"
         replaced_in(plugin, change.get("manifest", ()))
         with plugin.open("a", encoding="utf-8") as file:

@@ -8,12 +8,15 @@ import filecmp
 import functools
 import os
 import pathlib
-import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import kit
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import writable  # noqa: E402
 
 PATCHES = pathlib.Path(__file__).parent / "foreign"
 ORIGINAL = kit.SOURCE / "sdk"
@@ -170,7 +173,7 @@ def build(mutant, folder):
     """Builds the mutant in the folder; its manifest."""
     template, sources, library, manifest = TEMPLATES[mutant.split("/")[0]]
     for part in ("cpp", template):
-        shutil.copytree(ORIGINAL / part, folder / "sdk" / part)
+        writable.copytree(ORIGINAL / part, folder / "sdk" / part)
     run("patch", "--strip=1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch", f"--input={PATCHES / mutant}.patch", cwd=folder)
     sdk = folder / "sdk"
     files = {file.relative_to(sdk) for file in sdk.rglob("*") if file.is_file()}
@@ -188,9 +191,9 @@ def build(mutant, folder):
     archive = [kit.BUILD / "lib/libheddle_sdk_cpp.a"] if template.endswith("cpp") else []
     run(COMPILERS[".cpp"][0], "-shared", *FLAGS, *objects, *archive, f"-Wl,--version-script={sdk / template / 'plugin.map'}", "-pthread", "-o",
         folder / library)
-    shutil.copy(sdk / template / manifest, folder)
+    writable.copy(sdk / template / manifest, folder)
     if (sdk / template / "conformance").is_dir():
-        shutil.copytree(sdk / template / "conformance", folder / "conformance")
+        writable.copytree(sdk / template / "conformance", folder / "conformance")
     return folder / manifest
 
 

@@ -36,8 +36,8 @@ def published_path(name):
 
 
 def cache_folder():
-    """Where generated files go: $HEDDLE_MODEL_CACHE, or build/models under the repository's root."""
-    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "models"
+    """Where generated files go: $HEDDLE_MODEL_CACHE, or `models` in the build folder."""
+    default = pathlib.Path(os.environ.get("HEDDLE_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build" / "release")) / "models"
     return pathlib.Path(os.environ.get("HEDDLE_MODEL_CACHE", default))
 
 

@@ -241,6 +241,7 @@ TEST_P(RuntimeWeights, SaysWhatIsWrongWithAFileBeforeItIsRead) {
   if (is_root) {
     ASSERT_EQ(seteuid(0), 0);
   }
+  ASSERT_EQ(chmod(file_.c_str(), 0600), 0);
   expect_next_load_works();
 }
 
