@@ -25,15 +25,18 @@ Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups) {
   return builder.create<tx::PackOp>(loc, packed, weights, groups);
 }
 
+// Of f32 alone, since the panels are the microkernels' and these have no other type.
 bool can_pack(Value weights) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
-  return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
+  return type.getElementType().isF32() && type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
 }
 
 void pack_filter(tx::ConvOp conv) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
   if (conv.getPackedShape() || !can_pack(conv.getFilter())) return;
+  // Nor have they three dimensions, or an image of symbolic size.
+  if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
   // depthwise kernels read the filter along the channels as it is
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
   OpBuilder builder(conv);

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "compiler/targets/scalar_body.h"
+#include "compiler/stage/scalar_body.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -12,7 +12,7 @@ using namespace mlir;
 namespace heddle::targets {
 
 Value Accumulator::identity(int64_t lanes) const {
-  Type computed = compute_type(element_);
+  Type computed = stage::compute_type(element_);
   TypedAttr value;
   if (auto float_type = llvm::dyn_cast<FloatType>(computed)) {
     double infinity = std::numeric_limits<double>::infinity();
@@ -23,7 +23,7 @@ Value Accumulator::identity(int64_t lanes) const {
     value = FloatAttr::get(float_type, start);
   } else {
     unsigned width = computed.getIntOrFloatBitWidth();
-    bool no_sign = is_unsigned(element_);
+    bool no_sign = stage::is_unsigned(element_);
     APInt start(width, kind_ == tx::ReduceKind::prod ? 1 : 0);
     if (kind_ == tx::ReduceKind::max) start = no_sign ? APInt::getMinValue(width) : APInt::getSignedMinValue(width);
     if (kind_ == tx::ReduceKind::min) start = no_sign ? APInt::getMaxValue(width) : APInt::getSignedMaxValue(width);
@@ -42,9 +42,9 @@ Value Accumulator::combine(Value a, Value b) const {
     case tx::ReduceKind::prod:
       return is_float ? k_.make<arith::MulFOp>(a, b) : k_.make<arith::MulIOp>(a, b);
     case tx::ReduceKind::max:
-      return emit_fast_max(k_.builder, k_.location, a, b, is_unsigned(element_));
+      return stage::emit_fast_max(k_.builder, k_.location, a, b, stage::is_unsigned(element_));
     case tx::ReduceKind::min:
-      return emit_fast_min(k_.builder, k_.location, a, b, is_unsigned(element_));
+      return stage::emit_fast_min(k_.builder, k_.location, a, b, stage::is_unsigned(element_));
   }
   llvm_unreachable("a reduction that tx does not have");
 }
@@ -80,7 +80,7 @@ Value Accumulator::mean(Value sum, Value count) const {
   }
   if (auto vector = llvm::dyn_cast<VectorType>(type)) divisor = k_.splat(divisor, vector.getNumElements());
   if (llvm::isa<FloatType>(scalar)) return k_.make<arith::DivFOp>(sum, divisor);
-  return is_unsigned(element_) ? k_.make<arith::DivUIOp>(sum, divisor) : k_.make<arith::DivSIOp>(sum, divisor);
+  return stage::is_unsigned(element_) ? k_.make<arith::DivUIOp>(sum, divisor) : k_.make<arith::DivSIOp>(sum, divisor);
 }
 
 }  // namespace heddle::targets

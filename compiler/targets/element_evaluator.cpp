@@ -3,7 +3,7 @@
 // one vector, or a gather. See element_evaluator.h.
 #include "compiler/targets/element_evaluator.h"
 
-#include "compiler/targets/scalar_body.h"
+#include "compiler/stage/scalar_body.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -210,7 +210,7 @@ Value ElementEvaluator::load(Value base, Type element, const Linear& offset, con
       loaded = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, loaded, fill);
     }
   }
-  Type computed = compute_type(element);
+  Type computed = stage::compute_type(element);
   auto like = [&](Type type) -> Type {
     if (auto vector = llvm::dyn_cast<VectorType>(loaded.getType())) return vector.clone(type);
     return type;
@@ -278,7 +278,7 @@ Value ElementEvaluator::compute(Operation* op, llvm::function_ref<Value(Value)> 
   if (vector) {
     for (Value& value : operands) value = to_lanes(value, lanes);
   }
-  return emit_scalar_body(k_.builder, k_.location, op, operands);
+  return stage::emit_scalar_body(k_.builder, k_.location, op, operands);
 }
 
 Value ElementEvaluator::at(Value value, const Point& point) {
@@ -348,7 +348,7 @@ Value ElementEvaluator::at_linear(Value value, const Linear& offset, const Point
 
 Value ElementEvaluator::constant(tx::ConstantOp op, const Linear& offset, const Point& point) {
   auto dense = llvm::cast<DenseElementsAttr>(op.getValue());
-  Type element = dense.getElementType(), computed = compute_type(element);
+  Type element = dense.getElementType(), computed = stage::compute_type(element);
   if (dense.isSplat()) {
     TypedAttr value;
     if (llvm::isa<FloatType>(element)) {
@@ -400,7 +400,7 @@ Value ElementEvaluator::pad(tx::PadOp op, const Point& point) {
     source.at[d] = shifted(point.at[d], k_.index(-low));
     keep_inside(source.at[d], k_.extent(extents[d]), low > 0, high > 0, point.lanes, bounds);
   }
-  Value fill = k_.constant(compute_type(from.getElementType()), op.getValue().convertToDouble());
+  Value fill = k_.constant(stage::compute_type(from.getElementType()), op.getValue().convertToDouble());
   if (from.hasStaticShape() && from.getNumElements() == 0) return fill;
   source.mask = both(source.mask, bounds.lanes);
   Value inside = at(op.getInput(), source);

@@ -2,6 +2,7 @@
 // See llvm_backend.h.
 #include "compiler/targets/llvm_backend.h"
 
+#include "compiler/targets/expand_math.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -25,11 +26,14 @@ using namespace mlir;
 namespace heddle::targets {
 
 void add_lowering(OpPassManager& passes) {
+  passes.addPass(expand_math());
   passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   passes.addNestedPass<func::FuncOp>(createCSEPass());
   passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
   passes.addPass(createConvertSCFToCFPass());
-  passes.addPass(arith::createArithExpandOpsPass());  // ceil and floor division
+  arith::ArithExpandOpsPassOptions expansions;  // ceil and floor division
+  expansions.includeBf16 = true;                // which no x86-64-v4 instruction knows
+  passes.addPass(arith::createArithExpandOpsPass(expansions));
   passes.addPass(createConvertVectorToLLVMPass());
   passes.addPass(createConvertMathToLLVMPass());
   passes.addPass(createArithToLLVMConversionPass());

@@ -2,8 +2,8 @@
 // See root_values.h.
 #include "compiler/targets/root_values.h"
 
+#include "compiler/stage/scalar_body.h"
 #include "compiler/targets/accumulator.h"
-#include "compiler/targets/scalar_body.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -192,7 +192,7 @@ FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::Lr
   Type type = sum.getType();
   double scale = lrn.getAlpha().convertToDouble() / static_cast<double>(lrn.getSize());
   Value base = k.make<math::FmaOp>(sum, k.constant(type, scale), k.constant(type, lrn.getBias().convertToDouble()));
-  Value power = emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
+  Value power = stage::emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
   return k.make<arith::DivFOp>(center, power);
 }
 
@@ -212,13 +212,12 @@ LogicalResult softmax_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::
   Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)),
                          [&](Value at, ValueRange values) { return KernelBuilder::Values{largest.combine(values[0], load(at))}; })[0];
   Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
-    return KernelBuilder::Values{total.combine(values[0], emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(at), maximum)))};
+    return KernelBuilder::Values{total.combine(values[0], k.make<math::ExpOp>(k.make<arith::SubFOp>(load(at), maximum)))};
   })[0];
-  Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+  Value scale = softmax.getLog() ? k.make<math::LogOp>(sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
   k.loop(zero, extent, [&](Value at) {
     Value shifted = k.make<arith::SubFOp>(load(at), maximum);
-    Value value =
-        softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale);
+    Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(k.make<math::ExpOp>(shifted), scale);
     if (succeeded(all)) all = store(value, point);
   });
   return all;

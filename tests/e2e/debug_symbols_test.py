@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import numpy as np
 
@@ -35,7 +36,8 @@ class DebugSymbols(HeddleTestCase):
     def test_a_perf_map_of_somebody_elses_is_left_alone(self):
         config = self.folder / "heddle.toml"
         config.write_text('version = 1\n[driver."heddle.cpu"]\nperf_map = true\n')
-        kept = self.folder / "kept"
+        # Where perf's maps are, whatever TMPDIR says: a file has names on one file system only.
+        kept = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="heddle-test-", dir="/tmp"))) / "kept"
         for what, make in (("a pipe", 'mkfifo "$map"'), ("a link", f'ln -s {kept} "$map"'), ("a name of another file", f'ln {kept} "$map"')):
             kept.write_text("kept")
             script = f'map=/tmp/perf-$$.map; {make}; echo $$ >&2; exec "$@"'

@@ -2,10 +2,11 @@
 // Strategies for pooling, reduction, normalization and softmax. Where the row that is reduced lies along memory, a subgroup or a whole
 // workgroup goes through it together; elsewhere neighboring threads have neighboring results, and long columns are cut into
 // slices. The element-wise ops behind the root are applied where its value is known.
+#include "compiler/stage/scalar_body.h"
 #include "compiler/targets/accumulator.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "compiler/targets/root_values.h"
-#include "compiler/targets/scalar_body.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 
@@ -337,19 +338,19 @@ class RowSoftmaxPart final : public RootPart {
       Value sum;
       if (softmax.getLog() && keep) {
         SmallVector<Value> values = kept;  // exp is only for the sum
-        sum = fold(total, [&](Value value) { return emit_exp(k.builder, k.location, shifted(value)); });
+        sum = fold(total, [&](Value value) { return k.make<math::ExpOp>(shifted(value)); });
         kept = values;
       } else {
-        sum = fold(total, [&](Value value) { return emit_exp(k.builder, k.location, shifted(value)); });
+        sum = fold(total, [&](Value value) { return k.make<math::ExpOp>(shifted(value)); });
       }
-      Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+      Value scale = softmax.getLog() ? k.make<math::LogOp>(sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
       Value scale_lanes = evaluator.to_lanes(scale, lanes);
       auto finish = [&](Value at, Value value, bool is_exp) {
         if (failed(all)) return;
         if (softmax.getLog()) {
           value = k.make<arith::SubFOp>(shifted(value), scale_lanes);
         } else {
-          value = k.make<arith::MulFOp>(is_exp ? value : emit_exp(k.builder, k.location, shifted(value)), scale_lanes);
+          value = k.make<arith::MulFOp>(is_exp ? value : k.make<math::ExpOp>(shifted(value)), scale_lanes);
         }
         all = store(k, evaluator, value, point_at(at));
       };

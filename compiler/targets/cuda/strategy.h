@@ -68,8 +68,9 @@ Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, con
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 // transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
-Parts contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, tx::TransposeOp transpose,
-                        const Budget& budget);
+// Fails, with a diagnostic, for what has neither tiles nor stages.
+mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,
+                                         tx::TransposeOp transpose, const Budget& budget);
 // Stores elements, which are computed where the transpose reads them, where it writes them.
 void store_transposed(KernelBuilder& kernel, ElementEvaluator& evaluator, mlir::Value elements, unsigned result, tx::TransposeOp transpose,
                       const Point& read);

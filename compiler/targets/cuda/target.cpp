@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The CUDA target: sends each group of outputs to the strategy for it, and turns kernels into PTX. Called by the pipeline.
+#include "compiler/stage/stage.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/cuda/lower.h"
 #include "compiler/targets/cuda/strategy.h"
@@ -157,7 +158,7 @@ std::unique_ptr<Target> make_cuda_target(std::string_view chip, Math math, int64
 }
 
 void register_cuda_dialects(DialectRegistry& registry) {
-  registry.insert<NVVM::NVVMDialect>();
+  registry.insert<NVVM::NVVMDialect, stage::StageDialect>();
   registerNVVMDialectTranslation(registry);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The strategy for a transpose that moves the innermost dimension: square tiles go through shared memory, so that reading and writing both
 // touch whole rows. What is before and behind the transpose is computed on the way.
+#include "compiler/stage/scalar_body.h"
 #include "compiler/targets/cuda/strategy.h"
-#include "compiler/targets/scalar_body.h"
 
 using namespace mlir;
 
@@ -42,7 +42,7 @@ class TransposePart final : public Part {
     tx::TransposeOp transpose = transpose_;
     SmallVector<Value> tile = delinearize(k, block, tiles_);
     Value memory, lane = k.rem(k.thread(), k.index(side)), line = k.div(k.thread(), k.index(side));
-    Type type = compute_type(tx::tensor(transpose.getInput()).getElementType());
+    Type type = stage::compute_type(tx::tensor(transpose.getInput()).getElementType());
     memory = k.shared(type, side * (side + 1));  // one more in a row, so that columns lie in different banks
     size_t last = extents_.size() - 1;
     // The result's index with these positions along the two dimensions of the tile.
@@ -115,7 +115,7 @@ Parts transpose_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Bud
   for (size_t d : {across, last}) {
     if (!type.isDynamicDim(static_cast<unsigned>(d)) && type.getDimSize(static_cast<unsigned>(d)) < shortest_side) return parts;
   }
-  int64_t element_bits = std::max<int64_t>(8, compute_type(type.getElementType()).getIntOrFloatBitWidth());
+  int64_t element_bits = std::max<int64_t>(8, stage::compute_type(type.getElementType()).getIntOrFloatBitWidth());
   if (side * (side + 1) * element_bits / 8 > budget.shared_memory_bytes) return parts;
   parts.push_back(std::make_unique<TransposePart>(region, outputs, transpose, across, budget.threads));
   return parts;

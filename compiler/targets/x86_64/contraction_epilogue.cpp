@@ -2,7 +2,7 @@
 // Reads the element-wise tail of a contraction and writes it for one vector. Called by contraction_shape and microkernel.
 #include "compiler/targets/x86_64/contraction_epilogue.h"
 
-#include "compiler/targets/scalar_body.h"
+#include "compiler/stage/scalar_body.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
@@ -122,7 +122,7 @@ Value Epilogue::emit(KernelBuilder& kernel, Value product, ValueRange operands) 
   for (Operation* op : ops_) {
     SmallVector<Value> in;
     for (Value operand : op->getOperands()) in.push_back(values.lookup(operand));
-    values[op->getResult(0)] = emit_scalar_body(kernel.builder, kernel.location, op, in);
+    values[op->getResult(0)] = stage::emit_scalar_body(kernel.builder, kernel.location, op, in);
   }
   return values.lookup(result_);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Strategies for pooling, reduction and local response normalization: the root's value is computed for a few vectors of the
 // result, then the element-wise ops behind it are applied where it is stored. Called by elemental.cpp.
+#include "compiler/stage/scalar_body.h"
 #include "compiler/targets/accumulator.h"
 #include "compiler/targets/root_values.h"
-#include "compiler/targets/scalar_body.h"
 #include "compiler/targets/x86_64/strategy.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -344,11 +345,11 @@ class SoftmaxPart final : public RootPart {
     // exp is taken once where the result itself can keep it.
     bool keep = !softmax.getLog() && element().isF32() && outputs_.size() == 1 && outputs_.front().value == root_->getResult(0);
     Value sum = total.across_lanes(fold(total.identity(lanes), [&](const Point& point, Value accumulated) {
-      Value e = emit_exp(k.builder, k.location, k.make<arith::SubFOp>(load(point), maximum_lanes));
+      Value e = k.make<math::ExpOp>(k.make<arith::SubFOp>(load(point), maximum_lanes));
       if (keep) evaluator.store(e, k.result(outputs_.front().result), tx::tensor(root_->getResult(0)), point);
       return total.combine(accumulated, total.masked(e, point.mask, lanes));
     }));
-    Value scale = softmax.getLog() ? emit_log(k.builder, k.location, sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
+    Value scale = softmax.getLog() ? k.make<math::LogOp>(sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
     Value scale_lanes = k.splat(scale, lanes);
     auto finish = [&](const Point& point) {
       if (failed(all)) return;
@@ -358,8 +359,8 @@ class SoftmaxPart final : public RootPart {
         return;
       }
       Value shifted = k.make<arith::SubFOp>(load(point), maximum_lanes);
-      Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale_lanes)
-                                     : k.make<arith::MulFOp>(emit_exp(k.builder, k.location, shifted), scale_lanes);
+      Value value =
+          softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale_lanes) : k.make<arith::MulFOp>(k.make<math::ExpOp>(shifted), scale_lanes);
       all = store(k, evaluator, value, point);
     };
     k.loop(zero, whole, k.index(lanes), [&](Value at) { finish(point_at(at, {})); });

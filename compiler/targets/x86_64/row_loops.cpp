@@ -98,6 +98,10 @@ SmallVector<Value> row_index(KernelBuilder& k, ArrayRef<AffineExpr> outer, Value
 
 void inner_loops(KernelBuilder& k, ArrayRef<Value> outer, Value from, Value to, int64_t vectors,
                  const std::function<void(const Stretch&)>& body) {
+  if (vectors == 0) {
+    k.loop(from, to, [&](Value i) { body(Stretch{outer, i, 1, 0, {}}); });
+    return;
+  }
   int64_t lanes = k.level.f32_lanes();
   auto fixed_from = fixed(from), fixed_to = fixed(to);
   if (fixed_from && fixed_to) {

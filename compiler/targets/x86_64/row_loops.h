@@ -41,7 +41,7 @@ struct Stretch {
   mlir::Value mask;
 };
 
-// Loops over workgroup `block` of the cut. `vectors` is the most that the body takes at a time.
+// Loops over workgroup `block` of the cut. `vectors` is the most that the body takes at a time; 0: one element.
 void row_loops(KernelBuilder& kernel, const RowCut& cut, mlir::Value block, int64_t vectors,
                const std::function<void(const Stretch&)>& body);
 

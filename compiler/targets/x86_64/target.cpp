@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The x86-64 target: sends each region to the strategy for it, and turns kernels into an image. Called by the pipeline.
+#include "compiler/stage/stage.h"
 #include "compiler/targets/x86_64/contraction.h"
 #include "compiler/targets/x86_64/elemental.h"
+#include "compiler/targets/x86_64/generic.h"
 #include "compiler/targets/x86_64/image.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/lower.h"
@@ -28,12 +30,20 @@ class X86Target final : public Target {
   std::string family() const override { return "cpu"; }
 
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
-    return is_contraction(region) ? plan_contraction(region) : plan_elemental(region);
+    if (!is_contraction(region)) return plan_elemental(region);
+    std::string why, also;
+    auto plan = plan_if_taken(region, why);
+    if (succeeded(plan)) return plan;
+    auto generic = plan_generic(region, also);
+    if (succeeded(generic)) return generic;
+    return FailureOr<KernelPlan>(region.emitError(why) << "; nor does the generic kernel take it: " << also);
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, ModuleOp kernels) const override {
-    return is_contraction(region) ? emit_contraction(region, plan, symbol, kernels, level_)
-                                  : emit_elemental(region, plan, symbol, kernels, level_);
+    if (!is_contraction(region)) return emit_elemental(region, plan, symbol, kernels, level_);
+    std::string why;
+    if (failed(plan_if_taken(region, why))) return emit_generic(region, symbol, kernels, level_);
+    return emit_contraction(region, plan, symbol, kernels, level_);
   }
 
   FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
@@ -46,6 +56,14 @@ class X86Target final : public Target {
   }
 
  private:
+  // The microkernels' plan; without one, why there is none.
+  static FailureOr<KernelPlan> plan_if_taken(tx::DispatchOp region, std::string& why) {
+    ScopedDiagnosticHandler quiet(region.getContext(), [&](Diagnostic& diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && why.empty()) why = diagnostic.str();
+    });
+    return plan_contraction(region);
+  }
+
   const Level& level_;
 };
 
@@ -61,7 +79,7 @@ std::unique_ptr<Target> make_x86_64_target(std::string_view level) {
 
 void register_x86_64_dialects(DialectRegistry& registry) {
   registry.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
-                  vector::VectorDialect>();
+                  stage::StageDialect, vector::VectorDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What each element-wise tx op does to one element, as arith and math ops on scalars or vectors. Used by every target's
-// emitters; knows no loop, no memory and no library call: exp, log, tanh, erf and pow are written out.
+// What each element-wise tx op does to one element, as arith and math ops on scalars or vectors. Used where stages are formed and by every
+// target's emitters; knows no loop and no memory. A target expands the math ops that it has no instructions for (targets/expand_math.h).
 #pragma once
 
 #include "compiler/ir/tx.h"
 
-namespace heddle::targets {
+namespace heddle::stage {
 
 // The type that values of an element type have while they are computed: f16 and bf16 as f32, integers without sign.
 mlir::Type compute_type(mlir::Type element);
@@ -18,12 +18,10 @@ bool is_unsigned(mlir::Type type);
 mlir::Value emit_scalar_body(mlir::OpBuilder& builder, mlir::Location location, mlir::Operation* op, mlir::ValueRange operands);
 
 // Pieces that strategies use on their own. All keep NaN.
-mlir::Value emit_exp(mlir::OpBuilder& builder, mlir::Location location, mlir::Value x);
-mlir::Value emit_log(mlir::OpBuilder& builder, mlir::Location location, mlir::Value x);
 // x to a constant power; exact square roots where the exponent is a multiple of 1/4 up to 3.
 mlir::Value emit_constant_power(mlir::OpBuilder& builder, mlir::Location location, mlir::Value x, double exponent);
 // Larger (or smaller) of the two; if one is NaN, either.
 mlir::Value emit_fast_max(mlir::OpBuilder& builder, mlir::Location location, mlir::Value a, mlir::Value b, bool is_unsigned = false);
 mlir::Value emit_fast_min(mlir::OpBuilder& builder, mlir::Location location, mlir::Value a, mlir::Value b, bool is_unsigned = false);
 
-}  // namespace heddle::targets
+}  // namespace heddle::stage

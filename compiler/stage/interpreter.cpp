@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See interpreter.h. Written from the definitions in stage.td and of the arith and math dialects; shares nothing with any emitter.
+#include "compiler/stage/interpreter.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace heddle::stage {
+
+namespace {
+
+using Index = SmallVector<int64_t>;
+
+int64_t evaluate(AffineExpr expression, ArrayRef<int64_t> dims, ArrayRef<int64_t> symbols) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(expression)) return constant.getValue();
+  if (auto dim = llvm::dyn_cast<AffineDimExpr>(expression)) return dims[dim.getPosition()];
+  if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression)) return symbols[symbol.getPosition()];
+  auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
+  int64_t a = evaluate(binary.getLHS(), dims, symbols), b = evaluate(binary.getRHS(), dims, symbols);
+  switch (binary.getKind()) {
+    case AffineExprKind::Add:
+      return a + b;
+    case AffineExprKind::Mul:
+      return a * b;
+    case AffineExprKind::FloorDiv:
+      return llvm::divideFloorSigned(a, b);
+    case AffineExprKind::CeilDiv:
+      return llvm::divideCeilSigned(a, b);
+    default:
+      return llvm::mod(a, b);
+  }
+}
+
+// Calls body(index) for every index, in row-major order.
+template <typename Function>
+void for_every_index(ArrayRef<int64_t> extents, Function body) {
+  Index index(extents.size(), 0);
+  if (llvm::is_contained(extents, 0)) return;
+  while (true) {
+    body(ArrayRef<int64_t>(index));
+    size_t d = extents.size();
+    while (d > 0 && ++index[d - 1] == extents[d - 1]) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+Scalar wrapped(int64_t value, Type type) {
+  unsigned width = type.getIntOrFloatBitWidth();
+  return {0, width >= 64 ? value : llvm::SignExtend64(static_cast<uint64_t>(value), width)};
+}
+
+uint64_t bits(Scalar value, Type type) {
+  unsigned width = type.getIntOrFloatBitWidth();
+  return static_cast<uint64_t>(value.whole) & (width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1);
+}
+
+Scalar constant(TypedAttr attribute) {
+  if (auto real = llvm::dyn_cast<FloatAttr>(attribute)) return {real.getValueAsDouble(), 0};
+  return wrapped(static_cast<int64_t>(llvm::cast<IntegerAttr>(attribute).getValue().getZExtValue()), attribute.getType());
+}
+
+bool compare(arith::CmpFPredicate predicate, double a, double b) {
+  bool unordered = std::isnan(a) || std::isnan(b);
+  switch (predicate) {
+    case arith::CmpFPredicate::OEQ:
+      return a == b;
+    case arith::CmpFPredicate::OGT:
+      return a > b;
+    case arith::CmpFPredicate::OGE:
+      return a >= b;
+    case arith::CmpFPredicate::OLT:
+      return a < b;
+    case arith::CmpFPredicate::OLE:
+      return a <= b;
+    case arith::CmpFPredicate::UNE:
+      return unordered || a != b;
+    case arith::CmpFPredicate::UNO:
+      return unordered;
+    case arith::CmpFPredicate::UGE:
+      return unordered || a >= b;
+    default:
+      throw std::logic_error("a comparison that bodies do not use");
+  }
+}
+
+bool compare(arith::CmpIPredicate predicate, Scalar a, Scalar b, Type type) {
+  uint64_t x = bits(a, type), y = bits(b, type);
+  switch (predicate) {
+    case arith::CmpIPredicate::eq:
+      return x == y;
+    case arith::CmpIPredicate::ne:
+      return x != y;
+    case arith::CmpIPredicate::slt:
+      return a.whole < b.whole;
+    case arith::CmpIPredicate::sle:
+      return a.whole <= b.whole;
+    case arith::CmpIPredicate::sgt:
+      return a.whole > b.whole;
+    case arith::CmpIPredicate::sge:
+      return a.whole >= b.whole;
+    case arith::CmpIPredicate::ult:
+      return x < y;
+    case arith::CmpIPredicate::ule:
+      return x <= y;
+    case arith::CmpIPredicate::ugt:
+      return x > y;
+    case arith::CmpIPredicate::uge:
+      return x >= y;
+  }
+  throw std::logic_error("a comparison that bodies do not use");
+}
+
+Scalar rounded(double value, Type type) {
+  if (type.isF64()) return {value, 0};
+  if (type.isF32()) return {static_cast<double>(static_cast<float>(value)), 0};
+  APFloat exact(value);
+  bool lost;
+  exact.convert(llvm::cast<FloatType>(type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+  exact.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+  return {exact.convertToDouble(), 0};
+}
+
+using Values = SmallVector<Scalar>;
+
+Scalar run(Operation* op, ArrayRef<Scalar> in) {
+  Type type = op->getResult(0).getType(), from = op->getNumOperands() > 0 ? op->getOperand(0).getType() : type;
+  auto real = [](double value) { return Scalar{value, 0}; };
+  auto whole = [&](uint64_t value) { return wrapped(static_cast<int64_t>(value), type); };
+  auto a = [&] { return in[0].real; };
+  auto b = [&] { return in[1].real; };
+  auto x = [&] { return static_cast<uint64_t>(in[0].whole); };
+  auto y = [&] { return static_cast<uint64_t>(in[1].whole); };
+  bool nan = in.size() > 1 && (std::isnan(in[0].real) || std::isnan(in[1].real));
+  return llvm::TypeSwitch<Operation*, Scalar>(op)
+      .Case([&](arith::ConstantOp op) { return constant(op.getValue()); })
+      .Case([&](arith::AddFOp) { return real(a() + b()); })
+      .Case([&](arith::SubFOp) { return real(a() - b()); })
+      .Case([&](arith::MulFOp) { return real(a() * b()); })
+      .Case([&](arith::DivFOp) { return real(a() / b()); })
+      .Case([&](arith::NegFOp) { return real(-a()); })
+      .Case([&](arith::MaximumFOp) { return real(nan ? std::nan("") : std::max(a(), b())); })
+      .Case([&](arith::MinimumFOp) { return real(nan ? std::nan("") : std::min(a(), b())); })
+      .Case([&](arith::AddIOp) { return whole(x() + y()); })
+      .Case([&](arith::SubIOp) { return whole(x() - y()); })
+      .Case([&](arith::MulIOp) { return whole(x() * y()); })
+      .Case([&](arith::DivSIOp) { return whole(static_cast<uint64_t>(in[0].whole / in[1].whole)); })
+      .Case([&](arith::DivUIOp) { return whole(bits(in[0], type) / bits(in[1], type)); })
+      .Case([&](arith::MaxSIOp) { return whole(static_cast<uint64_t>(std::max(in[0].whole, in[1].whole))); })
+      .Case([&](arith::MinSIOp) { return whole(static_cast<uint64_t>(std::min(in[0].whole, in[1].whole))); })
+      .Case([&](arith::MaxUIOp) { return whole(std::max(bits(in[0], type), bits(in[1], type))); })
+      .Case([&](arith::MinUIOp) { return whole(std::min(bits(in[0], type), bits(in[1], type))); })
+      .Case([&](arith::AndIOp) { return whole(x() & y()); })
+      .Case([&](arith::OrIOp) { return whole(x() | y()); })
+      .Case([&](arith::XOrIOp) { return whole(x() ^ y()); })
+      .Case([&](arith::CmpFOp op) { return whole(compare(op.getPredicate(), a(), b())); })
+      .Case([&](arith::CmpIOp op) { return whole(compare(op.getPredicate(), in[0], in[1], from)); })
+      .Case([&](arith::SelectOp) { return bits(in[0], from) ? in[1] : in[2]; })
+      .Case([&](arith::ExtFOp) { return in[0]; })
+      .Case([&](arith::TruncFOp) { return rounded(a(), type); })
+      .Case([&](arith::ExtSIOp) { return whole(x()); })
+      .Case([&](arith::ExtUIOp) { return whole(bits(in[0], from)); })
+      .Case([&](arith::TruncIOp) { return whole(x()); })
+      .Case([&](arith::SIToFPOp) { return real(static_cast<double>(in[0].whole)); })
+      .Case([&](arith::UIToFPOp) { return real(static_cast<double>(bits(in[0], from))); })
+      .Case([&](arith::FPToSIOp) { return whole(static_cast<uint64_t>(static_cast<int64_t>(a()))); })
+      .Case([&](arith::FPToUIOp) { return whole(static_cast<uint64_t>(a())); })
+      .Case([&](math::AbsFOp) { return real(std::fabs(a())); })
+      .Case([&](math::CeilOp) { return real(std::ceil(a())); })
+      .Case([&](math::FloorOp) { return real(std::floor(a())); })
+      .Case([&](math::RoundEvenOp) { return real(std::nearbyint(a())); })
+      .Case([&](math::SqrtOp) { return real(std::sqrt(a())); })
+      .Case([&](math::ExpOp) { return real(std::exp(a())); })
+      .Case([&](math::LogOp) { return real(std::log(a())); })
+      .Case([&](math::TanhOp) { return real(std::tanh(a())); })
+      .Case([&](math::ErfOp) { return real(std::erf(a())); })
+      .Case([&](math::PowFOp) { return real(std::pow(a(), b())); })
+      .Default([](Operation* op) -> Scalar { throw std::logic_error(("bodies do not have " + op->getName().getStringRef()).str()); });
+}
+
+// What the block yields for these arguments.
+Values run(Block& body, ArrayRef<Scalar> arguments) {
+  llvm::DenseMap<Value, Scalar> known;
+  for (auto [argument, value] : llvm::zip_equal(body.getArguments(), arguments)) known[argument] = value;
+  Values in;
+  for (Operation& op : body.without_terminator()) {
+    in.clear();
+    for (Value operand : op.getOperands()) in.push_back(known.at(operand));
+    known[op.getResult(0)] = run(&op, in);
+  }
+  return llvm::map_to_vector(body.getTerminator()->getOperands(), [&](Value value) { return known.at(value); });
+}
+
+class Interpreter {
+ public:
+  Interpreter(tx::DispatchOp region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols) : symbols_(symbols) {
+    for (auto [argument, array] : llvm::zip_equal(region.getBody().getArguments(), operands)) arrays_.insert({argument, array});
+  }
+
+  std::vector<Array> run_all(Block& body) {
+    for (Operation& op : body.without_terminator()) stage(&op);
+    std::vector<Array> results;
+    for (Value value : body.getTerminator()->getOperands()) results.push_back(arrays_.at(value));
+    return results;
+  }
+
+ private:
+  Scalar read(Operation* op, unsigned which, ArrayRef<int64_t> at) {
+    const Array& array = arrays_.find(op->getOperand(which))->second;
+    AccessAttr access = access_of(op, which);
+    int64_t linear = 0;
+    for (auto [expression, extent] : llvm::zip_equal(access.getMap().getResults(), array.shape)) {
+      int64_t index = evaluate(expression, at, symbols_);
+      if (index < 0 || index >= extent) {
+        if (!access.getOutside()) throw std::logic_error("a read outside of its tensor");
+        return constant(access.getOutside());
+      }
+      linear = linear * extent + index;
+    }
+    return array.elements[static_cast<size_t>(linear)];
+  }
+
+  // Indices, then reads [first, last).
+  Values arguments(Operation* op, ArrayRef<int64_t> at, unsigned first, unsigned last) {
+    Values values;
+    for (int64_t index : at) values.push_back({0, index});
+    for (unsigned i = first; i < last; ++i) values.push_back(read(op, i, at));
+    return values;
+  }
+
+  void stage(Operation* op) {
+    DomainAttr domain = domain_of(op);
+    auto extents = [&](ArrayRef<AffineExpr> expressions) {
+      return llvm::map_to_vector(expressions, [&](AffineExpr e) { return evaluate(e, {}, symbols_); });
+    };
+    Index parallel = extents(domain.parallel()), folded = extents(domain.folded());
+    std::vector<Array> results(op->getNumResults());
+    for (auto [array, result] : llvm::zip_equal(results, op->getResults())) {
+      for (int64_t extent : extents(tx::extents(tx::tensor(result)))) array.shape.push_back(extent);
+    }
+    unsigned first = first_read_of_last_body(op), count = op->getNumOperands();
+    for_every_index(parallel, [&](ArrayRef<int64_t> at) {
+      Values values = arguments(op, at, first, count);
+      llvm::append_range(values, accumulated(op, at, folded));
+      for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values))) array.elements.push_back(value);
+    });
+    for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
+  }
+
+  Values accumulated(Operation* op, ArrayRef<int64_t> at, ArrayRef<int64_t> folded) {
+    auto whole = [&](ArrayRef<int64_t> inner) {
+      Index index(at);
+      llvm::append_range(index, inner);
+      return index;
+    };
+    if (auto fold = llvm::dyn_cast<FoldOp>(op)) {
+      Values sums = run(fold.getInit().front(), {});
+      for_every_index(folded, [&](ArrayRef<int64_t> inner) {
+        Values values = arguments(op, whole(inner), 0, static_cast<unsigned>(fold.getStepReads()));
+        llvm::append_range(values, sums);
+        sums = run(fold.getStep().front(), values);
+      });
+      return sums;
+    }
+    auto contract = llvm::dyn_cast<ContractOp>(op);
+    if (!contract) return {};
+    Type type = contract.getAccumulator();
+    Scalar sum;
+    for_every_index(folded, [&](ArrayRef<int64_t> inner) {
+      Values factors = run(contract.getFactors().front(), arguments(op, whole(inner), 0, static_cast<unsigned>(contract.getStepReads())));
+      sum.real += factors[0].real * factors[1].real;
+      uint64_t product = static_cast<uint64_t>(factors[0].whole) * static_cast<uint64_t>(factors[1].whole);
+      sum.whole = static_cast<int64_t>(static_cast<uint64_t>(sum.whole) + product);
+    });
+    return {llvm::isa<FloatType>(type) ? sum : wrapped(sum.whole, type)};
+  }
+
+  ArrayRef<int64_t> symbols_;
+  llvm::DenseMap<Value, Array> arrays_;
+};
+
+}  // namespace
+
+std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols) {
+  return Interpreter(staged_region, operands, symbols).run_all(staged_region.getBody().front());
+}
+
+}  // namespace heddle::stage

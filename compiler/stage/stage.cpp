@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The stage dialect's definition: registration, verifiers, questions about any stage.
+#include "compiler/stage/stage.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/IR/DialectImplementation.h"
+
+#include "stage_dialect.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "stage_attrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "stage_ops.cpp.inc"
+
+using namespace mlir;
+
+namespace heddle::stage {
+
+void StageDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "stage_attrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "stage_ops.cpp.inc"
+      >();
+}
+
+Type scalar_type(Type element) {
+  if (auto integer = llvm::dyn_cast<IntegerType>(element)) return IntegerType::get(element.getContext(), integer.getWidth());
+  return element;
+}
+
+DomainAttr domain_of(Operation* stage) {
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ContractOp>([](auto op) { return op.getDomain(); });
+}
+
+OperandRange reads_of(Operation* stage) {
+  return stage->getOperands();
+}
+
+AccessAttr access_of(Operation* stage, unsigned read) {
+  ArrayAttr accesses =
+      llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ContractOp>([](auto op) { return op.getAccesses(); });
+  return llvm::cast<AccessAttr>(accesses[read]);
+}
+
+Block& last_body(Operation* stage) {
+  return stage->getRegions().back().front();
+}
+
+unsigned first_read_of_last_body(Operation* stage) {
+  if (auto fold = llvm::dyn_cast<FoldOp>(stage)) return static_cast<unsigned>(fold.getStepReads());
+  auto contract = llvm::dyn_cast<ContractOp>(stage);
+  return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
+}
+
+namespace {
+
+// Reads [first, first + count) are over `rank` dimensions and fit their tensors.
+LogicalResult verify_reads(Operation* op, unsigned first, unsigned count, unsigned rank) {
+  for (unsigned i = first; i < first + count; ++i) {
+    AccessAttr access = access_of(op, i);
+    RankedTensorType type = tx::tensor(op->getOperand(i));
+    if (access.getMap().getNumDims() != rank) {
+      return op->emitOpError("read ") << i << " is over " << access.getMap().getNumDims() << " dimensions; " << rank << " were expected";
+    }
+    if (static_cast<int64_t>(access.getMap().getNumResults()) != type.getRank()) {
+      return op->emitOpError("read ") << i << " gives " << access.getMap().getNumResults() << " indices of a tensor of rank "
+                                      << type.getRank();
+    }
+    if (access.getOutside() && access.getOutside().getType() != scalar_type(type.getElementType())) {
+      return op->emitOpError("read ") << i << " is " << access.getOutside().getType() << " outside of a tensor of "
+                                      << type.getElementType();
+    }
+  }
+  return success();
+}
+
+// The block has these arguments: indices of `rank` dimensions, reads [first, first + count), and `more`.
+LogicalResult verify_arguments(Operation* op, StringRef name, Block& body, unsigned rank, unsigned first, unsigned count, TypeRange more) {
+  SmallVector<Type> expected(rank, IntegerType::get(op->getContext(), 64));
+  for (unsigned i = first; i < first + count; ++i) expected.push_back(scalar_type(tx::tensor(op->getOperand(i)).getElementType()));
+  llvm::append_range(expected, more);
+  if (body.getArgumentTypes() == TypeRange(expected)) return success();
+  InFlightDiagnostic error = op->emitOpError("'") << name << "' has arguments of other types; expected (";
+  llvm::interleaveComma(expected, error);
+  return error << ")";
+}
+
+LogicalResult verify_yield(Operation* op, StringRef name, Block& body, TypeRange expected) {
+  auto yield = llvm::dyn_cast<YieldOp>(body.getTerminator());
+  if (!yield) return op->emitOpError("'") << name << "' does not end with stage.yield";
+  if (yield.getOperandTypes() == expected) return success();
+  InFlightDiagnostic error = op->emitOpError("'") << name << "' yields values of other types; expected (";
+  llvm::interleaveComma(expected, error);
+  return error << ")";
+}
+
+LogicalResult verify_common(Operation* op, ArrayAttr accesses, DomainAttr domain) {
+  if (accesses.size() != op->getNumOperands()) {
+    return op->emitOpError("has ") << op->getNumOperands() << " reads and " << accesses.size() << " accesses";
+  }
+  if (domain.getExtents().getNumDims() != 0) return op->emitOpError("has extents over dimensions; only symbols may be in them");
+  if (domain.getReduced() > domain.getRank()) {
+    return op->emitOpError("reduces ") << domain.getReduced() << " of " << domain.getRank() << " dimensions";
+  }
+  AffineExpr count = getAffineConstantExpr(1, op->getContext());
+  for (AffineExpr extent : domain.parallel()) count = count * extent;
+  for (Value result : op->getResults()) {
+    AffineExpr own = tx::element_count(tx::tensor(result));
+    auto fixed = tx::static_extent(count), own_fixed = tx::static_extent(own);
+    if (fixed && own_fixed && *fixed != *own_fixed) {
+      return op->emitOpError("has ") << *fixed << " indices in its parallel dimensions and a result of " << *own_fixed << " elements";
+    }
+  }
+  return success();
+}
+
+// The first `step_reads` reads are over the whole domain, the others over its parallel dimensions.
+LogicalResult verify_two_bodies(Operation* op, int64_t step_reads, DomainAttr domain) {
+  int64_t reads = op->getNumOperands();
+  if (step_reads < 0 || step_reads > reads) return op->emitOpError("has ") << reads << " reads, and step_reads is " << step_reads;
+  if (failed(verify_reads(op, 0, static_cast<unsigned>(step_reads), domain.getRank()))) return failure();
+  return verify_reads(op, static_cast<unsigned>(step_reads), static_cast<unsigned>(reads - step_reads), domain.getParallelRank());
+}
+
+SmallVector<Type> result_scalars(Operation* op) {
+  return llvm::map_to_vector(op->getResults(), [](Value result) { return scalar_type(tx::tensor(result).getElementType()); });
+}
+
+}  // namespace
+
+LogicalResult MapOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 0) return emitOpError("reduces dimensions; stage.fold does");
+  unsigned rank = getDomain().getRank(), reads = getReads().size();
+  if (failed(verify_reads(*this, 0, reads, rank))) return failure();
+  Block& body = getBody().front();
+  if (failed(verify_arguments(*this, "body", body, rank, 0, reads, {}))) return failure();
+  return verify_yield(*this, "body", body, result_scalars(*this));
+}
+
+LogicalResult FoldOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (failed(verify_two_bodies(*this, getStepReads(), getDomain()))) return failure();
+  unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank();
+  unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
+  Block &init = getInit().front(), &step = getStep().front(), &merge = getMerge().front(), &finish = getFinish().front();
+  SmallVector<Type> accumulators(init.getTerminator()->getOperandTypes()), both = accumulators;
+  llvm::append_range(both, accumulators);
+  if (accumulators.empty()) return emitOpError("has no accumulators");
+  if (failed(verify_arguments(*this, "init", init, 0, 0, 0, {})) || failed(verify_yield(*this, "init", init, accumulators)) ||
+      failed(verify_arguments(*this, "step", step, rank, 0, in_step, accumulators)) ||
+      failed(verify_yield(*this, "step", step, accumulators)) || failed(verify_arguments(*this, "merge", merge, 0, 0, 0, both)) ||
+      failed(verify_yield(*this, "merge", merge, accumulators)) ||
+      failed(verify_arguments(*this, "finish", finish, parallel, in_step, in_finish, accumulators))) {
+    return failure();
+  }
+  return verify_yield(*this, "finish", finish, result_scalars(*this));
+}
+
+LogicalResult ContractOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (failed(verify_two_bodies(*this, getStepReads(), getDomain()))) return failure();
+  Type accumulator = getAccumulator();
+  if (!accumulator.isSignlessIntOrFloat())
+    return emitOpError("accumulates ") << accumulator << "; a float or an integer without sign was expected";
+  unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank();
+  unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
+  Block &factors = getFactors().front(), &finish = getFinish().front();
+  if (failed(verify_arguments(*this, "factors", factors, rank, 0, in_step, {})) ||
+      failed(verify_yield(*this, "factors", factors, {accumulator, accumulator})) ||
+      failed(verify_arguments(*this, "finish", finish, parallel, in_step, in_finish, accumulator))) {
+    return failure();
+  }
+  return verify_yield(*this, "finish", finish, result_scalars(*this));
+}
+
+}  // namespace heddle::stage

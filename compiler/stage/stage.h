@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// C++ side of the stage dialect: op classes, and how a region of tx ops becomes stages. Knows no target.
+#pragma once
+
+#include "compiler/ir/tx.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include "stage_dialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "stage_attrs.h.inc"
+#define GET_OP_CLASSES
+#include "stage_ops.h.inc"
+
+namespace heddle::stage {
+
+// The type of a tensor's elements in bodies: integers without sign.
+mlir::Type scalar_type(mlir::Type element);
+
+// Domain and reads of a map, a fold or a contraction.
+DomainAttr domain_of(mlir::Operation* stage);
+mlir::OperandRange reads_of(mlir::Operation* stage);
+AccessAttr access_of(mlir::Operation* stage, unsigned read);
+
+// The body that makes an element of each result: of a map its only one, else `finish`. Its first read is reads_of()[first_read_of()].
+mlir::Block& last_body(mlir::Operation* stage);
+unsigned first_read_of_last_body(mlir::Operation* stage);
+
+// A dispatch whose body is stages instead of tx ops: the same operands, results and symbols, in a module of its own.
+struct StagedRegion {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  tx::DispatchOp region;
+};
+
+// The stages of a region of tx ops. Fails with a reason, and without a diagnostic, for what has no stage yet.
+mlir::FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason);
+
+}  // namespace heddle::stage

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The stage dialect: what one kernel computes, element by element. It stands between the named ops of tx and the code of a target: a stage has a
+// domain of indices, reads tensors at declared places, and has the arithmetic of one element as arith and math ops on scalars. No op is of
+// one target; docs/compiler.md describes the level.
+//
+// Conventions
+//  * A domain is a list of extents over the function's symbols. Its first dimensions are parallel; the last `reduced` ones are folded away.
+//  * Read i comes from reads[i] at accesses[i], an affine map from the domain to the tensor's index. With `outside`, places that are not in the
+//    tensor read as that value; without it every place is inside.
+//  * Scalars in bodies have the element's type; integers lose their sign there, which ops carry instead.
+//  * Results hold the parallel domain's elements in row-major order; their own extents may divide the same elements differently.
+
+#ifndef HEDDLE_COMPILER_STAGE_STAGE_TD
+#define HEDDLE_COMPILER_STAGE_STAGE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Stage_Dialect : Dialect {
+  let name = "stage";
+  let cppNamespace = "::heddle::stage";
+  let summary = "what a kernel computes: maps, folds and contractions over domains of indices";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Stage_Attr<string name, string mnem> : AttrDef<Stage_Dialect, name> {
+  let mnemonic = mnem;
+}
+
+def Stage_DomainAttr : Stage_Attr<"Domain", "domain"> {
+  let summary = "extents over the function's symbols, parallel ones first, and how many of the last are reduced";
+  let parameters = (ins "::mlir::AffineMap":$extents, DefaultValuedParameter<"unsigned", "0">:$reduced);
+  let assemblyFormat = "`<` $extents (`,` `reduced` `=` $reduced^)? `>`";
+  let extraClassDeclaration = [{
+    unsigned getRank() const { return getExtents().getNumResults(); }
+    unsigned getParallelRank() const { return getRank() - getReduced(); }
+    ::llvm::ArrayRef<::mlir::AffineExpr> parallel() const { return getExtents().getResults().take_front(getParallelRank()); }
+    ::llvm::ArrayRef<::mlir::AffineExpr> folded() const { return getExtents().getResults().take_back(getReduced()); }
+  }];
+}
+
+def Stage_AccessAttr : Stage_Attr<"Access", "access"> {
+  let summary = "where a read finds its element, and what it reads outside of the tensor";
+  let parameters = (ins "::mlir::AffineMap":$map, OptionalParameter<"::mlir::TypedAttr">:$outside);
+  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? `>`";
+}
+
+def Stage_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
+def Stage_Accesses : TypedArrayAttrBase<Stage_AccessAttr, "an access for each read">;
+
+class Stage_Op<string mnem, list<Trait> traits = []> : Op<Stage_Dialect, mnem, !listconcat(traits, [Pure])> {
+  let hasVerifier = 1;
+}
+
+def Stage_MapOp : Stage_Op<"map"> {
+  let summary = "each element of the results from the elements read at its index";
+  let description = [{The body gets the index, an i64 for each dimension, then the reads, and yields an element of each result.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain);
+  let results = (outs Variadic<Stage_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$domain `reads` `(` $reads `)` `at` $accesses attr-dict `:` functional-type($reads, $results) $body";
+}
+
+def Stage_FoldOp : Stage_Op<"fold"> {
+  let summary = "accumulators over the reduced dimensions, then each element of the results from them";
+  let description = [{For each index of the parallel dimensions: `init` yields the accumulators; `step` gets the index of the whole domain, the first
+    `step_reads` reads and the accumulators, and yields the next ones; `merge` makes one set of accumulators of two that each went
+    through a part of the reduced dimensions, earlier part first; `finish` gets the parallel index, the other reads and the accumulators, and yields an
+    element of each result. Targets may walk the reduced dimensions in parts, in any order that is the same each time.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain);
+  let results = (outs Variadic<Stage_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$init, SizedRegion<1>:$step, SizedRegion<1>:$merge, SizedRegion<1>:$finish);
+  let assemblyFormat = [{$domain `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses attr-dict `:` functional-type($reads, $results)
+    `init` $init `step` $step `merge` $merge `finish` $finish}];
+}
+
+def Stage_ContractOp : Stage_Op<"contract"> {
+  let summary = "sums of products over the reduced dimensions, then each element of the results from them";
+  let description = [{`factors` gets the index of the whole domain and the first `step_reads` reads, and yields the two factors in the type of
+    the `accumulator`, in which sums of integers wrap. `finish` gets the parallel index, the other reads and the sum. A fold of its own kind since
+    strategies look for it: they recognize matrix products and convolutions by the accesses, and what is computed of a factor
+    by the body.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain,
+                       TypeAttr:$accumulator);
+  let results = (outs Variadic<Stage_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$factors, SizedRegion<1>:$finish);
+  let assemblyFormat = [{$domain `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses `in` $accumulator attr-dict
+    `:` functional-type($reads, $results) `factors` $factors `finish` $finish}];
+}
+
+def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ContractOp"]>]> {
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+#endif // HEDDLE_COMPILER_STAGE_STAGE_TD

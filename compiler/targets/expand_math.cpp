@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Series are Taylor's (exp, tanh near 0, erf below 1) and the area tangent's (log), so that one text serves f32 and f64 with a
+// number of terms each; largest errors are held by the tests.
+#include "compiler/targets/expand_math.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+// Short names for ops on values of one shape.
+class Body {
+ public:
+  Body(OpBuilder& builder, Location location, Type type) : builder_(builder), location_(location), type_(type) {}
+
+  Type type() const { return type_; }
+  bool is_double() const { return getElementTypeOrSelf(type_).isF64(); }
+
+  Type like(Type element) const {
+    if (auto vector = llvm::dyn_cast<VectorType>(type_)) return vector.clone(element);
+    return element;
+  }
+  Type integer() const { return like(builder_.getIntegerType(is_double() ? 64 : 32)); }
+
+  Value constant(double value, Type type = {}) {
+    if (!type) type = type_;
+    Type element = getElementTypeOrSelf(type);
+    TypedAttr scalar;
+    if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
+      scalar = builder_.getFloatAttr(float_type, value);
+    } else {
+      scalar = builder_.getIntegerAttr(element, static_cast<int64_t>(value));
+    }
+    if (auto vector = llvm::dyn_cast<VectorType>(type)) scalar = SplatElementsAttr::get(vector, scalar);
+    return builder_.create<arith::ConstantOp>(location_, scalar);
+  }
+
+  template <typename OpType, typename... Args>
+  Value make(Args&&... args) {
+    return builder_.createOrFold<OpType>(location_, std::forward<Args>(args)...);
+  }
+  Value add(Value a, Value b) { return make<arith::AddFOp>(a, b); }
+  Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }
+  Value mul(Value a, Value b) { return make<arith::MulFOp>(a, b); }
+  Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
+  Value fma(Value a, Value b, Value c) { return make<math::FmaOp>(a, b, c); }
+  Value sqrt(Value a) { return make<math::SqrtOp>(a); }
+  Value abs(Value a) { return make<math::AbsFOp>(a); }
+  Value compare(arith::CmpFPredicate predicate, Value a, Value b) { return make<arith::CmpFOp>(predicate, a, b); }
+  Value select(Value condition, Value a, Value b) { return make<arith::SelectOp>(condition, a, b); }
+  Value bits(Value a) { return make<arith::BitcastOp>(integer(), a); }
+  Value from_bits(Value a) { return make<arith::BitcastOp>(type_, a); }
+
+  // Horner's scheme, coefficients from the constant one up.
+  Value polynomial(Value x, ArrayRef<double> coefficients) {
+    Value result = constant(coefficients.back());
+    for (double coefficient : llvm::reverse(coefficients.drop_back())) result = fma(result, x, constant(coefficient));
+    return result;
+  }
+
+  Value exp(Value x);
+  Value log(Value x);
+  Value tanh(Value x);
+  Value erf(Value x);
+
+ private:
+  OpBuilder& builder_;
+  Location location_;
+  Type type_;
+};
+
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. 2^n is applied as two factors, so that results reach down to the
+// denormal numbers and up to the largest.
+Value Body::exp(Value x) {
+  bool wide = is_double();
+  Value low = constant(wide ? -746 : -104), high = constant(wide ? 710 : 89);
+  Value clamped = select(compare(arith::CmpFPredicate::OLT, x, low), low, x);
+  clamped = select(compare(arith::CmpFPredicate::OGT, clamped, high), high, clamped);
+  Value n = make<math::RoundEvenOp>(mul(clamped, constant(std::numbers::log2e)));
+  // ln 2 in two parts; n * part 1 is exact.
+  double part1 = wide ? 0x1.62e42feep-1 : 0x1.62e4p-1;
+  Value r = fma(n, constant(-part1), clamped);
+  r = fma(n, constant(-(wide ? 0x1.a39ef35793c76p-33 : std::numbers::ln2 - 0x1.62e4p-1)), r);
+  SmallVector<double> series;
+  double factorial = 1;
+  for (int k = 0; k <= (wide ? 13 : 7); ++k) {
+    if (k > 0) factorial *= k;
+    series.push_back(1 / factorial);
+  }
+  Value p = polynomial(r, series);
+  Value exponent = make<arith::FPToSIOp>(integer(), n);
+  Value half = make<arith::ShRSIOp>(exponent, constant(1, integer()));
+  Value rest = make<arith::SubIOp>(exponent, half);
+  auto power_of_two = [&](Value k) {
+    Value biased = make<arith::AddIOp>(k, constant(wide ? 1023 : 127, integer()));
+    return from_bits(make<arith::ShLIOp>(biased, constant(wide ? 52 : 23, integer())));
+  };
+  Value result = mul(mul(p, power_of_two(half)), power_of_two(rest));
+  return select(compare(arith::CmpFPredicate::UNO, x, x), x, result);
+}
+
+// log(x) = n ln 2 + 2 artanh(s), s = (m - 1) / (m + 1), x = 2^n m with sqrt(1/2) <= m < sqrt(2).
+Value Body::log(Value x) {
+  bool wide = is_double();
+  int mantissa_bits = wide ? 52 : 23;
+  double smallest = wide ? 0x1p-1022 : 0x1p-126, scale = wide ? 0x1p54 : 0x1p25;
+  Value tiny = compare(arith::CmpFPredicate::OLT, x, constant(smallest));
+  Value scaled = select(tiny, mul(x, constant(scale)), x);
+  Value raw = bits(scaled);
+  // Subtracting the bits of sqrt(1/2) puts the split between m and n at that mantissa.
+  int64_t root_half = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3;
+  auto integer_constant = [&](int64_t value) -> Value {
+    Type element = getElementTypeOrSelf(integer());
+    TypedAttr scalar = builder_.getIntegerAttr(element, value);
+    if (auto vector = llvm::dyn_cast<VectorType>(integer())) scalar = SplatElementsAttr::get(vector, scalar);
+    return builder_.create<arith::ConstantOp>(location_, scalar);
+  };
+  Value shifted = make<arith::SubIOp>(raw, integer_constant(root_half));
+  Value n_integer = make<arith::ShRSIOp>(shifted, integer_constant(mantissa_bits));
+  Value m = from_bits(make<arith::SubIOp>(raw, make<arith::ShLIOp>(n_integer, integer_constant(mantissa_bits))));
+  Value n = make<arith::SIToFPOp>(type_, n_integer);
+  n = select(tiny, sub(n, constant(wide ? 54 : 25)), n);
+  Value f = sub(m, constant(1));
+  Value s = div(f, add(m, constant(1)));
+  Value z = mul(s, s);
+  SmallVector<double> series;
+  for (int k = 1; k <= (wide ? 11 : 5); ++k) series.push_back(2.0 / (2 * k + 1));
+  Value tail = mul(mul(s, z), polynomial(z, series));
+  double part1 = wide ? 0x1.62e42feep-1 : 0x1.62e4p-1;
+  Value result = fma(n, constant(wide ? 0x1.a39ef35793c76p-33 : std::numbers::ln2 - 0x1.62e4p-1), tail);
+  result = add(fma(n, constant(part1), add(s, s)), result);
+  double infinity = std::numeric_limits<double>::infinity();
+  result = select(compare(arith::CmpFPredicate::OEQ, x, constant(infinity)), x, result);
+  result = select(compare(arith::CmpFPredicate::OEQ, x, constant(0)), constant(-infinity), result);
+  return select(compare(arith::CmpFPredicate::UGE, x, constant(0)), select(compare(arith::CmpFPredicate::UNO, x, x), x, result),
+                constant(std::numeric_limits<double>::quiet_NaN()));
+}
+
+Value Body::tanh(Value x) {
+  // Taylor below 0.25; 1 - 2 / (exp(2 |x|) + 1) above, where nothing cancels.
+  static constexpr double series[] = {1.0,
+                                      -1.0 / 3,
+                                      2.0 / 15,
+                                      -17.0 / 315,
+                                      62.0 / 2835,
+                                      -1382.0 / 155925,
+                                      21844.0 / 6081075,
+                                      -929569.0 / 638512875,
+                                      6404582.0 / 10854718875,
+                                      -443861162.0 / 1856156927625};
+  Value size = abs(x);
+  Value z = mul(x, x);
+  Value near = mul(x, polynomial(z, ArrayRef<double>(series).take_front(is_double() ? 10 : 5)));
+  Value e = exp(add(size, size));
+  Value far = sub(constant(1), div(constant(2), add(e, constant(1))));
+  far = make<math::CopySignOp>(far, x);
+  return select(compare(arith::CmpFPredicate::OLT, size, constant(0.25)), near, far);
+}
+
+// f32 only.
+Value Body::erf(Value x) {
+  Value size = abs(x);
+  SmallVector<double> series;  // below 1: Taylor
+  double factorial = 1;
+  for (int k = 0; k <= 10; ++k) {
+    if (k > 0) factorial *= -k;
+    series.push_back(2 / std::sqrt(std::numbers::pi) / (factorial * (2 * k + 1)));
+  }
+  Value near = mul(x, polynomial(mul(x, x), series));
+  // From 0.95 to 4: erf(t) = 1 - exp(-g(t)); g interpolates -log(erfc(t)) at Chebyshev's points, within 4e-7.
+  static constexpr double g[] = {0.000627529516, 1.12634826,   0.638525844,     0.103727132,
+                                 -0.0227921493,  0.0034781096, -0.000322967797, 1.36041363e-05};
+  Value t = select(compare(arith::CmpFPredicate::OGT, size, constant(4)), constant(4), size);
+  Value far = sub(constant(1), exp(sub(constant(0), polynomial(t, g))));
+  far = make<math::CopySignOp>(far, x);
+  return select(compare(arith::CmpFPredicate::OLT, size, constant(1)), near, far);
+}
+
+// x^y through f64, so that y log|x| keeps its digits.
+Value power(OpBuilder& builder, Location location, Value x, Value y) {
+  Body narrow(builder, location, x.getType());
+  Body body(builder, location, narrow.like(builder.getF64Type()));
+  bool extended = !narrow.is_double();
+  Value wide_x = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
+  Value wide_y = extended ? body.make<arith::ExtFOp>(body.type(), y) : y;
+  Value size = body.abs(wide_x);
+  Value result = body.exp(body.mul(wide_y, body.log(size)));
+  Value zero = body.constant(0), one = body.constant(1);
+  Value whole = body.compare(arith::CmpFPredicate::OEQ, body.make<math::FloorOp>(wide_y), wide_y);
+  Value half = body.mul(wide_y, body.constant(0.5));
+  Value even = body.compare(arith::CmpFPredicate::OEQ, body.make<math::FloorOp>(half), half);
+  Value negative = body.compare(arith::CmpFPredicate::OLT, wide_x, zero);
+  Value signed_result = body.select(even, result, body.sub(zero, result));
+  signed_result = body.select(whole, signed_result, body.constant(std::numeric_limits<double>::quiet_NaN()));
+  result = body.select(negative, signed_result, result);
+  result = body.select(body.compare(arith::CmpFPredicate::OEQ, wide_y, zero), one, result);
+  result = body.select(body.compare(arith::CmpFPredicate::OEQ, wide_x, one), one, result);
+  return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
+}
+
+struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
+  StringRef getArgument() const final { return "heddle-expand-math"; }
+  StringRef getDescription() const final { return "exp, log, tanh, erf and powf by arithmetic"; }
+
+  void runOnOperation() override {
+    SmallVector<Operation*> found;
+    getOperation()->walk([&](Operation* op) {
+      if (llvm::isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::PowFOp>(op)) found.push_back(op);
+    });
+    for (Operation* op : found) {
+      OpBuilder builder(op);
+      Value x = op->getOperand(0), result;
+      Body body(builder, op->getLoc(), x.getType());
+      if (llvm::isa<math::ExpOp>(op)) result = body.exp(x);
+      if (llvm::isa<math::LogOp>(op)) result = body.log(x);
+      if (llvm::isa<math::TanhOp>(op)) result = body.tanh(x);
+      if (llvm::isa<math::ErfOp>(op)) result = body.erf(x);
+      if (llvm::isa<math::PowFOp>(op)) result = power(builder, op->getLoc(), x, op->getOperand(1));
+      op->getResult(0).replaceAllUsesWith(result);
+      op->erase();
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> expand_math() {
+  return std::make_unique<ExpandMath>();
+}
+
+}  // namespace heddle::targets

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See generic.h.
+#include "compiler/targets/x86_64/generic.h"
+
+#include "compiler/targets/generic.h"
+#include "compiler/targets/x86_64/row_loops.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+RowCut cut_of(const GenericKernel& kernel) {
+  constexpr double ns_per_iteration = 0.5, neighbors = 8;
+  double ns = ns_per_iteration * kernel.iterations() / (kernel.has_lanes() ? neighbors : 1);
+  return RowCut::make(RowSpace::of(kernel.extents(), 1), ns);
+}
+
+}  // namespace
+
+FailureOr<KernelPlan> plan_generic(tx::DispatchOp region, std::string& reason) {
+  auto kernel = GenericKernel::read(region, reason);
+  if (failed(kernel)) return failure();
+  RowCut cut = cut_of(*kernel);
+  return KernelPlan{cut.workgroups, cut.cost_ns};
+}
+
+FailureOr<KernelResources> emit_generic(tx::DispatchOp region, StringRef symbol, ModuleOp kernels, const Level& level) {
+  std::string reason;
+  auto generic = GenericKernel::read(region, reason);
+  if (failed(generic)) return region.emitError("x86_64: ") << reason;
+  RowCut cut = cut_of(*generic);
+  KernelBuilder k(region, symbol, kernels, level);
+  k.for_workgroups([&](Value block) {
+    row_loops(k, cut, block, generic->has_lanes() ? 1 : 0,
+              [&](const Stretch& stretch) { generic->emit(k, stretch.outer, stretch.inner, stretch.lanes, stretch.mask); });
+  });
+  k.finish();
+  KernelResources resources;
+  resources.rung = "one lane a result";
+  return resources;
+}
+
+}  // namespace heddle::targets::x86_64
