@@ -10,17 +10,53 @@ namespace heddle::targets {
 
 namespace {
 
-// By how much an index grows with the dimension, if that is the same everywhere.
-std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension) {
+// By how much an index grows from one lane to the next in the dimension, if that is the same for all; `lanes` is lowered to what that holds for. The
+// first lane's index is a multiple of their number.
+std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64_t& lanes) {
   MLIRContext* context = expression.getContext();
   if (!expression.isFunctionOfDim(dimension)) return getAffineConstantExpr(0, context);
   if (llvm::isa<AffineDimExpr>(expression)) return getAffineConstantExpr(1, context);
   auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
-  auto left = slope(binary.getLHS(), dimension), right = slope(binary.getRHS(), dimension);
+  auto left = slope(binary.getLHS(), dimension, lanes), right = slope(binary.getRHS(), dimension, lanes);
   if (!left || !right) return std::nullopt;
   if (binary.getKind() == AffineExprKind::Add) return *left + *right;
-  if (binary.getKind() != AffineExprKind::Mul || !binary.getRHS().isSymbolicOrConstant()) return std::nullopt;
-  return *left * binary.getRHS();
+  if (binary.getKind() == AffineExprKind::Mul && binary.getRHS().isSymbolicOrConstant()) return *left * binary.getRHS();
+  // Lanes that begin at a multiple of a divisor of it stay on one side of each multiple of the divisor.
+  auto divisor = tx::static_extent(binary.getRHS());
+  if (!divisor || binary.getLHS() != getAffineDimExpr(dimension, context)) return std::nullopt;
+  while (*divisor % lanes != 0) lanes /= 2;
+  if (binary.getKind() == AffineExprKind::FloorDiv) return getAffineConstantExpr(0, context);
+  return binary.getKind() == AffineExprKind::Mod ? std::optional(getAffineConstantExpr(1, context)) : std::nullopt;
+}
+
+// Least and most of an index over a domain, where that is known.
+std::optional<std::pair<int64_t, int64_t>> range_of(AffineExpr expression, stage::DomainAttr domain) {
+  using Range = std::pair<int64_t, int64_t>;
+  if (auto constant = tx::static_extent(expression)) return Range{*constant, *constant};
+  if (auto dim = llvm::dyn_cast<AffineDimExpr>(expression)) {
+    auto extent = tx::static_extent(domain.getExtents().getResult(dim.getPosition()));
+    return extent ? std::optional(Range{0, std::max<int64_t>(0, *extent - 1)}) : std::nullopt;
+  }
+  auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
+  auto left = binary ? range_of(binary.getLHS(), domain) : std::nullopt;
+  auto right = binary ? range_of(binary.getRHS(), domain) : std::nullopt;
+  if (!left || !right) return std::nullopt;
+  if (binary.getKind() == AffineExprKind::Add) return Range{left->first + right->first, left->second + right->second};
+  int64_t by = right->first;
+  if (by != right->second || by <= 0) return std::nullopt;
+  if (binary.getKind() == AffineExprKind::Mul) return Range{left->first * by, left->second * by};
+  if (binary.getKind() == AffineExprKind::FloorDiv)
+    return Range{llvm::divideFloorSigned(left->first, by), llvm::divideFloorSigned(left->second, by)};
+  return binary.getKind() == AffineExprKind::Mod ? std::optional(Range{0, by - 1}) : std::nullopt;
+}
+
+// Whether an index of this dimension of a tensor can be outside of it.
+bool may_be_outside(AffineExpr index, AffineExpr extent, stage::DomainAttr domain) {
+  auto dim = llvm::dyn_cast<AffineDimExpr>(index);
+  if (dim && domain.getExtents().getResult(dim.getPosition()) == extent) return false;
+  auto range = range_of(index, domain);
+  auto fixed = tx::static_extent(extent);
+  return !range || !fixed || range->first < 0 || range->second >= *fixed;
 }
 
 // The place in memory of a dense tensor's element.
@@ -30,20 +66,24 @@ AffineExpr linear(ArrayRef<AffineExpr> place, RankedTensorType type) {
   return result;
 }
 
-// How a read's elements lie for neighbors in the last parallel dimension: 0 the same, 1 side by side; nothing if neither.
-std::optional<int64_t> lane_step(Operation* stage, unsigned read, unsigned dimension) {
+// How a read's elements lie for lanes in the last parallel dimension: 0 the same, 1 side by side; nothing if neither. `lanes` is lowered to what that
+// holds for.
+std::optional<int64_t> lane_step(Operation* stage, unsigned read, int64_t& lanes) {
   stage::AccessAttr access = stage::access_of(stage, read);
-  auto step = slope(linear(access.getMap().getResults(), tx::tensor(stage->getOperand(read))), dimension);
-  auto fixed = step ? tx::static_extent(simplifyAffineExpr(*step, 0, access.getMap().getNumSymbols())) : std::nullopt;
-  if (!fixed || (*fixed != 0 && *fixed != 1)) return std::nullopt;
-  // Whether a place is inside is asked once for all lanes.
-  if (access.getOutside() && *fixed != 0) {
-    for (auto [index, extent] : llvm::zip_equal(access.getMap().getResults(), tx::extents(tx::tensor(stage->getOperand(read))))) {
-      bool whole = index == getAffineDimExpr(dimension, index.getContext()) && extent == stage::domain_of(stage).parallel()[dimension];
-      if (index.isFunctionOfDim(dimension) && !whole) return std::nullopt;
-    }
+  stage::DomainAttr domain = stage::domain_of(stage);
+  RankedTensorType type = tx::tensor(stage->getOperand(read));
+  unsigned dimension = domain.getParallelRank() - 1;
+  AffineExpr step = getAffineConstantExpr(0, stage->getContext());
+  for (auto [index, extent] : llvm::zip_equal(access.getMap().getResults(), tx::extents(type))) {
+    auto own = slope(index, dimension, lanes);
+    if (!own) return std::nullopt;
+    step = step * extent + *own;
+    // Whether a place is inside is asked once for all lanes.
+    if (access.getOutside() && *own != getAffineConstantExpr(0, stage->getContext()) && may_be_outside(index, extent, domain))
+      return std::nullopt;
   }
-  return fixed;
+  auto fixed = tx::static_extent(simplifyAffineExpr(step, 0, access.getMap().getNumSymbols()));
+  return fixed && (*fixed == 0 || *fixed == 1) ? fixed : std::nullopt;
 }
 
 // A value in a body: the same for all lanes, or one for each.
@@ -100,7 +140,8 @@ class Emitter {
     stage::AccessAttr access = stage::access_of(stage_, which);
     RankedTensorType type = tx::tensor(stage_->getOperand(which));
     auto argument = llvm::cast<BlockArgument>(stage_->getOperand(which));
-    bool lanes = lanes_ > 0 && *lane_step(stage_, which, lane_dimension()) == 1;
+    int64_t most = lanes_;
+    bool lanes = lanes_ > 0 && *lane_step(stage_, which, most) == 1;
     Value at = evaluate(linear(access.getMap().getResults(), type)), base = k_.operand(argument.getArgNumber());
     auto load = [&] { return k_.load(base, at, type.getElementType(), lanes ? lanes_ : 0, lanes ? mask_ : Value()); };
     Value inside = access.getOutside() ? is_inside(access.getMap().getResults(), type) : Value();
@@ -121,8 +162,7 @@ class Emitter {
   Value is_inside(ArrayRef<AffineExpr> place, RankedTensorType type) {
     Value all;
     for (auto [index, extent] : llvm::zip_equal(place, tx::extents(type))) {
-      auto dim = llvm::dyn_cast<AffineDimExpr>(index);
-      if (dim && domain_.getExtents().getResult(dim.getPosition()) == extent) continue;
+      if (!may_be_outside(index, extent, domain_)) continue;
       Value at = evaluate(index);
       Value here =
           k_.make<arith::AndIOp>(k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, at, k_.index(0)), k_.less(at, k_.extent(extent)));
@@ -211,6 +251,8 @@ class Emitter {
 
 }  // namespace
 
+constexpr int64_t most_lanes = 64;
+
 FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, std::string& reason) {
   GenericKernel kernel;
   auto staged = stage::form_stages(region, reason);
@@ -219,9 +261,9 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, std::string&
   kernel.op_ = &kernel.staged_.region.getBody().front().front();
   stage::DomainAttr domain = stage::domain_of(kernel.op_);
   kernel.extents_.assign(domain.parallel().begin(), domain.parallel().end());
-  kernel.has_lanes_ = !kernel.extents_.empty();
-  for (unsigned i = 0; kernel.has_lanes_ && i < kernel.op_->getNumOperands(); ++i) {
-    kernel.has_lanes_ = lane_step(kernel.op_, i, domain.getParallelRank() - 1).has_value();
+  kernel.lanes_ = kernel.extents_.empty() ? 1 : most_lanes;
+  for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
+    if (!lane_step(kernel.op_, i, kernel.lanes_)) kernel.lanes_ = 1;
   }
   if (kernel.extents_.empty()) kernel.extents_.push_back(getAffineConstantExpr(1, region.getContext()));
   return kernel;

@@ -16,8 +16,9 @@ class GenericKernel {
 
   // The parallel dimensions; at least one. Lanes are neighbors in the last.
   llvm::ArrayRef<mlir::AffineExpr> extents() const { return extents_; }
-  // Whether several neighbors can be computed at a time: all reads are the same for them, or neighbors as well.
-  bool has_lanes() const { return has_lanes_; }
+  // How many neighbors can be computed at a time, a power of two, if the first one's index is a multiple of it: all reads are then the same for them,
+  // or neighbors as well. 1: none can.
+  int64_t lanes() const { return lanes_; }
   // Iterations of the innermost loop for each index, where extents are known; 64 for each that is not.
   double iterations() const;
 
@@ -28,7 +29,7 @@ class GenericKernel {
   stage::StagedRegion staged_;
   mlir::Operation* op_ = nullptr;  // the one stage
   llvm::SmallVector<mlir::AffineExpr> extents_;
-  bool has_lanes_ = false;
+  int64_t lanes_ = 1;
 };
 
 }  // namespace heddle::targets

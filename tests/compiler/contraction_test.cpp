@@ -264,11 +264,15 @@ TEST(Conv, ConvolvesLines) {
 
 // What the microkernels do not take, the generic kernel does.
 TEST(Generic, ConvolvesInThreeDimensions) {
-  const std::string strides = "{strides = array<i64: 1, 2, 1>, pads_low = array<i64: 1, 0, 1>, pads_high = array<i64: 1, 0, 0>, ";
-  check_region(one_op({"2x4x5x4x8xf32", "3x1x2x4x20xf32"}, "2x4x3x4x20xf32",
-                      "conv %0, %1 " + strides +
-                          "dilations = array<i64: 1, 1, 1>, groups = 2 : i64} : tensor<2x4x5x4x8xf32>, "
-                          "tensor<3x1x2x4x20xf32> -> tensor<2x4x3x4x20xf32>"));
+  // Groups of 10 columns, which lanes would straddle, and of 64.
+  for (const char* columns : {"20", "128"}) {
+    SCOPED_TRACE(columns);
+    const std::string filter = std::string("3x1x2x4x") + columns + "xf32", result = std::string("2x4x3x4x") + columns + "xf32";
+    check_region(one_op({"2x4x5x4x8xf32", filter}, result,
+                        "conv %0, %1 {strides = array<i64: 1, 2, 1>, pads_low = array<i64: 1, 0, 1>, pads_high = array<i64: 1, 0, 0>, "
+                        "dilations = array<i64: 1, 1, 1>, groups = 2 : i64} : tensor<2x4x5x4x8xf32>, tensor<" +
+                            filter + "> -> tensor<" + result + ">"));
+  }
 }
 TEST(Generic, MultipliesOtherElementTypes) {
   for (const char* element : {"f16", "bf16", "f64", "i32", "ui8", "i64"}) {

@@ -19,7 +19,8 @@ class GenericPart final : public Part {
     SmallVector<Output> outputs;
     for (auto [i, value] : llvm::enumerate(region.getBody().front().getTerminator()->getOperands()))
       outputs.push_back({value, static_cast<unsigned>(i)});
-    if (kernel_.has_lanes()) lanes_ = lanes_for(kernel_.extents().back(), outputs);
+    lanes_ = std::min(kernel_.lanes(), lanes_for(kernel_.extents().back(), outputs));
+    if (lanes_ == 1) lanes_ = 0;
     space_.emplace(kernel_.extents(), 1, lanes_, threads);
   }
 

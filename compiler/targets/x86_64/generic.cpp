@@ -11,9 +11,10 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
+// The same for every level, since the grid is. Rows are cut at multiples of all vectors.
 RowCut cut_of(const GenericKernel& kernel) {
-  constexpr double ns_per_iteration = 0.5, neighbors = 8;
-  double ns = ns_per_iteration * kernel.iterations() / (kernel.has_lanes() ? neighbors : 1);
+  constexpr double ns_per_iteration = 0.5;
+  double ns = ns_per_iteration * kernel.iterations() / static_cast<double>(std::min<int64_t>(kernel.lanes(), level_v3.f32_lanes()));
   return RowCut::make(RowSpace::of(kernel.extents(), 1), ns);
 }
 
@@ -33,7 +34,7 @@ FailureOr<KernelResources> emit_generic(tx::DispatchOp region, StringRef symbol,
   RowCut cut = cut_of(*generic);
   KernelBuilder k(region, symbol, kernels, level);
   k.for_workgroups([&](Value block) {
-    row_loops(k, cut, block, generic->has_lanes() ? 1 : 0,
+    row_loops(k, cut, block, generic->lanes() >= level.f32_lanes() ? 1 : 0,
               [&](const Stretch& stretch) { generic->emit(k, stretch.outer, stretch.inner, stretch.lanes, stretch.mask); });
   });
   k.finish();
