@@ -275,7 +275,7 @@ TEST(Generic, ConvolvesInThreeDimensions) {
   }
 }
 TEST(Generic, MultipliesOtherElementTypes) {
-  for (const char* element : {"f16", "bf16", "f64", "i32", "ui8", "i64"}) {
+  for (const char* element : {"f16", "bf16", "f64", "i32", "ui64", "i64"}) {
     SCOPED_TRACE(element);
     const std::string e = element, in = "5x7x" + e, other = "7x35x" + e, out = "5x35x" + e;
     CheckOptions options;
