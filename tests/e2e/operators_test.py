@@ -44,6 +44,7 @@ conv("dilated", (1, 4, 15, 15), (6, 4, 3, 3), dilations=[2, 3], pads=[2, 2, 2, 2
 conv("auto_pad_same_upper", (1, 4, 10, 11), (6, 4, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER")
 conv("auto_pad_same_lower", (1, 4, 10, 11), (6, 4, 4, 4), strides=[2, 2], auto_pad="SAME_LOWER")
 conv("one_dimension", (1, 4, 20), (6, 4, 3), pads=[1, 1], refusable=True)
+conv("three_dimensions", (1, 4, 6, 7, 5), (20, 4, 3, 3, 2), pads=[1, 1, 0, 1, 1, 0])
 
 case("gemm_trans_b", "Gemm", (3, 37), (11, 37), (11,), transB=1)
 case("gemm_one_row", "Gemm", (1, 1024), (1000, 1024), (1000,), transB=1)
@@ -53,6 +54,8 @@ case("gemm_trans_a", "Gemm", (7, 5), (7, 9), transA=1)
 case("matmul", "MatMul", (17, 33), (33, 29))
 case("matmul_prime_sizes", "MatMul", (101, 103), (103, 107))
 case("matmul_batched", "MatMul", (3, 5, 7), (7, 4))
+for type_of_all in (np.float64, np.int32, np.int64):
+    case(f"matmul_{type_of_all.__name__}", "MatMul", (5, 9), np.arange(-100, 125).reshape(9, 25).astype(type_of_all), dtype=type_of_all)
 
 case("max_pool_3x3_stride_2", "MaxPool", (1, 9, 13, 15), kernel_shape=[3, 3], strides=[2, 2])
 case("max_pool_uneven_pads", "MaxPool", (1, 9, 14, 14), kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])
