@@ -427,7 +427,7 @@ class Former {
       last.refuse("packed weights, which are the CPU's microkernel's");
       return nullptr;
     }
-    if (llvm::isa<IntegerType>(accumulator) && accumulator.getIntOrFloatBitWidth() < 32) {  // no model format has sums of these
+    if (llvm::isa<IntegerType>(accumulator) && accumulator.getIntOrFloatBitWidth() < 32) {  // ONNX has no sums of these
       std::string text;
       llvm::raw_string_ostream(text) << "sums in elements of " << accumulator << "; i32 and i64 are summed";
       last.refuse(text);
