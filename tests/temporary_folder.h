@@ -42,6 +42,15 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+// A file that is open for reading and writing and has no name; the caller closes it. In TMPDIR. Throws where none can be made.
+inline int open_unnamed_file() {
+  std::string name = (std::filesystem::temp_directory_path() / "heddle-test-XXXXXX").string();
+  int descriptor = mkstemp(name.data());
+  if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "making " + name);
+  unlink(name.c_str());
+  return descriptor;
+}
+
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

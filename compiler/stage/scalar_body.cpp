@@ -4,10 +4,8 @@
 
 #include <cmath>
 
+#include "compiler/stage/value_builder.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -15,52 +13,10 @@ namespace heddle::stage {
 
 namespace {
 
-// Short names for ops on values of one shape.
-class Body {
+class Body : public ValueBuilder {
  public:
-  Body(OpBuilder& builder, Location location, Type type) : builder_(builder), location_(location), type_(type) {}
-
-  Type type() const { return type_; }
-  bool is_double() const { return getElementTypeOrSelf(type_).isF64(); }
-  bool is_float() const { return llvm::isa<FloatType>(getElementTypeOrSelf(type_)); }
-
-  Type like(Type element) const {
-    if (auto vector = llvm::dyn_cast<VectorType>(type_)) return vector.clone(element);
-    return element;
-  }
-
-  Value constant(double value, Type type = {}) {
-    if (!type) type = type_;
-    Type element = getElementTypeOrSelf(type);
-    TypedAttr scalar;
-    if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
-      scalar = builder_.getFloatAttr(float_type, value);
-    } else {
-      scalar = builder_.getIntegerAttr(element, static_cast<int64_t>(value));
-    }
-    if (auto vector = llvm::dyn_cast<VectorType>(type)) scalar = SplatElementsAttr::get(vector, scalar);
-    return builder_.create<arith::ConstantOp>(location_, scalar);
-  }
-
-  template <typename OpType, typename... Args>
-  Value make(Args&&... args) {
-    return builder_.createOrFold<OpType>(location_, std::forward<Args>(args)...);
-  }
-  Value add(Value a, Value b) { return make<arith::AddFOp>(a, b); }
-  Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }
-  Value mul(Value a, Value b) { return make<arith::MulFOp>(a, b); }
-  Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
-  Value sqrt(Value a) { return make<math::SqrtOp>(a); }
-  Value abs(Value a) { return make<math::AbsFOp>(a); }
-  Value compare(arith::CmpFPredicate predicate, Value a, Value b) { return make<arith::CmpFOp>(predicate, a, b); }
-  Value select(Value condition, Value a, Value b) { return make<arith::SelectOp>(condition, a, b); }
-
+  using ValueBuilder::ValueBuilder;
   Value exp(Value x) { return make<math::ExpOp>(x); }
-
- private:
-  OpBuilder& builder_;
-  Location location_;
-  Type type_;
 };
 
 Value cast(Body& from, Body& to, Value x, Type source, Type target) {

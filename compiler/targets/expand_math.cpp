@@ -6,9 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/TypeUtilities.h"
+#include "compiler/stage/value_builder.h"
 
 using namespace mlir;
 
@@ -16,46 +14,12 @@ namespace heddle::targets {
 
 namespace {
 
-// Short names for ops on values of one shape.
-class Body {
+class Body : public stage::ValueBuilder {
  public:
-  Body(OpBuilder& builder, Location location, Type type) : builder_(builder), location_(location), type_(type) {}
+  using ValueBuilder::ValueBuilder;
 
-  Type type() const { return type_; }
-  bool is_double() const { return getElementTypeOrSelf(type_).isF64(); }
-
-  Type like(Type element) const {
-    if (auto vector = llvm::dyn_cast<VectorType>(type_)) return vector.clone(element);
-    return element;
-  }
   Type integer() const { return like(builder_.getIntegerType(is_double() ? 64 : 32)); }
-
-  Value constant(double value, Type type = {}) {
-    if (!type) type = type_;
-    Type element = getElementTypeOrSelf(type);
-    TypedAttr scalar;
-    if (auto float_type = llvm::dyn_cast<FloatType>(element)) {
-      scalar = builder_.getFloatAttr(float_type, value);
-    } else {
-      scalar = builder_.getIntegerAttr(element, static_cast<int64_t>(value));
-    }
-    if (auto vector = llvm::dyn_cast<VectorType>(type)) scalar = SplatElementsAttr::get(vector, scalar);
-    return builder_.create<arith::ConstantOp>(location_, scalar);
-  }
-
-  template <typename OpType, typename... Args>
-  Value make(Args&&... args) {
-    return builder_.createOrFold<OpType>(location_, std::forward<Args>(args)...);
-  }
-  Value add(Value a, Value b) { return make<arith::AddFOp>(a, b); }
-  Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }
-  Value mul(Value a, Value b) { return make<arith::MulFOp>(a, b); }
-  Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
   Value fma(Value a, Value b, Value c) { return make<math::FmaOp>(a, b, c); }
-  Value sqrt(Value a) { return make<math::SqrtOp>(a); }
-  Value abs(Value a) { return make<math::AbsFOp>(a); }
-  Value compare(arith::CmpFPredicate predicate, Value a, Value b) { return make<arith::CmpFOp>(predicate, a, b); }
-  Value select(Value condition, Value a, Value b) { return make<arith::SelectOp>(condition, a, b); }
   Value bits(Value a) { return make<arith::BitcastOp>(integer(), a); }
   Value from_bits(Value a) { return make<arith::BitcastOp>(type_, a); }
 
@@ -70,11 +34,6 @@ class Body {
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
-
- private:
-  OpBuilder& builder_;
-  Location location_;
-  Type type_;
 };
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. 2^n is applied as two factors, so that results reach down to the

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "../temporary_folder.h"
 #include "plugin_host.h"
 
 namespace heddle::test {
@@ -13,12 +14,7 @@ namespace {
 
 class ParamIo : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    std::string path = ::testing::TempDir() + "heddle-param-io-XXXXXX";
-    descriptor = mkstemp(path.data());
-    ASSERT_GE(descriptor, 0);
-    unlink(path.c_str());
-  }
+  void SetUp() override { descriptor = testing::open_unnamed_file(); }
   void TearDown() override {
     if (file) driver->param_io_api->file_close(file);
     close(descriptor);

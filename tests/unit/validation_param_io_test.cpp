@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "validation_case.h"
 
 namespace heddle::test {
@@ -21,10 +22,7 @@ Progress twist;  // what the driver reports to instead
 class ParamIoFaults : public Validated {
  protected:
   void SetUp() override {
-    std::string path = ::testing::TempDir() + "heddle-validation-XXXXXX";
-    descriptor = mkstemp(path.data());
-    ASSERT_GE(descriptor, 0);
-    unlink(path.c_str());
+    descriptor = testing::open_unnamed_file();
     ASSERT_EQ(ftruncate(descriptor, kSize), 0);
     params.struct_size = sizeof params;
     params.chunk_bytes = kChunk;
