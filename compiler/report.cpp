@@ -115,11 +115,17 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
         if (!resources.rung.empty()) needs["rung"] = resources.rung;
         variants.push_back(std::move(needs));
       }
-      described.push_back(json::Object{{"family", code.name},
-                                       {"kernel", kernel.symbol},
-                                       {"workgroups", text_of(kernel.plan.workgroups)},
-                                       {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
-                                       {"variants", std::move(variants)}});
+      json::Object entry{{"family", code.name},
+                         {"kernel", kernel.symbol},
+                         {"strategy", kernel.plan.strategy},
+                         {"workgroups", text_of(kernel.plan.workgroups)},
+                         {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
+                         {"variants", std::move(variants)}};
+      json::Array refused;
+      for (const targets::Refusal& refusal : kernel.plan.refusals)
+        refused.push_back(json::Object{{"strategy", refusal.strategy}, {"reason", refusal.reason}});
+      if (!refused.empty()) entry["refused"] = std::move(refused);
+      described.push_back(std::move(entry));
     }
   }
   json::Object result{{"math", targets::name_of(math)},

@@ -253,10 +253,11 @@ class Emitter {
 
 constexpr int64_t most_lanes = 64;
 
-FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, std::string& reason) {
+FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region) {
   GenericKernel kernel;
+  std::string reason;
   auto staged = stage::form_stages(region, reason);
-  if (failed(staged)) return failure();
+  if (failed(staged)) return FailureOr<GenericKernel>(region.emitError("no stages: ") << reason);
   kernel.staged_ = std::move(*staged);
   kernel.op_ = &kernel.staged_.region.getBody().front().front();
   stage::DomainAttr domain = stage::domain_of(kernel.op_);

@@ -11,8 +11,8 @@ namespace heddle::targets {
 
 class GenericKernel {
  public:
-  // Forms the stages of a region of tx ops. Fails, with the reason, where these are none, or several.
-  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region, std::string& reason);
+  // Forms the stages of a region of tx ops. Fails, with a diagnostic, where it has none.
+  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region);
 
   // The parallel dimensions; at least one. Lanes are neighbors in the last.
   llvm::ArrayRef<mlir::AffineExpr> extents() const { return extents_; }

@@ -109,48 +109,22 @@ Type KernelBuilder::memory_type(Type element) const {
   return element;
 }
 
-Value KernelBuilder::pointer(Value base, Value element_index, Type element) {
-  auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
-  // Not inbounds: masked loads may start outside of their tensor.
-  return builder.create<LLVM::GEPOp>(location, ptr, memory_type(element), base, ArrayRef<LLVM::GEPArg>{element_index});
-}
-
 Value KernelBuilder::load(Value base, Value element_index, Type element, int64_t lanes, Value mask) {
   Type memory = memory_type(element);
-  unsigned alignment = memory.getIntOrFloatBitWidth() / 8;
   Type type = lanes > 0 ? Type(vector_type(memory, lanes)) : memory;
-  Value at = pointer(base, element_index, element);
-  Value loaded;
-  if (mask) {
-    Value fill = builder.create<arith::ConstantOp>(location, builder.getZeroAttr(type));
-    loaded = builder.create<LLVM::MaskedLoadOp>(location, type, at, mask, fill, alignment);
-  } else {
-    loaded = builder.create<LLVM::LoadOp>(location, type, at, alignment);
-  }
+  Value loaded = load_memory(type, base, element_index, mask);
   if (!element.isInteger(1)) return loaded;
   Value zero = builder.create<arith::ConstantOp>(location, builder.getZeroAttr(type));
   return builder.create<arith::CmpIOp>(location, arith::CmpIPredicate::ne, loaded, zero);
 }
 
 void KernelBuilder::store(Value value, Value base, Value element_index, Value mask) {
-  Type element = getElementTypeOrSelf(value.getType());
-  if (element.isInteger(1)) {
-    Type memory = memory_type(element);
-    Type type = memory;
+  if (getElementTypeOrSelf(value.getType()).isInteger(1)) {
+    Type memory = memory_type(builder.getI1Type()), type = memory;
     if (auto vector = llvm::dyn_cast<VectorType>(value.getType())) type = vector.clone(memory);
     value = builder.create<arith::ExtUIOp>(location, type, value);
   }
-  Value at = pointer(base, element_index, element);
-  unsigned alignment = memory_type(element).getIntOrFloatBitWidth() / 8;
-  if (mask) {
-    builder.create<LLVM::MaskedStoreOp>(location, value, at, mask, alignment);
-  } else {
-    builder.create<LLVM::StoreOp>(location, value, at, alignment);
-  }
-}
-
-void KernelBuilder::prefetch(Value base, Value element_index, Type element, int locality) {
-  builder.create<LLVM::Prefetch>(location, pointer(base, element_index, element), /*rw=*/0, locality, /*cache=*/1);
+  store_memory(value, base, element_index, mask);
 }
 
 Value KernelBuilder::splat(Value scalar, int64_t lanes) {

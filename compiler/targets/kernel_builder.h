@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What writing a kernel needs on any target: loops, loads, stores and index arithmetic on raw pointers. Each target derives from
-// it the builder that opens a kernel with its own ABI. Knows no strategy. All indices are i64 values that count elements.
+// A machine as emitters see it: loops, loads, stores, index arithmetic, and which workgroup and thread this is. Each target derives from it
+// the builder that opens a kernel with its own ABI; what is behind an address is the machine's. Knows no strategy. All indices are i64
+// values that count elements.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,6 @@
 #include "compiler/ir/tx.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -17,13 +17,23 @@ namespace heddle::targets {
 
 class KernelBuilder {
  public:
+  virtual ~KernelBuilder() = default;
+  // Ends the kernel. Must be the last call, with the builder at the end of the body.
+  virtual void finish() = 0;
+
   mlir::OpBuilder builder;
   mlir::Location location;
   mlir::ModuleOp kernels;
   mlir::StringRef symbol;
 
+  // The start of a tensor's memory, for load() and store().
   mlir::Value operand(unsigned i) const { return bindings_[i]; }
   mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
+
+  // ---- the workgroup, on machines that run one for each group of threads; others have one thread, and loops over workgroups
+  int64_t threads() const { return threads_; }
+  mlir::Value block() const { return block_; }    // i64, of the grid in x
+  mlir::Value thread() const { return thread_; }  // i64, 0 .. threads - 1
 
   // Value of an affine expression over the function's symbols.
   mlir::Value extent(mlir::AffineExpr expression);
@@ -49,10 +59,8 @@ class KernelBuilder {
 
   // ---- memory. `lanes` 0 is a scalar. Bools are i1 in values and one byte in memory; other types are as in memory.
   mlir::Type memory_type(mlir::Type element) const;
-  mlir::Value pointer(mlir::Value base, mlir::Value element_index, mlir::Type element);
   mlir::Value load(mlir::Value base, mlir::Value element_index, mlir::Type element, int64_t lanes = 0, mlir::Value mask = {});
   void store(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask = {});
-  void prefetch(mlir::Value base, mlir::Value element_index, mlir::Type element, int locality);
 
   // ---- vectors
   mlir::VectorType vector_type(mlir::Type element, int64_t lanes) const { return mlir::VectorType::get({lanes}, element); }
@@ -75,7 +83,12 @@ class KernelBuilder {
  protected:
   // At the end of `kernels`; the derived class opens the function and fills in bindings and symbols.
   KernelBuilder(tx::DispatchOp region, mlir::ModuleOp kernels);
-  ~KernelBuilder() = default;
+  KernelBuilder(const KernelBuilder&) = delete;
+  KernelBuilder& operator=(const KernelBuilder&) = delete;
+
+  // Of a scalar or vector of a type that memory holds. A masked load gives zeros in the other lanes.
+  virtual mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) = 0;
+  virtual void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) = 0;
 
   // Bindings that may be the same memory, since the region ties them.
   llvm::SmallVector<bool> aliased_bindings(tx::DispatchOp region) const;
@@ -83,7 +96,12 @@ class KernelBuilder {
   llvm::SmallVector<mlir::Value> bindings_;  // operands, then results
   llvm::SmallVector<mlir::Value> symbols_;
   unsigned operand_count_ = 0;
+  int64_t threads_ = 1;
+  mlir::Value block_, thread_;
 };
+
+// The attribute with the workgroup's size that the function of a kernel of threads has.
+inline constexpr llvm::StringLiteral threads_attr = "heddle.threads";
 
 // Number of symbols of the function that the region is in.
 int64_t symbol_count(tx::DispatchOp region);

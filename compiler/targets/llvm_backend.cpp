@@ -6,6 +6,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
@@ -24,6 +25,16 @@
 using namespace mlir;
 
 namespace heddle::targets {
+
+std::unique_ptr<llvm::TargetMachine> make_llvm_machine(StringRef triple, StringRef cpu, StringRef features,
+                                                       std::optional<llvm::Reloc::Model> relocation, std::string& error) {
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple.str(), error);
+  if (!target) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, cpu, features, options, relocation, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
 
 void add_lowering(OpPassManager& passes) {
   passes.addPass(expand_math());

@@ -3,6 +3,8 @@
 // lower.cpp; knows no format.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,10 @@ class TargetMachine;
 }  // namespace llvm
 
 namespace heddle::targets {
+
+// LLVM's code generator for a triple, which the caller has initialized; null, with an error text, for what LLVM does not know.
+std::unique_ptr<llvm::TargetMachine> make_llvm_machine(llvm::StringRef triple, llvm::StringRef cpu, llvm::StringRef features,
+                                                       std::optional<llvm::Reloc::Model> relocation, std::string& error);
 
 // Everything to the LLVM dialect.
 void add_lowering(mlir::OpPassManager& passes);

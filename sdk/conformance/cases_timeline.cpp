@@ -189,17 +189,22 @@ void downloads_are_over() {
 
 void enqueue_does_not_block() {
   Session session;
-  const heddle_point_t first = session.point(), busy = session.point();
-  session.keep_busy(first);  // also measures, so that the second has the right length
+  const heddle_point_t first = session.point();
+  session.keep_busy(first);  // also measures, so that the others have the right length
   session.reach(first);
-  const uint64_t start = now_ns();
-  session.keep_busy(busy);
-  const uint64_t enqueued = now_ns();
-  session.reach(busy);
-  const uint64_t over = now_ns();
-  if (over - start < 4000000) absent("long work is over too soon to see the difference");
-  CHECK(enqueued - start < (over - start) / 2, "submit took %llu us of the %llu us that its work took [HD-T-01]",
-        number((enqueued - start) / 1000), number((over - start) / 1000));
+  uint64_t submitted = 0, took = 0;
+  // A driver that waits does so each time; another may be kept from its core by what else the machine does.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const heddle_point_t busy = session.point();
+    const uint64_t start = now_ns();
+    session.keep_busy(busy);
+    submitted = now_ns() - start;
+    session.reach(busy);
+    took = now_ns() - start;
+    if (took < 4000000) absent("long work is over too soon to see the difference");
+    if (submitted < took / 2) return;
+  }
+  CHECK(false, "submit took %llu us of the %llu us that its work took [HD-T-01]", number(submitted / 1000), number(took / 1000));
 }
 
 void many_points() {

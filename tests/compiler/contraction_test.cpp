@@ -262,56 +262,6 @@ TEST(Conv, ConvolvesLines) {
   check(c);
 }
 
-// What the microkernels do not take, the generic kernel does.
-TEST(Generic, ConvolvesInThreeDimensions) {
-  // Groups of 10 columns, which lanes would straddle, and of 64.
-  for (const char* columns : {"20", "128"}) {
-    SCOPED_TRACE(columns);
-    const std::string filter = std::string("3x1x2x4x") + columns + "xf32", result = std::string("2x4x3x4x") + columns + "xf32";
-    check_region(one_op({"2x4x5x4x8xf32", filter}, result,
-                        "conv %0, %1 {strides = array<i64: 1, 2, 1>, pads_low = array<i64: 1, 0, 1>, pads_high = array<i64: 1, 0, 0>, "
-                        "dilations = array<i64: 1, 1, 1>, groups = 2 : i64} : tensor<2x4x5x4x8xf32>, tensor<" +
-                            filter + "> -> tensor<" + result + ">"));
-  }
-}
-TEST(Generic, MultipliesOtherElementTypes) {
-  for (const char* element : {"f16", "bf16", "f64", "i32", "ui64", "i64"}) {
-    SCOPED_TRACE(element);
-    const std::string e = element, in = "5x7x" + e, other = "7x35x" + e, out = "5x35x" + e;
-    CheckOptions options;
-    options.ranges = {{0, 4}};
-    if (e == "f16") options.relative = 2e-3, options.absolute = 2e-2;
-    if (e == "bf16") options.relative = 2e-2, options.absolute = 2e-1;
-    check_region(one_op({in, other}, out, "matmul %0, %1 : tensor<" + in + ">, tensor<" + other + "> -> tensor<" + out + ">"), options);
-  }
-}
-TEST(Generic, MultipliesTransposedOperandsOfAnySize) {
-  const std::string s = "?x", dims = "#tx.dims<()[s0, s1] -> ";
-  CheckOptions options;
-  options.symbols = {5, 37};
-  options.absolute = 1e-4;
-  const std::string lhs = "?x6xf32, " + dims + "(s0, 6)>", rhs = "?x6xf32, " + dims + "(s1, 6)>", out = "?x?xf32, " + dims + "(s0, s1)>";
-  check_region(region_text({lhs, rhs}, {out},
-                           "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<" + lhs + ">, tensor<" + rhs + "> -> tensor<" + out +
-                               ">\n tx.yield %y : tensor<" + out + ">",
-                           "", {"m", "n"}),
-               options);
-  // K is a symbol, and what is behind the product reads a row of the right length.
-  const std::string a = "3x?xf32, " + dims + "(3, s0)>", b = "?x?xf32, " + dims + "(s0, s1)>", y = "3x?xf32, " + dims + "(3, s1)>",
-                    row = "?xf32, " + dims + "(s1)>";
-  check_region(region_text({a, b, row}, {y},
-                           "%p = tx.matmul %0, %1 : tensor<" + a + ">, tensor<" + b + "> -> tensor<" + y +
-                               ">\n %w = tx.broadcast %2 {dimensions = "
-                               "array<i64: 1>} : tensor<" +
-                               row + "> -> tensor<" + y + ">\n %q = tx.add %p, %w : tensor<" + y + ">\n %r = tx.tanh %q : tensor<" + y +
-                               ">\n tx.yield %r : tensor<" + y + ">",
-                           "", {"k", "n"}),
-               options);
-}
-TEST(Generic, GivesZeroForNoProducts) {
-  check_region(one_op({"3x0xf32", "0x5xf32"}, "3x5xf32", "matmul %0, %1 : tensor<3x0xf32>, tensor<0x5xf32> -> tensor<3x5xf32>"));
-}
-
 // A spilled accumulator costs a fifth of the speed or more, and shows in no result.
 TEST(Matmul, KeepsItsTileInRegisters) {
   for (const targets::x86_64::Level* level : {&targets::x86_64::level_v3, &targets::x86_64::level_v4}) {

@@ -175,7 +175,7 @@ class CudaKernel {
  public:
   // Fails the current test and is not usable when compiling or loading fails.
   CudaKernel(tx::DispatchOp region, const std::string& chip, const CheckOptions& options) : region_(region), chip_(chip) {
-    auto compiled = compile_region(*targets::make_cuda_target(chip, options.math, options.shared_memory_bytes), region);
+    auto compiled = compile_region(*targets::make_cuda_target(chip, options.math, options.shared_memory_bytes), region, options.strategy);
     if (!compiled || !cuda_.select(chip)) return;
     kernel_ = std::move(*compiled);
     std::string text(kernel_.code.begin(), kernel_.code.end());

@@ -14,7 +14,9 @@
 #include <functional>
 #include <random>
 
+#include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
 #include "llvm/Support/raw_ostream.h"
@@ -22,6 +24,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/compiler/cuda_run.h"
+#include "tests/compiler/opencl_run.h"
 #include "tests/temporary_folder.h"
 
 using namespace mlir;
@@ -122,6 +125,8 @@ ParsedRegion::ParsedRegion(const std::string& text) {
   registry.insert<tx::TxDialect, func::FuncDialect>();
   targets::register_x86_64_dialects(registry);
   targets::register_cuda_dialects(registry);
+  targets::register_spirv_dialects(registry);
+  targets::register_amdgpu_dialects(registry);
   context_ = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   context_->loadAllAvailableDialects();
   module_ = parseSourceString<ModuleOp>(text, context_.get());
@@ -134,9 +139,9 @@ ParsedRegion::ParsedRegion(const std::string& text) {
 
 ParsedRegion::~ParsedRegion() = default;
 
-std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region) {
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy) {
   CompiledKernel kernel;
-  auto plan = target.plan(region);
+  auto plan = target.plan(region, strategy);
   if (failed(plan)) {
     ADD_FAILURE() << target.name() << ": no plan";
     return std::nullopt;
@@ -164,8 +169,8 @@ uint64_t CompiledKernel::workgroups(const std::vector<int64_t>& symbols) const {
   return static_cast<uint64_t>(shape_of(type, symbols)[0]);
 }
 
-LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level) {
-  auto compiled = compile_region(*targets::make_x86_64_target(level), region);
+LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy) {
+  auto compiled = compile_region(*targets::make_x86_64_target(level), region, strategy);
   if (!compiled) return;
   kernel_ = std::move(*compiled);
   const testing::TemporaryFolder folder;
@@ -335,6 +340,26 @@ void expect_close(const Tensor& got, const Tensor& wanted, const CheckOptions& o
   EXPECT_EQ(wrong, 0u) << what << ": wrong elements of " << got.data.size();
 }
 
+namespace {
+
+// EXPECTs that all of the kernel's instructions are known to a disassembler, and that one of them stores.
+void check_amdgpu_code(tx::DispatchOp region) {
+  auto compiled = compile_region(*targets::make_amdgpu_target("gfx942"), region);
+  if (!compiled) return;
+  const testing::TemporaryFolder folder;
+  const std::string object = folder.path("kernel.o"), text = folder.path("kernel.s");
+  testing::write_file(object, {compiled->code.data(), compiled->code.size()});
+  const std::string command = HEDDLE_OBJDUMP " -d --mcpu=gfx942 --no-show-raw-insn '" + object + "' > '" + text + "'";
+  ASSERT_EQ(system(command.c_str()), 0) << command;
+  const std::string assembly = testing::read_file(text);
+  EXPECT_NE(assembly.find("<kernel"), std::string::npos) << assembly;
+  EXPECT_NE(assembly.find("s_endpgm"), std::string::npos) << assembly;
+  EXPECT_NE(assembly.find("global_store"), std::string::npos) << assembly;
+  EXPECT_EQ(assembly.find("<unknown>"), std::string::npos) << assembly;
+}
+
+}  // namespace
+
 void check_region(const std::string& text, const CheckOptions& options) {
   ParsedRegion parsed(text);
   std::vector<Tensor> operands;
@@ -345,7 +370,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
   for (const std::string& level : runnable_levels()) {
-    LoadedKernel kernel(parsed.region(), level);
+    LoadedKernel kernel(parsed.region(), level, options.strategy);
     if (!kernel.usable()) continue;
     for (bool single : {false, true}) {
       std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
@@ -356,6 +381,9 @@ void check_region(const std::string& text, const CheckOptions& options) {
     }
   }
   check_on_cuda(parsed.region(), operands, wanted, options);
+  if (options.strategy != "generic") return;
+  check_on_opencl(parsed.region(), operands, wanted, options);
+  check_amdgpu_code(parsed.region());
 }
 
 }  // namespace heddle::tests

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles one tx.dispatch for the x86-64 levels that this CPU has, runs it on real data between guard pages and compares it
-// with the reference; then the same for CUDA, where there is a device (cuda_run.h). Used by tests of targets.
+// with the reference; then the same for CUDA and OpenCL, where there is a device (cuda_run.h, opencl_run.h). Used by tests of targets.
 #pragma once
 
 #include <memory>
@@ -51,13 +51,14 @@ struct CompiledKernel {
 };
 
 // Fails the current test and gives nothing when planning, emitting or assembling fails.
-std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region);
+// strategy: the only one that is asked; empty: the first that takes the region.
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy = "");
 
 // A compiled kernel for x86-64, loaded.
 class LoadedKernel {
  public:
   // Fails the current test and is not usable when planning, emitting, assembling or loading fails.
-  LoadedKernel(tx::DispatchOp region, const std::string& level);
+  LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy = "");
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
@@ -88,6 +89,7 @@ struct CheckOptions {
   std::vector<std::pair<double, double>> ranges = std::vector<std::pair<double, double>>(1, std::pair<double, double>(-2, 2));
   std::vector<int64_t> symbols;
   uint32_t seed = 1;
+  std::string strategy;  // the only one that targets may take; empty: any. With "generic", SPIR-V and AMDGPU code is checked too.
   // On CUDA:
   targets::Math math = targets::Math::strict;
   int64_t shared_memory_bytes = 0;  // of a workgroup, at most; 0: what the chip has
@@ -105,7 +107,7 @@ Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type elem
 std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
                                const std::vector<int64_t>& symbols, bool single);
 
-// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup, and on CUDA devices.
+// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup, and on devices.
 void check_region(const std::string& text, const CheckOptions& options = {});
 
 // EXPECTs that the two agree within the options' tolerances.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads over elements, and the strategy for element-wise ops and data movement on top: every output element is computed by the
-// thread that stores it, with accesses of 128 bits where they fit.
+// Element-wise ops and data movement: every output element is computed by the thread that stores it, with accesses of 128 bits where they
+// fit.
 #include "compiler/targets/cuda/strategy.h"
 
 #include "compiler/targets/output_space.h"
@@ -42,34 +42,6 @@ class ElementwisePart final : public Part {
 
 }  // namespace
 
-AffineExpr product(ArrayRef<AffineExpr> extents) {
-  AffineExpr result = extents.front();
-  for (AffineExpr extent : extents.drop_front()) result = result * extent;
-  return result;
-}
-
-SmallVector<Value> delinearize(KernelBuilder& k, Value index, ArrayRef<AffineExpr> extents) {
-  bool narrow = true;
-  int64_t count = 1;
-  for (AffineExpr extent : extents) {
-    auto fixed = llvm::dyn_cast<AffineConstantExpr>(extent);
-    narrow &= fixed && fixed.getValue() > 0 && fixed.getValue() < (int64_t{1} << 31) && count < (int64_t{1} << 31);
-    if (narrow) count *= fixed.getValue();
-  }
-  narrow &= count < (int64_t{1} << 31);
-  Type i32 = k.builder.getI32Type(), i64 = k.builder.getI64Type();
-  Value rest = narrow ? k.make<arith::TruncIOp>(i32, index) : index;
-  SmallVector<Value> indices(extents.size());
-  for (size_t d = extents.size(); d-- > 0;) {
-    Value extent = k.extent(extents[d]);
-    if (narrow) extent = k.make<arith::TruncIOp>(i32, extent);
-    Value here = d == 0 ? rest : k.rem(rest, extent);
-    if (d > 0) rest = k.div(rest, extent);
-    indices[d] = narrow ? k.make<arith::ExtUIOp>(i64, here) : here;
-  }
-  return indices;
-}
-
 int64_t lanes_for(AffineExpr inner, ArrayRef<Output> outputs) {
   auto fixed = llvm::dyn_cast<AffineConstantExpr>(inner);
   if (!fixed) return 0;
@@ -80,23 +52,6 @@ int64_t lanes_for(AffineExpr inner, ArrayRef<Output> outputs) {
   }
   while (lanes > 1 && fixed.getValue() % lanes != 0) lanes /= 2;
   return lanes > 1 ? lanes : 0;
-}
-
-ThreadSpace::ThreadSpace(ArrayRef<AffineExpr> extents, unsigned flattened, int64_t lanes, int64_t threads) : lanes_(lanes) {
-  extents_.assign(extents.begin(), extents.end() - flattened);
-  AffineExpr inner = product(extents.take_back(flattened));
-  extents_.push_back(lanes > 1 ? inner.floorDiv(lanes) : inner);
-  points_ = product(extents_);
-  workgroups_ = points_.ceilDiv(threads);
-}
-
-void ThreadSpace::emit(KernelBuilder& k, Value block, const std::function<void(ArrayRef<Value>, Value)>& body) const {
-  Value id = k.add(k.mul(block, k.threads), k.thread());
-  k.branch(k.less(id, k.extent(points_)), [&] {
-    SmallVector<Value> indices = delinearize(k, id, extents_);
-    Value inner = indices.pop_back_val();
-    body(indices, lanes_ > 1 ? k.mul(inner, lanes_) : inner);
-  });
 }
 
 Parts elementwise_parts(tx::DispatchOp region, ArrayRef<Output> outputs, const Budget& budget) {

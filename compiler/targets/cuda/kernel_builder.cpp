@@ -17,14 +17,15 @@ constexpr int64_t shared_alignment = 16;  // bytes
 
 KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, const Chip& target_chip,
                              int64_t thread_count, bool is_small)
-    : targets::KernelBuilder(region, kernels_module), chip(target_chip), threads(thread_count) {
+    : LlvmKernelBuilder(region, kernels_module), chip(target_chip) {
+  threads_ = thread_count;
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
   llvm::SmallVector<bool> aliased = aliased_bindings(region);
   SmallVector<Type> types(aliased.size(), ptr);
   types.append(symbol_count(region), i64);
   entry_ = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
-  entry_->setAttr(threads_attr, builder.getI64IntegerAttr(threads));
+  entry_->setAttr(threads_attr, builder.getI64IntegerAttr(threads_));
   for (unsigned i = 0; i < aliased.size(); ++i) {
     if (!aliased[i]) entry_.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
     entry_.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(binding_alignment));
@@ -47,10 +48,6 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   std::string constraints;
   for (size_t i = 0; i < given.size(); ++i) constraints += "l,";
   control("griddepcontrol.wait;", given, constraints + "~{memory}");
-}
-
-void KernelBuilder::finish() {
-  builder.create<func::ReturnOp>(location);
 }
 
 void KernelBuilder::set_residents(int64_t count) {

@@ -4,27 +4,21 @@
 #pragma once
 
 #include "compiler/targets/cuda/chip.h"
-#include "compiler/targets/kernel_builder.h"
+#include "compiler/targets/llvm_kernel_builder.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 namespace heddle::targets::cuda {
 
-class KernelBuilder : public targets::KernelBuilder {
+class KernelBuilder : public LlvmKernelBuilder {
  public:
   // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the kernel behind it, which may come
   // at once; others keep it away, since it would settle beside them unevenly.
   KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads, bool is_small);
 
-  // Ends the kernel. Must be the last call, with the builder at the end of the body.
-  void finish();
   // Registers are to suffice for so many workgroups on a multiprocessor.
   void set_residents(int64_t count);
 
   const Chip& chip;
-  const int64_t threads;
-
-  mlir::Value block() const { return block_; }    // i64, of the grid in x
-  mlir::Value thread() const { return thread_; }  // i64, 0 .. threads - 1
 
   // Every thread of the workgroup waits for all others and sees what they wrote.
   void barrier();
@@ -38,12 +32,9 @@ class KernelBuilder : public targets::KernelBuilder {
 
  private:
   mlir::func::FuncOp entry_;
-  mlir::Value block_, thread_;
   int64_t shared_bytes_ = 0;
 };
 
-// The attribute with the workgroup's size that the kernel's function has.
-inline constexpr llvm::StringLiteral threads_attr = "heddle.threads";
 // The attribute with the number of workgroups that a multiprocessor should have registers for, if that is more than one.
 inline constexpr llvm::StringLiteral residents_attr = "heddle.residents";
 

@@ -9,7 +9,6 @@
 #include "compiler/targets/llvm_backend.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "mlir/Pass/PassManager.h"
@@ -31,12 +30,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Chip& chip, std::string&
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
   });
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple.str(), error);
-  if (!target) return nullptr;
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, chip.name, chip.ptx, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  return make_llvm_machine(triple, chip.name, chip.ptx, std::nullopt, error);
 }
 
 // Says of each function with a workgroup size that it is a kernel of that size.

@@ -101,7 +101,7 @@ class Team {
  public:
   Team(KernelBuilder& k, bool whole_workgroup) : k_(k), whole_(whole_workgroup) {}
 
-  int64_t size() const { return whole_ ? k_.threads : subgroup_size; }
+  int64_t size() const { return whole_ ? k_.threads() : subgroup_size; }
   Value member() { return whole_ ? k_.thread() : k_.rem(k_.thread(), k_.index(subgroup_size)); }
 
   // Rows a workgroup, for plan and emit alike.
@@ -112,7 +112,7 @@ class Team {
       value = accumulator.combine(value, k_.exchange(value, distance));
     }
     if (!whole_) return value;
-    int64_t subgroups = k_.threads / subgroup_size;
+    int64_t subgroups = k_.threads() / subgroup_size;
     Value memory = k_.shared(value.getType(), subgroups);
     Value subgroup = k_.div(k_.thread(), k_.index(subgroup_size)), lane = k_.rem(k_.thread(), k_.index(subgroup_size));
     k_.branch(k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, k_.index(0)), [&] { k_.store(value, memory, subgroup); });
@@ -134,7 +134,7 @@ void for_row(KernelBuilder& k, Value block, bool whole_workgroup, ArrayRef<Affin
     body(delinearize(k, block, extents));
     return;
   }
-  Value row = k.add(k.mul(block, k.threads / subgroup_size), k.div(k.thread(), k.index(subgroup_size)));
+  Value row = k.add(k.mul(block, k.threads() / subgroup_size), k.div(k.thread(), k.index(subgroup_size)));
   k.branch(k.less(row, k.extent(product(extents))), [&] { body(delinearize(k, row, extents)); });
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/targets/cuda/kernel_builder.h"
 #include "compiler/targets/region_outputs.h"
 #include "compiler/targets/target.h"
+#include "compiler/targets/thread_space.h"
 
 namespace heddle::targets::cuda {
 
@@ -29,27 +30,6 @@ class Part {
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
-// Elements of a result, one thread for `lanes` neighbors (0: for one), in row-major order. The last dimensions are walked as one.
-class ThreadSpace {
- public:
-  ThreadSpace(llvm::ArrayRef<mlir::AffineExpr> extents, unsigned flattened, int64_t lanes, int64_t threads);
-  mlir::AffineExpr workgroups() const { return workgroups_; }
-  // Runs body once, with this thread's indices: of the outer dimensions, and of its first element along the inner one.
-  void emit(KernelBuilder& kernel, mlir::Value block,
-            const std::function<void(llvm::ArrayRef<mlir::Value> outer, mlir::Value inner)>& body) const;
-
- private:
-  llvm::SmallVector<mlir::AffineExpr> extents_;  // in steps of lanes along the last one
-  int64_t lanes_;
-  mlir::AffineExpr points_, workgroups_;
-};
-
-// Of at least one extent.
-mlir::AffineExpr product(llvm::ArrayRef<mlir::AffineExpr> extents);
-
-// Quotient and remainder of a row-major index, for each extent; cheap where all are known and small.
-llvm::SmallVector<mlir::Value> delinearize(KernelBuilder& kernel, mlir::Value index, llvm::ArrayRef<mlir::AffineExpr> extents);
-
 // Lanes for one access of 128 bits, where the inner extent is known to be a multiple; else 0.
 int64_t lanes_for(mlir::AffineExpr inner, llvm::ArrayRef<Output> outputs);
 
@@ -68,7 +48,7 @@ Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, con
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 // transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
-// Fails, with a diagnostic, for what has neither tiles nor stages.
+// Fails, with a diagnostic, for what has no tiles.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,
                                          tx::TransposeOp transpose, const Budget& budget);
 // Stores elements, which are computed where the transpose reads them, where it writes them.

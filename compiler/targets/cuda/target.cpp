@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The CUDA target: sends each group of outputs to the strategy for it, and turns kernels into PTX. Called by the pipeline.
+// The CUDA target: its strategies, and kernels into PTX. Called by the pipeline.
 #include "compiler/stage/stage.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/cuda/lower.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "compiler/targets/cuda/tile.h"
+#include "compiler/targets/generic_threads.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 
 using namespace mlir;
@@ -15,21 +16,6 @@ namespace cuda {
 namespace {
 
 FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
-  for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
-    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
-    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) ||
-        element.getIntOrFloatBitWidth() > 64) {
-      return region.emitError("cuda: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
-    }
-  }
-  bool known = true;
-  region.getBody().walk([&](Operation* op) {
-    if (llvm::isa<tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) {
-      op->emitError("cuda: ") << op->getName() << " is not part of a kernel";
-      known = false;
-    }
-  });
-  if (!known) return failure();
   Parts parts;
   for (const std::vector<Output>& outputs : output_groups(region)) {
     // A contraction stores its result in another order itself.
@@ -60,6 +46,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
 }
 
 constexpr int64_t few_workgroups = 16;  // a device has a hundred multiprocessors
+constexpr int64_t access_bytes = 16;    // of a thread
 
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
@@ -77,17 +64,23 @@ int64_t threads_for(tx::DispatchOp region) {
   return std::clamp((most + subgroup_size - 1) / subgroup_size * subgroup_size, subgroup_size, usual_threads);
 }
 
-class CudaTarget final : public Target {
- public:
-  // shared_memory_bytes: 0 for what the chip has.
-  CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes)
-      : chip_(chip), math_(math), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {}
+std::unique_ptr<KernelBuilder> open_kernel(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+                                           const Chip& chip, int64_t threads) {
+  auto workgroups = llvm::dyn_cast<AffineConstantExpr>(plan.workgroups);
+  return std::make_unique<KernelBuilder>(region, symbol, kernels, chip, threads, workgroups && workgroups.getValue() <= few_workgroups);
+}
 
-  std::string format() const override { return "ptx/1"; }
-  std::string name() const override { return std::string(chip_.name); }
-  std::string family() const override { return "cuda"; }
+// Each group of outputs with one index space by what suits it: transposes, element-wise ops, reductions, tiles.
+class OutputGroups final : public Strategy {
+ public:
+  OutputGroups(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip), math_(math), limit_(shared_memory_bytes) {}
+
+  StringRef name() const override { return "output groups"; }
 
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+    for (Operation& op : region.getBody().front()) {
+      if (llvm::isa<tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
+    }
     auto parts = parts_of(region, budget_of(region));
     if (failed(parts)) return failure();
     KernelPlan plan;
@@ -96,12 +89,12 @@ class CudaTarget final : public Target {
     return plan;
   }
 
-  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, ModuleOp kernels) const override {
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
     Budget budget = budget_of(region);
     auto parts = parts_of(region, budget);
     if (failed(parts)) return failure();
-    auto workgroups = llvm::dyn_cast<AffineConstantExpr>(plan.workgroups);
-    KernelBuilder kernel(region, symbol, kernels, chip_, budget.threads, workgroups && workgroups.getValue() <= few_workgroups);
+    std::unique_ptr<KernelBuilder> opened = open_kernel(region, plan, symbol, kernels, chip_, budget.threads);
+    KernelBuilder& kernel = *opened;
     AffineExpr start = getAffineConstantExpr(0, region.getContext());
     LogicalResult all = success();
     KernelResources resources;
@@ -136,8 +129,6 @@ class CudaTarget final : public Target {
     return resources;
   }
 
-  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override { return lower_to_ptx(kernels, chip_); }
-
  private:
   // The same for every chip, since the grid is: what the smallest one has.
   Budget budget_of(tx::DispatchOp region) const { return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes), math_}; }
@@ -145,6 +136,30 @@ class CudaTarget final : public Target {
   const Chip& chip_;
   const Math math_;
   const int64_t limit_;  // bytes of shared memory
+};
+
+class CudaTarget final : public Target {
+ public:
+  // shared_memory_bytes: 0 for what the chip has.
+  CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip) {
+    int64_t limit = shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes;
+    strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit));
+    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, {}};
+    machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
+      return open_kernel(region, plan, symbol, kernels, chip, threads);
+    };
+    strategies_.push_back(generic_on_threads(std::move(machine)));
+  }
+
+  std::string format() const override { return "ptx/1"; }
+  std::string name() const override { return std::string(chip_.name); }
+  std::string family() const override { return "cuda"; }
+  const Strategies& strategies() const override { return strategies_; }
+  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override { return lower_to_ptx(kernels, chip_); }
+
+ private:
+  const Chip& chip_;
+  Strategies strategies_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ Value TileCopy::pointer(Value base, Value elements) const {
 }
 
 void TileCopy::prepare_lhs() {
-  int64_t piece = shape_.lhs_piece(), pieces = tile_.depth(size_) / piece, lines = k_.threads / pieces;
+  int64_t piece = shape_.lhs_piece(), pieces = tile_.depth(size_) / piece, lines = k_.threads() / pieces;
   Value depth = k_.mul(k_.rem(k_.thread(), k_.index(pieces)), piece), line = k_.div(k_.thread(), k_.index(pieces));
   lhs_depth_ = f_.narrow(depth);
   lhs_shared_ = f_.narrow(k_.add(k_.mul(line, tile_.lhs_row_bytes()), k_.mul(depth, size_)));
@@ -60,7 +60,7 @@ void TileCopy::prepare_lhs() {
 
 void TileCopy::prepare_rhs() {
   bool turned = shape_.rhs_transposed;
-  int64_t piece = tile_.rhs_piece(shape_), pieces = (turned ? tile_.depth(size_) : tile_.columns) / piece, lines = k_.threads / pieces;
+  int64_t piece = tile_.rhs_piece(shape_), pieces = (turned ? tile_.depth(size_) : tile_.columns) / piece, lines = k_.threads() / pieces;
   Value along = k_.mul(k_.rem(k_.thread(), k_.index(pieces)), piece), line = k_.div(k_.thread(), k_.index(pieces));
   Value depth = turned ? along : line, in_tile = turned ? line : along;
   rhs_depth_ = f_.narrow(depth);

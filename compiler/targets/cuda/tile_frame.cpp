@@ -14,7 +14,7 @@ TileFrame::TileFrame(KernelBuilder& kernel, const TiledContraction& contraction,
   Value rest = k.div(block, column_tiles);
   first_row = k.mul(k.rem(rest, row_tiles), tile.rows);
   batch = k.div(rest, row_tiles);
-  Value slice_threads = k.index(k.threads / tile.slices);
+  Value slice_threads = k.index(k.threads() / tile.slices);
   slice = k.div(k.thread(), slice_threads);
   in_slice = k.rem(k.thread(), slice_threads);
   shared_ = k.builder.create<LLVM::PtrToIntOp>(k.location, i32(), k.shared_base());

@@ -61,7 +61,7 @@ class TileOutput {
   // The exchange memory to the outputs, by all threads: `across` of them for a line of neighbors.
   LogicalResult store_band(const TileProduct& product, int64_t first_group) {
     int64_t line_length = transpose_ ? band_rows_ : tile_.columns, all_lines = transpose_ ? tile_.columns : band_rows_;
-    int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads / across, 1, all_lines);
+    int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads() / across, 1, all_lines);
     int64_t turns = all_lines / lines, at_once = std::min(turns, most_at_once);
     Value in_line = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
     LogicalResult all = success();
@@ -98,7 +98,7 @@ class TileOutput {
       }
     };
     auto store_all = [&] { k_.loop(k_.index(0), k_.index(turns), k_.index(at_once), store_some); };
-    if (lines * across < k_.threads) {
+    if (lines * across < k_.threads()) {
       k_.branch(k_.less(line, k_.index(lines)), store_all);
     } else {
       store_all();

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Matmul and convolution over microkernels: walks workgroups, passes over K, panels and tiles. Called by the target. No
 // im2col: a convolution reads the image where it lies, or a band of it that was copied with its halo.
-#include "compiler/targets/x86_64/contraction.h"
+#include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
-#include "compiler/targets/x86_64/depthwise.h"
 #include "compiler/targets/x86_64/microkernel.h"
-#include "compiler/targets/x86_64/pack.h"
 
 using namespace mlir;
 
@@ -511,15 +509,10 @@ class ContractionWriter {
 
 }  // namespace
 
-bool is_contraction(tx::DispatchOp region) {
-  return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp>(op); });
-}
-
-FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
-  if (is_pack(region)) return plan_pack(region);
+FailureOr<KernelPlan> plan_microkernel(tx::DispatchOp region) {
+  if (llvm::none_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); })) return failure();
   auto shape = ContractionShape::read(region);
-  if (failed(shape)) return failure();
-  if (shape->depthwise) return plan_depthwise(region, *shape);
+  if (failed(shape) || shape->depthwise) return failure();
   ContractionCut cut = cut_of(*shape, region);
   if (failed(check_needs(*shape, cut))) return failure();
   KernelPlan plan;
@@ -529,15 +522,12 @@ FailureOr<KernelPlan> plan_contraction(tx::DispatchOp region) {
   return plan;
 }
 
-FailureOr<KernelResources> emit_contraction(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+FailureOr<KernelResources> emit_microkernel(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
                                             const Level& level) {
-  if (is_pack(region)) return emit_pack(region, symbol, kernels, level);
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  if (shape->depthwise) return emit_depthwise(region, *shape, symbol, kernels, level);
   ContractionCut cut = cut_of(*shape, region);
   if (plan.workgroups != cut.workgroups(*shape)) return region.emitError("x86_64: the plan is not the one of this region");
-  if (failed(check_needs(*shape, cut))) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);
   ContractionWriter writer(kernel, *shape, cut);
   writer.write();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A depthwise convolution by output rows: some neighbouring pixels of one vector of channels at a time, so that loads of the
 // filter are shared. Windows that leave the image are cut, not padded. Called by contraction.
-#include "compiler/targets/x86_64/depthwise.h"
+#include "compiler/targets/x86_64/strategies.h"
 
 using namespace mlir;
 
@@ -152,20 +152,25 @@ class DepthwiseWriter {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp, const ContractionShape& shape) {
+FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp region) {
+  if (region.getBody().front().getOps<tx::ConvOp>().empty()) return failure();
+  auto shape = ContractionShape::read(region);
+  if (failed(shape) || !shape->depthwise) return failure();
   KernelPlan plan;
-  int64_t size = band_size(shape);
-  plan.workgroups = shape.images * llvm::divideCeilSigned(shape.height, size);
+  int64_t size = band_size(*shape);
+  plan.workgroups = shape->images * llvm::divideCeilSigned(shape->height, size);
   constexpr double flops_per_ns = 30;
-  double flops = 2.0 * static_cast<double>(size * shape.width * shape.channels * shape.kernel_height * shape.kernel_width);
+  double flops = 2.0 * static_cast<double>(size * shape->width * shape->channels * shape->kernel_height * shape->kernel_width);
   plan.cost_ns = static_cast<uint64_t>(flops / flops_per_ns) + 1;
   return plan;
 }
 
-FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const ContractionShape& shape, StringRef symbol, ModuleOp kernels,
+FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,
                                           const Level& level) {
+  auto shape = ContractionShape::read(region);
+  if (failed(shape)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);
-  DepthwiseWriter(kernel, shape).write();
+  DepthwiseWriter(kernel, *shape).write();
   kernel.finish();
   return KernelResources{};
 }

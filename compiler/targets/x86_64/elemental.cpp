@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Regions of element-wise ops, data movement and reductions: each group of outputs with one index space goes to the first
 // strategy that knows it. Called by the target's plan() and emit().
-#include "compiler/targets/x86_64/elemental.h"
+#include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/strategy.h"
 
@@ -12,21 +12,6 @@ namespace heddle::targets::x86_64 {
 namespace {
 
 FailureOr<Parts> parts_of(tx::DispatchOp region) {
-  for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
-    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
-    if (!element.isIntOrFloat() || (element.getIntOrFloatBitWidth() % 8 != 0 && !element.isInteger(1)) ||
-        element.getIntOrFloatBitWidth() > 64) {
-      return region.emitError("x86_64: operand ") << operand << " has elements of type " << element << ", which kernels do not load";
-    }
-  }
-  bool known = true;
-  region.getBody().walk([&](Operation* op) {
-    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) {
-      op->emitError("x86_64: ") << op->getName() << " is not part of an element-wise region";
-      known = false;
-    }
-  });
-  if (!known) return failure();
   Parts parts;
   for (const std::vector<Output>& outputs : output_groups(region)) {
     auto found = reduction_parts(region, outputs);
@@ -41,7 +26,10 @@ FailureOr<Parts> parts_of(tx::DispatchOp region) {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region) {
+FailureOr<KernelPlan> plan_output_groups(tx::DispatchOp region) {
+  for (Operation& op : region.getBody().front()) {
+    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
+  }
   auto parts = parts_of(region);
   if (failed(parts)) return failure();
   KernelPlan plan;
@@ -53,8 +41,8 @@ FailureOr<KernelPlan> plan_elemental(tx::DispatchOp region) {
   return plan;
 }
 
-FailureOr<KernelResources> emit_elemental(tx::DispatchOp region, const KernelPlan&, llvm::StringRef symbol, ModuleOp kernels,
-                                          const Level& level) {
+FailureOr<KernelResources> emit_output_groups(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,
+                                              const Level& level) {
   auto parts = parts_of(region);
   if (failed(parts)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);

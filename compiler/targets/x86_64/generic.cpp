@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See generic.h.
-#include "compiler/targets/x86_64/generic.h"
-
+// The generic kernel (targets/generic.h) on rows of lanes.
 #include "compiler/targets/generic.h"
+
 #include "compiler/targets/x86_64/row_loops.h"
+#include "compiler/targets/x86_64/strategies.h"
 
 using namespace mlir;
 
@@ -20,17 +20,16 @@ RowCut cut_of(const GenericKernel& kernel) {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_generic(tx::DispatchOp region, std::string& reason) {
-  auto kernel = GenericKernel::read(region, reason);
+FailureOr<KernelPlan> plan_generic(tx::DispatchOp region) {
+  auto kernel = GenericKernel::read(region);
   if (failed(kernel)) return failure();
   RowCut cut = cut_of(*kernel);
   return KernelPlan{cut.workgroups, cut.cost_ns};
 }
 
-FailureOr<KernelResources> emit_generic(tx::DispatchOp region, StringRef symbol, ModuleOp kernels, const Level& level) {
-  std::string reason;
-  auto generic = GenericKernel::read(region, reason);
-  if (failed(generic)) return region.emitError("x86_64: ") << reason;
+FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
+  auto generic = GenericKernel::read(region);
+  if (failed(generic)) return failure();
   RowCut cut = cut_of(*generic);
   KernelBuilder k(region, symbol, kernels, level);
   k.for_workgroups([&](Value block) {
@@ -38,9 +37,7 @@ FailureOr<KernelResources> emit_generic(tx::DispatchOp region, StringRef symbol,
               [&](const Stretch& stretch) { generic->emit(k, stretch.outer, stretch.inner, stretch.lanes, stretch.mask); });
   });
   k.finish();
-  KernelResources resources;
-  resources.rung = "one lane a result";
-  return resources;
+  return KernelResources{};
 }
 
 }  // namespace heddle::targets::x86_64

@@ -15,7 +15,7 @@ constexpr int64_t constants_offset = 16;
 }  // namespace
 
 KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, const Level& target_level)
-    : targets::KernelBuilder(region, kernels_module), level(target_level) {
+    : LlvmKernelBuilder(region, kernels_module), level(target_level) {
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
   int64_t symbols = symbol_count(region);
@@ -60,10 +60,6 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   first_ = *argument++;
   last_ = *argument++;
   workspace_ = *argument++;
-}
-
-void KernelBuilder::finish() {
-  builder.create<func::ReturnOp>(location);
 }
 
 Value KernelBuilder::stack(int64_t bytes, int64_t alignment) {

@@ -2,19 +2,16 @@
 // Opens a kernel with the ABI of x86_64-elf/1 and gives its workgroups. Used by every emitter of this folder; knows no strategy.
 #pragma once
 
-#include "compiler/targets/kernel_builder.h"
+#include "compiler/targets/llvm_kernel_builder.h"
 #include "compiler/targets/x86_64/level.h"
 
 namespace heddle::targets::x86_64 {
 
-class KernelBuilder : public targets::KernelBuilder {
+class KernelBuilder : public LlvmKernelBuilder {
  public:
   // Opens the kernel. The emitter's code goes into a private function that gets every binding as an argument of its own, so
   // that LLVM knows which ones cannot alias (tied ones may).
   KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Level& level);
-
-  // Ends the kernel: it returns 0. Must be the last call, with the builder at the end of the body.
-  void finish();
 
   const Level& level;
 

@@ -11,7 +11,6 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,12 +36,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Level& level, std::strin
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple.str(), error);
-  if (!target) return nullptr;
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, level.name, "", options, llvm::Reloc::PIC_,
-                                                                          llvm::CodeModel::Small, llvm::CodeGenOptLevel::Aggressive));
+  return make_llvm_machine(triple, level.name, "", llvm::Reloc::PIC_, error);
 }
 
 // ------------------------------------------------------------------------------------------------- spreading kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // tx.pack: rows of K go to panels in the order that microkernels read them. Called by contraction. A workgroup takes some
 // source rows whole, so that reading is sequential.
-#include "compiler/targets/x86_64/pack.h"
+#include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
 
@@ -131,11 +131,8 @@ class PackWriter {
 
 }  // namespace
 
-bool is_pack(tx::DispatchOp region) {
-  return llvm::any_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::PackOp>(op); });
-}
-
 FailureOr<KernelPlan> plan_pack(tx::DispatchOp region) {
+  if (region.getBody().front().getOps<tx::PackOp>().empty()) return failure();
   auto shape = PackShape::read(region);
   if (failed(shape)) return failure();
   KernelPlan plan;
@@ -145,7 +142,7 @@ FailureOr<KernelPlan> plan_pack(tx::DispatchOp region) {
   return plan;
 }
 
-FailureOr<KernelResources> emit_pack(tx::DispatchOp region, StringRef symbol, ModuleOp kernels, const Level& level) {
+FailureOr<KernelResources> emit_pack(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
   auto shape = PackShape::read(region);
   if (failed(shape)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The x86-64 target: sends each region to the strategy for it, and turns kernels into an image. Called by the pipeline.
+// The x86-64 target: its strategies, and kernels into an image. Called by the pipeline.
 #include "compiler/stage/stage.h"
-#include "compiler/targets/x86_64/contraction.h"
-#include "compiler/targets/x86_64/elemental.h"
-#include "compiler/targets/x86_64/generic.h"
 #include "compiler/targets/x86_64/image.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/lower.h"
+#include "compiler/targets/x86_64/strategies.h"
 #include "compiler/targets/x86_64/x86_64.h"
 
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -21,30 +19,42 @@ namespace heddle::targets {
 namespace x86_64 {
 namespace {
 
+// A pair of functions of strategies.h, at one level.
+class Entry final : public Strategy {
+ public:
+  using Plan = FailureOr<KernelPlan> (*)(tx::DispatchOp);
+  using Emit = FailureOr<KernelResources> (*)(tx::DispatchOp, const KernelPlan&, StringRef, ModuleOp, const Level&);
+  Entry(StringRef name, Plan plan, Emit emit, const Level& level) : name_(name), plan_(plan), emit_(emit), level_(level) {}
+
+  StringRef name() const override { return name_; }
+  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override { return plan_(region); }
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
+    return emit_(region, plan, symbol, kernels, level_);
+  }
+
+ private:
+  StringRef name_;
+  Plan plan_;
+  Emit emit_;
+  const Level& level_;
+};
+
 class X86Target final : public Target {
  public:
-  explicit X86Target(const Level& level) : level_(level) {}
+  explicit X86Target(const Level& level) : level_(level) {
+    auto add = [&](StringRef name, auto plan, auto emit) { strategies_.push_back(std::make_unique<Entry>(name, plan, emit, level)); };
+    add("pack", plan_pack, emit_pack);
+    add("depthwise", plan_depthwise, emit_depthwise);
+    add("microkernel", plan_microkernel, emit_microkernel);
+    add("output groups", plan_output_groups, emit_output_groups);
+    add("generic", plan_generic, emit_generic);
+  }
 
   std::string format() const override { return "x86_64-elf/1"; }
   std::string name() const override { return std::string(level_.name); }
   std::string family() const override { return "cpu"; }
 
-  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
-    if (!is_contraction(region)) return plan_elemental(region);
-    std::string why, also;
-    auto plan = plan_if_taken(region, why);
-    if (succeeded(plan)) return plan;
-    auto generic = plan_generic(region, also);
-    if (succeeded(generic)) return generic;
-    return FailureOr<KernelPlan>(region.emitError(why) << "; nor does the generic kernel take it: " << also);
-  }
-
-  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, ModuleOp kernels) const override {
-    if (!is_contraction(region)) return emit_elemental(region, plan, symbol, kernels, level_);
-    std::string why;
-    if (failed(plan_if_taken(region, why))) return emit_generic(region, symbol, kernels, level_);
-    return emit_contraction(region, plan, symbol, kernels, level_);
-  }
+  const Strategies& strategies() const override { return strategies_; }
 
   FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
     auto objects = lower_to_objects(kernels, level_);
@@ -56,15 +66,8 @@ class X86Target final : public Target {
   }
 
  private:
-  // The microkernels' plan; without one, why there is none.
-  static FailureOr<KernelPlan> plan_if_taken(tx::DispatchOp region, std::string& why) {
-    ScopedDiagnosticHandler quiet(region.getContext(), [&](Diagnostic& diagnostic) {
-      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && why.empty()) why = diagnostic.str();
-    });
-    return plan_contraction(region);
-  }
-
   const Level& level_;
+  Strategies strategies_;
 };
 
 }  // namespace

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See amdgpu.h.
+#include "compiler/targets/amdgpu/amdgpu.h"
+
+#include <mutex>
+
+#include "compiler/targets/generic_threads.h"
+#include "compiler/targets/llvm_backend.h"
+#include "compiler/targets/llvm_kernel_builder.h"
+#include "llvm/IR/CallingConv.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/ROCDL/ROCDLToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+constexpr llvm::StringLiteral triple = "amdgcn-amd-amdhsa";
+constexpr unsigned global_space = 1;
+constexpr int64_t wavefront = 64;
+
+class AmdgpuKernelBuilder final : public LlvmKernelBuilder {
+ public:
+  AmdgpuKernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, int64_t thread_count)
+      : LlvmKernelBuilder(region, kernels_module) {
+    threads_ = thread_count;
+    Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
+    llvm::SmallVector<bool> aliased = aliased_bindings(region);
+    SmallVector<Type> types(aliased.size(), LLVM::LLVMPointerType::get(builder.getContext(), global_space));
+    types.append(symbol_count(region), i64);
+    auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
+    entry->setAttr(threads_attr, builder.getI64IntegerAttr(threads_));
+    for (unsigned i = 0; i < aliased.size(); ++i) {
+      if (!aliased[i]) entry.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+    }
+    symbol = entry.getName();
+    Block* body = entry.addEntryBlock();
+    builder.setInsertionPointToStart(body);
+    for (unsigned i = 0; i < types.size(); ++i) (i < aliased.size() ? bindings_ : symbols_).push_back(body->getArgument(i));
+    block_ = make<arith::ExtUIOp>(i64, builder.create<ROCDL::BlockIdXOp>(location, i32).getResult());
+    thread_ = make<arith::ExtUIOp>(i64, builder.create<ROCDL::ThreadIdXOp>(location, i32).getResult());
+  }
+};
+
+std::unique_ptr<llvm::TargetMachine> make_machine(StringRef chip, std::string& error) {
+  static std::once_flag initialized;
+  std::call_once(initialized, [] {
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTarget();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmPrinter();
+  });
+  return make_llvm_machine(triple, chip, "", llvm::Reloc::PIC_, error);
+}
+
+class AmdgpuTarget final : public Target {
+ public:
+  explicit AmdgpuTarget(std::string_view chip) : chip_(chip) {
+    ThreadMachine machine{.subgroup_size = wavefront, .access_bytes = 16, .open = {}};
+    machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
+      return std::make_unique<AmdgpuKernelBuilder>(region, symbol, kernels, threads);
+    };
+    strategies_.push_back(generic_on_threads(std::move(machine)));
+  }
+
+  std::string format() const override { return "amdgpu-object"; }
+  std::string name() const override { return chip_; }
+  std::string family() const override { return "hip"; }
+  const Strategies& strategies() const override { return strategies_; }
+
+  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
+    PassManager passes(kernels.getContext(), ModuleOp::getOperationName());
+    add_lowering(passes);
+    if (failed(passes.run(kernels))) return failure();
+    llvm::LLVMContext context;
+    auto module = translateModuleToLLVMIR(kernels, context, "kernels");
+    if (!module) return kernels.emitError("amdgpu: translating kernels to LLVM IR failed");
+    for (auto function : kernels.getOps<LLVM::LLVMFuncOp>()) {
+      auto threads = function->getAttrOfType<IntegerAttr>(threads_attr);
+      if (!threads) continue;
+      llvm::Function* kernel = module->getFunction(function.getName());
+      std::string size = std::to_string(threads.getInt());
+      kernel->setCallingConv(llvm::CallingConv::AMDGPU_KERNEL);
+      kernel->addFnAttr("amdgpu-flat-work-group-size", size + "," + size);
+      kernel->addFnAttr("uniform-work-group-size", "true");
+    }
+    std::string error;
+    std::vector<char> bytes;
+    if (auto machine = make_machine(chip_, error)) error = generate_code(*module, *machine, llvm::CodeGenFileType::ObjectFile, bytes);
+    if (!error.empty()) return kernels.emitError("amdgpu: code generation for ") << chip_ << " failed: " << error;
+    return bytes;
+  }
+
+ private:
+  std::string chip_;
+  Strategies strategies_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_amdgpu_target(std::string_view chip) {
+  if (chip != "gfx942") return nullptr;
+  return std::make_unique<AmdgpuTarget>(chip);
+}
+
+void register_amdgpu_dialects(DialectRegistry& registry) {
+  registry.insert<ROCDL::ROCDLDialect>();
+  registerROCDLDialectTranslation(registry);
+}
+
+}  // namespace heddle::targets

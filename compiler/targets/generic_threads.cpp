@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See generic_threads.h.
+#include "compiler/targets/generic_threads.h"
+
+#include "compiler/targets/thread_space.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+// As many neighbors as the widest access has of the widest result's elements, if rows are a multiple of that; 0: one.
+int64_t lanes_of(const GenericKernel& kernel, tx::DispatchOp region, int64_t access_bytes) {
+  auto row = tx::static_extent(kernel.extents().back());
+  if (!row) return 0;
+  int64_t lanes = kernel.lanes();
+  for (Value output : region.getOutputs()) {
+    int64_t bytes = std::max<int64_t>(1, tx::tensor(output).getElementTypeBitWidth() / 8);
+    lanes = std::min(lanes, std::max<int64_t>(1, access_bytes / bytes));
+  }
+  while (lanes > 1 && *row % lanes != 0) lanes /= 2;
+  return lanes > 1 ? lanes : 0;
+}
+
+// Workgroups of fewer threads start sooner.
+int64_t threads_of(const GenericKernel& kernel, const ThreadMachine& machine) {
+  auto count = tx::static_extent(product(kernel.extents()));
+  int64_t wanted = count ? std::clamp<int64_t>(*count, 1, machine.threads) : machine.threads;
+  return llvm::alignTo(wanted, machine.subgroup_size);
+}
+
+class GenericOnThreads final : public Strategy {
+ public:
+  explicit GenericOnThreads(ThreadMachine machine) : machine_(std::move(machine)) {}
+
+  StringRef name() const override { return "generic"; }
+
+  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+    auto kernel = GenericKernel::read(region);
+    if (failed(kernel)) return failure();
+    return KernelPlan{space_of(*kernel, region).workgroups()};
+  }
+
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
+    auto generic = GenericKernel::read(region);
+    if (failed(generic)) return failure();
+    int64_t threads = threads_of(*generic, machine_), lanes = lanes_of(*generic, region, machine_.access_bytes);
+    auto kernel = machine_.open(region, plan, symbol, kernels, threads);
+    space_of(*generic, region).emit(*kernel, kernel->block(), [&](ArrayRef<Value> outer, Value inner) {
+      generic->emit(*kernel, outer, inner, lanes);
+    });
+    kernel->finish();
+    KernelResources resources;
+    resources.workgroup_size = static_cast<uint32_t>(threads);
+    resources.subgroup_size = static_cast<uint32_t>(machine_.subgroup_size);
+    return resources;
+  }
+
+ private:
+  ThreadSpace space_of(const GenericKernel& kernel, tx::DispatchOp region) const {
+    return ThreadSpace(kernel.extents(), 1, lanes_of(kernel, region, machine_.access_bytes), threads_of(kernel, machine_));
+  }
+
+  ThreadMachine machine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> generic_on_threads(ThreadMachine machine) {
+  return std::make_unique<GenericOnThreads>(std::move(machine));
+}
+
+}  // namespace heddle::targets

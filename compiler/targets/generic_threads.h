@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The generic kernel (generic.h) on machines of threads: each computes one index, or a few neighbors.
+#pragma once
+
+#include "compiler/targets/generic.h"
+#include "compiler/targets/strategy.h"
+
+namespace heddle::targets {
+
+// What the strategy needs to know of a machine.
+struct ThreadMachine {
+  int64_t threads = 256;       // of a workgroup, at most
+  int64_t subgroup_size = 32;  // a workgroup is a multiple of it; of a machine that chooses it for each kernel, the largest
+  int64_t access_bytes = 0;    // of a thread, at most; 0: elements are accessed one at a time
+  // Opens a kernel.
+  std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                               mlir::ModuleOp kernels, int64_t threads)>
+      open;
+};
+
+std::unique_ptr<Strategy> generic_on_threads(ThreadMachine machine);
+
+}  // namespace heddle::targets

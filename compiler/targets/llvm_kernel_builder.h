@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A machine whose kernels are LLVM's: memory is behind raw pointers, which hand-written kernels compute with themselves.
+#pragma once
+
+#include "compiler/targets/kernel_builder.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace heddle::targets {
+
+class LlvmKernelBuilder : public KernelBuilder {
+ public:
+  void finish() override;
+
+  mlir::Value pointer(mlir::Value base, mlir::Value element_index, mlir::Type element);
+  void prefetch(mlir::Value base, mlir::Value element_index, mlir::Type element, int locality);
+
+ protected:
+  using KernelBuilder::KernelBuilder;
+
+  mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
+  void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
+};
+
+}  // namespace heddle::targets

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See spirv.h. MLIR's spirv dialect and its serializer write the words.
+#include "compiler/targets/spirv/spirv.h"
+
+#include "compiler/targets/expand_math.h"
+#include "compiler/targets/generic_threads.h"
+#include "mlir/Conversion/ArithToSPIRV/ArithToSPIRV.h"
+#include "mlir/Conversion/ControlFlowToSPIRV/ControlFlowToSPIRV.h"
+#include "mlir/Conversion/FuncToSPIRV/FuncToSPIRV.h"
+#include "mlir/Conversion/MathToSPIRV/MathToSPIRV.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/SPIRV/IR/SPIRVDialect.h"
+#include "mlir/Dialect/SPIRV/IR/SPIRVOps.h"
+#include "mlir/Dialect/SPIRV/Transforms/Passes.h"
+#include "mlir/Dialect/SPIRV/Transforms/SPIRVConversion.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/SPIRV/Serialization.h"
+#include "mlir/Transforms/DialectConversion.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+constexpr spirv::Capability capabilities[] = {spirv::Capability::Kernel,  spirv::Capability::Addresses, spirv::Capability::Linkage,
+                                              spirv::Capability::Int8,    spirv::Capability::Int16,     spirv::Capability::Int64,
+                                              spirv::Capability::Float16, spirv::Capability::Float64};
+
+spirv::TargetEnvAttr environment(MLIRContext* context) {
+  auto version = spirv::VerCapExtAttr::get(spirv::Version::V_1_2, capabilities, {}, context);
+  return spirv::TargetEnvAttr::get(version, spirv::getDefaultResourceLimits(context), spirv::ClientAPI::OpenCL);
+}
+
+class SpirvKernelBuilder final : public KernelBuilder {
+ public:
+  SpirvKernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, int64_t thread_count)
+      : KernelBuilder(region, kernels_module) {
+    threads_ = thread_count;
+    SmallVector<Type> types;
+    auto add = [&](ValueRange tensors) {
+      for (Value tensor : tensors) {
+        Type element = stored_type(memory_type(tx::tensor(tensor).getElementType()));
+        types.push_back(spirv::PointerType::get(element, spirv::StorageClass::CrossWorkgroup));
+      }
+    };
+    add(region.getInputs());
+    add(region.getOutputs());
+    size_t bindings = types.size();
+    types.append(symbol_count(region), builder.getI64Type());
+    auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
+    entry->setAttr(threads_attr, builder.getI64IntegerAttr(threads_));
+    symbol = entry.getName();
+    Block* body = entry.addEntryBlock();
+    builder.setInsertionPointToStart(body);
+    for (unsigned i = 0; i < types.size(); ++i) (i < bindings ? bindings_ : symbols_).push_back(body->getArgument(i));
+    auto x_of = [&](spirv::BuiltIn which) -> Value {
+      Operation* here = builder.create<arith::ConstantIntOp>(location, 0, 64);
+      Value all = spirv::getBuiltinVariableValue(here, which, builder.getI64Type(), builder);
+      return builder.create<spirv::CompositeExtractOp>(location, all, ArrayRef<int32_t>{0});
+    };
+    block_ = x_of(spirv::BuiltIn::WorkgroupId);
+    thread_ = x_of(spirv::BuiltIn::LocalInvocationId);
+  }
+
+  void finish() override { builder.create<func::ReturnOp>(location); }
+
+ private:
+  // SPIR-V 1.2 has no bf16: its bits are an i16.
+  Type stored_type(Type memory) { return memory.isBF16() ? Type(builder.getI16Type()) : memory; }
+
+  Value at(Value base, Value element_index) {
+    return builder.create<spirv::PtrAccessChainOp>(location, base.getType(), base, element_index, ValueRange());
+  }
+  // A kernel of lanes was not asked for: device compilers make them of threads.
+  static void check(Type type, Value mask) {
+    if (mask || llvm::isa<VectorType>(type)) llvm::report_fatal_error("spirv: memory is accessed one element at a time");
+  }
+
+  Value load_memory(Type type, Value base, Value element_index, Value mask) override {
+    check(type, mask);
+    auto aligned = spirv::MemoryAccessAttr::get(builder.getContext(), spirv::MemoryAccess::Aligned);
+    auto bytes = builder.getI32IntegerAttr(static_cast<int32_t>(type.getIntOrFloatBitWidth() / 8));
+    Value loaded = builder.create<spirv::LoadOp>(location, stored_type(type), at(base, element_index), aligned, bytes);
+    return type.isBF16() ? builder.create<arith::BitcastOp>(location, type, loaded).getResult() : loaded;
+  }
+  void store_memory(Value value, Value base, Value element_index, Value mask) override {
+    check(value.getType(), mask);
+    auto aligned = spirv::MemoryAccessAttr::get(builder.getContext(), spirv::MemoryAccess::Aligned);
+    auto bytes = builder.getI32IntegerAttr(static_cast<int32_t>(value.getType().getIntOrFloatBitWidth() / 8));
+    if (value.getType().isBF16()) value = builder.create<arith::BitcastOp>(location, builder.getI16Type(), value);
+    builder.create<spirv::StoreOp>(location, at(base, element_index), value, aligned, bytes);
+  }
+};
+
+// Everything to the spirv dialect, in the same module.
+LogicalResult convert(ModuleOp kernels) {
+  MLIRContext* context = kernels.getContext();
+  PassManager passes(context, ModuleOp::getOperationName());
+  passes.addPass(expand_math());
+  passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  passes.addNestedPass<func::FuncOp>(createCSEPass());
+  passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
+  passes.addPass(createConvertSCFToCFPass());
+  arith::ArithExpandOpsPassOptions expansions;  // ceil and floor division
+  expansions.includeBf16 = true;
+  passes.addPass(arith::createArithExpandOpsPass(expansions));
+  passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  if (failed(passes.run(kernels))) return failure();
+
+  spirv::TargetEnvAttr target = environment(context);
+  SPIRVTypeConverter types(target);
+  RewritePatternSet patterns(context);
+  arith::populateArithToSPIRVPatterns(types, patterns);
+  populateMathToSPIRVPatterns(types, patterns);
+  cf::populateControlFlowToSPIRVPatterns(types, patterns);
+  populateFuncToSPIRVPatterns(types, patterns);
+  populateBuiltinFuncToSPIRVPatterns(types, patterns);
+  std::unique_ptr<SPIRVConversionTarget> legal = SPIRVConversionTarget::get(target);
+  return applyPartialConversion(kernels, *legal, std::move(patterns));
+}
+
+// A spirv.module of the kernels and the variables that they read.
+FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
+  MLIRContext* context = kernels.getContext();
+  OpBuilder builder(context);
+  Location location = kernels.getLoc();
+  builder.setInsertionPointToEnd(kernels.getBody());
+  auto module = builder.create<spirv::ModuleOp>(location, spirv::AddressingModel::Physical64, spirv::MemoryModel::OpenCL);
+  module->setAttr(spirv::getTargetEnvAttrName(), environment(context));
+  SmallVector<Attribute> variables;
+  SmallVector<spirv::FuncOp> functions;
+  for (Operation& op : llvm::make_early_inc_range(*kernels.getBody())) {
+    if (&op == module) continue;
+    if (auto variable = llvm::dyn_cast<spirv::GlobalVariableOp>(op)) variables.push_back(FlatSymbolRefAttr::get(variable));
+    if (auto function = llvm::dyn_cast<spirv::FuncOp>(op)) functions.push_back(function);
+    op.moveBefore(module.getBody(), module.getBody()->end());
+  }
+  builder.setInsertionPointToEnd(module.getBody());
+  for (spirv::FuncOp function : functions) {
+    auto threads = function->getAttrOfType<IntegerAttr>(threads_attr);
+    builder.create<spirv::EntryPointOp>(location, spirv::ExecutionModel::Kernel, function, variables);
+    builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::LocalSize,
+                                           ArrayRef<int32_t>{static_cast<int32_t>(threads.getInt()), 1, 1});
+  }
+  PassManager passes(context, spirv::ModuleOp::getOperationName());
+  passes.addPass(spirv::createSPIRVUpdateVCEPass());
+  if (failed(passes.run(module))) return failure();
+  return module;
+}
+
+class SpirvTarget final : public Target {
+ public:
+  SpirvTarget() {
+    ThreadMachine machine{.subgroup_size = 32, .open = {}};
+    machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
+      return std::make_unique<SpirvKernelBuilder>(region, symbol, kernels, threads);
+    };
+    strategies_.push_back(generic_on_threads(std::move(machine)));
+  }
+
+  std::string format() const override { return "spirv"; }
+  std::string name() const override { return "opencl"; }
+  std::string family() const override { return "level_zero"; }
+  const Strategies& strategies() const override { return strategies_; }
+
+  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
+    if (failed(convert(kernels))) return failure();
+    auto module = gather(kernels);
+    if (failed(module)) return failure();
+    SmallVector<uint32_t, 0> words;
+    if (failed(spirv::serialize(*module, words))) return kernels.emitError("spirv: writing the module failed");
+    const char* bytes = reinterpret_cast<const char*>(words.data());
+    return std::vector<char>(bytes, bytes + words.size() * sizeof(uint32_t));
+  }
+
+ private:
+  Strategies strategies_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_spirv_target() {
+  return std::make_unique<SpirvTarget>();
+}
+
+void register_spirv_dialects(DialectRegistry& registry) {
+  registry.insert<spirv::SPIRVDialect>();
+}
+
+}  // namespace heddle::targets

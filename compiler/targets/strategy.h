@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One way to make the kernel of a region, and what it says of it. A target has a list of these.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/tx.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace heddle::targets {
+
+// A strategy that was asked for a region and did not take it.
+struct Refusal {
+  std::string strategy;
+  std::string reason;
+};
+
+// How a region is cut into workgroups. The same for all variants of a family, since the host program holds the grid.
+struct KernelPlan {
+  mlir::AffineExpr workgroups;  // number of workgroups (x; y = z = 1) over the function's symbols
+  uint64_t cost_ns = 0;         // estimate for one workgroup on one core
+  std::string strategy = {};    // whose plan it is
+  std::vector<Refusal> refusals = {};
+};
+
+// What one variant needs for one kernel.
+struct KernelResources {
+  uint64_t workspace_bytes = 0;
+  uint32_t workgroup_size = 1;       // threads
+  uint32_t subgroup_size = 0;        // threads that exchange values without memory; 0: none do
+  uint64_t shared_memory_bytes = 0;  // of one workgroup
+  uint32_t registers = 0;            // of a thread; 0: not known
+  uint64_t spilled_bytes = 0;        // of a thread, if the registers are known
+  std::string rung;                  // step of the resource ladder, if not the first
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  // As reports and tests have it.
+  virtual llvm::StringRef name() const = 0;
+
+  // Fails for a region that is not this strategy's: with a diagnostic on the op that it cannot do, or with none if it never does the like.
+  virtual mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region) const = 0;
+
+  // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is what plan() answered, of this or of another variant of the family.
+  virtual mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                                mlir::ModuleOp kernels) const = 0;
+};
+
+// In order of preference.
+using Strategies = std::vector<std::unique_ptr<Strategy>>;
+
+}  // namespace heddle::targets

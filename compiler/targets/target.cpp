@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which strategy makes a region's kernel. See target.h.
+#include "compiler/targets/target.h"
+
+#include <optional>
+
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+// The first error that a strategy reports while it plans, kept from the user as long as another one may take the region.
+class Reason {
+ public:
+  explicit Reason(MLIRContext* context)
+      : handler_(context, [this](Diagnostic& diagnostic) {
+          if (diagnostic.getSeverity() != DiagnosticSeverity::Error) return failure();
+          if (!location_) {
+            location_ = diagnostic.getLocation();
+            text_ = diagnostic.str();
+          }
+          return success();
+        }) {}
+  std::optional<Location> location() const { return location_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::optional<Location> location_;
+  std::string text_;
+  ScopedDiagnosticHandler handler_;
+};
+
+bool is_loaded(Type element) {
+  if (!element.isIntOrFloat()) return false;
+  unsigned bits = element.getIntOrFloatBitWidth();
+  return element.isInteger(1) || (bits % 8 == 0 && bits <= 64);
+}
+
+}  // namespace
+
+FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const {
+  for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
+    Type element = tx::tensor(value).getElementType();
+    if (!is_loaded(element)) {
+      return FailureOr<KernelPlan>(region.emitError() << name() << ": operand " << operand << " has elements of type " << element
+                                                      << ", which kernels do not load");
+    }
+  }
+  std::vector<Refusal> refusals;
+  std::optional<Location> at;  // of the op that the first refusal names
+  for (const auto& strategy : strategies()) {
+    if (!only.empty() && strategy->name() != only) continue;
+    Reason reason(region.getContext());
+    FailureOr<KernelPlan> plan = strategy->plan(region);
+    if (succeeded(plan)) {
+      plan->strategy = strategy->name();
+      plan->refusals = std::move(refusals);
+      return plan;
+    }
+    if (!reason.location() || (!refusals.empty() && refusals.back().reason == reason.text())) continue;
+    if (!at) at = reason.location();
+    refusals.push_back({strategy->name().str(), reason.text()});
+  }
+  InFlightDiagnostic error = emitError(at.value_or(region.getLoc()));
+  if (refusals.empty()) error << name() << ": no strategy is for such a region";
+  for (auto [i, refusal] : llvm::enumerate(refusals)) {
+    if (i > 0) error << "; " << refusal.strategy << ": ";
+    error << refusal.reason;
+  }
+  return failure();
+}
+
+FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {
+  for (const auto& strategy : strategies()) {
+    if (strategy->name() == plan.strategy) return strategy->emit(region, plan, symbol, kernels);
+  }
+  return FailureOr<KernelResources>(region.emitError() << name() << " has no strategy '" << plan.strategy << "'");
+}
+
+}  // namespace heddle::targets

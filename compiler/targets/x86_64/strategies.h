@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What makes kernels for x86-64, in order of preference (targets/strategy.h). Called by the target.
+#pragma once
+
+#include "compiler/targets/strategy.h"
+#include "compiler/targets/x86_64/level.h"
+
+namespace heddle::targets::x86_64 {
+
+#define HEDDLE_STRATEGY(name)                                                                                         \
+  mlir::FailureOr<KernelPlan> plan_##name(tx::DispatchOp region);                                                     \
+  mlir::FailureOr<KernelResources> emit_##name(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, \
+                                               mlir::ModuleOp kernels, const Level& level)
+
+HEDDLE_STRATEGY(pack);           // weights into panels, once at load
+HEDDLE_STRATEGY(depthwise);      // convolutions with one channel and one column a group: vectors over channels, straight from the image
+HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
+HEDDLE_STRATEGY(output_groups);  // element-wise ops, data movement and reductions: each group of outputs with one index space
+HEDDLE_STRATEGY(generic);        // the rest
+
+#undef HEDDLE_STRATEGY
+
+}  // namespace heddle::targets::x86_64

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The generic kernel on every target: any map, fold and contraction.
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/opencl_run.h"
+
+namespace heddle::tests {
+namespace {
+
+void check(const std::string& text, CheckOptions options = {}) {
+  SCOPED_TRACE(text);
+  options.strategy = "generic";
+  check_region(text, options);
+}
+
+// Says in the list of skipped tests that SPIR-V was not run.
+TEST(Generic, HasAnOpenClDevice) {
+  if (!no_opencl_device().empty()) GTEST_SKIP() << no_opencl_device();
+}
+
+TEST(Generic, MapsElements) {
+  check(region_text({"4x6xf32", "6xf32"}, {"4x6xf32"},
+                    "%b = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<6xf32> -> tensor<4x6xf32>\n"
+                    "%s = tx.add %0, %b : tensor<4x6xf32>\n %e = tx.erf %s : tensor<4x6xf32>\n %m = tx.mul %e, %s : tensor<4x6xf32>\n"
+                    "tx.yield %m : tensor<4x6xf32>"));
+  for (const char* op : {"exp", "tanh", "abs", "neg", "floor", "ceil"})
+    check(one_op({"5x70xf32"}, "5x70xf32", std::string(op) + " %0 : tensor<5x70xf32>"));
+  CheckOptions positive;
+  positive.ranges = {{0.1, 4}};
+  for (const char* op : {"log", "sqrt"}) check(one_op({"300xf32"}, "300xf32", std::string(op) + " %0 : tensor<300xf32>"), positive);
+  check(region_text({"3x5xf32"}, {"3x5xf32", "15xf32"},
+                    "%e = tx.exp %0 : tensor<3x5xf32>\n %t = tx.tanh %0 : tensor<3x5xf32>\n"
+                    "%r = tx.reshape %t : tensor<3x5xf32> -> tensor<15xf32>\n tx.yield %e, %r : tensor<3x5xf32>, tensor<15xf32>"));
+}
+TEST(Generic, MovesElements) {
+  check(one_op({"2x3x4xf32"}, "4x2x3xf32", "transpose %0 {permutation = array<i64: 2, 0, 1>} : tensor<2x3x4xf32> -> tensor<4x2x3xf32>"));
+  check(one_op({"7x9xf32"}, "3x4xf32",
+               "slice %0 {starts = array<i64: 1, 0>, strides = array<i64: 2, 2>} : tensor<7x9xf32> -> tensor<3x4xf32>"));
+  check(one_op({"3x4xi32"}, "6x5xi32",
+               "pad %0 {low = array<i64: 1, 0>, high = array<i64: 2, 1>, value = 7.0 : f64} : tensor<3x4xi32> -> tensor<6x5xi32>"));
+}
+TEST(Generic, CastsAndCompares) {
+  CheckOptions options;
+  options.ranges = {{-300, 300}};
+  for (const char* to : {"i8", "ui8", "i16", "i32", "i64", "f16", "bf16", "f64", "i1"}) {
+    std::string type = std::string("5x7x") + to;
+    options.relative = std::string(to) == "bf16" ? 4e-3 : std::string(to) == "f16" ? 5e-4 : 1e-6;  // half of the last place
+    check(one_op({"5x7xf32"}, type, "cast %0 : tensor<5x7xf32> -> tensor<" + type + ">"), options);
+    if (type != "5x7xi1") check(one_op({type}, "5x7xf32", "cast %0 : tensor<" + type + "> -> tensor<5x7xf32>"), options);
+  }
+  check(one_op({"9xui8", "9xui8"}, "9xi1", "compare lt %0, %1 : tensor<9xui8> -> tensor<9xi1>"), options);
+}
+TEST(Generic, FoldsDimensionsAway) {
+  for (const char* kind : {"sum", "mean", "max", "min", "prod"}) {
+    check(one_op({"3x4x5xf32"}, "3x5xf32",
+                 std::string("reduce ") + kind + " %0 {axes = array<i64: 1>} : tensor<3x4x5xf32> -> tensor<3x5xf32>"));
+  }
+  check(one_op({"3x4xi8"}, "3xi8", "reduce max %0 {axes = array<i64: 1>} : tensor<3x4xi8> -> tensor<3xi8>"));
+  CheckOptions options;
+  options.relative = 2e-3;
+  options.absolute = 2e-2;
+  check(region_text(
+            {"3x40xf16", "3xf16"}, {"3xf16"},
+            "%q = tx.mul %0, %0 : tensor<3x40xf16>\n %s = tx.reduce sum %q {axes = array<i64: 1>} : tensor<3x40xf16> -> tensor<3xf16>\n"
+            "%r = tx.sub %s, %1 : tensor<3xf16>\n tx.yield %r : tensor<3xf16>"),
+        options);
+}
+TEST(Generic, Multiplies) {
+  check(region_text({"5x7xf32", "7x35xf32", "35xf32"}, {"5x35xf32"},
+                    "%p = tx.matmul %0, %1 : tensor<5x7xf32>, tensor<7x35xf32> -> tensor<5x35xf32>\n"
+                    "%b = tx.broadcast %2 {dimensions = array<i64: 1>} : tensor<35xf32> -> tensor<5x35xf32>\n"
+                    "%s = tx.add %p, %b : tensor<5x35xf32>\n tx.yield %s : tensor<5x35xf32>"));
+}
+TEST(Generic, ConvolvesInThreeDimensions) {
+  // Groups of 10 columns, which lanes would straddle, and of 64.
+  for (const char* columns : {"20", "128"}) {
+    SCOPED_TRACE(columns);
+    const std::string filter = std::string("3x1x2x4x") + columns + "xf32", result = std::string("2x4x3x4x") + columns + "xf32";
+    check(one_op({"2x4x5x4x8xf32", filter}, result,
+                 "conv %0, %1 {strides = array<i64: 1, 2, 1>, pads_low = array<i64: 1, 0, 1>, pads_high = array<i64: 1, 0, 0>, "
+                 "dilations = array<i64: 1, 1, 1>, groups = 2 : i64} : tensor<2x4x5x4x8xf32>, tensor<" +
+                     filter + "> -> tensor<" + result + ">"));
+  }
+}
+TEST(Generic, MultipliesOtherElementTypes) {
+  for (const char* element : {"f16", "bf16", "f64", "i32", "ui64", "i64"}) {
+    SCOPED_TRACE(element);
+    const std::string e = element, in = "5x7x" + e, other = "7x35x" + e, out = "5x35x" + e;
+    CheckOptions options;
+    options.ranges = {{0, 4}};
+    if (e == "f16") options.relative = 2e-3, options.absolute = 2e-2;
+    if (e == "bf16") options.relative = 2e-2, options.absolute = 2e-1;
+    check(one_op({in, other}, out, "matmul %0, %1 : tensor<" + in + ">, tensor<" + other + "> -> tensor<" + out + ">"), options);
+  }
+}
+TEST(Generic, MultipliesTransposedOperandsOfAnySize) {
+  const std::string s = "?x", dims = "#tx.dims<()[s0, s1] -> ";
+  CheckOptions options;
+  options.symbols = {5, 37};
+  options.absolute = 1e-4;
+  const std::string lhs = "?x6xf32, " + dims + "(s0, 6)>", rhs = "?x6xf32, " + dims + "(s1, 6)>", out = "?x?xf32, " + dims + "(s0, s1)>";
+  check(region_text({lhs, rhs}, {out},
+                    "%y = tx.matmul %0, %1 {transpose_rhs} : tensor<" + lhs + ">, tensor<" + rhs + "> -> tensor<" + out +
+                        ">\n tx.yield %y : tensor<" + out + ">",
+                    "", {"m", "n"}),
+        options);
+  // K is a symbol, and what is behind the product reads a row of the right length.
+  const std::string a = "3x?xf32, " + dims + "(3, s0)>", b = "?x?xf32, " + dims + "(s0, s1)>", y = "3x?xf32, " + dims + "(3, s1)>",
+                    row = "?xf32, " + dims + "(s1)>";
+  check(region_text({a, b, row}, {y},
+                    "%p = tx.matmul %0, %1 : tensor<" + a + ">, tensor<" + b + "> -> tensor<" + y +
+                        ">\n %w = tx.broadcast %2 {dimensions = "
+                        "array<i64: 1>} : tensor<" +
+                        row + "> -> tensor<" + y + ">\n %q = tx.add %p, %w : tensor<" + y + ">\n %r = tx.tanh %q : tensor<" + y +
+                        ">\n tx.yield %r : tensor<" + y + ">",
+                    "", {"k", "n"}),
+        options);
+}
+TEST(Generic, GivesZeroForNoProducts) {
+  check(one_op({"3x0xf32", "0x5xf32"}, "3x5xf32", "matmul %0, %1 : tensor<3x0xf32>, tensor<0x5xf32> -> tensor<3x5xf32>"));
+}
+
+}  // namespace
+}  // namespace heddle::tests

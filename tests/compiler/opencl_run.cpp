@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See opencl_run.h. Functions and numbers as in Khronos' cl.h, which is not needed to build this.
+#include "tests/compiler/opencl_run.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "compiler/targets/spirv/spirv.h"
+#include "tests/temporary_folder.h"
+
+using namespace mlir;
+
+namespace heddle::tests {
+
+namespace {
+
+constexpr uint64_t device_type_all = 0xffffffff;       // CL_DEVICE_TYPE_ALL
+constexpr unsigned svm_capabilities = 0x1053;          // CL_DEVICE_SVM_CAPABILITIES
+constexpr uint64_t fine_grain_buffer = 2;              // CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+constexpr uint64_t read_write = 1, fine_grain = 1024;  // CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER
+constexpr unsigned build_log = 0x1183;                 // CL_PROGRAM_BUILD_LOG
+
+struct OpenClFunctions {
+  int (*clGetPlatformIDs)(unsigned entries, void** platforms, unsigned* count);
+  int (*clGetDeviceIDs)(void* platform, uint64_t type, unsigned entries, void** devices, unsigned* count);
+  int (*clGetDeviceInfo)(void* device, unsigned what, size_t bytes, void* value, size_t* needed);
+  void* (*clCreateContext)(const intptr_t* properties, unsigned count, void* const* devices, void* notify, void* data, int* error);
+  void* (*clCreateCommandQueueWithProperties)(void* context, void* device, const uint64_t* properties, int* error);
+  void* (*clCreateProgramWithIL)(void* context, const void* bytes, size_t size, int* error);
+  int (*clBuildProgram)(void* program, unsigned count, void* const* devices, const char* options, void* notify, void* data);
+  int (*clGetProgramBuildInfo)(void* program, void* device, unsigned what, size_t bytes, void* value, size_t* needed);
+  int (*clReleaseProgram)(void* program);
+  void* (*clCreateKernel)(void* program, const char* name, int* error);
+  int (*clReleaseKernel)(void* kernel);
+  int (*clSetKernelArg)(void* kernel, unsigned index, size_t bytes, const void* value);
+  int (*clSetKernelArgSVMPointer)(void* kernel, unsigned index, const void* pointer);
+  int (*clEnqueueNDRangeKernel)(void* queue, void* kernel, unsigned dimensions, const size_t* offset, const size_t* global,
+                                const size_t* local, unsigned waits, void* const* events, void** event);
+  int (*clFinish)(void* queue);
+  void* (*clSVMAlloc)(void* context, uint64_t flags, size_t bytes, unsigned alignment);
+  void (*clSVMFree)(void* context, void* pointer);
+};
+
+class OpenCl : public OpenClFunctions {
+ public:
+  static OpenCl& get() {
+    static OpenCl opencl;
+    return opencl;
+  }
+  std::string reason;  // why there is no device
+  void* device = nullptr;
+  void* context = nullptr;
+  void* queue = nullptr;
+
+ private:
+  OpenCl() : OpenClFunctions{} { reason = open(); }
+
+  std::string open() {
+    void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return dlerror();
+    bool all = true;
+#define FIND(name) all &= (name = reinterpret_cast<decltype(OpenClFunctions::name)>(dlsym(library, #name))) != nullptr
+    FIND(clGetPlatformIDs);
+    FIND(clGetDeviceIDs);
+    FIND(clGetDeviceInfo);
+    FIND(clCreateContext);
+    FIND(clCreateCommandQueueWithProperties);
+    FIND(clCreateProgramWithIL);
+    FIND(clBuildProgram);
+    FIND(clGetProgramBuildInfo);
+    FIND(clReleaseProgram);
+    FIND(clCreateKernel);
+    FIND(clReleaseKernel);
+    FIND(clSetKernelArg);
+    FIND(clSetKernelArgSVMPointer);
+    FIND(clEnqueueNDRangeKernel);
+    FIND(clFinish);
+    FIND(clSVMAlloc);
+    FIND(clSVMFree);
+#undef FIND
+    if (!all) return "libOpenCL.so.1 lacks a function";
+    void* platform = nullptr;
+    if (clGetPlatformIDs(1, &platform, nullptr) != 0) return "OpenCL has no platform";
+    if (clGetDeviceIDs(platform, device_type_all, 1, &device, nullptr) != 0) return "OpenCL has no device";
+    uint64_t shared = 0;
+    clGetDeviceInfo(device, svm_capabilities, sizeof shared, &shared, nullptr);
+    if (!(shared & fine_grain_buffer)) return "the OpenCL device shares no memory with the host";
+    int error = 0;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
+    if (error == 0) queue = clCreateCommandQueueWithProperties(context, device, nullptr, &error);
+    return error == 0 ? "" : "OpenCL gave error " + std::to_string(error);
+  }
+};
+
+// Memory of a binding between guards; what it holds at first is in the guards too.
+class SharedBytes {
+ public:
+  explicit SharedBytes(const std::vector<char>& bytes) : size_(bytes.size()) {
+    start_ = static_cast<char*>(opencl_.clSVMAlloc(opencl_.context, read_write | fine_grain, size_ + 2 * guard, guard));
+    if (!start_) return;
+    memset(start_, fill, size_ + 2 * guard);
+    std::copy(bytes.begin(), bytes.end(), data());
+  }
+  ~SharedBytes() {
+    if (start_) opencl_.clSVMFree(opencl_.context, start_);
+  }
+  SharedBytes(const SharedBytes&) = delete;
+  SharedBytes& operator=(const SharedBytes&) = delete;
+
+  bool usable() const { return start_; }
+  char* data() const { return start_ + guard; }
+  bool has_guards() const {
+    auto is_guard = [](char byte) { return byte == fill; };
+    return std::all_of(start_, data(), is_guard) && std::all_of(data() + size_, data() + size_ + guard, is_guard);
+  }
+
+  static constexpr char fill = static_cast<char>(0xff);  // NaN as a float
+
+ private:
+  static constexpr size_t guard = 128;
+  OpenCl& opencl_ = OpenCl::get();
+  size_t size_;
+  char* start_ = nullptr;
+};
+
+}  // namespace
+
+const std::string& no_opencl_device() {
+  return OpenCl::get().reason;
+}
+
+void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
+                     const CheckOptions& options) {
+  auto compiled = compile_region(*targets::make_spirv_target(), region, options.strategy);
+  if (!compiled) return;
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("kernel.spv"), command = HEDDLE_SPIRV_VAL " --target-env spv1.2 '" + path + "'";
+  testing::write_file(path, {compiled->code.data(), compiled->code.size()});
+  EXPECT_EQ(system(command.c_str()), 0) << command;
+  if (!no_opencl_device().empty()) return;
+  OpenCl& cl = OpenCl::get();
+
+  int error = 0;
+  void* program = cl.clCreateProgramWithIL(cl.context, compiled->code.data(), compiled->code.size(), &error);
+  ASSERT_EQ(error, 0) << "clCreateProgramWithIL";
+  std::unique_ptr<void, int (*)(void*)> release_program(program, cl.clReleaseProgram);
+  if (cl.clBuildProgram(program, 1, &cl.device, "", nullptr, nullptr) != 0) {
+    std::vector<char> log(16384, 0);
+    cl.clGetProgramBuildInfo(program, cl.device, build_log, log.size() - 1, log.data(), nullptr);
+    FAIL() << "clBuildProgram: " << log.data();
+  }
+  void* kernel = cl.clCreateKernel(program, "kernel", &error);
+  ASSERT_EQ(error, 0) << "clCreateKernel";
+  std::unique_ptr<void, int (*)(void*)> release_kernel(kernel, cl.clReleaseKernel);
+
+  std::vector<std::unique_ptr<SharedBytes>> memory;
+  for (auto [i, input] : llvm::enumerate(region.getInputs()))
+    memory.push_back(std::make_unique<SharedBytes>(to_bytes(operands[i], tx::tensor(input).getElementType())));
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    size_t bytes = static_cast<size_t>(element_count(wanted[i].shape)) * element_bytes(tx::tensor(output).getElementType());
+    memory.push_back(std::make_unique<SharedBytes>(std::vector<char>(bytes, SharedBytes::fill)));
+  }
+  unsigned argument = 0;
+  for (const auto& one : memory) {
+    ASSERT_TRUE(one->usable()) << "clSVMAlloc";
+    ASSERT_EQ(cl.clSetKernelArgSVMPointer(kernel, argument++, one->data()), 0);
+  }
+  for (int64_t symbol : options.symbols) ASSERT_EQ(cl.clSetKernelArg(kernel, argument++, sizeof symbol, &symbol), 0);
+  size_t local = compiled->resources.workgroup_size, global = local * compiled->workgroups(options.symbols);
+  if (global > 0) {
+    ASSERT_EQ(cl.clEnqueueNDRangeKernel(cl.queue, kernel, 1, nullptr, &global, &local, 0, nullptr, nullptr), 0);
+    ASSERT_EQ(cl.clFinish(cl.queue), 0);
+  }
+  for (const auto& one : memory) EXPECT_TRUE(one->has_guards()) << "written outside of a binding";
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    Tensor got = from_bytes(memory[operands.size() + i]->data(), wanted[i].shape, tx::tensor(output).getElementType());
+    expect_close(got, wanted[i], options, "OpenCL, result " + std::to_string(i));
+  }
+}
+
+}  // namespace heddle::tests
