@@ -2,6 +2,8 @@
 // heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling,
 // reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. No region needs more bindings than every device
 // has. Every refusal to fuse is recorded.
+#include <set>
+
 #include "compiler/passes/passes.h"
 #include "compiler/passes/regions.h"
 
@@ -106,7 +108,8 @@ class Former {
     unsigned position = 0;
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
     for (Operation& op : function_.getBody().front()) {
-      if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op)) place(&op);
+      bool has_group = group_of_.contains(&op);  // that of a value of several uses
+      if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op) && !has_group) place(&op);
       refuse_around_operations(&op);
     }
     materialize_broadcasts();
@@ -155,7 +158,9 @@ class Former {
     Group* best = nullptr;
     for (Value operand : op->getOperands()) {
       Group* candidate = producer(operand);
-      if (!candidate || !can_join(*candidate, operand, op)) continue;
+      if (!candidate) continue;
+      if (!operand.hasOneUse() && join_all_uses(*candidate, operand, op)) return;
+      if (!can_join(*candidate, operand, op)) continue;
       bool better = !best || std::make_pair(is_contraction(candidate->root), position_[candidate->output]) >
                                  std::make_pair(is_contraction(best->root), position_[best->output]);
       if (better) best = candidate;
@@ -174,6 +179,55 @@ class Former {
     group.ops.insert(op);
     group.output = op;
     group_of_[op] = &group;
+  }
+
+  // The element-wise ops through which all uses of a value come together in one op again, which is the last of them, as in x * sigmoid(x); empty if they do
+  // not. In program order.
+  std::vector<Operation*> ops_to_one(Value value) const {
+    constexpr size_t most = 64;
+    std::vector<Operation*> found;
+    auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
+    std::set<Operation*, decltype(later)> waiting(later);  // that read one of these values
+    waiting.insert(value.user_begin(), value.user_end());
+    while (found.size() < most) {
+      Operation* op = *waiting.begin();
+      waiting.erase(waiting.begin());
+      if (!tx::is_elementwise(op) || group_of_.contains(op)) return {};
+      found.push_back(op);
+      if (waiting.empty()) return found;
+      Value result = op->getResult(0);
+      if (result.use_empty()) return {};
+      waiting.insert(result.user_begin(), result.user_end());
+    }
+    return {};
+  }
+
+  // Puts all uses of the group's value, which are several, into the group if only one value leaves it then. No value that these ops read depends on the
+  // group in another way: nothing else reads what is inside.
+  bool join_all_uses(Group& group, Value value, Operation* op) {
+    if (!may_go_on(group, value)) return false;
+    std::vector<Operation*> ops = ops_to_one(value);
+    if (ops.empty()) return false;
+    if (is_root(group.root)) {
+      Type type = group.root->getResult(0).getType();
+      for (Operation* member : ops) {
+        bool is_bool = tx::tensor(member->getResult(0)).getElementType().isInteger(1) && member != ops.back();
+        if (!is_bool && member->getResult(0).getType() != type) return false;
+        for (Value operand : member->getOperands()) {
+          Operation* from = operand.getDefiningOp();
+          bool is_inside = from && llvm::is_contained(ops, from);
+          if (!is_inside && operand.getType() != type) return false;
+        }
+      }
+    }
+    Group wider = group;
+    for (Operation* member : ops) wider.ops.insert(member);
+    for (Operation* member : ops) wider.reads = reads_with(wider, member);
+    if (wider.reads.size() > most_reads_) return refuse("TooManyBindings", group, op);
+    group.reads = std::move(wider.reads);
+    for (Operation* member : ops) join(group, member);
+    for (Operation* member : ops) merge_other_producers(group, member);
+    return true;
   }
 
   // May a contraction store its result in the order that this transpose asks for? It does so on GPUs, whose tiles lie in shared memory whole: with
@@ -247,6 +301,13 @@ class Former {
     Operation* op = value.getDefiningOp();
     auto it = op ? group_of_.find(op) : group_of_.end();
     return it == group_of_.end() ? nullptr : it->second;
+  }
+
+  // Whether element-wise ops on the group's last value may be part of it.
+  static bool may_go_on(const Group& group, Value value) {
+    if (group.output != value.getDefiningOp()) return false;
+    if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
+    return is_root(group.root) ? takes_epilogue(group.root) : tx::is_elementwise(group.root);
   }
 
   bool can_join(Group& group, Value value, Operation* op) {

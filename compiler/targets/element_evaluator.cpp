@@ -457,12 +457,35 @@ Value ElementEvaluator::gather(tx::GatherOp op, const Point& point) {
 
 // ---------------------------------------------------------------------------------------------------------- analysis
 
-bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
+namespace {
+
+// Each value once, however often others read it.
+class Flattening {
+ public:
+  Flattening(unsigned dimensions, tx::ConcatOp chosen_concat) : count(dimensions), chosen(chosen_concat) {}
+
+  bool can_flatten(Value value) {
+    auto known = known_.find(value);
+    if (known != known_.end()) return known->second;
+    bool result = look(value);
+    known_[value] = result;
+    return result;
+  }
+
+ private:
+  bool look(Value value);
+
+  const unsigned count;
+  const tx::ConcatOp chosen;
+  llvm::DenseMap<Value, bool> known_;
+};
+
+bool Flattening::look(Value value) {
   if (count <= 1 || llvm::isa<BlockArgument>(value)) return true;
   Operation* op = value.getDefiningOp();
   int64_t rank = tx::tensor(value).getRank(), first = rank - static_cast<int64_t>(count);
   if (tx::is_elementwise(op)) {
-    return llvm::all_of(op->getOperands(), [&](Value operand) { return can_flatten(operand, count, chosen); });
+    return llvm::all_of(op->getOperands(), [&](Value operand) { return can_flatten(operand); });
   }
   return llvm::TypeSwitch<Operation*, bool>(op)
       .Case([&](tx::ConstantOp) { return true; })
@@ -471,7 +494,7 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
         for (int64_t d = first; d < rank; ++d) {
           if (transpose.getPermutation()[d] != d) return false;
         }
-        return can_flatten(transpose.getInput(), count, chosen);
+        return can_flatten(transpose.getInput());
       })
       .Case([&](tx::BroadcastOp broadcast) {
         auto from = tx::tensor(broadcast.getInput());
@@ -491,7 +514,7 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
           }
         }
         if (repeated == count) return true;
-        return whole == count && can_flatten(broadcast.getInput(), count, chosen);
+        return whole == count && can_flatten(broadcast.getInput());
       })
       .Case([&](tx::SliceOp slice) {
         auto from_extents = tx::extents(tx::tensor(slice.getInput())), to_extents = tx::extents(tx::tensor(value));
@@ -499,24 +522,30 @@ bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
         for (int64_t d = first + 1; d < rank; ++d) {
           if (slice.getStarts()[d] != 0 || slice.getStrides()[d] != 1 || !is_whole(from_extents[d], to_extents[d])) return false;
         }
-        return can_flatten(slice.getInput(), count, chosen);
+        return can_flatten(slice.getInput());
       })
       .Case([&](tx::PadOp pad) {
         for (int64_t d = first; d < rank; ++d) {
           if (pad.getLow()[d] != 0 || pad.getHigh()[d] != 0) return false;
         }
-        return can_flatten(pad.getInput(), count, chosen);
+        return can_flatten(pad.getInput());
       })
       .Case([&](tx::ConcatOp concat) {
         int64_t axis = static_cast<int64_t>(concat.getAxis());
         if (concat == chosen ? axis > first : axis >= first) return false;
-        return llvm::all_of(concat.getInputs(), [&](Value input) { return can_flatten(input, count, chosen); });
+        return llvm::all_of(concat.getInputs(), [&](Value input) { return can_flatten(input); });
       })
       .Case([&](tx::GatherOp gather) {
         int64_t behind = static_cast<int64_t>(gather.getAxis()) + tx::tensor(gather.getIndices()).getRank();
-        return behind <= first && can_flatten(gather.getInput(), count, chosen);
+        return behind <= first && can_flatten(gather.getInput());
       })
       .Default([](Operation*) { return false; });
+}
+
+}  // namespace
+
+bool can_flatten(Value value, unsigned count, tx::ConcatOp chosen) {
+  return Flattening(count, chosen).can_flatten(value);
 }
 
 }  // namespace heddle::targets

@@ -101,6 +101,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
     }
     numbers[op.getResult(0)] = numbers.size();
     tail.ops_.push_back(&op);
+    tail.is_long_ |= llvm::isa<tx::ErfOp, tx::ExpOp, tx::LogOp, tx::PowOp, tx::SigmoidOp, tx::TanhOp>(op);
     key << op.getName().stripDialect() << op.getAttrDictionary();
     for (Value operand : op.getOperands()) key << "," << numbers[operand];
     key << ";";
@@ -111,6 +112,8 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   if (!numbers.count(tail.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
   key << "r" << numbers[tail.result_];
   if (tail.ops_.empty()) tail.key_.clear();
+  // Where a result takes the place of an operand, that is read before anything is stored.
+  if (region.getTied() && llvm::any_of(*region.getTied(), [](int64_t operand) { return operand >= 0; })) tail.is_long_ = false;
   return tail;
 }
 

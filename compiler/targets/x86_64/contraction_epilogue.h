@@ -23,6 +23,8 @@ class Epilogue {
   static mlir::FailureOr<Epilogue> read(tx::DispatchOp region, mlir::Operation* root);
 
   bool empty() const { return ops_.empty(); }
+  // Too long to be written for each vector of a tile.
+  bool is_long() const { return is_long_; }
   llvm::ArrayRef<EpilogueOperand> operands() const { return operands_; }
   // Two tails with one key emit the same code.
   const std::string& key() const { return key_; }
@@ -37,6 +39,7 @@ class Epilogue {
   llvm::SmallVector<mlir::Operation*> ops_;
   llvm::SmallVector<std::pair<mlir::Value, double>> constants_;
   std::string key_;
+  bool is_long_ = false;
 };
 
 }  // namespace heddle::targets::x86_64

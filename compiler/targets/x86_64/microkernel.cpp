@@ -115,7 +115,7 @@ class TileWriter {
           return held;
         },
         [&] { return sums; });
-    store(sums, c, c_rows, tail);
+    store(sums, c, c_rows, ldc, tail);
   }
 
   using Types = SmallVector<Type>;
@@ -152,32 +152,51 @@ class TileWriter {
     return result;
   }
 
-  void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, ValueRange tail) {
+  void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, Value ldc, ValueRange tail) {
+    bool is_late = form_.tail && form_.tail->is_long();
     for (int64_t j = 0; j < form_.vectors; ++j) {
       if (outside(j)) continue;
-      Value lanes_mask = mask(j);
-      SmallVector<Value> column_operands;
-      if (form_.tail) {
-        for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
-          Value loaded;
-          if (operand.kind == EpilogueOperand::column) loaded = k_.load(base, k_.index(j * lanes_), f32(), lanes_, lanes_mask);
-          if (operand.kind == EpilogueOperand::scalar) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, k_.index(0), f32()));
-          column_operands.push_back(loaded);
-        }
-      }
+      Operands operands = is_late ? Operands() : column_operands(j, tail);
       for (int64_t i = 0; i < form_.rows; ++i) {
-        Value at = k_.add(c_rows[i], j * lanes_);
-        Value value = sums[i * form_.vectors + j];
-        if (form_.tail) {
-          SmallVector<Value> operands = column_operands;
-          for (auto [operand, base, loaded] : llvm::zip_equal(form_.tail->operands(), tail, operands)) {
-            if (operand.kind == EpilogueOperand::full) loaded = k_.load(base, at, f32(), lanes_, lanes_mask);
-          }
-          value = form_.tail->emit(k_, value, operands);
-        }
-        k_.store(value, c, at, lanes_mask);
+        Value at = k_.add(c_rows[i], j * lanes_), value = sums[i * form_.vectors + j];
+        if (form_.tail && !is_late) value = with_tail(value, at, j, operands, tail);
+        k_.store(value, c, at, mask(j));
       }
     }
+    if (!is_late) return;
+    // The tile is in the first-level cache now. The vectors of a row keep the processor busy while each waits for its own last step.
+    SmallVector<Operands> operands;
+    for (int64_t j = 0; j < form_.vectors; ++j) operands.push_back(outside(j) ? Operands() : column_operands(j, tail));
+    k_.loop(k_.index(0), k_.index(form_.rows), [&](Value row) {
+      for (int64_t j = 0; j < form_.vectors; ++j) {
+        if (outside(j)) continue;
+        Value at = k_.add(k_.mul(row, ldc), j * lanes_);
+        Value value = k_.load(c, at, f32(), lanes_, mask(j));
+        k_.store(with_tail(value, at, j, operands[j], tail), c, at, mask(j));
+      }
+    });
+  }
+
+  using Operands = SmallVector<Value>;
+
+  // What all rows of a tile's column of vectors read; null for operands of which each row reads its own.
+  Operands column_operands(int64_t j, ValueRange tail) {
+    Operands operands;
+    if (!form_.tail) return operands;
+    for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
+      Value loaded;
+      if (operand.kind == EpilogueOperand::column) loaded = k_.load(base, k_.index(j * lanes_), f32(), lanes_, mask(j));
+      if (operand.kind == EpilogueOperand::scalar) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, k_.index(0), f32()));
+      operands.push_back(loaded);
+    }
+    return operands;
+  }
+
+  Value with_tail(Value value, Value at, int64_t j, Operands operands, ValueRange tail) {
+    for (auto [operand, base, loaded] : llvm::zip_equal(form_.tail->operands(), tail, operands)) {
+      if (operand.kind == EpilogueOperand::full) loaded = k_.load(base, at, f32(), lanes_, mask(j));
+    }
+    return form_.tail->emit(k_, value, operands);
   }
 
   KernelBuilder& k_;
