@@ -119,6 +119,13 @@ Case Conv::to_case() const {
     c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t +
              "\n%c = tx.compare lt %u, %k : " + t + " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools +
              ", " + t;
+  } else if (tail == gelu) {  // and a residual
+    c.more = {f, c.result};
+    c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%r = tx.constant dense<0.70710678> : " + t + "\n%q = tx.mul %s, %r : " + t +
+             "\n%e = tx.erf %q : " + t + "\n%o = tx.constant dense<1.0> : " + t + "\n%p = tx.add %e, %o : " + t +
+             "\n%m = tx.mul %s, %p : " + t + "\n%h = tx.constant dense<0.5> : " + t + "\n%g = tx.mul %m, %h : " + t +
+             "\n%z = tx.add %g, %3 : " + t;
+    if (tied) c.dispatch_attributes = "attributes {tied = array<i64: 3>}";
   } else if (tail == scalars) {
     std::string one = type_of({1}, element);
     c.more = {one};

@@ -43,7 +43,7 @@ struct Conv {
   Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
   int64_t groups = 1;
   // quantized: bias, then divided, rounded to even, clamped and multiplied.
-  enum Tail { none, bias_relu, residual, scalars, curved, quantized } tail = none;
+  enum Tail { none, bias_relu, residual, scalars, curved, gelu, quantized } tail = none;
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;

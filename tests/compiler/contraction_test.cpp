@@ -104,6 +104,13 @@ TEST(Conv, ConvolvesThreeByThreeWithHalo) {
 TEST(Conv, ComputesAnyElementWiseTail) {
   check(Conv{.height = 7, .width = 7, .channels = 5, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved});
 }
+TEST(Conv, ComputesALongTailOnAStoredTile) {
+  for (bool tied : {false, true}) {
+    check(Conv{.height = 9, .width = 11, .channels = 12, .columns = 75, .low = {1, 1}, .high = {1, 1}, .tail = Conv::gelu, .tied = tied});
+    check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::gelu, .tied = tied});
+  }
+  check(Conv{.height = 5, .width = 5, .channels = 24, .columns = 24, .low = {1, 1}, .high = {1, 1}, .groups = 24, .tail = Conv::gelu});
+}
 TEST(Conv, ConvolvesInSeveralPasses) {
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .tied = true});

@@ -70,3 +70,45 @@ func.func @cluster(%x: tensor<16xf32>, %y: tensor<16xf32>) -> tensor<16xf32> {
   %2 = tx.add %0, %1 : tensor<16xf32>
   return %2 : tensor<16xf32>
 }
+
+// -----
+
+// A value that several ops read does not end its region if what they make of it comes together again: x * sigmoid(x).
+// CHECK-LABEL: @together
+// CHECK: %[[R:.*]] = tx.dispatch "together.0.matmul"(%arg0, %arg1)
+// CHECK: tx.matmul
+// CHECK-NEXT: tx.sigmoid
+// CHECK-NEXT: tx.mul
+// CHECK-NEXT: tx.constant
+// CHECK-NEXT: tx.compare
+// CHECK-NEXT: tx.exp
+// CHECK-NEXT: tx.select
+// CHECK-NEXT: tx.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: return %[[R]]
+func.func @together(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> tensor<4x6xf32> {
+  %0 = tx.matmul %x, %w : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  %1 = tx.sigmoid %0 : tensor<4x6xf32>
+  %2 = tx.mul %0, %1 : tensor<4x6xf32>
+  %c = tx.constant dense<0.5> : tensor<4x6xf32>
+  %3 = tx.compare lt %2, %c : tensor<4x6xf32> -> tensor<4x6xi1>
+  %4 = tx.exp %2 : tensor<4x6xf32>
+  %5 = tx.select %3, %2, %4 : tensor<4x6xi1>, tensor<4x6xf32>
+  return %5 : tensor<4x6xf32>
+}
+
+// -----
+
+// One of the values is needed outside.
+// CHECK: tx.fusion_log = [{{.*}}consumer = "tx.sigmoid", kind = "MultipleUses", producer = "tx.matmul"
+// CHECK-LABEL: @apart
+// CHECK: tx.dispatch "apart.0.matmul"
+// CHECK: tx.matmul
+// CHECK-NEXT: tx.yield
+// CHECK: tx.dispatch "apart.1.sigmoid"
+func.func @apart(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+  %0 = tx.matmul %x, %w : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  %1 = tx.sigmoid %0 : tensor<4x6xf32>
+  %2 = tx.mul %0, %1 : tensor<4x6xf32>
+  return %0, %2 : tensor<4x6xf32>, tensor<4x6xf32>
+}
