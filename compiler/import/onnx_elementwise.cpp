@@ -168,12 +168,123 @@ void gelu(Node& node) {
   node.set_result(node.make<tx::MulOp>(type, half, node.make<tx::AddOp>(type, gate, node.splat(type, 1.0))));
 }
 
+RankedTensorType bools_like(Value value) {
+  return tx::with_element_type(Node::type_of(value), IntegerType::get(value.getContext(), 1));
+}
+
+Value compared(Node& node, tx::CompareKind kind, Value a, Value b) {
+  return node.make<tx::CompareOp>(bools_like(a), kind, a, b);
+}
+
 template <tx::CompareKind kind>
 void compare(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
   SmallVector<Value> values = broadcast_inputs(node);
-  RankedTensorType type = tx::with_element_type(Node::type_of(values[0]), node.builder.getI1Type());
-  node.set_result(node.make<tx::CompareOp>(type, kind, values[0], values[1]));
+  node.set_result(compared(node, kind, values[0], values[1]));
+}
+
+// And, Or: the second operand, or what the first one decides.
+template <bool decided>
+void logical(Node& node) {
+  if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  SmallVector<Value> values = broadcast_inputs(node);
+  RankedTensorType type = Node::type_of(values[0]);
+  Value first = values[0], second = values[1], known = node.splat(type, decided);
+  node.set_result(node.make<tx::SelectOp>(type, first, decided ? known : second, decided ? second : known));
+}
+
+void logical_not(Node& node) {
+  Value input = node.input(0);
+  node.set_result(compared(node, tx::CompareKind::eq, input, node.splat(Node::type_of(input), 0)));
+}
+
+void is_nan(Node& node) {
+  Value input = node.input(0);
+  node.set_result(compared(node, tx::CompareKind::ne, input, input));
+}
+
+void is_inf(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
+  Value magnitude = positive && negative ? node.make<tx::AbsOp>(type, input) : input;
+  // None of the two is asked for: no number is less than the least one.
+  auto kind = positive || negative ? tx::CompareKind::eq : tx::CompareKind::lt;
+  node.set_result(compared(node, kind, magnitude, node.splat(type, positive ? infinity : -infinity)));
+}
+
+// NaN, and zeros of both signs, stay.
+void sign(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  Value zero = node.splat(type, 0), one = node.splat(type, 1), result = input;
+  if (!type.getElementType().isUnsignedInteger()) {
+    result = node.make<tx::SelectOp>(type, compared(node, tx::CompareKind::lt, input, zero), node.splat(type, -1), result);
+  }
+  node.set_result(node.make<tx::SelectOp>(type, compared(node, tx::CompareKind::gt, input, zero), one, result));
+}
+
+// positive where the input is above zero, or NaN; else negative.
+Value by_sign(Node& node, Value input, Value positive, Value negative) {
+  Value zero = node.splat(Node::type_of(input), 0);
+  return node.make<tx::SelectOp>(Node::type_of(input), compared(node, tx::CompareKind::lt, input, zero), negative, positive);
+}
+
+// factor * (exp(x / divisor) - 1)
+Value exponential(Node& node, Value x, double factor, double divisor) {
+  RankedTensorType type = Node::type_of(x);
+  Value power = node.make<tx::ExpOp>(type, divisor == 1 ? x : node.make<tx::DivOp>(type, x, node.splat(type, divisor)));
+  return node.make<tx::MulOp>(type, node.make<tx::SubOp>(type, power, node.splat(type, 1)), node.splat(type, factor));
+}
+
+void elu(Node& node) {
+  Value x = node.input(0);
+  double alpha = node.number("alpha", 1);
+  node.set_result(by_sign(node, x, x, exponential(node, x, alpha, node.type() == "Celu" ? alpha : 1)));
+}
+
+void selu(Node& node) {
+  Value x = node.input(0);
+  RankedTensorType type = Node::type_of(x);
+  double alpha = node.number("alpha", 1.67326319217681884765625), gamma = node.number("gamma", 1.05070102214813232421875);
+  node.set_result(by_sign(node, x, node.make<tx::MulOp>(type, x, node.splat(type, gamma)), exponential(node, x, alpha * gamma, 1)));
+}
+
+void prelu(Node& node) {
+  Value x = node.input(0), slope = node.broadcast(node.input(1), Node::extents_of(x));
+  node.set_result(by_sign(node, x, x, node.make<tx::MulOp>(Node::type_of(x), x, slope)));
+}
+
+// log(1 + exp(x)), of which no part overflows: max(x, 0) + log(1 + exp(-|x|)).
+Value softplus_of(Node& node, Value x) {
+  RankedTensorType type = Node::type_of(x);
+  Value small = node.make<tx::ExpOp>(type, node.make<tx::NegOp>(type, node.make<tx::AbsOp>(type, x)));
+  Value rest = node.make<tx::LogOp>(type, node.make<tx::AddOp>(type, small, node.splat(type, 1)));
+  return node.make<tx::AddOp>(type, node.make<tx::MaxOp>(type, x, node.splat(type, 0)), rest);
+}
+
+void softplus(Node& node) {
+  node.set_result(softplus_of(node, node.input(0)));
+}
+
+void mish(Node& node) {
+  Value x = node.input(0);
+  RankedTensorType type = Node::type_of(x);
+  node.set_result(node.make<tx::MulOp>(type, x, node.make<tx::TanhOp>(type, softplus_of(node, x))));
+}
+
+void softsign(Node& node) {
+  Value x = node.input(0);
+  RankedTensorType type = Node::type_of(x);
+  node.set_result(node.make<tx::DivOp>(type, x, node.make<tx::AddOp>(type, node.make<tx::AbsOp>(type, x), node.splat(type, 1))));
+}
+
+void thresholded_relu(Node& node) {
+  Value x = node.input(0);
+  RankedTensorType type = Node::type_of(x);
+  Value above = compared(node, tx::CompareKind::gt, x, node.splat(type, node.number("alpha", 1)));
+  node.set_result(node.make<tx::SelectOp>(type, above, x, node.splat(type, 0)));
 }
 
 void where(Node& node) {
@@ -204,10 +315,13 @@ const Table& elementwise_operators() {
   static const Table table = {
       {"Abs", unary<tx::AbsOp>},
       {"Add", binary<tx::AddOp>},
+      {"And", logical<false>},
       {"Cast", cast},
       {"Ceil", unary<tx::CeilOp>},
+      {"Celu", elu},
       {"Clip", clip},
       {"Div", binary<tx::DivOp>},
+      {"Elu", elu},
       {"Equal", compare<tx::CompareKind::eq>},
       {"Erf", unary<tx::ErfOp>},
       {"Exp", unary<tx::ExpOp>},
@@ -217,6 +331,8 @@ const Table& elementwise_operators() {
       {"GreaterOrEqual", compare<tx::CompareKind::ge>},
       {"HardSigmoid", hard_sigmoid},
       {"HardSwish", hard_sigmoid},
+      {"IsInf", is_inf},
+      {"IsNaN", is_nan},
       {"LeakyRelu", leaky_relu},
       {"Less", compare<tx::CompareKind::lt>},
       {"LessOrEqual", compare<tx::CompareKind::le>},
@@ -224,18 +340,28 @@ const Table& elementwise_operators() {
       {"Max", variadic<tx::MaxOp>},
       {"Mean", mean},
       {"Min", variadic<tx::MinOp>},
+      {"Mish", mish},
       {"Mul", binary<tx::MulOp>},
       {"Neg", unary<tx::NegOp>},
+      {"Not", logical_not},
+      {"Or", logical<true>},
+      {"PRelu", prelu},
       {"Pow", pow},
       {"Reciprocal", unary<tx::ReciprocalOp>},
       {"Relu", unary<tx::ReluOp>},
       {"Round", unary<tx::RoundOp>},
+      {"Selu", selu},
       {"Sigmoid", unary<tx::SigmoidOp>},
+      {"Sign", sign},
+      {"Softplus", softplus},
+      {"Softsign", softsign},
       {"Sqrt", unary<tx::SqrtOp>},
       {"Sub", binary<tx::SubOp>},
       {"Sum", variadic<tx::AddOp>},
       {"Tanh", unary<tx::TanhOp>},
+      {"ThresholdedRelu", thresholded_relu},
       {"Where", where},
+      {"Xor", compare<tx::CompareKind::ne>},
   };
   return table;
 }

@@ -93,6 +93,25 @@ case("unsqueeze_attribute", "Unsqueeze", (3, 4), opset=9, axes=[0, 2])
 case("unsqueeze_input", "Unsqueeze", (3, 4), np.array([0, 3], np.int64))
 case("dropout", "Dropout", (3, 4), opset=9, ratio=0.5)
 
+for operator in ("Elu", "Selu", "Celu", "Softplus", "Softsign", "Mish", "ThresholdedRelu", "Sign", "LeakyRelu"):
+    opset = 18 if operator == "Mish" else 17
+    case(f"{operator.lower()}", operator, (3, 5, 7), opset=opset)
+    case(f"{operator.lower()}_large_values", operator, (3, 5, 7), opset=opset)
+case("elu_alpha", "Elu", (3, 50), alpha=0.3)
+case("celu_alpha", "Celu", (3, 50), alpha=0.3)
+case("selu_alpha_gamma", "Selu", (3, 50), alpha=1.5, gamma=2.0)
+case("thresholded_relu_alpha", "ThresholdedRelu", (3, 50), alpha=0.3)
+case("prelu_per_channel", "PRelu", (2, 6, 5, 3), (6, 1, 1))
+case("sign_int64", "Sign", (3, 50), dtype=np.int64)
+case("sign_uint8", "Sign", (3, 50), dtype=np.uint8)
+case("is_nan_special", "IsNaN", (3, 5, 7))
+case("is_inf_special", "IsInf", (3, 5, 7))
+case("is_inf_special_positive", "IsInf", (3, 5, 7), detect_negative=0)
+case("is_inf_special_negative", "IsInf", (3, 5, 7), detect_positive=0)
+case("not", "Not", (3, 5, 7), dtype=np.bool_)
+for operator in ("And", "Or", "Xor"):
+    case(f"{operator.lower()}_broadcast", operator, (4, 5, 7), np.arange(5).reshape(5, 1) % 2 == 0, dtype=np.bool_)
+
 f32 = np.float32
 five_scales = np.array([0.5, 0.3, 0.25, 0.1, 1], f32)
 case("quantize_halves_uint8", "QuantizeLinear", (3, 5, 7), f32(0.5), np.uint8(7))
@@ -121,11 +140,16 @@ def constant(described, generator, name):
 
 
 def random_input(label, shape, dtype, generator):
-    """Normal values, 100 times as large, or multiples of 1/4 around the borders of 8 bits, as the label says; any integers."""
+    """Normal values, some of them special, all 100 times as large, or multiples of 1/4 around the borders of 8 bits, as the label says; any integers
+    and bools."""
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, shape).astype(np.bool_)
     values = generator.standard_normal(shape)
+    if "special" in label:
+        values.flat[::3] = np.resize([np.nan, np.inf, -np.inf, 0.0, -0.0], values.flat[::3].shape)
     if "halves" in label:
         return (np.round(values * 400) / 4).astype(dtype)
     return values.astype(dtype) * (100 if "large" in label else 1)
@@ -157,7 +181,7 @@ class Operators(HeddleTestCase):
                 self.assertIn(operator, result.stderr)
                 return
         got = self.run_module(self.compile(model), "x", image)
-        if np.issubdtype(expected.dtype, np.integer):
+        if not np.issubdtype(expected.dtype, np.floating):
             self.assert_close(got, expected, 0, 0)
         else:
             self.assert_close(got, expected, 1e-4, 1e-5 * max(1.0, float(np.abs(expected).max())))
