@@ -114,6 +114,27 @@ void reduce(Node& node) {
   node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
 }
 
+template <tx::ReduceKind kind>
+void arg_reduce(Node& node) {
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input), reduced = extents, kept = extents;
+  int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(extents.size()));
+  reduced.erase(reduced.begin() + axis);
+  kept[axis] = node.builder.getAffineConstantExpr(1);
+  bool last = node.integer("select_last_index", 0) != 0;
+  Value result = node.make<tx::ArgReduceOp>(node.tensor_type(reduced, node.builder.getI64Type()), kind, input, axis, last);
+  node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
+}
+
+void cumsum(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  std::vector<int64_t> axis = node.integers(1);
+  if (axis.size() != 1) node.fail("it has " + std::to_string(axis.size()) + " axes; 1 was expected");
+  node.set_result(node.make<tx::CumsumOp>(type, input, node.axis(axis[0], type.getRank()), node.integer("exclusive", 0) != 0,
+                                          node.integer("reverse", 0) != 0));
+}
+
 void layer_norm(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
@@ -143,6 +164,9 @@ void layer_norm(Node& node) {
 const Table& linear_operators() {
   static const Table table = {
       {"Gemm", gemm},
+      {"ArgMax", arg_reduce<tx::ReduceKind::max>},
+      {"ArgMin", arg_reduce<tx::ReduceKind::min>},
+      {"CumSum", cumsum},
       {"LayerNormalization", layer_norm},
       {"LogSoftmax", softmax},
       {"MatMul", matmul},

@@ -491,6 +491,10 @@ LogicalResult PoolOp::verify() {
   return success();
 }
 
+bool has_only_stages(Operation* op) {
+  return llvm::isa<ArgReduceOp, CumsumOp>(op);
+}
+
 LogicalResult ReduceOp::verify() {
   auto input = llvm::cast<RankedTensorType>(getInput().getType());
   int64_t last = -1;
@@ -503,6 +507,25 @@ LogicalResult ReduceOp::verify() {
     if (!llvm::is_contained(getAxes(), static_cast<int64_t>(i))) kept.push_back(extent);
   }
   if (kept != extents(llvm::cast<RankedTensorType>(getType()))) return emitOpError("result extents do not fit");
+  return success();
+}
+
+LogicalResult ArgReduceOp::verify() {
+  RankedTensorType input = tensor(getInput()), type = tensor(getResult());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
+  if (getKind() != ReduceKind::max && getKind() != ReduceKind::min) return emitOpError("is of max or min");
+  if (!type.getElementType().isSignlessInteger(64)) return emitOpError("gives elements of i64, not of ") << type.getElementType();
+  SmallVector<AffineExpr> kept = extents(input);
+  kept.erase(kept.begin() + axis);
+  if (kept != extents(type)) return emitOpError("result extents do not fit");
+  return success();
+}
+
+LogicalResult CumsumOp::verify() {
+  auto axis = static_cast<int64_t>(getAxis());
+  int64_t rank = tensor(getResult()).getRank();
+  if (axis < 0 || axis >= rank) return emitOpError("axis ") << axis << " is outside of rank " << rank;
   return success();
 }
 

@@ -239,6 +239,21 @@ def Tx_ReduceOp : Tx_PureOp<"reduce"> {
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
+def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce"> {
+  let summary = "where the largest (max) or smallest (min) element along the axis is";
+  let description = [{Of several equal ones the first, or the `last`. A NaN is never it; of nothing but NaN the index is 0.}];
+  let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$last);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+def Tx_CumsumOp : Tx_PureOp<"cumsum", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "the sum of the elements up to each one along the axis; `exclusive`: without that one; `reverse`: from each one on";
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
 def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);

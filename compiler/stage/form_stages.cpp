@@ -68,7 +68,7 @@ Exprs moved(Operation* op, ArrayRef<AffineExpr> at) {
 }
 
 bool is_root(Operation* op) {
-  return llvm::isa<tx::ReduceOp, tx::MatmulOp, tx::ConvOp>(op);
+  return llvm::isa<tx::ReduceOp, tx::ArgReduceOp, tx::CumsumOp, tx::MatmulOp, tx::ConvOp>(op);
 }
 
 // One body under construction: indices, then reads, then what follows them. Elements are in compute types.
@@ -317,6 +317,7 @@ class Former {
     last.symbols = symbols_;
     last.root = root;
     Type compute = compute_type(tx::tensor(root->getResult(0)).getElementType());
+    if (auto arg = llvm::dyn_cast<tx::ArgReduceOp>(root)) last.add_argument(compute_type(tx::tensor(arg.getInput()).getElementType()));
     last.accumulated = last.add_argument(compute);
     auto reduce = llvm::dyn_cast<tx::ReduceOp>(root);
     if (reduce && reduce.getKind() == tx::ReduceKind::mean && !(last.accumulated = mean(last, reduce))) return nullptr;
@@ -325,7 +326,10 @@ class Former {
       last.refuse("results of " + tx::describe(root) + " are not read");
       return nullptr;
     }
-    return reduce ? fold(reduce, last, extents, types) : contract(root, last, extents, types, compute);
+    if (reduce) return fold(reduce, last, extents, types);
+    if (auto arg = llvm::dyn_cast<tx::ArgReduceOp>(root)) return fold(arg, last, extents, types);
+    if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) return fold(cumsum, last, extents, types);
+    return contract(root, last, extents, types, compute);
   }
 
   // ------------------------------------------------------------------------------------------------------- reductions
@@ -375,33 +379,112 @@ class Former {
     return IntegerAttr::get(type, bound);
   }
 
+  // What a fold does with its accumulators: where they begin, how an element changes them, how those of two parts become one (the first part's
+  // elements come before the second's).
+  struct Accumulation {
+    SmallVector<TypedAttr> init;
+    std::function<SmallVector<Value>(StageBody& body, ValueRange have, Value element)> step;
+    std::function<SmallVector<Value>(StageBody& body, ValueRange first, ValueRange second)> merge;
+  };
+
   Operation* fold(tx::ReduceOp reduce, StageBody& last, ArrayRef<AffineExpr> extents, TypeRange types) {
-    Location location = builder_.getUnknownLoc();
-    Exprs input = tx::extents(tx::tensor(reduce.getInput())), folded, place(input.size());
-    unsigned rank = extents.size(), kept = 0;
-    Exprs own = dims(0, static_cast<unsigned>(input.size()));  // of the root: kept dimensions, then reduced ones
-    unsigned kept_count = static_cast<unsigned>(input.size() - reduce.getAxes().size());
-    for (unsigned i = 0; i < input.size(); ++i) {
-      if (llvm::is_contained(reduce.getAxes(), static_cast<int64_t>(i))) {
-        place[i] = own[kept_count + folded.size()];
-        folded.push_back(input[i]);
-      } else {
-        place[i] = own[kept++];
-      }
-    }
-    place = over_domain(place, last.root_at, rank, static_cast<unsigned>(folded.size()));
     Type element = tx::tensor(reduce.getInput()).getElementType(), type = compute_type(element);
     bool no_sign = is_unsigned(element);
     auto kind = reduce.getKind();
+    auto one = [=](StageBody& body, Value a, Value b) { return combine(body.builder, body.builder.getUnknownLoc(), kind, a, b, no_sign); };
+    Accumulation how;
+    how.init = {identity(last, kind, type, no_sign)};
+    how.step = [=](StageBody& body, ValueRange have, Value x) { return SmallVector<Value>{one(body, have[0], x)}; };
+    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) { return SmallVector<Value>{one(body, first[0], second[0])}; };
+    SmallVector<unsigned> axes(reduce.getAxes().begin(), reduce.getAxes().end());
+    return fold(reduce.getInput(), axes, /*keeps_axes=*/false, how, last, extents, types);
+  }
+
+  // Two accumulators: the element that is ahead, and its index.
+  Operation* fold(tx::ArgReduceOp arg, StageBody& last, ArrayRef<AffineExpr> extents, TypeRange types) {
+    Type element = tx::tensor(arg.getInput()).getElementType(), type = compute_type(element);
+    bool no_sign = is_unsigned(element), is_max = arg.getKind() == tx::ReduceKind::max, wants_last = arg.getLast();
+    unsigned index = extents.size();  // of the only reduced dimension
+    auto is_ahead = [=](OpBuilder& b, Value x, Value best) -> Value {
+      Location at = b.getUnknownLoc();
+      if (llvm::isa<FloatType>(type)) {
+        using P = arith::CmpFPredicate;
+        P predicate = is_max ? (wants_last ? P::OGE : P::OGT) : (wants_last ? P::OLE : P::OLT);
+        return b.create<arith::CmpFOp>(at, predicate, x, best);
+      }
+      using P = arith::CmpIPredicate;
+      P with_sign = is_max ? (wants_last ? P::sge : P::sgt) : (wants_last ? P::sle : P::slt);
+      P without = is_max ? (wants_last ? P::uge : P::ugt) : (wants_last ? P::ule : P::ult);
+      return b.create<arith::CmpIOp>(at, no_sign ? without : with_sign, x, best);
+    };
+    auto choose = [=](OpBuilder& b, ValueRange have, Value x, Value at) {
+      Value ahead = is_ahead(b, x, have[0]);
+      Location location = b.getUnknownLoc();
+      return SmallVector<Value>{b.create<arith::SelectOp>(location, ahead, x, have[0]),
+                                b.create<arith::SelectOp>(location, ahead, at, have[1])};
+    };
+    Accumulation how;
+    how.init = {identity(last, arg.getKind(), type, no_sign), builder_.getI64IntegerAttr(0)};
+    how.step = [=](StageBody& body, ValueRange have, Value x) { return choose(body.builder, have, x, body.index(index)); };
+    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) { return choose(body.builder, first, second[0], second[1]); };
+    return fold(arg.getInput(), static_cast<unsigned>(arg.getAxis()), /*keeps_axes=*/false, how, last, extents, types);
+  }
+
+  // Each result sums up on its own: quadratic in the axis, with as much to do side by side as there are results.
+  Operation* fold(tx::CumsumOp cumsum, StageBody& last, ArrayRef<AffineExpr> extents, TypeRange types) {
+    Type type = compute_type(tx::tensor(cumsum.getInput()).getElementType());
+    auto own = llvm::dyn_cast<AffineDimExpr>(last.root_at[cumsum.getAxis()]);
+    if (!own) {
+      last.refuse("a tx.cumsum whose results are moved along its axis");
+      return nullptr;
+    }
+    unsigned result = own.getPosition(), element = extents.size();
+    using P = arith::CmpIPredicate;
+    P is_part = cumsum.getReverse() ? (cumsum.getExclusive() ? P::sgt : P::sge) : (cumsum.getExclusive() ? P::slt : P::sle);
+    TypedAttr zero = last.number(type, 0);
+    auto sum = [=](OpBuilder& b, Value x, Value y) { return combine(b, b.getUnknownLoc(), tx::ReduceKind::sum, x, y, false); };
+    Accumulation how;
+    how.init = {zero};
+    how.step = [=](StageBody& body, ValueRange have, Value x) {
+      OpBuilder& b = body.builder;
+      Location at = b.getUnknownLoc();
+      Value counts = b.create<arith::CmpIOp>(at, is_part, body.index(element), body.index(result));
+      Value nothing = b.create<arith::ConstantOp>(at, zero);
+      return SmallVector<Value>{sum(b, have[0], b.create<arith::SelectOp>(at, counts, x, nothing))};
+    };
+    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) {
+      return SmallVector<Value>{sum(body.builder, first[0], second[0])};
+    };
+    return fold(cumsum.getInput(), static_cast<unsigned>(cumsum.getAxis()), /*keeps_axes=*/true, how, last, extents, types);
+  }
+
+  // keeps_axes: the results have the axes, too.
+  Operation* fold(Value input, ArrayRef<unsigned> axes, bool keeps_axes, const Accumulation& how, StageBody& last,
+                  ArrayRef<AffineExpr> extents, TypeRange types) {
+    Location location = builder_.getUnknownLoc();
+    Exprs input_extents = tx::extents(tx::tensor(input)), folded, place(input_extents.size());
+    unsigned rank = extents.size(), kept = 0, kept_count = static_cast<unsigned>(input_extents.size() - (keeps_axes ? 0 : axes.size()));
+    Exprs own = dims(0, kept_count + static_cast<unsigned>(axes.size()));  // of the root: its results' dimensions, then reduced ones
+    for (unsigned i = 0; i < input_extents.size(); ++i) {
+      bool is_folded = llvm::is_contained(axes, i);
+      place[i] = is_folded ? own[kept_count + folded.size()] : own[kept];
+      if (is_folded) folded.push_back(input_extents[i]);
+      if (!is_folded || keeps_axes) ++kept;
+    }
+    place = over_domain(place, last.root_at, rank, static_cast<unsigned>(folded.size()));
     StageBody init(builder_, 0, operands_, reason_), step(builder_, rank + folded.size(), operands_, reason_),
         merge(builder_, 0, operands_, reason_);
     step.symbols = symbols_;
-    init.yield(ValueRange(init.builder.create<arith::ConstantOp>(location, identity(init, kind, type, no_sign))));
-    Value value = step.element(reduce.getInput(), place);
+    init.yield(
+        llvm::map_to_vector(how.init, [&](TypedAttr value) -> Value { return init.builder.create<arith::ConstantOp>(location, value); }));
+    Value value = step.element(input, place);
     if (!value) return nullptr;
-    step.yield(combine(step.builder, location, kind, step.add_argument(type), value, no_sign));
-    Value a = merge.add_argument(type), b = merge.add_argument(type);
-    merge.yield(combine(merge.builder, location, kind, a, b, no_sign));
+    auto arguments = [&](StageBody& body) {
+      return llvm::map_to_vector(how.init, [&](TypedAttr one) { return body.add_argument(one.getType()); });
+    };
+    step.yield(how.step(step, arguments(step), value));
+    SmallVector<Value> first = arguments(merge), second = arguments(merge);
+    merge.yield(how.merge(merge, first, second));
     SmallVector<Value> reads = step.reads;
     SmallVector<Attribute> accesses = step.accesses;
     llvm::append_range(reads, last.reads);

@@ -35,6 +35,7 @@ class GenericOnThreads final : public Strategy {
   explicit GenericOnThreads(ThreadMachine machine) : machine_(std::move(machine)) {}
 
   StringRef name() const override { return "generic"; }
+  bool reads_stages() const override { return true; }
 
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
     auto kernel = GenericKernel::read(region);

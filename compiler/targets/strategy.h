@@ -42,6 +42,8 @@ class Strategy {
   virtual ~Strategy() = default;
   // As reports and tests have it.
   virtual llvm::StringRef name() const = 0;
+  // Whether it goes by stages, and so takes ops that nothing else defines (tx::has_only_stages).
+  virtual bool reads_stages() const { return false; }
 
   // Fails for a region that is not this strategy's: with a diagnostic on the op that it cannot do, or with none if it never does the like.
   virtual mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region) const = 0;

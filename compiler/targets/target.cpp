@@ -49,9 +49,11 @@ FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const 
                                                       << ", which kernels do not load");
     }
   }
+  bool has_only_stages = llvm::any_of(region.getBody().front(), [](Operation& op) { return tx::has_only_stages(&op); });
   std::vector<Refusal> refusals;
   std::optional<Location> at;  // of the op that the first refusal names
   for (const auto& strategy : strategies()) {
+    if (has_only_stages && !strategy->reads_stages()) continue;
     if (!only.empty() && strategy->name() != only) continue;
     Reason reason(region.getContext());
     FailureOr<KernelPlan> plan = strategy->plan(region);

@@ -66,6 +66,35 @@ TEST(Generic, FoldsDimensionsAway) {
             "%r = tx.sub %s, %1 : tensor<3xf16>\n tx.yield %r : tensor<3xf16>"),
         options);
 }
+// No target's folder has a line about these two.
+TEST(Generic, FindsWhereTheLargestAndTheSmallestAre) {
+  CheckOptions options;
+  options.ranges = {{-3, 4}};  // integers: many are equal
+  for (const char* type : {"3x40x5xf32", "3x40x5xi32", "3x40x5xui8", "3x40x5xf16"}) {
+    if (std::string(type) == "3x40x5xui8") options.ranges = {{0, 4}};
+    for (const char* kind : {"max", "min"}) {
+      for (const char* rest : {"axis = 1 : i64", "axis = 1 : i64, last"})
+        check(one_op({type}, "3x5xi64", std::string("arg_reduce ") + kind + " %0 {" + rest + "} : tensor<" + type + "> -> tensor<3x5xi64>"),
+              options);
+    }
+  }
+  check(one_op({"7x300xf32"}, "7xi64", "arg_reduce max %0 {axis = 1 : i64} : tensor<7x300xf32> -> tensor<7xi64>"));
+}
+TEST(Generic, SumsUpAlongAnAxis) {
+  for (const char* rest :
+       {"axis = 1 : i64", "axis = 1 : i64, exclusive", "axis = 1 : i64, reverse", "axis = 1 : i64, exclusive, reverse"}) {
+    check(one_op({"3x20x5xf32"}, "3x20x5xf32", std::string("cumsum %0 {") + rest + "} : tensor<3x20x5xf32>"));
+    check(one_op({"3x64xi64"}, "3x64xi64", std::string("cumsum %0 {") + rest + "} : tensor<3x64xi64>"));
+  }
+  CheckOptions options;
+  options.symbols = {37};
+  const std::string type = "2x?xf32, #tx.dims<()[s0] -> (2, s0)>";
+  check(region_text({type}, {type},
+                    "%c = tx.cumsum %0 {axis = 1 : i64} : tensor<" + type + ">\n %e = tx.exp %c : tensor<" + type +
+                        ">\n tx.yield %e : tensor<" + type + ">",
+                    "", {"n"}),
+        options);
+}
 TEST(Generic, Multiplies) {
   check(region_text({"5x7xf32", "7x35xf32", "35xf32"}, {"5x35xf32"},
                     "%p = tx.matmul %0, %1 : tensor<5x7xf32>, tensor<7x35xf32> -> tensor<5x35xf32>\n"

@@ -143,6 +143,8 @@ class Evaluator {
           .Case([&](tx::PackOp pack) { result = get(pack.getInput()); })
           .Case([&](tx::PoolOp pool_op) { pool(pool_op, result); })
           .Case([&](tx::ReduceOp reduce_op) { reduce(reduce_op, result); })
+          .Case([&](tx::ArgReduceOp arg_op) { arg_reduce(arg_op, result); })
+          .Case([&](tx::CumsumOp cumsum_op) { cumsum(cumsum_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
           .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
@@ -340,6 +342,45 @@ class Evaluator {
       });
       if (!is_max) value /= static_cast<double>(op.getIncludePad() ? with_pad : inside);
       result.data[position] = value;
+    });
+  }
+
+  // Calls visit with where the first element of each line along the axis is, how far apart its elements are, and how many there are.
+  static void for_lines(const std::vector<int64_t>& shape, uint64_t axis, const std::function<void(int64_t, int64_t, int64_t)>& visit) {
+    int64_t before = 1, behind = 1;
+    for (size_t i = 0; i < shape.size(); ++i) (i < axis ? before : behind) *= i == axis ? 1 : shape[i];
+    for (int64_t i = 0; i < before; ++i) {
+      for (int64_t j = 0; j < behind; ++j) visit(i * shape[axis] * behind + j, behind, shape[axis]);
+    }
+  }
+
+  void arg_reduce(tx::ArgReduceOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    double sign = op.getKind() == tx::ReduceKind::max ? 1 : -1;
+    size_t line = 0;
+    for_lines(input.shape, op.getAxis(), [&](int64_t first, int64_t step, int64_t count) {
+      int64_t found = 0;
+      double best = -infinity;
+      for (int64_t i = 0; i < count; ++i) {
+        double x = sign * input.data[first + i * step];
+        if (!(x > best || (op.getLast() && x == best))) continue;
+        best = x;
+        found = i;
+      }
+      result.data[line++] = static_cast<double>(found);
+    });
+  }
+
+  void cumsum(tx::CumsumOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    for_lines(input.shape, op.getAxis(), [&](int64_t first, int64_t step, int64_t count) {
+      double sum = 0;
+      for (int64_t n = 0; n < count; ++n) {
+        int64_t at = first + (op.getReverse() ? count - 1 - n : n) * step;
+        double next = sum + input.data[at];
+        result.data[at] = op.getExclusive() ? sum : next;
+        sum = next;
+      }
     });
   }
 

@@ -27,6 +27,7 @@ class Entry final : public Strategy {
   Entry(StringRef name, Plan plan, Emit emit, const Level& level) : name_(name), plan_(plan), emit_(emit), level_(level) {}
 
   StringRef name() const override { return name_; }
+  bool reads_stages() const override { return plan_ == plan_generic; }
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override { return plan_(region); }
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
     return emit_(region, plan, symbol, kernels, level_);
