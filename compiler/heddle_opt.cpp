@@ -2,12 +2,15 @@
 // heddle-opt: runs any pass on text, for tests and for those who work on the compiler.
 #include "compiler/ir/tx.h"
 #include "compiler/passes/passes.h"
+#include "compiler/stage/stage.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char** argv) {
   mlir::DialectRegistry registry;
-  registry.insert<heddle::tx::TxDialect, mlir::func::FuncDialect>();
+  registry.insert<heddle::tx::TxDialect, heddle::stage::StageDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                  mlir::math::MathDialect>();
   heddle::passes::register_passes();
+  heddle::stage::register_passes();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Heddle pass driver\n", registry));
 }

@@ -36,4 +36,7 @@ struct StagedRegion {
 // The stages of a region of tx ops. Fails with a reason, and without a diagnostic, for what has no stage yet.
 mlir::FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason);
 
+// For heddle-opt.
+void register_passes();
+
 }  // namespace heddle::stage

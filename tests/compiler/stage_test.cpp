@@ -121,6 +121,14 @@ TEST(Stages, FoldDimensionsAway) {
                   "%q = tx.mul %0, %0 : tensor<3x4xf16>\n %s = tx.reduce sum %q {axes = array<i64: 1>} : tensor<3x4xf16> -> tensor<3xf16>\n"
                   "%r = tx.sub %s, %1 : tensor<3xf16>\n tx.yield %r : tensor<3xf16>"));
 }
+TEST(Stages, FoldWithSeveralAccumulatorsAndByIndex) {
+  CheckOptions options;
+  options.ranges = {{-3, 4}};
+  for (const char* rest : {"max %0 {axis = 1 : i64}", "min %0 {axis = 1 : i64, last}"})
+    check_stages(one_op({"3x40x2xi8"}, "3x2xi64", std::string("arg_reduce ") + rest + " : tensor<3x40x2xi8> -> tensor<3x2xi64>"), options);
+  for (const char* rest : {"axis = 1 : i64", "axis = 0 : i64, exclusive, reverse"})
+    check_stages(one_op({"4x5xf32"}, "4x5xf32", std::string("cumsum %0 {") + rest + "} : tensor<4x5xf32>"));
+}
 TEST(Stages, ContractWhatIsMovedAndComputed) {
   CheckOptions options;
   options.symbols = {5};

@@ -156,3 +156,35 @@ func.func @alternative_record(%x: tensor<8xf32>) -> tensor<8xf32> {
   }
   return %0 : tensor<8xf32>
 }
+
+// -----
+
+func.func @arg_reduce_kind(%x: tensor<4x8xf32>) -> tensor<4xi64> {
+  // expected-error @+1 {{is of max or min}}
+  %0 = tx.arg_reduce sum %x {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+func.func @arg_reduce_extents(%x: tensor<4x8xf32>) -> tensor<8xi64> {
+  // expected-error @+1 {{result extents do not fit}}
+  %0 = tx.arg_reduce max %x {axis = 1 : i64} : tensor<4x8xf32> -> tensor<8xi64>
+  return %0 : tensor<8xi64>
+}
+
+// -----
+
+func.func @arg_reduce_type(%x: tensor<4x8xf32>) -> tensor<4xi32> {
+  // expected-error @+1 {{gives elements of i64, not of 'i32'}}
+  %0 = tx.arg_reduce max %x {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+func.func @cumsum_axis(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @+1 {{axis 2 is outside of rank 2}}
+  %0 = tx.cumsum %x {axis = 2 : i64} : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is printed is parsed again, and verified.
+// RUN: heddle-opt %s -split-input-file -heddle-form-stages 2> %t.remarks | heddle-opt -split-input-file | FileCheck %s
+// RUN: FileCheck %s --check-prefix=REMARK --input-file %t.remarks
+
+// What only moves elements is a place to read from.
+// CHECK-LABEL: @map
+// CHECK: stage.map <() -> (6, 4)> reads(%[[A:.*]], %[[B:.*]]) at [#stage.access<(d0, d1) -> (d1, d0)>, #stage.access<(d0, d1) -> (d0)>]
+// CHECK-NEXT: ^bb0(%{{.*}}: i64, %{{.*}}: i64, %[[X:.*]]: f32, %[[Y:.*]]: f32):
+// CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[X]], %[[Y]]
+// CHECK-NEXT: stage.yield %[[SUM]]
+// CHECK-NOT: tx.{{add|transpose|broadcast}}
+func.func @map(%x: tensor<4x6xf32>, %b: tensor<6xf32>) -> tensor<6x4xf32> {
+  %0 = tx.dispatch "map"(%x, %b) : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<6x4xf32> {
+  ^bb0(%a: tensor<4x6xf32>, %c: tensor<6xf32>):
+    %1 = tx.broadcast %c {dimensions = array<i64: 1>} : tensor<6xf32> -> tensor<4x6xf32>
+    %2 = tx.add %a, %1 : tensor<4x6xf32>
+    %3 = tx.transpose %2 {permutation = array<i64: 1, 0>} : tensor<4x6xf32> -> tensor<6x4xf32>
+    tx.yield %3 : tensor<6x4xf32>
+  }
+  return %0 : tensor<6x4xf32>
+}
+
+// -----
+
+// Sums of f16 are f32.
+// CHECK-LABEL: @contract
+// CHECK: stage.contract <() -> (4, 6, 8), reduced = 1>
+// CHECK-SAME: [#stage.access<(d0, d1, d2) -> (d0, d2)>, #stage.access<(d0, d1, d2) -> (d2, d1)>] in f32
+// CHECK-COUNT-2: arith.extf {{.*}} : f16 to f32
+// CHECK: finish
+// CHECK: arith.truncf {{.*}} : f32 to f16
+func.func @contract(%x: tensor<4x8xf16>, %w: tensor<8x6xf16>) -> tensor<4x6xf16> {
+  %0 = tx.dispatch "contract"(%x, %w) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf16> {
+  ^bb0(%a: tensor<4x8xf16>, %c: tensor<8x6xf16>):
+    %1 = tx.matmul %a, %c : tensor<4x8xf16>, tensor<8x6xf16> -> tensor<4x6xf16>
+    %2 = tx.relu %1 : tensor<4x6xf16>
+    tx.yield %2 : tensor<4x6xf16>
+  }
+  return %0 : tensor<4x6xf16>
+}
+
+// -----
+
+// Two accumulators.
+// CHECK-LABEL: @arg
+// CHECK: stage.fold <() -> (4, 8), reduced = 1>
+// CHECK: stage.yield %{{.*}}, %{{.*}} : f32, i64
+// CHECK: step
+// CHECK: ^bb0(%{{.*}}: i64, %[[AT:.*]]: i64, %[[X:.*]]: f32, %[[BEST:.*]]: f32, %[[WHERE:.*]]: i64):
+// CHECK-NEXT: %[[AHEAD:.*]] = arith.cmpf ogt, %[[X]], %[[BEST]]
+// CHECK-NEXT: arith.select %[[AHEAD]], %[[X]], %[[BEST]]
+// CHECK-NEXT: arith.select %[[AHEAD]], %[[AT]], %[[WHERE]]
+func.func @arg(%x: tensor<4x8xf32>) -> tensor<4xi64> {
+  %0 = tx.dispatch "arg"(%x) : (tensor<4x8xf32>) -> tensor<4xi64> {
+  ^bb0(%a: tensor<4x8xf32>):
+    %1 = tx.arg_reduce max %a {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4xi64>
+    tx.yield %1 : tensor<4xi64>
+  }
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+// CHECK-LABEL: @cumsum
+// CHECK: stage.fold <() -> (4, 8, 8), reduced = 1>
+// CHECK-SAME: [#stage.access<(d0, d1, d2) -> (d0, d2)>]
+// CHECK: step
+// CHECK: ^bb0(%{{.*}}: i64, %[[I:.*]]: i64, %[[J:.*]]: i64,
+// CHECK-NEXT: arith.cmpi slt, %[[J]], %[[I]]
+func.func @cumsum(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tx.dispatch "cumsum"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%a: tensor<4x8xf32>):
+    %1 = tx.cumsum %a {axis = 1 : i64, exclusive} : tensor<4x8xf32>
+    tx.yield %1 : tensor<4x8xf32>
+  }
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @softmax
+// CHECK: tx.softmax
+// REMARK: remark: no stages: tx.softmax has no stage
+func.func @softmax(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tx.dispatch "softmax"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%a: tensor<4x8xf32>):
+    %1 = tx.softmax %a {axis = 1 : i64} : tensor<4x8xf32>
+    tx.yield %1 : tensor<4x8xf32>
+  }
+  return %0 : tensor<4x8xf32>
+}
