@@ -30,8 +30,8 @@ if "HOME" in os.environ:
 # As heddle_add_test does; without a sanitizer nobody reads them.
 suppressions = os.path.join(os.path.dirname(__file__), "sanitizers")
 config.environment["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"  # noqa: F821
-config.environment["LSAN_OPTIONS"] = f"suppressions={suppressions}/leak.supp:print_suppressions=0"  # noqa: F821
-config.environment["TSAN_OPTIONS"] = f"suppressions={suppressions}/thread.supp:print_suppressions=0"  # noqa: F821
+config.environment["LSAN_OPTIONS"] = f"suppressions='{suppressions}/leak.supp':print_suppressions=0"  # noqa: F821
+config.environment["TSAN_OPTIONS"] = f"suppressions='{suppressions}/thread.supp':print_suppressions=0"  # noqa: F821
 
 python = os.path.join(build, "..", "..", ".venv", "bin", "python")
 python = lit_config.params.get("python", python if os.path.exists(python) else shutil.which("python3"))  # noqa: F821

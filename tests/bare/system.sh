@@ -46,7 +46,12 @@ mount_system() {
   mount --rbind /dev "$1/dev"
   mount --make-rslave "$1/dev"
 }
-unmount_system() { umount -R "$1/proc" "$1/dev" 2>/dev/null || true; }
+unmount_system() {
+  umount -R "$1/proc" "$1/dev" 2>/dev/null || true
+  ! mountpoint -q "$1/proc" && ! mountpoint -q "$1/dev" && return 0
+  echo "$1 is kept: this machine's /proc or /dev is still mounted in it" >&2
+  return 1
+}
 
 # in_system SYSTEM COMMAND: a command line of bash, with nothing of this machine's environment but its way to the network.
 in_system() {

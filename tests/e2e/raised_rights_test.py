@@ -67,7 +67,7 @@ class RaisedRights(unittest.TestCase):
         self.theirs = self.root / "theirs"
         os.chown(self.theirs, CALLER, CALLER)
         if self.run_as("plain", "--version").returncode != 0:
-            self.skipTest("SKIP: no mount namespace can be made here")
+            self.skipTest("SKIP: no mount namespace can be made here, or another user may not enter a folder above the build (umask 077)")
 
     def their(self, name, text, mode=0o644):
         path = self.theirs / name

@@ -45,7 +45,8 @@ def value(name, shape, dtype=np.float32):
 
 class Bench:
     def __init__(self, config=""):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="heddle-bench-"))
+        self.made = tempfile.TemporaryDirectory(prefix="heddle-bench-")
+        self.folder = pathlib.Path(self.made.name)
         self.device = cuda_device()
         if self.device is None:
             sys.exit("bench: no CUDA device")

@@ -6,6 +6,7 @@ that reports its own cases (GoogleTest, unittest), `<test name>.xml`. What did n
 """
 import argparse
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
 
@@ -25,6 +26,13 @@ def outcome(case):
     return "passed"
 
 
+def named_with_reason(name, skipped):
+    """`name (why it was skipped)`, as far as the result file says."""
+    words = " ".join(((skipped.get("message") or skipped.text or "") if skipped is not None else "").split())
+    reason = re.sub(r"^\S+:\d+ ", "", words).removeprefix("SKIP: ")
+    return f"{name} ({reason[:160]})" if reason else name
+
+
 def count_cases(path, prefix, tally):
     """Adds the cases of one result file; returns how many of them failed."""
     failed = 0
@@ -34,7 +42,7 @@ def count_cases(path, prefix, tally):
         if what == "passed":
             tally.passed += 1
         elif what == "skipped":
-            tally.skipped.append(name)
+            tally.skipped.append(named_with_reason(name, case.find("skipped")))
         else:
             failed += 1
             tally.failed.append(name)
@@ -56,7 +64,7 @@ def count_ctest(results, registered, status, tally):
         skip = case.find("skipped")
         declared_skip = skip is not None and "SKIP" in (skip.get("message") or "").upper()
         if case.get("status") == "disabled" or declared_skip:
-            tally.skipped.append(name)
+            tally.skipped.append(named_with_reason(name, skip))
         elif case.get("status") != "run" or outcome(case) != "passed":
             failures += 1
             # A crash leaves no result file, or one without a failure in it: it still counts as one.

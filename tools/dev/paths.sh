@@ -11,8 +11,8 @@ if [ -z "${HEDDLE_BUILD:-}" ] && [ ! -w "$root" ]; then
 fi
 # Beside the sources, or in the build folder where the sources cannot be written to. CMake looks for Python there as well.
 venv="$root/.venv"
-[ -w "$root" ] || [ -x "$venv/bin/python" ] || venv="$build/.venv"
-venv="${HEDDLE_VENV:-$venv}"
+[ -w "$root" ] || [ -w "$venv" ] || venv="$build/.venv"
+[ -z "${HEDDLE_VENV:-}" ] || venv="$(realpath -ms -- "$HEDDLE_VENV")"
 export HEDDLE_VENV="$venv"
 
 # A compile of MLIR headers takes up to 2 GiB: jobs are bounded by memory as well as by cores.

@@ -80,8 +80,8 @@ if(HEDDLE_SANITIZE)
     "HEDDLE_SANITIZE=${HEDDLE_SANITIZE}"
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
-    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/leak.supp:print_suppressions=0"
-    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/thread.supp:print_suppressions=0:second_deadlock_stack=1")
+    "LSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/tests/sanitizers/leak.supp':print_suppressions=0"
+    "TSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/tests/sanitizers/thread.supp':print_suppressions=0:second_deadlock_stack=1")
 endif()
 
 # heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
