@@ -29,7 +29,7 @@ def outcome(case):
 def named_with_reason(name, skipped):
     """`name (why it was skipped)`, as far as the result file says."""
     words = " ".join(((skipped.get("message") or skipped.text or "") if skipped is not None else "").split())
-    reason = re.sub(r"^\S+:\d+ ", "", words).removeprefix("SKIP: ")
+    reason = re.sub(r"^/.*?\.cpp:\d+ ", "", words).removeprefix("SKIP: ")
     return f"{name} ({reason[:160]})" if reason else name
 
 
