@@ -491,8 +491,12 @@ LogicalResult PoolOp::verify() {
   return success();
 }
 
+bool is_costly(Operation* op) {
+  return llvm::isa<ExpOp, LogOp, SigmoidOp, TanhOp, ErfOp, PowOp>(op);
+}
+
 bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp>(op);
+  return llvm::isa<ArgReduceOp, CumsumOp, ReduceOp, SoftmaxOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {

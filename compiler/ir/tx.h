@@ -123,6 +123,9 @@ bool never_negative(mlir::AffineExpr extent);
 // True for ops whose result at an index depends only on the operands' elements at the same index.
 bool is_elementwise(mlir::Operation* op);
 
+// True for element-wise ops of many instructions per element, which are not computed twice without need.
+bool is_costly(mlir::Operation* op);
+
 // True for ops that are defined by their stages alone (compiler/stage/form_stages.cpp): strategies that read tx ops do not know them.
 bool has_only_stages(mlir::Operation* op);
 

@@ -34,6 +34,47 @@ bool is_contraction(Operation* op) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
 }
 
+// Reductions that a region may have several of, and what is computed between them and behind them, as in normalizations.
+bool goes_through_rows(Operation* op) {
+  return llvm::isa<tx::ReduceOp, tx::SoftmaxOp>(op);
+}
+
+// The rows that such an op goes through: the extents of its input, and which of them are a row's.
+struct Rows {
+  SmallVector<AffineExpr> whole, reduced, kept;  // of the input; without a row's dimensions; with these as 1
+  SmallVector<int64_t> axes;
+
+  static Rows of(Operation* op) {
+    Rows rows;
+    rows.whole = tx::extents(tx::tensor(op->getOperand(0)));
+    if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(op)) {
+      rows.axes = {static_cast<int64_t>(softmax.getAxis())};
+    } else {
+      rows.axes = llvm::to_vector(llvm::cast<tx::ReduceOp>(op).getAxes());
+    }
+    for (auto [d, extent] : llvm::enumerate(rows.whole)) {
+      bool is_row = llvm::is_contained(rows.axes, static_cast<int64_t>(d));
+      if (!is_row) rows.reduced.push_back(extent);
+      rows.kept.push_back(is_row ? getAffineConstantExpr(1, op->getContext()) : extent);
+    }
+    return rows;
+  }
+
+  // Whether the op, which reads something of these rows, goes on with them.
+  bool take(Operation* op) const {
+    if (op->getNumResults() != 1 || !llvm::isa<RankedTensorType>(op->getResult(0).getType())) return false;
+    SmallVector<AffineExpr> result = tx::extents(tx::tensor(op->getResult(0)));
+    auto is_per_row = [&](ArrayRef<AffineExpr> extents) { return extents == ArrayRef(reduced) || extents == ArrayRef(kept); };
+    if (goes_through_rows(op)) {
+      Rows other = of(op);
+      return other.whole == whole && other.axes == axes;
+    }
+    if (tx::is_elementwise(op)) return result == whole || is_per_row(result);
+    if (!llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(op)) return false;
+    return is_per_row(tx::extents(tx::tensor(op->getOperand(0)))) && (is_per_row(result) || result == whole);
+  }
+};
+
 // Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
 // plugins, and nodes that are a region already since a plugin may run them.
 bool stays_outside(Operation* op) {
@@ -97,6 +138,7 @@ struct Group {
   llvm::SetVector<Operation*> ops;  // in program order once sorted
   Operation* output;                // its last op; the only one whose result leaves the group
   llvm::DenseSet<Value> reads;      // from outside, at most a binding each
+  bool has_rows = false;            // several reductions of the same rows may be in it, and it reads any broadcast by itself
 };
 
 class Former {
@@ -109,7 +151,7 @@ class Former {
     unsigned position = 0;
     for (Operation& op : function_.getBody().front()) position_[&op] = position++;
     for (Operation& op : function_.getBody().front()) {
-      bool has_group = group_of_.contains(&op);  // that of a value of several uses
+      bool has_group = group_of_.contains(&op);  // joined ahead, with a value of several uses or of rows
       if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op) && !has_group) place(&op);
       refuse_around_operations(&op);
     }
@@ -143,8 +185,11 @@ class Former {
   void place(Operation* op) {
     refuse_across_slots(op);
     if (is_root(op)) {
-      for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "RootAfterProducer");
-      open(op);
+      Group* group = &open(op);
+      if (goes_through_rows(op)) go_through_rows(*group);
+      for (Value operand : op->getOperands()) {
+        if (producer(operand) != group) refuse_if_produced(operand, op, "RootAfterProducer");
+      }
       return;
     }
     if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_contraction(transpose)) {
@@ -201,6 +246,79 @@ class Former {
       waiting.insert(result.user_begin(), result.user_end());
     }
     return {};
+  }
+
+  // The ops that go on with the rows of the group's reduction, in program order, as many as leave one value for the others; nothing between two of them
+  // is elsewhere.
+  std::vector<Operation*> ops_of_rows(Operation* first) const {
+    Rows rows = Rows::of(first);
+    auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
+    std::set<Operation*, decltype(later)> waiting(later);
+    llvm::DenseSet<Operation*> inside = {first}, beyond;  // which depend on the inside
+    std::vector<Operation*> found = {first};
+    auto reads = [](Operation* op, const llvm::DenseSet<Operation*>& ops) {
+      return llvm::any_of(op->getOperands(), [&](Value operand) { return ops.contains(operand.getDefiningOp()); });
+    };
+    waiting.insert(first->user_begin(), first->user_end());
+    while (llvm::any_of(waiting, [&](Operation* op) { return reads(op, inside); })) {
+      Operation* op = *waiting.begin();
+      waiting.erase(waiting.begin());
+      bool goes_on = !reads(op, beyond) && !group_of_.contains(op) && rows.take(op);
+      if (goes_on) found.push_back(op);
+      (goes_on ? inside : beyond).insert(op);
+      waiting.insert(op->user_begin(), op->user_end());
+    }
+    for (size_t last = found.size(); last-- > 0;) {
+      if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(found[last])) continue;
+      llvm::DenseSet<Operation*> needed = {found[last]};
+      std::vector<Operation*> ops;
+      bool is_closed = true;
+      for (size_t i = last + 1; i-- > 0;) {
+        if (!needed.contains(found[i])) continue;
+        ops.insert(ops.begin(), found[i]);
+        is_closed &= i == last || llvm::all_of(found[i]->getUsers(), [&](Operation* user) { return needed.contains(user); });
+        for (Value operand : found[i]->getOperands()) {
+          if (inside.contains(operand.getDefiningOp())) needed.insert(operand.getDefiningOp());
+        }
+      }
+      if (is_closed && needed.contains(first)) return ops;
+    }
+    return {};
+  }
+
+  // Puts what goes on with the rows of the group's reduction into the group, and the element-wise groups that nothing else reads.
+  void go_through_rows(Group& group) {
+    Group wider = group;
+    wider.has_rows = true;
+    std::vector<Operation*> ops = ops_of_rows(group.root);
+    wider.ops.insert(ops.begin(), ops.end());
+    std::vector<Group*> absorbed;
+    for (Operation* op : wider.ops.getArrayRef()) {
+      for (Value operand : op->getOperands()) {
+        Group* other = producer(operand);
+        if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
+        bool is_last = other->output == operand.getDefiningOp();
+        if (is_last && llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }))
+          absorbed.push_back(other);
+      }
+    }
+    for (Group* other : absorbed) wider.ops.insert(other->ops.begin(), other->ops.end());
+    wider.reads.clear();
+    for (Operation* op : wider.ops) {
+      for (Value operand : op->getOperands()) {
+        if (Value read = binding_for(wider, op, operand)) wider.reads.insert(read);
+      }
+    }
+    if (wider.reads.size() > most_reads_) {
+      refuse("TooManyBindings", group, wider.ops.back());
+      return;
+    }
+    if (!ops.empty()) wider.output = ops.back();
+    group = std::move(wider);
+    for (Operation* op : group.ops) group_of_[op] = &group;
+    for (auto& owned : groups_) {
+      if (llvm::is_contained(absorbed, owned.get())) owned.reset();
+    }
   }
 
   // Puts all uses of the group's value, which are several, into the group if only one value leaves it then. No value that these ops read depends on the
@@ -308,6 +426,7 @@ class Former {
   static bool may_go_on(const Group& group, Value value) {
     if (group.output != value.getDefiningOp()) return false;
     if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
+    if (group.has_rows) return false;  // it has all that it can have
     return is_root(group.root) ? takes_epilogue(group.root) : tx::is_elementwise(group.root);
   }
 
@@ -315,6 +434,7 @@ class Former {
     if (group.output != value.getDefiningOp()) return false;
     if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
     if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
+    if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all that goes on with its rows
     if (is_root(group.root)) {
       if (!takes_epilogue(group.root)) return refuse("NoEpilogue", group, op);
       if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
@@ -348,7 +468,7 @@ class Former {
 
   // May this group read the broadcast by repeating it inside?
   static bool reads_inside(const Group& group, tx::BroadcastOp broadcast) {
-    return tx::is_elementwise(group.root) || (is_root(group.root) && is_epilogue_broadcast(broadcast));
+    return tx::is_elementwise(group.root) || group.has_rows || (is_root(group.root) && is_epilogue_broadcast(broadcast));
   }
 
   // Broadcasts that somebody needs as a tensor get kernels of their own.
@@ -360,7 +480,7 @@ class Former {
         auto it = group_of_.find(use.getOwner());
         if (it == group_of_.end()) return true;
         const Group& group = *it->second;
-        return !reads_inside(group, broadcast) || (is_root(group.root) && group.root == use.getOwner());
+        return !reads_inside(group, broadcast) || (!group.has_rows && is_root(group.root) && group.root == use.getOwner());
       });
       if (needed) open(&op);
     }
@@ -369,7 +489,7 @@ class Former {
   bool clones(const Group& group, Operation* reader, Value operand) const {
     Operation* op = operand.getDefiningOp();
     if (!op || group.ops.contains(op)) return false;
-    bool root_operand = reader == group.root && is_root(reader);
+    bool root_operand = reader == group.root && is_root(reader) && !group.has_rows;
     if (root_operand) return false;
     if (is_splat(operand)) return true;
     auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);

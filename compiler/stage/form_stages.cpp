@@ -29,6 +29,38 @@ bool only_moves(Operation* op) {
   return llvm::isa<tx::TransposeOp, tx::BroadcastOp, tx::SliceOp, tx::ReshapeOp>(op);
 }
 
+// The place in a tensor of extents `to` of the element that is at `at` in one of extents `from`, in row-major order. Dimensions go together in groups of
+// one size, each as small as it can be.
+Exprs reshaped(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, ArrayRef<AffineExpr> at) {
+  MLIRContext* context = (from.empty() ? to : from).empty() ? nullptr : (from.empty() ? to : from).front().getContext();
+  Exprs place(to.size());
+  auto is_one = [](AffineExpr extent) { return tx::static_extent(extent) == 1; };
+  size_t f = from.size(), t = to.size();
+  auto skip_ones = [&] {
+    while (f > 0 && is_one(from[f - 1])) --f;
+    while (t > 0 && is_one(to[t - 1])) place[--t] = getAffineConstantExpr(0, context);
+  };
+  for (skip_ones(); t > 0; skip_ones()) {
+    // The group [f, f_end) of one is the group [t, t_end) of the other.
+    size_t f_end = f, t_end = t;
+    AffineExpr from_count = getAffineConstantExpr(1, context), to_count = from_count;
+    do {
+      auto have = tx::static_extent(from_count), want = tx::static_extent(to_count);
+      bool more_from = f > 0 && (t == 0 || !have || !want || *have <= *want);
+      if (more_from) from_count = from[--f] * from_count;
+      if ((!more_from || !have || !want || *have == *want) && t > 0) to_count = to[--t] * to_count;
+    } while (from_count != to_count && (f > 0 || t > 0));
+    AffineExpr linear = getAffineConstantExpr(0, context);
+    for (size_t i = f; i < f_end; ++i) linear = linear * from[i] + at[i];
+    for (size_t i = t_end; i-- > t;) {
+      bool is_first = llvm::all_of(to.slice(t, i - t), is_one);
+      place[i] = is_one(to[i]) ? getAffineConstantExpr(0, context) : is_first ? linear : linear % to[i];
+      linear = linear.floorDiv(to[i]);
+    }
+  }
+  return place;
+}
+
 // The place in the input of such an op, for a place in its result.
 Exprs moved(Operation* op, ArrayRef<AffineExpr> at) {
   MLIRContext* context = op->getContext();
@@ -50,20 +82,7 @@ Exprs moved(Operation* op, ArrayRef<AffineExpr> at) {
         for (size_t i = 0; i < place.size(); ++i) place[i] = at[i] * slice.getStrides()[i] + slice.getStarts()[i];
         return place;
       })
-      .Case([&](tx::ReshapeOp reshape) {
-        Exprs extents = tx::extents(tx::tensor(reshape.getResult()));
-        size_t to = extents.size(), from = input_extents.size();
-        while (to > 0 && from > 0 && extents[to - 1] == input_extents[from - 1]) place[--from] = at[--to];
-        AffineExpr linear = zero;  // of what is not alike, in row-major order
-        for (size_t i = 0; i < to; ++i) linear = linear * extents[i] + at[i];
-        while (from-- > 0) {
-          if (tx::static_extent(input_extents[from]) == 1) continue;
-          bool outermost = llvm::all_of(ArrayRef(input_extents).take_front(from), [](AffineExpr e) { return tx::static_extent(e) == 1; });
-          place[from] = outermost ? linear : linear % input_extents[from];
-          linear = linear.floorDiv(input_extents[from]);
-        }
-        return place;
-      })
+      .Case([&](tx::ReshapeOp reshape) { return reshaped(tx::extents(tx::tensor(reshape.getResult())), input_extents, at); })
       .Default([](Operation*) -> Exprs { llvm_unreachable("asked of ops that only_moves() knows"); });
 }
 
@@ -90,9 +109,9 @@ class StageBody {
     return result;
   }
 
-  // A read of a tensor outside of the stages.
+  // A read of an operand of the region, or of what another stage makes.
   Value read(Value tensor, ArrayRef<AffineExpr> at, TypedAttr outside = {}) {
-    Type element = tx::tensor(tensor).getElementType();
+    Type element = tx::tensor(operands_.lookup(tensor)).getElementType();
     auto access = AccessAttr::get(builder.getContext(), AffineMap::get(rank_, symbols, at, builder.getContext()), outside);
     Value argument = block_->insertArgument(rank_ + static_cast<unsigned>(reads.size()), scalar_type(element), location_);
     reads.push_back(operands_.lookup(tensor));
@@ -105,7 +124,7 @@ class StageBody {
   Value element_or_zero(Value value, ArrayRef<AffineExpr> at, bool may_be_outside) {
     if (!may_be_outside) return element(value, at);
     TypedAttr zero = number(scalar_type(tx::tensor(value).getElementType()), 0);
-    if (llvm::isa<BlockArgument>(value)) return read(value, at, zero);
+    if (operands_.contains(value)) return read(value, at, zero);
     return refuse("a padded factor that " + tx::describe(value.getDefiningOp()) + " makes");
   }
 
@@ -150,8 +169,8 @@ class StageBody {
 
  private:
   Value make(Value value, ArrayRef<AffineExpr> at) {
+    if (operands_.contains(value)) return read(value, at);
     Operation* op = value.getDefiningOp();
-    if (!op) return read(value, at);
     if (op == root) {
       if (!root_at.empty() && root_at != Exprs(at)) return refuse("results of " + tx::describe(op) + " are read at two places");
       root_at.assign(at.begin(), at.end());
@@ -163,7 +182,7 @@ class StageBody {
       return constant_of(splat);
     }
     if (auto pad = llvm::dyn_cast<tx::PadOp>(op)) {
-      if (!llvm::isa<BlockArgument>(pad.getInput())) return refuse("a pad of what is computed");
+      if (!operands_.contains(pad.getInput())) return refuse("a pad of what is computed");
       Exprs place;
       for (auto [i, index] : llvm::enumerate(at)) place.push_back(index - pad.getLow()[i]);
       Type type = scalar_type(tx::tensor(value).getElementType());
@@ -215,25 +234,27 @@ class StageBody {
 class Former {
  public:
   Former(tx::DispatchOp source, std::string& reason)
-      : source_(source), reason_(reason), context_(source.getContext()), builder_(context_) {}
+      : source_(source), copy_(source.clone()), reason_(reason), context_(source.getContext()), builder_(context_) {}
 
   FailureOr<StagedRegion> run() {
     StagedRegion staged;
     open(staged);
+    expand_softmax();
     SmallVector<Value> outputs;
-    for (Value yielded : source_.getBody().front().getTerminator()->getOperands()) outputs.push_back(behind_reshapes(yielded));
+    for (Value yielded : body().getTerminator()->getOperands()) outputs.push_back(behind_reshapes(yielded));
     Exprs extents = tx::extents(tx::tensor(outputs.front()));
     for (Value output : outputs) {
       if (tx::extents(tx::tensor(output)) != extents) return refuse("results over several domains");
     }
-    Operation* root = nullptr;
-    for (Operation& op : source_.getBody().front()) {
-      if (!is_root(&op)) continue;
-      if (root) return refuse("two reductions or contractions");
-      root = &op;
+    // The last reduction or contraction makes the results itself, if it has as many.
+    Operation* last = nullptr;
+    for (Operation& op : body()) {
+      if (is_root(&op)) last = &op;
     }
+    if (last && tx::element_count(tx::tensor(last->getResult(0))) != tx::element_count(tx::tensor(outputs.front()))) last = nullptr;
+    if (!make_intermediates(last)) return failure();
     SmallVector<Type> types = llvm::to_vector(source_.getOutputs().getTypes());
-    Operation* stage = root ? rooted(root, outputs, extents, types) : map(outputs, extents, types);
+    Operation* stage = last ? rooted(last, outputs, extents, types) : map(outputs, extents, types);
     if (!stage) return failure();
     builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
     return staged;
@@ -264,8 +285,83 @@ class Former {
                                                     source_.getTiedAttr(), source_.getSlotAttr(), nullptr);
     builder_.create<func::ReturnOp>(location, staged.region.getOutputs());
     Block* body = builder_.createBlock(&staged.region.getBody());
-    for (BlockArgument argument : source_.getBody().getArguments())
-      operands_.map(argument, body->addArgument(argument.getType(), location));
+    for (BlockArgument argument : copy_->getBody().getArguments()) operands_.map(argument, body->addArgument(argument.getType(), location));
+  }
+
+  // The ops of the region, which may be replaced.
+  Block& body() { return copy_->getBody().front(); }
+
+  // Softmax is its definition, x - max being exponentiated once.
+  void expand_softmax() {
+    for (Operation& op : llvm::make_early_inc_range(body())) {
+      auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(op);
+      if (!softmax) continue;
+      OpBuilder b(softmax);
+      Location at = b.getUnknownLoc();
+      RankedTensorType whole = tx::tensor(softmax.getInput());
+      Exprs extents = tx::extents(whole);
+      int64_t axis = static_cast<int64_t>(softmax.getAxis());
+      extents.erase(extents.begin() + axis);
+      RankedTensorType row = tx::tensor_type(extents, whole.getElementType());
+      SmallVector<int64_t> kept;
+      for (int64_t d = 0; d < whole.getRank(); ++d) {
+        if (d != axis) kept.push_back(d);
+      }
+      auto reduced = [&](tx::ReduceKind kind, Value x) -> Value { return b.create<tx::ReduceOp>(at, row, kind, x, axis); };
+      auto repeated = [&](Value x) -> Value { return b.create<tx::BroadcastOp>(at, whole, x, kept); };
+      Value shifted = b.create<tx::SubOp>(at, softmax.getInput(), repeated(reduced(tx::ReduceKind::max, softmax.getInput())));
+      Value exponential = b.create<tx::ExpOp>(at, shifted), sum = reduced(tx::ReduceKind::sum, exponential), result;
+      if (softmax.getLog()) {
+        result = b.create<tx::SubOp>(at, shifted, repeated(b.create<tx::LogOp>(at, sum)));
+      } else {
+        result = b.create<tx::MulOp>(at, exponential, repeated(b.create<tx::ReciprocalOp>(at, sum)));
+      }
+      softmax.replaceAllUsesWith(result);
+      softmax.erase();
+    }
+  }
+
+  // Stages of their own for all reductions and contractions but the last, and for element-wise values that several stages read and that are costly. Such
+  // values have compute types. False with the reason.
+  bool make_intermediates(Operation* last) {
+    llvm::DenseSet<Operation*> costly = costly_and_shared(last);
+    for (Operation& op : body()) {
+      bool makes_root = is_root(&op) && &op != last;
+      if (!makes_root && !costly.contains(&op)) continue;
+      Value value = op.getResult(0);
+      Exprs extents = tx::extents(tx::tensor(value));
+      Type type = tx::with_element_type(tx::tensor(value), compute_type(tx::tensor(value).getElementType()));
+      Operation* stage = makes_root ? rooted(&op, value, extents, type) : map(value, extents, type);
+      if (!stage) return false;
+      operands_.map(value, stage->getResult(0));
+    }
+    return true;
+  }
+
+  llvm::DenseSet<Operation*> costly_and_shared(Operation* last) {
+    llvm::DenseSet<Operation*> found;
+    if (llvm::none_of(body(), [](Operation& op) { return is_root(&op); })) return found;
+    llvm::DenseMap<Operation*, bool> is_costly;  // what it does itself, or with what it reads
+    for (Operation& op : body()) {
+      is_costly[&op] = tx::is_elementwise(&op) && (tx::is_costly(&op) || llvm::any_of(op.getOperands(), [&](Value operand) {
+                                                     return operand.getDefiningOp() && is_costly.lookup(operand.getDefiningOp());
+                                                   }));
+    }
+    llvm::DenseMap<Operation*, llvm::SmallDenseSet<Operation*>> readers;  // stages, each by its op; the last one by nothing
+    for (Operation& op : llvm::reverse(body())) {
+      auto& own = readers[&op];
+      for (Operation* user : op.getUsers()) {
+        bool is_last = user == last || user->hasTrait<OpTrait::IsTerminator>();
+        if (is_last || is_root(user) || found.contains(user)) {
+          own.insert(is_last ? nullptr : user);
+        } else {
+          const auto& through = readers[user];
+          own.insert(through.begin(), through.end());
+        }
+      }
+      if (own.size() > 1 && is_costly.lookup(&op)) found.insert(&op);
+    }
+    return found;
   }
 
   Exprs dims(unsigned first, unsigned count) {
@@ -280,12 +376,12 @@ class Former {
   }
 
   // Yields an element of each output. False, with the reason, if one has no form.
-  bool finish(StageBody& body, ArrayRef<Value> outputs, unsigned rank) {
+  bool finish(StageBody& body, ArrayRef<Value> outputs, unsigned rank, TypeRange types) {
     SmallVector<Value> elements;
-    for (Value output : outputs) {
+    for (auto [output, type] : llvm::zip_equal(outputs, types)) {
       Value element = body.element(output, dims(0, rank));
       if (!element) return false;
-      elements.push_back(body.to_storage(element, tx::tensor(output).getElementType()));
+      elements.push_back(body.to_storage(element, llvm::cast<RankedTensorType>(type).getElementType()));
     }
     body.yield(elements);
     return true;
@@ -295,7 +391,7 @@ class Former {
     unsigned rank = extents.size();
     StageBody body(builder_, rank, operands_, reason_);
     body.symbols = symbols_;
-    if (!finish(body, outputs, rank)) return nullptr;
+    if (!finish(body, outputs, rank, types)) return nullptr;
     auto op =
         builder_.create<MapOp>(builder_.getUnknownLoc(), types, body.reads, builder_.getArrayAttr(body.accesses), domain(extents, {}));
     body.move_to(op.getBody());
@@ -321,7 +417,7 @@ class Former {
     last.accumulated = last.add_argument(compute);
     auto reduce = llvm::dyn_cast<tx::ReduceOp>(root);
     if (reduce && reduce.getKind() == tx::ReduceKind::mean && !(last.accumulated = mean(last, reduce))) return nullptr;
-    if (!finish(last, outputs, rank)) return nullptr;
+    if (!finish(last, outputs, rank, types)) return nullptr;
     if (last.root_at.size() != static_cast<size_t>(tx::tensor(root->getResult(0)).getRank())) {
       last.refuse("results of " + tx::describe(root) + " are not read");
       return nullptr;
@@ -337,17 +433,29 @@ class Former {
   // In `finish`: the sum divided by the number of elements.
   Value mean(StageBody& last, tx::ReduceOp reduce) {
     Exprs extents = tx::extents(tx::tensor(reduce.getInput()));
-    int64_t count = 1;
-    for (int64_t axis : reduce.getAxes()) {
-      auto extent = tx::static_extent(extents[axis]);
-      if (!extent) return last.refuse("a mean over a symbolic extent");
-      count *= *extent;
-    }
+    AffineExpr count = getAffineConstantExpr(1, context_);
+    for (int64_t axis : reduce.getAxes()) count = count * extents[axis];
+    Location at = last.builder.getUnknownLoc();
+    OpBuilder& b = last.builder;
     Type type = last.accumulated.getType();
-    if (!llvm::isa<FloatType>(type)) return last.refuse("a mean of integers");
-    Location location = last.builder.getUnknownLoc();
-    Value divisor = last.builder.create<arith::ConstantOp>(location, last.number(type, static_cast<double>(count)));
-    return last.builder.create<arith::DivFOp>(location, last.accumulated, divisor);
+    auto fixed = tx::static_extent(count);
+    if (llvm::isa<FloatType>(type)) {
+      Value divisor;
+      if (fixed) {
+        divisor = b.create<arith::ConstantOp>(at, last.number(type, static_cast<double>(*fixed)));
+      } else {
+        divisor = b.create<arith::SIToFPOp>(at, type, extent(b, count));
+      }
+      return b.create<arith::DivFOp>(at, last.accumulated, divisor);
+    }
+    Value divisor = extent(b, count);
+    if (type.getIntOrFloatBitWidth() < 64) divisor = b.create<arith::TruncIOp>(at, type, divisor);
+    if (is_unsigned(tx::tensor(reduce.getInput()).getElementType())) return b.create<arith::DivUIOp>(at, last.accumulated, divisor);
+    return b.create<arith::DivSIOp>(at, last.accumulated, divisor);
+  }
+
+  Value extent(OpBuilder& b, AffineExpr expression) {
+    return b.create<ExtentOp>(b.getUnknownLoc(), b.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols_, expression)));
   }
 
   static Value combine(OpBuilder& b, Location at, tx::ReduceKind kind, Value x, Value y, bool no_sign) {
@@ -359,10 +467,10 @@ class Former {
       case tx::ReduceKind::prod:
         return is_float ? b.create<arith::MulFOp>(at, x, y).getResult() : b.create<arith::MulIOp>(at, x, y).getResult();
       case tx::ReduceKind::max:
-        if (is_float) return b.create<arith::MaximumFOp>(at, x, y);
+        if (is_float) return b.create<arith::MaximumFOp>(at, x, y, arith::FastMathFlags::nsz);
         return no_sign ? b.create<arith::MaxUIOp>(at, x, y).getResult() : b.create<arith::MaxSIOp>(at, x, y).getResult();
       case tx::ReduceKind::min:
-        if (is_float) return b.create<arith::MinimumFOp>(at, x, y);
+        if (is_float) return b.create<arith::MinimumFOp>(at, x, y, arith::FastMathFlags::nsz);
         return no_sign ? b.create<arith::MinUIOp>(at, x, y).getResult() : b.create<arith::MinSIOp>(at, x, y).getResult();
     }
     llvm_unreachable("all kinds are above");
@@ -379,8 +487,7 @@ class Former {
     return IntegerAttr::get(type, bound);
   }
 
-  // What a fold does with its accumulators: where they begin, how an element changes them, how those of two parts become one (the first part's
-  // elements come before the second's).
+  // What a fold does with its accumulators: where they begin, how an element changes them, how those of two parts become one.
   struct Accumulation {
     SmallVector<TypedAttr> init;
     std::function<SmallVector<Value>(StageBody& body, ValueRange have, Value element)> step;
@@ -405,20 +512,21 @@ class Former {
     Type element = tx::tensor(arg.getInput()).getElementType(), type = compute_type(element);
     bool no_sign = is_unsigned(element), is_max = arg.getKind() == tx::ReduceKind::max, wants_last = arg.getLast();
     unsigned index = extents.size();  // of the only reduced dimension
-    auto is_ahead = [=](OpBuilder& b, Value x, Value best) -> Value {
+    auto compare = [=](OpBuilder& b, Value x, Value best, bool or_equal) -> Value {
       Location at = b.getUnknownLoc();
       if (llvm::isa<FloatType>(type)) {
         using P = arith::CmpFPredicate;
-        P predicate = is_max ? (wants_last ? P::OGE : P::OGT) : (wants_last ? P::OLE : P::OLT);
+        P predicate = is_max ? (or_equal ? P::OGE : P::OGT) : (or_equal ? P::OLE : P::OLT);
         return b.create<arith::CmpFOp>(at, predicate, x, best);
       }
       using P = arith::CmpIPredicate;
-      P with_sign = is_max ? (wants_last ? P::sge : P::sgt) : (wants_last ? P::sle : P::slt);
-      P without = is_max ? (wants_last ? P::uge : P::ugt) : (wants_last ? P::ule : P::ult);
+      P with_sign = is_max ? (or_equal ? P::sge : P::sgt) : (or_equal ? P::sle : P::slt);
+      P without = is_max ? (or_equal ? P::uge : P::ugt) : (or_equal ? P::ule : P::ult);
       return b.create<arith::CmpIOp>(at, no_sign ? without : with_sign, x, best);
     };
+    auto is_strictly_ahead = [=](OpBuilder& b, Value x, Value best) { return compare(b, x, best, false); };
     auto choose = [=](OpBuilder& b, ValueRange have, Value x, Value at) {
-      Value ahead = is_ahead(b, x, have[0]);
+      Value ahead = compare(b, x, have[0], wants_last);
       Location location = b.getUnknownLoc();
       return SmallVector<Value>{b.create<arith::SelectOp>(location, ahead, x, have[0]),
                                 b.create<arith::SelectOp>(location, ahead, at, have[1])};
@@ -426,7 +534,18 @@ class Former {
     Accumulation how;
     how.init = {identity(last, arg.getKind(), type, no_sign), builder_.getI64IntegerAttr(0)};
     how.step = [=](StageBody& body, ValueRange have, Value x) { return choose(body.builder, have, x, body.index(index)); };
-    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) { return choose(body.builder, first, second[0], second[1]); };
+    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) {
+      OpBuilder& b = body.builder;
+      Location at = b.getUnknownLoc();
+      auto either = [&](Value x, Value y) { return b.create<arith::OrIOp>(at, x, y).getResult(); };
+      auto both = [&](Value x, Value y) { return b.create<arith::AndIOp>(at, x, y).getResult(); };
+      Value is_ahead_of_first = is_strictly_ahead(b, second[0], first[0]), is_behind = is_strictly_ahead(b, first[0], second[0]);
+      Value is_equal = b.create<arith::XOrIOp>(at, either(is_ahead_of_first, is_behind), b.create<arith::ConstantIntOp>(at, 1, 1));
+      auto order = wants_last ? arith::CmpIPredicate::sgt : arith::CmpIPredicate::slt;
+      Value takes_second = either(is_ahead_of_first, both(is_equal, b.create<arith::CmpIOp>(at, order, second[1], first[1])));
+      return SmallVector<Value>{b.create<arith::SelectOp>(at, takes_second, second[0], first[0]),
+                                b.create<arith::SelectOp>(at, takes_second, second[1], first[1])};
+    };
     return fold(arg.getInput(), static_cast<unsigned>(arg.getAxis()), /*keeps_axes=*/false, how, last, extents, types);
   }
 
@@ -580,10 +699,11 @@ class Former {
   }
 
   tx::DispatchOp source_;
+  OwningOpRef<tx::DispatchOp> copy_;  // of the source
   std::string& reason_;
   MLIRContext* context_;
   OpBuilder builder_;
-  IRMapping operands_;  // from the source's operands to the staged region's
+  IRMapping operands_;  // from the copy's operands, and values that have stages, to the staged region's
   unsigned symbols_ = 0;
 };
 

@@ -127,7 +127,7 @@ Scalar rounded(double value, Type type) {
 
 using Values = SmallVector<Scalar>;
 
-Scalar run(Operation* op, ArrayRef<Scalar> in) {
+Scalar run(Operation* op, ArrayRef<Scalar> in, ArrayRef<int64_t> symbols) {
   Type type = op->getResult(0).getType(), from = op->getNumOperands() > 0 ? op->getOperand(0).getType() : type;
   auto real = [](double value) { return Scalar{value, 0}; };
   auto whole = [&](uint64_t value) { return wrapped(static_cast<int64_t>(value), type); };
@@ -138,6 +138,7 @@ Scalar run(Operation* op, ArrayRef<Scalar> in) {
   bool nan = in.size() > 1 && (std::isnan(in[0].real) || std::isnan(in[1].real));
   return llvm::TypeSwitch<Operation*, Scalar>(op)
       .Case([&](arith::ConstantOp op) { return constant(op.getValue()); })
+      .Case([&](ExtentOp op) { return whole(static_cast<uint64_t>(evaluate(op.getExpression().getResult(0), {}, symbols))); })
       .Case([&](arith::AddFOp) { return real(a() + b()); })
       .Case([&](arith::SubFOp) { return real(a() - b()); })
       .Case([&](arith::MulFOp) { return real(a() * b()); })
@@ -183,14 +184,14 @@ Scalar run(Operation* op, ArrayRef<Scalar> in) {
 }
 
 // What the block yields for these arguments.
-Values run(Block& body, ArrayRef<Scalar> arguments) {
+Values run(Block& body, ArrayRef<Scalar> arguments, ArrayRef<int64_t> symbols) {
   llvm::DenseMap<Value, Scalar> known;
   for (auto [argument, value] : llvm::zip_equal(body.getArguments(), arguments)) known[argument] = value;
   Values in;
   for (Operation& op : body.without_terminator()) {
     in.clear();
     for (Value operand : op.getOperands()) in.push_back(known.at(operand));
-    known[op.getResult(0)] = run(&op, in);
+    known[op.getResult(0)] = run(&op, in, symbols);
   }
   return llvm::map_to_vector(body.getTerminator()->getOperands(), [&](Value value) { return known.at(value); });
 }
@@ -246,7 +247,7 @@ class Interpreter {
     for_every_index(parallel, [&](ArrayRef<int64_t> at) {
       Values values = arguments(op, at, first, count);
       llvm::append_range(values, accumulated(op, at, folded));
-      for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values))) array.elements.push_back(value);
+      for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values, symbols_))) array.elements.push_back(value);
     });
     for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
   }
@@ -258,11 +259,11 @@ class Interpreter {
       return index;
     };
     if (auto fold = llvm::dyn_cast<FoldOp>(op)) {
-      Values sums = run(fold.getInit().front(), {});
+      Values sums = run(fold.getInit().front(), {}, symbols_);
       for_every_index(folded, [&](ArrayRef<int64_t> inner) {
         Values values = arguments(op, whole(inner), 0, static_cast<unsigned>(fold.getStepReads()));
         llvm::append_range(values, sums);
-        sums = run(fold.getStep().front(), values);
+        sums = run(fold.getStep().front(), values, symbols_);
       });
       return sums;
     }
@@ -271,7 +272,8 @@ class Interpreter {
     Type type = contract.getAccumulator();
     Scalar sum;
     for_every_index(folded, [&](ArrayRef<int64_t> inner) {
-      Values factors = run(contract.getFactors().front(), arguments(op, whole(inner), 0, static_cast<unsigned>(contract.getStepReads())));
+      Values factors =
+          run(contract.getFactors().front(), arguments(op, whole(inner), 0, static_cast<unsigned>(contract.getStepReads())), symbols_);
       sum.real += factors[0].real * factors[1].real;
       uint64_t product = static_cast<uint64_t>(factors[0].whole) * static_cast<uint64_t>(factors[1].whole);
       sum.whole = static_cast<int64_t>(static_cast<uint64_t>(sum.whole) + product);

@@ -131,6 +131,13 @@ SmallVector<Type> result_scalars(Operation* op) {
 
 }  // namespace
 
+LogicalResult ExtentOp::verify() {
+  AffineMap map = getExpression();
+  if (map.getNumDims() != 0 || map.getNumResults() != 1)
+    return emitOpError("is one expression over symbols; this is ") << getExpressionAttr();
+  return success();
+}
+
 LogicalResult MapOp::verify() {
   if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
   if (getDomain().getReduced() != 0) return emitOpError("reduces dimensions; stage.fold does");

@@ -69,7 +69,7 @@ def Stage_FoldOp : Stage_Op<"fold"> {
   let summary = "accumulators over the reduced dimensions, then each element of the results from them";
   let description = [{For each index of the parallel dimensions: `init` yields the accumulators; `step` gets the index of the whole domain, the first
     `step_reads` reads and the accumulators, and yields the next ones; `merge` makes one set of accumulators of two that each went
-    through a part of the reduced dimensions, earlier part first; `finish` gets the parallel index, the other reads and the accumulators, and yields an
+    through some of the reduced elements, whichever; `finish` gets the parallel index, the other reads and the accumulators, and yields an
     element of each result. Targets may walk the reduced dimensions in parts, in any order that is the same each time.}];
   let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain);
   let results = (outs Variadic<Stage_Tensor>:$results);
@@ -90,6 +90,14 @@ def Stage_ContractOp : Stage_Op<"contract"> {
   let regions = (region SizedRegion<1>:$factors, SizedRegion<1>:$finish);
   let assemblyFormat = [{$domain `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses `in` $accumulator attr-dict
     `:` functional-type($reads, $results) `factors` $factors `finish` $finish}];
+}
+
+def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
+  let summary = "in a body: the value of an expression over the function's symbols";
+  let arguments = (ins AffineMapAttr:$expression);
+  let results = (outs I64:$result);
+  let assemblyFormat = "$expression attr-dict";
+  let hasVerifier = 1;
 }
 
 def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ContractOp"]>]> {

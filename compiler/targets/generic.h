@@ -17,7 +17,7 @@ class GenericKernel {
   // The parallel dimensions; at least one. Lanes are neighbors in the last.
   llvm::ArrayRef<mlir::AffineExpr> extents() const { return extents_; }
   // How many neighbors can be computed at a time, a power of two, if the first one's index is a multiple of it: all reads are then the same for them,
-  // or neighbors as well. 1: none can.
+  // or neighbors as well. 1: none can, or several stages are needed for a result.
   int64_t lanes() const { return lanes_; }
   // Iterations of the innermost loop for each index, where extents are known; 64 for each that is not.
   double iterations() const;
@@ -27,7 +27,7 @@ class GenericKernel {
 
  private:
   stage::StagedRegion staged_;
-  mlir::Operation* op_ = nullptr;  // the one stage
+  mlir::Operation* op_ = nullptr;  // the stage that makes the results
   llvm::SmallVector<mlir::AffineExpr> extents_;
   int64_t lanes_ = 1;
 };

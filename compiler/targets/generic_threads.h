@@ -12,6 +12,7 @@ struct ThreadMachine {
   int64_t threads = 256;       // of a workgroup, at most
   int64_t subgroup_size = 32;  // a workgroup is a multiple of it; of a machine that chooses it for each kernel, the largest
   int64_t access_bytes = 0;    // of a thread, at most; 0: elements are accessed one at a time
+  int64_t shared_bytes = 0;    // of a workgroup, at most; 0: its threads do not work together
   // Opens a kernel.
   std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                                mlir::ModuleOp kernels, int64_t threads)>

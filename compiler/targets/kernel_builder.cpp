@@ -34,6 +34,16 @@ llvm::SmallVector<bool> KernelBuilder::aliased_bindings(tx::DispatchOp region) c
   return aliased;
 }
 
+void KernelBuilder::barrier() {
+  llvm_unreachable("this machine's threads do not work together");
+}
+Value KernelBuilder::exchange(Value, int64_t) {
+  llvm_unreachable("this machine's threads do not work together");
+}
+Value KernelBuilder::shared(Type, int64_t) {
+  llvm_unreachable("this machine's threads do not work together");
+}
+
 Value KernelBuilder::extent(AffineExpr expression) {
   if (auto constant_expression = llvm::dyn_cast<AffineConstantExpr>(expression)) return index(constant_expression.getValue());
   if (auto symbol_expression = llvm::dyn_cast<AffineSymbolExpr>(expression)) return symbols_[symbol_expression.getPosition()];

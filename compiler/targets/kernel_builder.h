@@ -35,6 +35,15 @@ class KernelBuilder {
   mlir::Value block() const { return block_; }    // i64, of the grid in x
   mlir::Value thread() const { return thread_; }  // i64, 0 .. threads - 1
 
+  // Of machines whose threads work together:
+  // Every thread of the workgroup waits for all others and sees what they wrote.
+  virtual void barrier();
+  // The value of lane (own lane ^ distance) of the same subgroup, which all are here. Any scalar of 8 to 64 bits.
+  virtual mlir::Value exchange(mlir::Value value, int64_t distance);
+  // `count` elements of memory that the workgroup shares, for load() and store(). Never the same memory twice.
+  virtual mlir::Value shared(mlir::Type element, int64_t count);
+  virtual int64_t shared_bytes() const { return 0; }
+
   // Value of an affine expression over the function's symbols.
   mlir::Value extent(mlir::AffineExpr expression);
 

@@ -9,10 +9,10 @@ namespace heddle::targets {
 namespace {
 
 bool is_root(Operation* op) {
-  return is_reduction(op) || is_contraction(op);
+  return is_window(op) || is_contraction(op);
 }
 
-// The reduction that the value is computed from by element-wise ops alone.
+// The root that the value is computed from by element-wise ops alone.
 Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;
@@ -24,21 +24,21 @@ Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   return nullptr;
 }
 
-// A reduction that is reached without passing the root.
-Operation* other_reduction(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
+// A root that is reached without passing the root.
+Operation* other_root(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;
   if (op != root && is_root(op)) return op;
   for (Value operand : op->getOperands()) {
-    if (Operation* other = other_reduction(operand, root, seen)) return other;
+    if (Operation* other = other_root(operand, root, seen)) return other;
   }
   return nullptr;
 }
 
 }  // namespace
 
-bool is_reduction(Operation* op) {
-  return llvm::isa<tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp>(op);
+bool is_window(Operation* op) {
+  return llvm::isa<tx::PoolOp, tx::LrnOp>(op);
 }
 
 bool is_contraction(Operation* op) {
@@ -52,7 +52,7 @@ FailureOr<Operation*> find_root(ArrayRef<Output> outputs) {
     if (!root) root = root_behind(output.value, seen);
   }
   for (const Output& output : outputs) {
-    Operation* other = other_reduction(output.value, root, reached);
+    Operation* other = other_root(output.value, root, reached);
     if (!other) continue;
     other->emitError() << other->getName() << " cannot be computed inside this region; it needs a region of its own";
     return failure();

@@ -101,6 +101,20 @@ int main(int argc, char** argv) {
        "%x = tx.reduce sum %0 {axes = array<i64: 1>} : tensor<1024x1024xf32> -> tensor<1024xf32>"},
       {"softmax 1000", {"1x1000xf32"}, "1x1000xf32", "%x = tx.softmax %0 {axis = 1} : tensor<1x1000xf32>"},
       {"softmax 512x512", {"512x512xf32"}, "512x512xf32", "%x = tx.softmax %0 {axis = 1} : tensor<512x512xf32>"},
+      {"layer norm 128x768",
+       {"128x768xf32", "768xf32", "768xf32"},
+       "128x768xf32",
+       "%m = tx.reduce mean %0 {axes = array<i64: 1>} : tensor<128x768xf32> -> tensor<128xf32>\n"
+       "%b = tx.broadcast %m {dimensions = array<i64: 0>} : tensor<128xf32> -> tensor<128x768xf32>\n"
+       "%d = tx.sub %0, %b : tensor<128x768xf32>\n%q = tx.mul %d, %d : tensor<128x768xf32>\n"
+       "%v = tx.reduce mean %q {axes = array<i64: 1>} : tensor<128x768xf32> -> tensor<128xf32>\n"
+       "%c = tx.constant dense<1.0e-5> : tensor<128xf32>\n%e = tx.add %v, %c : tensor<128xf32>\n%r = tx.rsqrt %e : tensor<128xf32>\n"
+       "%s = tx.broadcast %r {dimensions = array<i64: 0>} : tensor<128xf32> -> tensor<128x768xf32>\n"
+       "%n = tx.mul %d, %s : tensor<128x768xf32>\n%g = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<768xf32> -> "
+       "tensor<128x768xf32>\n"
+       "%h = tx.mul %n, %g : tensor<128x768xf32>\n%i = tx.broadcast %2 {dimensions = array<i64: 1>} : tensor<768xf32> -> "
+       "tensor<128x768xf32>\n"
+       "%x = tx.add %h, %i : tensor<128x768xf32>"},
       {"lrn 5 56x56x192",
        {"1x56x56x192xf32"},
        "1x56x56x192xf32",

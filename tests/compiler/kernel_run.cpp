@@ -120,6 +120,36 @@ std::string one_op(const std::vector<std::string>& operands, const std::string& 
   return region_text(operands, {result}, "%x = tx." + op + "\n tx.yield %x : tensor<" + result + ">");
 }
 
+std::string normalization(const std::string& rows, const std::string& row, const std::string& element, const std::string& rows_dim,
+                          const std::string& row_dim) {
+  bool is_symbolic = rows == "?" || row == "?";
+  auto type = [&](const std::vector<std::pair<std::string, std::string>>& extents) {
+    std::string text, dims;
+    bool any = false;
+    for (const auto& [extent, dim] : extents) {
+      text += extent + "x";
+      dims += (dims.empty() ? "" : ", ") + (extent == "?" ? dim : extent);
+      any |= extent == "?";
+    }
+    return text + element + (any ? ", #tx.dims<()[s0] -> (" + dims + ")>" : "");
+  };
+  std::pair<std::string, std::string> m{rows, rows_dim}, n{row, row_dim};
+  std::string whole = type({m, n}), per_row = type({m}), per_element = type({n}), t = "tensor<" + whole + ">",
+              r = "tensor<" + per_row + ">";
+  std::string body = "%m = tx.reduce mean %0 {axes = array<i64: 1>} : " + t + " -> " + r +
+                     "\n%b = tx.broadcast %m {dimensions = array<i64: 0>} : " + r + " -> " + t + "\n%d = tx.sub %0, %b : " + t +
+                     "\n%q = tx.mul %d, %d : " + t + "\n%v = tx.reduce mean %q {axes = array<i64: 1>} : " + t + " -> " + r +
+                     "\n%c = tx.constant dense<1.0e-3> : tensor<1x" + element + ">\n%c1 = tx.reshape %c : tensor<1x" + element +
+                     "> -> tensor<" + element + ">\n%e = tx.broadcast %c1 {dimensions = array<i64>} : tensor<" + element + "> -> " + r +
+                     "\n%a = tx.add %v, %e : " + r + "\n%s = tx.rsqrt %a : " + r +
+                     "\n%w = tx.broadcast %s {dimensions = array<i64: 0>} : " + r + " -> " + t + "\n%n = tx.mul %d, %w : " + t +
+                     "\n%g = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<" + per_element + "> -> " + t +
+                     "\n%h = tx.mul %n, %g : " + t + "\n%o = tx.broadcast %2 {dimensions = array<i64: 1>} : tensor<" + per_element +
+                     "> -> " + t + "\n%x = tx.add %h, %o : " + t + "\ntx.yield %x : " + t;
+  return region_text({whole, per_element, per_element}, {whole}, body, "",
+                     is_symbolic ? std::vector<std::string>{"n"} : std::vector<std::string>());
+}
+
 ParsedRegion::ParsedRegion(const std::string& text) {
   DialectRegistry registry;
   registry.insert<tx::TxDialect, func::FuncDialect>();

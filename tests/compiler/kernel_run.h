@@ -26,6 +26,11 @@ std::string region_text(const std::vector<std::string>& operands, const std::vec
 // The same with one op, given without "tx.".
 std::string one_op(const std::vector<std::string>& operands, const std::string& result, const std::string& op);
 
+// Layer normalization of rows, with a factor and an offset for each element of a row (%1, %2). `rows` and `row` are extents as in a type: "3" and "40",
+// or "?" with `rows_dim` and `row_dim` as in #tx.dims over the one symbol s0.
+std::string normalization(const std::string& rows, const std::string& row, const std::string& element, const std::string& rows_dim = "",
+                          const std::string& row_dim = "");
+
 // A parsed module; the process aborts the test with the diagnostics if the text is wrong.
 class ParsedRegion {
  public:

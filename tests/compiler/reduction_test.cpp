@@ -164,6 +164,79 @@ TEST(Softmax, RunsInPlace) {
                            "attributes {tied = array<i64: 0>}"));
 }
 
+// A row in registers, one in several steps with memory of its own, and one that is too long for that.
+TEST(Rows, NormalizeInOneKernel) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.absolute = 1e-4;
+  options.relative = 1e-4;
+  for (auto [rows, row] : {std::pair{"5", "64"}, {"3", "40"}, {"300", "7"}, {"4", "768"}, {"1", "5003"}, {"2", "20000"}})
+    check_region(normalization(rows, row, "f32"), options);
+  for (int64_t n : {1, 30, 1500}) {
+    options.symbols = {n};
+    check_region(normalization("?", "33", "f32", "s0"), options);
+    check_region(normalization("3", "?", "f32", "", "s0"), options);
+  }
+  options.symbols = {};
+  options.absolute = options.relative = 2e-2;
+  check_region(normalization("5", "200", "f16"), options);
+  check_region(normalization("5", "2000", "bf16"), options);
+}
+
+// What is exponentiated has no room in a result of two bytes.
+TEST(Rows, ExponentiateAgainWhereNothingIsKept) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.absolute = 1e-3;
+  options.relative = 2e-3;
+  const std::string type = "3x?xf16, #tx.dims<()[s0] -> (3, s0)>";
+  for (int64_t n : {5, 70, 3000}) {
+    options.symbols = {n};
+    check_region(
+        region_text({type}, {type}, "%x = tx.softmax %0 {axis = 1} : tensor<" + type + ">\ntx.yield %x : tensor<" + type + ">", "", {"n"}),
+        options);
+  }
+}
+
+// Over all but the channels, with the channels side by side in memory; and a result per row beside what is behind it.
+TEST(Rows, NormalizeAcrossMemory) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.absolute = 1e-4;
+  for (const char* channels : {"20", "64"}) {
+    const std::string whole = std::string("2x9x5x") + channels + "xf32", rows = std::string("2x") + channels + "xf32";
+    check_region(region_text({whole}, {whole},
+                             "%m = tx.reduce mean %0 {axes = array<i64: 1, 2>} : tensor<" + whole + "> -> tensor<" + rows +
+                                 ">\n%b = tx.broadcast %m {dimensions = array<i64: 0, 3>} : tensor<" + rows + "> -> tensor<" + whole +
+                                 ">\n%d = tx.sub %0, %b : tensor<" + whole + ">\n%e = tx.exp %d : tensor<" + whole +
+                                 ">\n%s = tx.reduce max %e {axes = array<i64: 1, 2>} : tensor<" + whole + "> -> tensor<" + rows +
+                                 ">\n%c = tx.broadcast %s {dimensions = array<i64: 0, 3>} : tensor<" + rows + "> -> tensor<" + whole +
+                                 ">\n%x = tx.div %e, %c : tensor<" + whole + ">\ntx.yield %x : tensor<" + whole + ">"),
+                 options);
+  }
+}
+
+TEST(Rows, FindWhereTheLargestIs) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.ranges = {{-3, 4}};
+  for (const char* rest : {"axis = 1 : i64", "axis = 1 : i64, last"}) {
+    for (const char* kind : {"max", "min"})
+      check_region(
+          one_op({"7x300xi32"}, "7xi64", std::string("arg_reduce ") + kind + " %0 {" + rest + "} : tensor<7x300xi32> -> tensor<7xi64>"),
+          options);
+  }
+}
+
+// Regions of several stages also have the generic kernel.
+TEST(Rows, AreNotNeeded) {
+  CheckOptions options;
+  options.strategy = "generic";
+  options.absolute = 1e-4;
+  check_region(normalization("3", "40", "f32"), options);
+  check_region(one_op({"3x20x5xf32"}, "3x20x5xf32", "softmax %0 {axis = 1} : tensor<3x20x5xf32>"), options);
+}
+
 TEST(Lrn, SumsOverNeighboringChannels) {
   for (const char* type : {"1x5x5x96xf32", "1x3x3x7xf32", "1x2x2x256xf32", "2x3x3x1xf32", "1x4x4x33xf32"}) {
     for (const char* rest : {"size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0", "size = 4, alpha = 0.5, beta = 0.5, bias = 2.0",

@@ -155,6 +155,19 @@ TEST(Stages, ContractWhatIsMovedAndComputed) {
                options);
 }
 
+// Several stages, which hand values on.
+TEST(Stages, GoThroughRows) {
+  CheckOptions options;
+  options.absolute = 1e-4;
+  for (const char* axis : {"0", "1", "2"}) {
+    check_stages(one_op({"3x4x5xf32"}, "3x4x5xf32", std::string("softmax %0 {axis = ") + axis + "} : tensor<3x4x5xf32>"), options);
+    check_stages(one_op({"3x4x5xf32"}, "3x4x5xf32", std::string("softmax %0 {axis = ") + axis + ", log} : tensor<3x4x5xf32>"), options);
+  }
+  check_stages(normalization("3", "40", "f32"), options);
+  options.symbols = {7};
+  check_stages(normalization("?", "?", "f32", "s0 + 1", "s0"), options);
+}
+
 TEST(Stages, SayWhatHasNoForm) {
   auto reason_of = [](const std::string& text) {
     ParsedRegion parsed(text);
@@ -162,8 +175,8 @@ TEST(Stages, SayWhatHasNoForm) {
     EXPECT_TRUE(mlir::failed(stage::form_stages(parsed.region(), reason)));
     return reason;
   };
-  EXPECT_THAT(reason_of(one_op({"3x4xf32"}, "3x4xf32", "softmax %0 {axis = 1 : i64} : tensor<3x4xf32>")),
-              ::testing::HasSubstr("tx.softmax"));
+  EXPECT_THAT(reason_of(one_op({"3x4xf32"}, "3x4xf32", "lrn %0 {size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0} : tensor<3x4xf32>")),
+              ::testing::HasSubstr("tx.lrn"));
   EXPECT_THAT(reason_of(region_text({"3x4xf32"}, {"3xf32", "4xf32"},
                                     "%a = tx.reduce sum %0 {axes = array<i64: 1>} : tensor<3x4xf32> -> tensor<3xf32>\n"
                                     "%b = tx.reduce sum %0 {axes = array<i64: 0>} : tensor<3x4xf32> -> tensor<4xf32>\n tx.yield %a, %b : "

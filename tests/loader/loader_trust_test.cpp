@@ -72,7 +72,7 @@ class Trust : public Loader {
     options_.config_text = "[plugins.security]\nmode = \"strict\"\n";
     std::string build, wrong = why_untrusted(HEDDLE_FAKE_PLUGINS, &build);
     if (!wrong.empty()) GTEST_SKIP() << "SKIP: the build folder is not safe from others: " << wrong;
-    umask_before_ = umask(022);  // other users' processes read what the cases write
+    umask_before_ = umask(022);     // other users' processes read what the cases write
     chmod(folder_.c_str(), 01777);  // as /tmp is, wherever TMPDIR may be
     safe_ = safe_folder_.emplace(build).path();
     chmod(safe_.c_str(), 0755);

@@ -20,13 +20,11 @@ class KernelBuilder : public LlvmKernelBuilder {
 
   const Chip& chip;
 
-  // Every thread of the workgroup waits for all others and sees what they wrote.
-  void barrier();
-  // The value of lane (own lane ^ distance) of the same subgroup, which all are here. Any scalar of 8 to 64 bits.
-  mlir::Value exchange(mlir::Value value, int64_t distance);
-  // `count` elements of memory that the workgroup shares, as a pointer to 16 aligned bytes. Never the same memory twice.
-  mlir::Value shared(mlir::Type element, int64_t count);
-  int64_t shared_bytes() const { return shared_bytes_; }
+  void barrier() override;
+  mlir::Value exchange(mlir::Value value, int64_t distance) override;
+  // A pointer to 16 aligned bytes.
+  mlir::Value shared(mlir::Type element, int64_t count) override;
+  int64_t shared_bytes() const override { return shared_bytes_; }
   // Start of all memory that the workgroup shares, as a pointer of that address space.
   mlir::Value shared_base();
 

@@ -12,9 +12,8 @@
 
 namespace heddle::targets::cuda {
 
-// Threads of a workgroup, and the largest number that a strategy may ask for.
+// Threads of a workgroup.
 inline constexpr int64_t usual_threads = 256;
-inline constexpr int64_t most_threads = 1024;
 
 // A part of a region's work. plan() and emit() build the same parts in the same order.
 class Part {
@@ -33,9 +32,6 @@ using Parts = std::vector<std::unique_ptr<Part>>;
 // Lanes for one access of 128 bits, where the inner extent is known to be a multiple; else 0.
 int64_t lanes_for(mlir::AffineExpr inner, llvm::ArrayRef<Output> outputs);
 
-// A reduction that wants as many threads as a workgroup may have.
-bool has_long_columns(tx::ReduceOp reduce);
-
 // What a workgroup may have.
 struct Budget {
   int64_t threads;
@@ -43,10 +39,10 @@ struct Budget {
   Math math;
 };
 
-// The strategies. A root is a reduction or a contraction. transpose_parts is empty if the outputs are not its.
+// The strategies. A root is a window's op or a contraction. transpose_parts is empty if the outputs are not its.
 Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
-mlir::FailureOr<Parts> reduction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
+mlir::FailureOr<Parts> window_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 // transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
 // Fails, with a diagnostic, for what has no tiles.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,

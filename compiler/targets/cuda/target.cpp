@@ -6,6 +6,7 @@
 #include "compiler/targets/cuda/strategy.h"
 #include "compiler/targets/cuda/tile.h"
 #include "compiler/targets/generic_threads.h"
+#include "compiler/targets/rows_threads.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 
 using namespace mlir;
@@ -37,7 +38,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
     } else if (is_contraction(*root)) {
       found = contraction_parts(region, stored, *root, transpose, budget);
     } else {
-      found = reduction_parts(region, outputs, *root, budget);
+      found = window_parts(region, outputs, *root, budget);
     }
     if (failed(found)) return failure();
     for (auto& part : *found) parts.push_back(std::move(part));
@@ -51,9 +52,7 @@ constexpr int64_t access_bytes = 16;    // of a thread
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
-    auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
-    if (reduce && has_long_columns(reduce)) return most_threads;
-    if (is_reduction(&op) || (is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
+    if (is_window(&op) || (is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
   }
   // Fewer threads start sooner.
   int64_t most = 1;
@@ -70,7 +69,7 @@ std::unique_ptr<KernelBuilder> open_kernel(tx::DispatchOp region, const KernelPl
   return std::make_unique<KernelBuilder>(region, symbol, kernels, chip, threads, workgroups && workgroups.getValue() <= few_workgroups);
 }
 
-// Each group of outputs with one index space by what suits it: transposes, element-wise ops, reductions, tiles.
+// Each group of outputs with one index space by what suits it: transposes, element-wise ops, windows, tiles.
 class OutputGroups final : public Strategy {
  public:
   OutputGroups(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip), math_(math), limit_(shared_memory_bytes) {}
@@ -143,11 +142,12 @@ class CudaTarget final : public Target {
   // shared_memory_bytes: 0 for what the chip has.
   CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip) {
     int64_t limit = shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes;
-    strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit));
-    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, {}};
+    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, limit, {}};
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };
+    strategies_.push_back(rows_on_threads(machine));
+    strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 

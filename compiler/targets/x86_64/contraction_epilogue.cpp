@@ -101,7 +101,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
     }
     numbers[op.getResult(0)] = numbers.size();
     tail.ops_.push_back(&op);
-    tail.is_long_ |= llvm::isa<tx::ErfOp, tx::ExpOp, tx::LogOp, tx::PowOp, tx::SigmoidOp, tx::TanhOp>(op);
+    tail.is_long_ |= tx::is_costly(&op);
     key << op.getName().stripDialect() << op.getAttrDictionary();
     for (Value operand : op.getOperands()) key << "," << numbers[operand];
     key << ";";

@@ -24,10 +24,11 @@ class Entry final : public Strategy {
  public:
   using Plan = FailureOr<KernelPlan> (*)(tx::DispatchOp);
   using Emit = FailureOr<KernelResources> (*)(tx::DispatchOp, const KernelPlan&, StringRef, ModuleOp, const Level&);
-  Entry(StringRef name, Plan plan, Emit emit, const Level& level) : name_(name), plan_(plan), emit_(emit), level_(level) {}
+  Entry(StringRef name, Plan plan, Emit emit, bool reads_stages, const Level& level)
+      : name_(name), plan_(plan), emit_(emit), reads_stages_(reads_stages), level_(level) {}
 
   StringRef name() const override { return name_; }
-  bool reads_stages() const override { return plan_ == plan_generic; }
+  bool reads_stages() const override { return reads_stages_; }
   FailureOr<KernelPlan> plan(tx::DispatchOp region) const override { return plan_(region); }
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
     return emit_(region, plan, symbol, kernels, level_);
@@ -37,18 +38,22 @@ class Entry final : public Strategy {
   StringRef name_;
   Plan plan_;
   Emit emit_;
+  bool reads_stages_;
   const Level& level_;
 };
 
 class X86Target final : public Target {
  public:
   explicit X86Target(const Level& level) : level_(level) {
-    auto add = [&](StringRef name, auto plan, auto emit) { strategies_.push_back(std::make_unique<Entry>(name, plan, emit, level)); };
-    add("pack", plan_pack, emit_pack);
-    add("depthwise", plan_depthwise, emit_depthwise);
-    add("microkernel", plan_microkernel, emit_microkernel);
-    add("output groups", plan_output_groups, emit_output_groups);
-    add("generic", plan_generic, emit_generic);
+    auto add = [&](StringRef name, auto plan, auto emit, bool reads_stages) {
+      strategies_.push_back(std::make_unique<Entry>(name, plan, emit, reads_stages, level));
+    };
+    add("pack", plan_pack, emit_pack, false);
+    add("depthwise", plan_depthwise, emit_depthwise, false);
+    add("microkernel", plan_microkernel, emit_microkernel, false);
+    add("rows", plan_rows, emit_rows, true);
+    add("output groups", plan_output_groups, emit_output_groups, false);
+    add("generic", plan_generic, emit_generic, true);
   }
 
   std::string format() const override { return "x86_64-elf/1"; }

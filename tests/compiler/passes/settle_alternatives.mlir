@@ -44,18 +44,19 @@ func.func @order(%x: tensor<2xf32>, %y: tensor<2xf32>, %z: tensor<2xf32>) -> ten
 // -----
 
 // Two kernels: plain ops again, placed where the node was.
-// CHECK: tx.own_only = [{node = "", operator = "ai.onnx::Centered/1", reason = "it takes 2 kernels: reduce, sub"}]
+// CHECK: tx.own_only = [{node = "", operator = "ai.onnx::Centered/1", reason = "it takes 2 kernels: reduce, cumsum"}]
 // CHECK-LABEL: @several
 // CHECK-NOT: tx.dispatch
 // CHECK: tx.reduce mean %arg0 {axes = array<i64: 1>, place = "@a"}
-// CHECK: tx.sub {{.*}} {place = "@a"}
+// CHECK: tx.cumsum {{.*}} {axis = 1 : i64, place = "@a"}
 func.func @several(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = tx.dispatch "Centered"(%x) or <"ai.onnx", "Centered", 1, {}> attributes {place = "@a"} : (tensor<2x3xf32>) -> tensor<2x3xf32> {
   ^bb0(%a: tensor<2x3xf32>):
     %1 = tx.reduce mean %a {axes = array<i64: 1>} : tensor<2x3xf32> -> tensor<2xf32>
     %2 = tx.broadcast %1 {dimensions = array<i64: 0>} : tensor<2xf32> -> tensor<2x3xf32>
     %3 = tx.sub %a, %2 : tensor<2x3xf32>
-    tx.yield %3 : tensor<2x3xf32>
+    %4 = tx.cumsum %3 {axis = 1 : i64} : tensor<2x3xf32>
+    tx.yield %4 : tensor<2x3xf32>
   }
   return %0 : tensor<2x3xf32>
 }

@@ -79,13 +79,51 @@ func.func @cumsum(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
+// What is exponentiated is read twice, and made once.
 // CHECK-LABEL: @softmax
-// CHECK: tx.softmax
-// REMARK: remark: no stages: tx.softmax has no stage
+// CHECK: %[[MAX:.*]] = stage.fold <() -> (4, 8), reduced = 1> reads(%[[X:.*]])
+// CHECK: %[[EXP:.*]] = stage.map <() -> (4, 8)> reads(%[[X]], %[[MAX]])
+// CHECK-SAME: [#stage.access<(d0, d1) -> (d0, d1)>, #stage.access<(d0, d1) -> (d0)>]
+// CHECK: math.exp
+// CHECK: %[[SUM:.*]] = stage.fold <() -> (4, 8), reduced = 1> reads(%[[EXP]])
+// CHECK: %[[Y:.*]] = stage.map <() -> (4, 8)> reads(%[[EXP]], %[[SUM]])
+// CHECK: tx.yield %[[Y]]
 func.func @softmax(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tx.dispatch "softmax"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%a: tensor<4x8xf32>):
     %1 = tx.softmax %a {axis = 1 : i64} : tensor<4x8xf32>
+    tx.yield %1 : tensor<4x8xf32>
+  }
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// Half-precision values that stages hand on are in f32; a mean over a symbolic extent divides by its value.
+// CHECK-LABEL: @centered
+// CHECK: %[[MEAN:.*]] = stage.fold {{.*}} -> tensor<?xf32
+// CHECK: stage.extent ()[s0] -> (s0)
+// CHECK: stage.map {{.*}} reads(%{{.*}}, %[[MEAN]])
+func.func @centered(%x: tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>> attributes {tx.symbols = ["n"]} {
+  %0 = tx.dispatch "centered"(%x) : (tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>> {
+  ^bb0(%a: tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>):
+    %1 = tx.reduce mean %a {axes = array<i64: 1>} : tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>> -> tensor<?xf16, #tx.dims<()[s0] -> (s0)>>
+    %2 = tx.broadcast %1 {dimensions = array<i64: 0>} : tensor<?xf16, #tx.dims<()[s0] -> (s0)>> -> tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>
+    %3 = tx.sub %a, %2 : tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>
+    tx.yield %3 : tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>
+  }
+  return %0 : tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>
+}
+
+// -----
+
+// CHECK-LABEL: @lrn
+// CHECK: tx.lrn
+// REMARK: remark: no stages: tx.lrn has no stage
+func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tx.dispatch "lrn"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%a: tensor<4x8xf32>):
+    %1 = tx.lrn %a {size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0} : tensor<4x8xf32>
     tx.yield %1 : tensor<4x8xf32>
   }
   return %0 : tensor<4x8xf32>

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See root_values.h.
-#include "compiler/targets/root_values.h"
+// See window_values.h.
+#include "compiler/targets/window_values.h"
+
+#include <limits>
 
 #include "compiler/stage/scalar_body.h"
-#include "compiler/targets/accumulator.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
 namespace heddle::targets {
 
 namespace {
+
+// From..to, i64.
+struct Range {
+  Value from, to;
+};
 
 // Where the window of one output index lies along one spatial dimension.
 struct Window {
@@ -44,8 +51,7 @@ Window window_of(KernelBuilder& k, tx::PoolOp pool, size_t d, Value out) {
   return window;
 }
 
-}  // namespace
-
+// Loops over the ranges, the last one innermost. `index` must be empty, and is when body is not running.
 KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, SmallVector<Value>& index, ValueRange carried,
                                    const std::function<KernelBuilder::Values(ArrayRef<Value>, ValueRange)>& body) {
   if (index.size() == ranges.size()) return body(index, carried);
@@ -58,9 +64,56 @@ KernelBuilder::Values nested_loops(KernelBuilder& k, ArrayRef<Range> ranges, Sma
   });
 }
 
+// The largest of a window, or the sum and the mean.
+class Pooled {
+ public:
+  Pooled(KernelBuilder& kernel, tx::PoolOp pool)
+      : k_(kernel), is_max_(pool.getKind() == tx::PoolKind::max), element_(tx::tensor(pool.getInput()).getElementType()) {}
+
+  Value initial(int64_t lanes) const {
+    Type computed = stage::compute_type(element_);
+    TypedAttr value;
+    if (auto float_type = llvm::dyn_cast<FloatType>(computed)) {
+      value = FloatAttr::get(float_type, is_max_ ? -std::numeric_limits<double>::infinity() : 0.0);
+    } else {
+      unsigned width = computed.getIntOrFloatBitWidth();
+      bool is_lowest = is_max_ && !stage::is_unsigned(element_);
+      value = IntegerAttr::get(computed, is_lowest ? APInt::getSignedMinValue(width) : APInt(width, 0));
+    }
+    if (lanes > 0) value = SplatElementsAttr::get(k_.vector_type(computed, lanes), value);
+    return k_.builder.create<arith::ConstantOp>(k_.location, value);
+  }
+
+  Value combine(Value a, Value b) const {
+    if (is_max_) return stage::emit_fast_max(k_.builder, k_.location, a, b, stage::is_unsigned(element_));
+    return llvm::isa<FloatType>(getElementTypeOrSelf(a.getType())) ? k_.make<arith::AddFOp>(a, b) : k_.make<arith::AddIOp>(a, b);
+  }
+
+  // The sum over `count` (i64) elements divided by it.
+  Value mean(Value sum, Value count) const {
+    Type type = sum.getType(), scalar = getElementTypeOrSelf(type);
+    Value divisor;
+    if (llvm::isa<FloatType>(scalar)) {
+      divisor = k_.make<arith::SIToFPOp>(scalar, count);
+    } else {
+      divisor = scalar.isInteger(64) ? count : k_.make<arith::TruncIOp>(scalar, count);
+    }
+    if (auto vector = llvm::dyn_cast<VectorType>(type)) divisor = k_.splat(divisor, vector.getNumElements());
+    if (llvm::isa<FloatType>(scalar)) return k_.make<arith::DivFOp>(sum, divisor);
+    return stage::is_unsigned(element_) ? k_.make<arith::DivUIOp>(sum, divisor) : k_.make<arith::DivSIOp>(sum, divisor);
+  }
+
+ private:
+  KernelBuilder& k_;
+  bool is_max_;
+  Type element_;  // as in memory
+};
+
+}  // namespace
+
 FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::PoolOp pool, ArrayRef<Point> points) {
   bool is_max = pool.getKind() == tx::PoolKind::max;
-  Accumulator accumulator(k, is_max ? tx::ReduceKind::max : tx::ReduceKind::mean, tx::tensor(pool.getInput()).getElementType());
+  Pooled pooled(k, pool);
   SmallVector<Range> taps;
   SmallVector<Value> starts;
   Value count = k.index(1);
@@ -73,7 +126,7 @@ FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator&
   }
   bool known = true;
   SmallVector<Value> initial, index;
-  for (const Point& point : points) initial.push_back(accumulator.identity(point.lanes));
+  for (const Point& point : points) initial.push_back(pooled.initial(point.lanes));
   auto sums = nested_loops(k, taps, index, initial, [&](ArrayRef<Value> tap, ValueRange carried) {
     KernelBuilder::Values next;
     for (auto [result, accumulated] : llvm::zip_equal(points, carried)) {
@@ -81,50 +134,13 @@ FailureOr<KernelBuilder::Values> pool_values(KernelBuilder& k, ElementEvaluator&
       for (size_t d = 0; d < tap.size(); ++d) point.at[d + 1].base = k.add(starts[d], k.mul(tap[d], pool.getDilations()[d]));
       Value value = evaluator.element(pool.getInput(), point);
       known &= static_cast<bool>(value);
-      next.push_back(value ? accumulator.combine(accumulated, value) : accumulated);
+      next.push_back(value ? pooled.combine(accumulated, value) : accumulated);
     }
     return next;
   });
   if (!known) return failure();
   if (!is_max) {
-    for (Value& sum : sums) sum = accumulator.mean(sum, count);
-  }
-  return sums;
-}
-
-FailureOr<KernelBuilder::Values> reduce_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::ReduceOp reduce, ArrayRef<Point> points) {
-  Accumulator accumulator(k, reduce.getKind(), tx::tensor(reduce.getInput()).getElementType());
-  auto in_extents = tx::extents(tx::tensor(reduce.getInput()));
-  Value count = k.index(1);
-  SmallVector<Range> ranges;
-  SmallVector<size_t> reduced;
-  for (size_t d = 0; d < in_extents.size(); ++d) {
-    if (!llvm::is_contained(reduce.getAxes(), static_cast<int64_t>(d))) continue;
-    reduced.push_back(d);
-    ranges.push_back({k.index(0), k.extent(in_extents[d])});
-    count = k.mul(count, ranges.back().to);
-  }
-  bool known = true;
-  SmallVector<Value> initial, index;
-  for (const Point& point : points) initial.push_back(accumulator.identity(point.lanes));
-  auto sums = nested_loops(k, ranges, index, initial, [&](ArrayRef<Value> reduced_index, ValueRange carried) {
-    KernelBuilder::Values next;
-    for (auto [result, accumulated] : llvm::zip_equal(points, carried)) {
-      Point point = result;
-      point.at.clear();
-      for (size_t d = 0, kept = 0, looped = 0; d < in_extents.size(); ++d) {
-        bool is_looped = looped < reduced.size() && reduced[looped] == d;
-        point.at.push_back(is_looped ? Coordinate{reduced_index[looped++], 0, {}} : result.at[kept++]);
-      }
-      Value value = evaluator.element(reduce.getInput(), point);
-      known &= static_cast<bool>(value);
-      next.push_back(value ? accumulator.combine(accumulated, value) : accumulated);
-    }
-    return next;
-  });
-  if (!known) return failure();
-  if (reduce.getKind() == tx::ReduceKind::mean) {
-    for (Value& sum : sums) sum = accumulator.mean(sum, count);
+    for (Value& sum : sums) sum = pooled.mean(sum, count);
   }
   return sums;
 }
@@ -194,33 +210,6 @@ FailureOr<Value> lrn_value(KernelBuilder& k, ElementEvaluator& evaluator, tx::Lr
   Value base = k.make<math::FmaOp>(sum, k.constant(type, scale), k.constant(type, lrn.getBias().convertToDouble()));
   Value power = stage::emit_constant_power(k.builder, k.location, base, lrn.getBeta().convertToDouble());
   return k.make<arith::DivFOp>(center, power);
-}
-
-LogicalResult softmax_values(KernelBuilder& k, ElementEvaluator& evaluator, tx::SoftmaxOp softmax, Point point,
-                             const std::function<LogicalResult(Value, const Point&)>& store) {
-  auto type = tx::tensor(softmax.getInput());
-  size_t axis = static_cast<size_t>(softmax.getAxis());
-  Accumulator largest(k, tx::ReduceKind::max, type.getElementType()), total(k, tx::ReduceKind::sum, type.getElementType());
-  LogicalResult all = success();
-  Value extent = k.extent(tx::extents(type)[axis]), zero = k.index(0), one = k.index(1);
-  auto load = [&](Value at) {
-    point.at[axis] = {at, 0, {}};
-    Value value = evaluator.element(softmax.getInput(), point);
-    if (!value) all = failure();
-    return value ? value : largest.identity(point.lanes);
-  };
-  Value maximum = k.loop(zero, extent, one, ValueRange(largest.identity(point.lanes)),
-                         [&](Value at, ValueRange values) { return KernelBuilder::Values{largest.combine(values[0], load(at))}; })[0];
-  Value sum = k.loop(zero, extent, one, ValueRange(total.identity(point.lanes)), [&](Value at, ValueRange values) {
-    return KernelBuilder::Values{total.combine(values[0], k.make<math::ExpOp>(k.make<arith::SubFOp>(load(at), maximum)))};
-  })[0];
-  Value scale = softmax.getLog() ? k.make<math::LogOp>(sum) : k.make<arith::DivFOp>(k.constant(sum.getType(), 1), sum);
-  k.loop(zero, extent, [&](Value at) {
-    Value shifted = k.make<arith::SubFOp>(load(at), maximum);
-    Value value = softmax.getLog() ? k.make<arith::SubFOp>(shifted, scale) : k.make<arith::MulFOp>(k.make<math::ExpOp>(shifted), scale);
-    if (succeeded(all)) all = store(value, point);
-  });
-  return all;
 }
 
 }  // namespace heddle::targets
