@@ -102,8 +102,8 @@ bool never_negative(AffineExpr extent) {
 }
 
 bool is_elementwise(Operation* op) {
-  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, ReluOp, FloorOp, CeilOp, RoundOp,
-                   AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
+  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp, CeilOp,
+                   RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
 }
 
 bool is_data_movement(Operation* op) {
@@ -465,6 +465,46 @@ LogicalResult GatherOp::verify() {
   return success();
 }
 
+LogicalResult GatherElementsOp::verify() {
+  RankedTensorType input = tensor(getInput()), indices = tensor(getIndices()), result = tensor(getResult());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (indices.getRank() != input.getRank()) return emitOpError("indices of rank ") << indices.getRank() << " for rank " << input.getRank();
+  if (extents(result) != extents(indices)) return emitOpError("result extents are not the indices'");
+  for (auto [d, have, wanted] : llvm::enumerate(extents(input), extents(indices))) {
+    if (static_cast<int64_t>(d) == axis || have == wanted) continue;
+    auto most = static_extent(have), own = static_extent(wanted);
+    if (!most || !own || *own > *most) return emitOpError("indices reach beyond the input on dimension ") << d;
+  }
+  return success();
+}
+
+LogicalResult GatherNdOp::verify() {
+  RankedTensorType input = tensor(getInput()), indices = tensor(getIndices());
+  auto batch = static_cast<int64_t>(getBatchDims());
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (batch < 0 || batch >= indices.getRank() || batch > input.getRank()) return emitOpError("batch_dims ") << batch << " is too large";
+  SmallVector<AffineExpr> from = extents(input), rows = extents(indices);
+  auto count = static_extent(rows.back());
+  if (!count) return emitOpError("the last extent of indices is not known");
+  if (*count < 1 || *count > input.getRank() - batch) return emitOpError("indices name ") << *count << " dimensions";
+  for (int64_t d = 0; d < batch; ++d) {
+    if (from[d] != rows[d]) return emitOpError("extents of the batch differ on dimension ") << d;
+  }
+  SmallVector<AffineExpr> expected(rows.begin(), rows.end() - 1);
+  expected.append(from.begin() + batch + *count, from.end());
+  if (expected != extents(tensor(getResult()))) return emitOpError("result extents do not fit");
+  return success();
+}
+
+LogicalResult IotaOp::verify() {
+  auto dimension = static_cast<int64_t>(getDimension());
+  RankedTensorType type = tensor(getResult());
+  if (dimension < 0 || dimension >= type.getRank()) return emitOpError("dimension ") << dimension << " is outside of rank " << type.getRank();
+  return success();
+}
+
 LogicalResult PackOp::verify() {
   auto input = llvm::cast<RankedTensorType>(getInput().getType());
   auto groups = static_cast<int64_t>(getGroups());
@@ -492,11 +532,11 @@ LogicalResult PoolOp::verify() {
 }
 
 bool is_costly(Operation* op) {
-  return llvm::isa<ExpOp, LogOp, SigmoidOp, TanhOp, ErfOp, PowOp>(op);
+  return llvm::isa<ExpOp, LogOp, SigmoidOp, TanhOp, ErfOp, CosOp, SinOp, PowOp>(op);
 }
 
 bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp, ReduceOp, SoftmaxOp>(op);
+  return llvm::isa<ArgReduceOp, CumsumOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, SoftmaxOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {

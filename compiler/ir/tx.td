@@ -94,6 +94,8 @@ def Tx_ReciprocalOp : Tx_Unary<"reciprocal">;
 def Tx_TanhOp : Tx_Unary<"tanh">;
 def Tx_SigmoidOp : Tx_Unary<"sigmoid">;
 def Tx_ErfOp : Tx_Unary<"erf">;
+def Tx_CosOp : Tx_Unary<"cos">;
+def Tx_SinOp : Tx_Unary<"sin">;
 def Tx_ReluOp : Tx_Unary<"relu">;
 def Tx_FloorOp : Tx_Unary<"floor">;
 def Tx_CeilOp : Tx_Unary<"ceil">;
@@ -175,6 +177,31 @@ def Tx_GatherOp : Tx_PureOp<"gather"> {
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tx_GatherElementsOp : Tx_PureOp<"gather_elements"> {
+  let summary = "result[i, j, k] = input[i, indices[i, j, k], k] for axis 1; negative indices count from the end";
+  let description = [{The result has the extents of the indices, which are at most the input's in the other dimensions.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
+  let hasVerifier = 1;
+}
+def Tx_GatherNdOp : Tx_PureOp<"gather_nd"> {
+  let summary = "slices of input, chosen by rows of indices, one for each of the dimensions behind the batch's";
+  let description = [{indices [batch..., places..., n] and input [batch..., n dimensions, slice...] give [batch..., places..., slice...]; n is known.
+    Negative indices count from the end.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$batch_dims);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
+  let hasVerifier = 1;
+}
+def Tx_IotaOp : Tx_PureOp<"iota"> {
+  let summary = "each element is its index along the dimension";
+  let arguments = (ins I64Attr:$dimension);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
