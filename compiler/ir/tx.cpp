@@ -102,8 +102,8 @@ bool never_negative(AffineExpr extent) {
 }
 
 bool is_elementwise(Operation* op) {
-  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp, CeilOp,
-                   RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
+  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp,
+                   CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
 }
 
 bool is_data_movement(Operation* op) {
@@ -501,7 +501,8 @@ LogicalResult GatherNdOp::verify() {
 LogicalResult IotaOp::verify() {
   auto dimension = static_cast<int64_t>(getDimension());
   RankedTensorType type = tensor(getResult());
-  if (dimension < 0 || dimension >= type.getRank()) return emitOpError("dimension ") << dimension << " is outside of rank " << type.getRank();
+  if (dimension < 0 || dimension >= type.getRank())
+    return emitOpError("dimension ") << dimension << " is outside of rank " << type.getRank();
   return success();
 }
 
@@ -536,7 +537,7 @@ bool is_costly(Operation* op) {
 }
 
 bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, SoftmaxOp>(op);
+  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, SoftmaxOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {

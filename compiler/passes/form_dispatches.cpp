@@ -21,13 +21,12 @@ namespace heddle::passes {
 namespace {
 
 bool is_root(Operation* op) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::PoolOp, tx::ReduceOp, tx::SoftmaxOp, tx::LrnOp, tx::GatherOp>(op) ||
-         tx::has_only_stages(op);
+  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::PoolOp, tx::LrnOp>(op) || tx::has_only_stages(op);
 }
 
 // Roots whose kernels take an element-wise chain behind them.
 bool takes_epilogue(Operation* root) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp, tx::ReduceOp>(root) || tx::has_only_stages(root);
+  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp>(root) || tx::has_only_stages(root);
 }
 
 bool is_contraction(Operation* op) {

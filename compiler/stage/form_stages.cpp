@@ -101,8 +101,9 @@ class StageBody {
 
   // Null, with the reason, for what has no form.
   Value element(Value value, ArrayRef<AffineExpr> at) {
+    unsigned all = rank_ + static_cast<unsigned>(gathered_.size());
     auto key = std::make_pair(
-        value, ArrayAttr::get(builder.getContext(), {AffineMapAttr::get(AffineMap::get(rank_, symbols, at, builder.getContext()))}));
+        value, ArrayAttr::get(builder.getContext(), {AffineMapAttr::get(AffineMap::get(all, symbols, at, builder.getContext()))}));
     if (auto known = memo_.find(key); known != memo_.end()) return known->second;
     Value result = make(value, at);
     if (result) memo_[key] = result;
@@ -112,12 +113,39 @@ class StageBody {
   // A read of an operand of the region, or of what another stage makes.
   Value read(Value tensor, ArrayRef<AffineExpr> at, TypedAttr outside = {}) {
     Type element = tx::tensor(operands_.lookup(tensor)).getElementType();
-    auto access = AccessAttr::get(builder.getContext(), AffineMap::get(rank_, symbols, at, builder.getContext()), outside);
+    // Of the indices that were read, those that this place has.
+    Exprs dims = leading_dims(), place;
+    SmallVector<unsigned> gathers;
+    for (auto [i, gathered] : llvm::enumerate(gathered_)) {
+      unsigned dim = rank_ + static_cast<unsigned>(i);
+      dims.push_back(builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathers.size())));
+      bool is_used = false;
+      for (AffineExpr index : at) {
+        if (!index.isFunctionOfDim(dim)) continue;
+        if (!llvm::isa<AffineDimExpr>(index)) return refuse("indices that are read and then moved");
+        is_used = true;
+      }
+      if (is_used) gathers.push_back(gathered);
+    }
+    if (outside && !gathers.empty()) return refuse("a pad of what is gathered");
+    for (AffineExpr index : at) place.push_back(index.replaceDims(dims));
+    auto map = AffineMap::get(rank_ + static_cast<unsigned>(gathers.size()), symbols, place, builder.getContext());
     Value argument = block_->insertArgument(rank_ + static_cast<unsigned>(reads.size()), scalar_type(element), location_);
     reads.push_back(operands_.lookup(tensor));
-    accesses.push_back(access);
+    accesses.push_back(AccessAttr::get(builder.getContext(), map, outside, gathers));
     Type compute = compute_type(element);
     return compute == argument.getType() ? argument : builder.create<arith::ExtFOp>(location_, compute, argument);
+  }
+
+  // An index that is read here, as a dimension of places; null with the reason.
+  AffineExpr gathered(Value indices, ArrayRef<AffineExpr> at) {
+    if (!operands_.contains(indices)) {
+      refuse("indices that " + tx::describe(indices.getDefiningOp()) + " makes");
+      return {};
+    }
+    if (!read(indices, at)) return {};
+    gathered_.push_back(static_cast<unsigned>(reads.size()) - 1);
+    return builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathered_.size()) - 1);
   }
 
   // The same, or 0 where the place is outside of the value, if it may be.
@@ -188,6 +216,11 @@ class StageBody {
       Type type = scalar_type(tx::tensor(value).getElementType());
       return read(pad.getInput(), place, number(type, pad.getValue().convertToDouble()));
     }
+    if (llvm::isa<tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op)) {
+      Exprs place = gathered_place(op, at);
+      return place.empty() ? Value() : element(op->getOperand(0), place);
+    }
+    if (auto iota = llvm::dyn_cast<tx::IotaOp>(op)) return index_as_element(iota, at[iota.getDimension()]);
     if (tx::is_elementwise(op)) {
       SmallVector<Value> operands;
       for (Value operand : op->getOperands()) {
@@ -199,6 +232,72 @@ class StageBody {
     }
     if (!only_moves(op)) return refuse(tx::describe(op) + " has no stage");
     return element(op->getOperand(0), moved(op, at));
+  }
+
+  // Where an op that reads indices finds its element; empty with the reason.
+  Exprs gathered_place(Operation* op, ArrayRef<AffineExpr> at) {
+    Value indices = op->getOperand(1);
+    size_t rank = static_cast<size_t>(tx::tensor(indices).getRank());
+    if (auto gather = llvm::dyn_cast<tx::GatherOp>(op)) {
+      size_t axis = static_cast<size_t>(gather.getAxis());
+      Exprs place(at.take_front(axis));
+      place.push_back(gathered(indices, at.slice(axis, rank)));
+      llvm::append_range(place, at.drop_front(axis + rank));
+      return place[axis] ? place : Exprs();
+    }
+    if (auto gather = llvm::dyn_cast<tx::GatherElementsOp>(op)) {
+      Exprs place(at);
+      place[gather.getAxis()] = gathered(indices, at);
+      return place[gather.getAxis()] ? place : Exprs();
+    }
+    auto gather = llvm::cast<tx::GatherNdOp>(op);
+    int64_t count = *tx::static_extent(tx::extents(tx::tensor(indices)).back());
+    Exprs place(at.take_front(gather.getBatchDims()));
+    for (int64_t i = 0; i < count; ++i) {
+      Exprs row(at.take_front(rank - 1));
+      row.push_back(builder.getAffineConstantExpr(i));
+      place.push_back(gathered(indices, row));
+      if (!place.back()) return {};
+    }
+    llvm::append_range(place, at.drop_front(rank - 1));
+    return place;
+  }
+
+  Value index_as_element(tx::IotaOp iota, AffineExpr index) {
+    for (size_t d = rank_; d < rank_ + gathered_.size(); ++d) {
+      if (index.isFunctionOfDim(static_cast<unsigned>(d))) return refuse("an index that is read and then computed with");
+    }
+    Value value = computed(index);
+    Type type = compute_type(tx::tensor(iota.getResult()).getElementType());
+    if (llvm::isa<FloatType>(type)) return builder.create<arith::SIToFPOp>(location_, type, value);
+    unsigned bits = type.getIntOrFloatBitWidth();
+    return bits == 64 ? value : builder.create<arith::TruncIOp>(location_, type, value).getResult();
+  }
+
+  // The value of a place; not negative where it is divided.
+  Value computed(AffineExpr index) {
+    if (auto dim = llvm::dyn_cast<AffineDimExpr>(index)) return block_->getArgument(dim.getPosition());
+    if (index.isSymbolicOrConstant())
+      return builder.create<ExtentOp>(location_, builder.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols, index)));
+    auto binary = llvm::cast<AffineBinaryOpExpr>(index);
+    Value a = computed(binary.getLHS()), b = computed(binary.getRHS());
+    switch (binary.getKind()) {
+      case AffineExprKind::Add:
+        return builder.create<arith::AddIOp>(location_, a, b);
+      case AffineExprKind::Mul:
+        return builder.create<arith::MulIOp>(location_, a, b);
+      case AffineExprKind::Mod:
+        return builder.create<arith::SubIOp>(location_, a,
+                                             builder.create<arith::MulIOp>(location_, builder.create<arith::DivSIOp>(location_, a, b), b));
+      default:
+        return builder.create<arith::DivSIOp>(location_, a, b);
+    }
+  }
+
+  Exprs leading_dims() {
+    Exprs dims;
+    for (unsigned i = 0; i < rank_; ++i) dims.push_back(builder.getAffineDimExpr(i));
+    return dims;
   }
 
   Value constant_of(SplatElementsAttr splat) {
@@ -228,6 +327,7 @@ class StageBody {
   std::string& reason_;
   Region region_;
   Block* block_;
+  SmallVector<unsigned> gathered_;  // reads whose elements are indices, each a dimension of places behind the domain's
   llvm::DenseMap<std::pair<Value, Attribute>, Value> memo_;
 };
 

@@ -178,6 +178,8 @@ Scalar run(Operation* op, ArrayRef<Scalar> in, ArrayRef<int64_t> symbols) {
       .Case([&](math::ExpOp) { return real(std::exp(a())); })
       .Case([&](math::LogOp) { return real(std::log(a())); })
       .Case([&](math::TanhOp) { return real(std::tanh(a())); })
+      .Case([&](math::CosOp) { return real(std::cos(a())); })
+      .Case([&](math::SinOp) { return real(std::sin(a())); })
       .Case([&](math::ErfOp) { return real(std::erf(a())); })
       .Case([&](math::PowFOp) { return real(std::pow(a(), b())); })
       .Default([](Operation* op) -> Scalar { throw std::logic_error(("bodies do not have " + op->getName().getStringRef()).str()); });
@@ -213,9 +215,20 @@ class Interpreter {
   Scalar read(Operation* op, unsigned which, ArrayRef<int64_t> at) {
     const Array& array = arrays_.find(op->getOperand(which))->second;
     AccessAttr access = access_of(op, which);
+    Index all(at);
+    for (unsigned gathered : gathers_of(op, which)) {
+      Scalar index = read(op, gathered, at);
+      Type element = tx::tensor(op->getOperand(gathered)).getElementType();
+      all.push_back(llvm::cast<IntegerType>(element).isUnsigned() ? static_cast<int64_t>(bits(index, scalar_type(element))) : index.whole);
+    }
     int64_t linear = 0;
     for (auto [expression, extent] : llvm::zip_equal(access.getMap().getResults(), array.shape)) {
-      int64_t index = evaluate(expression, at, symbols_);
+      int64_t index = evaluate(expression, all, symbols_);
+      auto dim = llvm::dyn_cast<AffineDimExpr>(expression);
+      if (dim && dim.getPosition() >= at.size()) {
+        if (index < 0) index += extent;
+        index = std::max<int64_t>(0, std::min(index, extent - 1));
+      }
       if (index < 0 || index >= extent) {
         if (!access.getOutside()) throw std::logic_error("a read outside of its tensor");
         return constant(access.getOutside());

@@ -166,7 +166,7 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::FloorOp) -> Value { return is_float ? body.make<math::FloorOp>(x) : x; })
       .Case([&](tx::CeilOp) -> Value { return is_float ? body.make<math::CeilOp>(x) : x; })
       .Case([&](tx::RoundOp) -> Value { return is_float ? body.make<math::RoundEvenOp>(x) : x; })
-      .Case<tx::ExpOp, tx::LogOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp, tx::TanhOp, tx::SigmoidOp, tx::ErfOp>(
+      .Case<tx::ExpOp, tx::LogOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp, tx::TanhOp, tx::SigmoidOp, tx::ErfOp, tx::CosOp, tx::SinOp>(
           [&](Operation* unary) -> Value {
             if (!is_float) return unsupported();
             if (llvm::isa<tx::ExpOp>(unary)) return body.exp(x);
@@ -175,6 +175,8 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
             if (llvm::isa<tx::RsqrtOp>(unary)) return body.div(body.constant(1), body.sqrt(x));
             if (llvm::isa<tx::ReciprocalOp>(unary)) return body.div(body.constant(1), x);
             if (llvm::isa<tx::TanhOp>(unary)) return body.make<math::TanhOp>(x);
+            if (llvm::isa<tx::CosOp>(unary)) return body.make<math::CosOp>(x);
+            if (llvm::isa<tx::SinOp>(unary)) return body.make<math::SinOp>(x);
             if (llvm::isa<tx::SigmoidOp>(unary))
               return body.div(body.constant(1), body.add(body.constant(1), body.exp(body.sub(body.constant(0), x))));
             return body.is_double() ? unsupported() : body.make<math::ErfOp>(x);

@@ -55,6 +55,11 @@ unsigned first_read_of_last_body(Operation* stage) {
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
 }
 
+SmallVector<unsigned> gathers_of(Operation* stage, unsigned read) {
+  unsigned last = first_read_of_last_body(stage), first = read < last ? 0 : last;
+  return llvm::map_to_vector(access_of(stage, read).getGathers(), [&](unsigned gathered) { return first + gathered; });
+}
+
 namespace {
 
 // Reads [first, first + count) are over `rank` dimensions and fit their tensors.
@@ -62,12 +67,27 @@ LogicalResult verify_reads(Operation* op, unsigned first, unsigned count, unsign
   for (unsigned i = first; i < first + count; ++i) {
     AccessAttr access = access_of(op, i);
     RankedTensorType type = tx::tensor(op->getOperand(i));
-    if (access.getMap().getNumDims() != rank) {
-      return op->emitOpError("read ") << i << " is over " << access.getMap().getNumDims() << " dimensions; " << rank << " were expected";
+    unsigned dims = rank + static_cast<unsigned>(access.getGathers().size());
+    if (access.getMap().getNumDims() != dims) {
+      return op->emitOpError("read ") << i << " is over " << access.getMap().getNumDims() << " dimensions; " << dims << " were expected";
     }
     if (static_cast<int64_t>(access.getMap().getNumResults()) != type.getRank()) {
       return op->emitOpError("read ") << i << " gives " << access.getMap().getNumResults() << " indices of a tensor of rank "
                                       << type.getRank();
+    }
+    for (unsigned gathered : access.getGathers()) {
+      if (gathered >= i - first)
+        return op->emitOpError("read ") << i << " is at indices of read " << first + gathered << ", which is not before it";
+      Type element = tx::tensor(op->getOperand(first + gathered)).getElementType();
+      if (!llvm::isa<IntegerType>(element)) return op->emitOpError("read ") << i << " is at indices of " << element;
+    }
+    for (AffineExpr index : access.getMap().getResults()) {
+      bool is_gathered = false;
+      for (unsigned d = rank; d < dims; ++d) is_gathered |= index.isFunctionOfDim(d);
+      if (is_gathered && !llvm::isa<AffineDimExpr>(index)) return op->emitOpError("read ") << i << " computes with an index that it reads";
+    }
+    if (access.getOutside() && !access.getGathers().empty()) {
+      return op->emitOpError("read ") << i << " is at indices that are read, which are inside; it has a value for outside";
     }
     if (access.getOutside() && access.getOutside().getType() != scalar_type(type.getElementType())) {
       return op->emitOpError("read ") << i << " is " << access.getOutside().getType() << " outside of a tensor of "

@@ -27,6 +27,9 @@ AccessAttr access_of(mlir::Operation* stage, unsigned read);
 mlir::Block& last_body(mlir::Operation* stage);
 unsigned first_read_of_last_body(mlir::Operation* stage);
 
+// The reads whose elements are indices of this one.
+llvm::SmallVector<unsigned> gathers_of(mlir::Operation* stage, unsigned read);
+
 // A dispatch whose body is stages instead of tx ops: the same operands, results and symbols, in a module of its own.
 struct StagedRegion {
   mlir::OwningOpRef<mlir::ModuleOp> module;

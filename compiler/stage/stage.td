@@ -5,7 +5,7 @@
 //
 // Conventions
 //  * A domain is a list of extents over the function's symbols. Its first dimensions are parallel; the last `reduced` ones are folded away.
-//  * Read i comes from reads[i] at accesses[i], an affine map from the domain to the tensor's index. With `outside`, places that are not in the
+//  * Read i comes from reads[i] at accesses[i], an affine map from the domain to the tensor's index, of which elements of other reads may be part. With `outside`, places that are not in the
 //    tensor read as that value; without it every place is inside.
 //  * Scalars in bodies have the element's type; integers lose their sign there, which ops carry instead.
 //  * Results hold the parallel domain's elements in row-major order; their own extents may divide the same elements differently.
@@ -44,9 +44,11 @@ def Stage_DomainAttr : Stage_Attr<"Domain", "domain"> {
 }
 
 def Stage_AccessAttr : Stage_Attr<"Access", "access"> {
-  let summary = "where a read finds its element, and what it reads outside of the tensor";
-  let parameters = (ins "::mlir::AffineMap":$map, OptionalParameter<"::mlir::TypedAttr">:$outside);
-  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? `>`";
+  let summary = "where a read finds its element, what it reads outside of the tensor, and indices that are read";
+  let description = [{Behind the domain's dimensions the map has one for each of `gathers`, which are earlier reads of integers, counted from the first one of the same body. Such a
+    dimension is an index of the tensor by itself: a negative one counts from the end, and one that is outside then is the nearest inside.}];
+  let parameters = (ins "::mlir::AffineMap":$map, OptionalParameter<"::mlir::TypedAttr">:$outside, OptionalArrayRefParameter<"unsigned">:$gathers);
+  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? (`,` `gathers` `=` `[` $gathers^ `]`)? `>`";
 }
 
 def Stage_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;

@@ -322,7 +322,6 @@ Value ElementEvaluator::at(Value value, const Point& point) {
                    })
                    .Case([&](tx::PadOp op_pad) { return pad(op_pad, point); })
                    .Case([&](tx::ConcatOp op_concat) { return concat(op_concat, point); })
-                   .Case([&](tx::GatherOp op_gather) { return gather(op_gather, point); })
                    .Default([&](Operation* other) -> Value {
                      other->emitError() << other->getName() << " is not supported at this place of a region";
                      return {};
@@ -432,29 +431,6 @@ Value ElementEvaluator::concat(tx::ConcatOp op, const Point& point) {
   return result;
 }
 
-Value ElementEvaluator::gather(tx::GatherOp op, const Point& point) {
-  auto from = tx::tensor(op.getInput()), indices_type = tx::tensor(op.getIndices());
-  int64_t axis = static_cast<int64_t>(op.getAxis()), rank = indices_type.getRank();
-  Point which = point;
-  which.at.assign(point.at.begin() + axis, point.at.begin() + axis + rank);
-  Value chosen = at(op.getIndices(), which);
-  if (!chosen) return {};
-  auto vector = llvm::dyn_cast<VectorType>(chosen.getType());
-  auto like = [&](Value scalar) { return vector ? k_.splat(scalar, vector.getNumElements()) : scalar; };
-  Type i64 = k_.builder.getI64Type(), wide = vector ? Type(vector.clone(i64)) : i64;
-  bool without_sign = llvm::cast<IntegerType>(indices_type.getElementType()).isUnsigned();
-  if (chosen.getType() != wide) chosen = without_sign ? k_.make<arith::ExtUIOp>(wide, chosen) : k_.make<arith::ExtSIOp>(wide, chosen);
-  Value extent = like(k_.extent(tx::extents(from)[axis])), zero = like(k_.index(0));
-  chosen = k_.make<arith::SelectOp>(k_.less(chosen, zero), k_.add(chosen, extent), chosen);
-  // An index outside the tensor reads its nearest element: code must not leave its bindings.
-  chosen = k_.max(k_.min(chosen, k_.sub(extent, like(k_.index(1)))), zero);
-  Point source = point;
-  source.at.assign(point.at.begin(), point.at.begin() + axis);
-  source.at.push_back(vector ? Coordinate{{}, 0, chosen} : Coordinate{chosen, 0, {}});
-  source.at.append(point.at.begin() + axis + rank, point.at.end());
-  return at(op.getInput(), source);
-}
-
 // ---------------------------------------------------------------------------------------------------------- analysis
 
 namespace {
@@ -534,10 +510,6 @@ bool Flattening::look(Value value) {
         int64_t axis = static_cast<int64_t>(concat.getAxis());
         if (concat == chosen ? axis > first : axis >= first) return false;
         return llvm::all_of(concat.getInputs(), [&](Value input) { return can_flatten(input); });
-      })
-      .Case([&](tx::GatherOp gather) {
-        int64_t behind = static_cast<int64_t>(gather.getAxis()) + tx::tensor(gather.getIndices()).getRank();
-        return behind <= first && can_flatten(gather.getInput());
       })
       .Default([](Operation*) { return false; });
 }

@@ -66,7 +66,6 @@ class ElementEvaluator {
   mlir::Value constant(tx::ConstantOp op, const Linear& offset, const Point& point);
   mlir::Value pad(tx::PadOp op, const Point& point);
   mlir::Value concat(tx::ConcatOp op, const Point& point);
-  mlir::Value gather(tx::GatherOp op, const Point& point);
 
   // Where the shifted coordinate is inside [0, extent), and the coordinate kept inside for lanes that all share it.
   struct Bounds {

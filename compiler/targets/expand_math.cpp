@@ -165,15 +165,44 @@ Value power(OpBuilder& builder, Location location, Value x, Value y) {
   return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
 }
 
+// Through f64: x = n * pi / 2 + r, |r| <= pi / 4, the second part of pi / 2 being what the first one lacks; then Taylor's series.
+Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cosine) {
+  Body narrow(builder, location, x.getType());
+  Body body(builder, location, narrow.like(builder.getF64Type()));
+  bool extended = !narrow.is_double();
+  Value wide = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
+  Value n = body.make<math::RoundEvenOp>(body.mul(wide, body.constant(2 / std::numbers::pi)));
+  Value r = body.fma(n, body.constant(-0x1.921fb54442d18p+0), wide);
+  r = body.fma(n, body.constant(-0x1.1a62633145c07p-54), r);
+  SmallVector<double> odd, even;
+  double factorial = 1;
+  for (int k = 0; k <= 8; ++k) {
+    if (k > 0) factorial *= -(2 * k - 1) * (2 * k);
+    even.push_back(1 / factorial);
+    odd.push_back(1 / (factorial * (2 * k + 1)));
+  }
+  Value square = body.mul(r, r), sine = body.mul(r, body.polynomial(square, odd)), cosine = body.polynomial(square, even);
+  // Quarters of the circle: 0 to 3.
+  Value shifted = is_cosine ? body.add(n, body.constant(1)) : n;
+  Value turns = body.make<math::FloorOp>(body.mul(shifted, body.constant(0.25)));
+  Value quarter = body.fma(turns, body.constant(-4), shifted);
+  Value half = body.make<math::FloorOp>(body.mul(quarter, body.constant(0.5)));
+  Value is_odd = body.compare(arith::CmpFPredicate::ONE, body.fma(half, body.constant(-2), quarter), body.constant(0));
+  Value is_negative = body.compare(arith::CmpFPredicate::OGE, quarter, body.constant(2));
+  Value result = body.select(is_odd, cosine, sine);
+  result = body.select(is_negative, body.sub(body.constant(0), result), result);
+  return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
+}
+
 struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
   StringRef getArgument() const final { return "heddle-expand-math"; }
-  StringRef getDescription() const final { return "exp, log, tanh, erf and powf by arithmetic"; }
+  StringRef getDescription() const final { return "exp, log, tanh, erf, cos, sin and powf by arithmetic"; }
 
   void runOnOperation() override {
     SmallVector<Operation*> found;
     getOperation()->walk([&](Operation* op) {
-      if (llvm::isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::PowFOp>(op)) found.push_back(op);
+      if (llvm::isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::CosOp, math::SinOp, math::PowFOp>(op)) found.push_back(op);
     });
     for (Operation* op : found) {
       OpBuilder builder(op);
@@ -183,6 +212,7 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
       if (llvm::isa<math::LogOp>(op)) result = body.log(x);
       if (llvm::isa<math::TanhOp>(op)) result = body.tanh(x);
       if (llvm::isa<math::ErfOp>(op)) result = body.erf(x);
+      if (llvm::isa<math::CosOp, math::SinOp>(op)) result = sine_or_cosine(builder, op->getLoc(), x, llvm::isa<math::CosOp>(op));
       if (llvm::isa<math::PowFOp>(op)) result = power(builder, op->getLoc(), x, op->getOperand(1));
       op->getResult(0).replaceAllUsesWith(result);
       op->erase();

@@ -404,7 +404,7 @@ class RowsEmitter {
     for (unsigned i = first; i < first + count; ++i) {
       Operation* other = maker(stage.op, i);
       if (!other) {
-        if (!known) continue;
+        if (!known || !stage::gathers_of(stage.op, i).empty()) continue;
         auto key = std::make_pair(stage.op->getOperand(i).getAsOpaquePointer(), where(stage, i).getAsOpaquePointer());
         auto found = known->loaded.find(key);
         if (found == known->loaded.end()) found = known->loaded.insert({key, body.read(i, place)}).first;
@@ -429,7 +429,7 @@ class RowsEmitter {
       dims.push_back(dim == no_dimension ? getAffineConstantExpr(0, context) : getAffineDimExpr(dim, context));
     }
     AffineMap map = access.getMap().replaceDimsAndSymbols(dims, {}, all, access.getMap().getNumSymbols());
-    return stage::AccessAttr::get(context, map, access.getOutside());
+    return stage::AccessAttr::get(context, map, access.getOutside(), {});
   }
 
   // The elements of a stage per element: known, kept in memory, or computed again.

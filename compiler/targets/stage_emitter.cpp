@@ -32,6 +32,7 @@ std::optional<std::pair<int64_t, int64_t>> range_of(AffineExpr expression, stage
   using Range = std::pair<int64_t, int64_t>;
   if (auto constant = tx::static_extent(expression)) return Range{*constant, *constant};
   if (auto dim = llvm::dyn_cast<AffineDimExpr>(expression)) {
+    if (dim.getPosition() >= domain.getRank()) return std::nullopt;
     auto extent = tx::static_extent(domain.getExtents().getResult(dim.getPosition()));
     return extent ? std::optional(Range{0, std::max<int64_t>(0, *extent - 1)}) : std::nullopt;
   }
@@ -51,6 +52,7 @@ std::optional<std::pair<int64_t, int64_t>> range_of(AffineExpr expression, stage
 // Whether an index of this dimension of a tensor can be outside of it.
 bool may_be_outside(AffineExpr index, AffineExpr extent, stage::DomainAttr domain) {
   auto dim = llvm::dyn_cast<AffineDimExpr>(index);
+  if (dim && dim.getPosition() >= domain.getRank()) return false;  // an index that is read
   if (dim && domain.getExtents().getResult(dim.getPosition()) == extent) return false;
   auto range = range_of(index, domain);
   auto fixed = tx::static_extent(extent);
@@ -74,6 +76,9 @@ std::optional<AffineExpr> memory_step(Operation* stage, unsigned read, unsigned 
   stage::DomainAttr domain = stage::domain_of(stage);
   RankedTensorType type = tx::tensor(stage->getOperand(read));
   AffineExpr zero = getAffineConstantExpr(0, stage->getContext()), step = zero;
+  for (unsigned gathered : stage::gathers_of(stage, read)) {
+    if (memory_step(stage, gathered, dimension, lanes) != zero) return std::nullopt;
+  }
   for (auto [index, extent] : llvm::zip_equal(access.getMap().getResults(), tx::extents(type))) {
     auto own = slope(index, dimension, lanes);
     if (!own) return std::nullopt;
@@ -140,11 +145,13 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
     }
     return {vector, true};
   }
+  SmallVector<Value> index = place.index;
+  llvm::append_range(index, gathered(which, place));
   bool is_lanes = place.lanes > 0 && *fixed == 1;
   Value inside = access.getOutside() ? is_inside(access.getMap().getResults(), type, place) : Value();
   auto in_memory = [&] {
     Value base = k_.operand(llvm::cast<BlockArgument>(stage_->getOperand(which)).getArgNumber());
-    Value at = evaluate(linear_place(access.getMap().getResults(), type), place.index);
+    Value at = evaluate(linear_place(access.getMap().getResults(), type), index);
     return k_.load(base, at, type.getElementType(), is_lanes ? place.lanes : 0, is_lanes ? place.mask : Value());
   };
   Value condition = inside;
@@ -159,6 +166,28 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
         return KernelBuilder::Values{k_.builder.create<arith::ConstantOp>(k_.location, outside)};
       })[0];
   return {value, is_lanes};
+}
+
+// Indices that are read, one for all lanes, each inside of its dimension.
+SmallVector<Value> BodyEmitter::gathered(unsigned which, const BodyPlace& place) {
+  stage::AccessAttr access = stage::access_of(stage_, which);
+  SmallVector<AffineExpr> extents = tx::extents(tx::tensor(stage_->getOperand(which)));
+  BodyPlace one = place;
+  one.lanes = 0;
+  one.mask = {};
+  SmallVector<Value> indices;
+  unsigned first = access.getMap().getNumDims() - static_cast<unsigned>(access.getGathers().size());
+  for (auto [i, read] : llvm::enumerate(stage::gathers_of(stage_, which))) {
+    AffineExpr dim = getAffineDimExpr(first + static_cast<unsigned>(i), access.getContext());
+    Value extent = k_.extent(extents[llvm::find(access.getMap().getResults(), dim) - access.getMap().getResults().begin()]);
+    Value index = load(read, one).value;
+    bool has_sign = !llvm::cast<IntegerType>(tx::tensor(stage_->getOperand(read)).getElementType()).isUnsigned();
+    Type i64 = k_.builder.getI64Type();
+    if (index.getType() != i64) index = has_sign ? k_.make<arith::ExtSIOp>(i64, index) : k_.make<arith::ExtUIOp>(i64, index);
+    index = k_.make<arith::SelectOp>(k_.less(index, k_.index(0)), k_.add(index, extent), index);
+    indices.push_back(k_.max(k_.min(index, k_.sub(extent, k_.index(1))), k_.index(0)));
+  }
+  return indices;
 }
 
 // Null where it always is.

@@ -53,6 +53,7 @@ class BodyEmitter {
 
  private:
   Element load(unsigned which, const BodyPlace& place);
+  llvm::SmallVector<mlir::Value> gathered(unsigned which, const BodyPlace& place);
   mlir::Value is_inside(llvm::ArrayRef<mlir::AffineExpr> at, mlir::RankedTensorType type, const BodyPlace& place);
   Element clone(mlir::Operation& op, const llvm::DenseMap<mlir::Value, Element>& values, int64_t lanes);
 

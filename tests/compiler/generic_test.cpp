@@ -40,6 +40,48 @@ TEST(Generic, MovesElements) {
   check(one_op({"3x4xi32"}, "6x5xi32",
                "pad %0 {low = array<i64: 1, 0>, high = array<i64: 2, 1>, value = 7.0 : f64} : tensor<3x4xi32> -> tensor<6x5xi32>"));
 }
+TEST(Generic, ReadsAtIndices) {
+  CheckOptions options;
+  options.ranges = {{-2, 2}, {-6, 5}};
+  check(one_op({"6x33xf32", "2x4xi64"}, "2x4x33xf32", "gather %0, %1 {axis = 0} : tensor<6x33xf32>, tensor<2x4xi64> -> tensor<2x4x33xf32>"),
+        options);
+  check(one_op({"5x6xf16", "21xi32"}, "5x21xf16", "gather %0, %1 {axis = 1} : tensor<5x6xf16>, tensor<21xi32> -> tensor<5x21xf16>"),
+        options);
+  check(one_op({"6x40xf32", "3x40xi64"}, "3x40xf32",
+               "gather_elements %0, %1 {axis = 0 : i64} : tensor<6x40xf32>, tensor<3x40xi64> -> tensor<3x40xf32>"),
+        options);
+  check(one_op({"4x6xi8", "4x70xi32"}, "4x70xi8",
+               "gather_elements %0, %1 {axis = 1 : i64} : tensor<4x6xi8>, tensor<4x70xi32> -> tensor<4x70xi8>"),
+        options);
+  options.ranges = {{-2, 2}, {-3, 2}};
+  check(one_op({"3x6x32xf32", "5x2xi64"}, "5x32xf32",
+               "gather_nd %0, %1 {batch_dims = 0 : i64} : tensor<3x6x32xf32>, tensor<5x2xi64> -> tensor<5x32xf32>"),
+        options);
+  check(one_op({"4x3xi1", "4x1x5x1xi64"}, "4x1x5xi1",
+               "gather_nd %0, %1 {batch_dims = 1 : i64} : tensor<4x3xi1>, tensor<4x1x5x1xi64> -> tensor<4x1x5xi1>"),
+        options);
+}
+TEST(Generic, CountsIndices) {
+  for (const char* type : {"3x40xi64", "3x40xf32", "3x40xi8"}) {
+    for (const char* dimension : {"0", "1"})
+      check(region_text(
+          {}, {type},
+          std::string("%x = tx.iota {dimension = ") + dimension + " : i64} : tensor<" + type + ">\n tx.yield %x : tensor<" + type + ">"));
+  }
+}
+TEST(Generic, TakesSinesAndCosines) {
+  for (const char* op : {"sin", "cos"}) {
+    for (double most : {4.0, 1e4, 1e9}) {
+      CheckOptions options;
+      options.ranges = {{-most, most}};
+      options.absolute = 1e-7;
+      check(one_op({"5x70xf32"}, "5x70xf32", std::string(op) + " %0 : tensor<5x70xf32>"), options);
+    }
+    CheckOptions options;
+    options.relative = options.absolute = 1e-14;
+    check(one_op({"70xf64"}, "70xf64", std::string(op) + " %0 : tensor<70xf64>"), options);
+  }
+}
 TEST(Generic, CastsAndCompares) {
   CheckOptions options;
   options.ranges = {{-300, 300}};

@@ -77,6 +77,8 @@ double compute_unary(Operation* op, double x) {
       .Case([&](tx::TanhOp) { return std::tanh(x); })
       .Case([&](tx::SigmoidOp) { return 1 / (1 + std::exp(-x)); })
       .Case([&](tx::ErfOp) { return std::erf(x); })
+      .Case([&](tx::CosOp) { return std::cos(x); })
+      .Case([&](tx::SinOp) { return std::sin(x); })
       .Case([&](tx::ReluOp) { return std::isnan(x) ? x : std::max(x, 0.0); })
       .Case([&](tx::FloorOp) { return std::floor(x); })
       .Case([&](tx::CeilOp) { return std::ceil(x); })
@@ -138,6 +140,13 @@ class Evaluator {
           .Case([&](tx::PadOp move) { pad(move, result); })
           .Case([&](tx::ConcatOp move) { concat(move, result); })
           .Case([&](tx::GatherOp move) { gather(move, result); })
+          .Case([&](tx::GatherElementsOp move) { gather_elements(move, result); })
+          .Case([&](tx::GatherNdOp move) { gather_nd(move, result); })
+          .Case([&](tx::IotaOp iota) {
+            for_each(result.shape, [&](const Index& index, int64_t position) {
+              result.data[position] = static_cast<double>(index[iota.getDimension()]);
+            });
+          })
           .Case([&](tx::MatmulOp matmul_op) { matmul(matmul_op, result); })
           .Case([&](tx::ConvOp conv_op) { conv(conv_op, result); })
           .Case([&](tx::PackOp pack) { result = get(pack.getInput()); })
@@ -264,6 +273,32 @@ class Evaluator {
       Index source(index.begin(), index.begin() + axis);
       source.push_back(chosen);
       source.insert(source.end(), index.begin() + axis + rank, index.end());
+      result.data[position] = input.data[offset(source, strides_of(input.shape))];
+    });
+  }
+
+  void gather_elements(tx::GatherElementsOp op, Tensor& result) {
+    const Tensor &input = get(op.getInput()), &indices = get(op.getIndices());
+    size_t axis = static_cast<size_t>(op.getAxis());
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(index);
+      source[axis] = static_cast<int64_t>(indices.data[position]);
+      if (source[axis] < 0) source[axis] += input.shape[axis];
+      result.data[position] = input.data[offset(source, strides_of(input.shape))];
+    });
+  }
+
+  void gather_nd(tx::GatherNdOp op, Tensor& result) {
+    const Tensor &input = get(op.getInput()), &indices = get(op.getIndices());
+    size_t rank = indices.shape.size() - 1, batch = static_cast<size_t>(op.getBatchDims());
+    for_each(result.shape, [&](const Index& index, int64_t position) {
+      Index source(index.begin(), index.begin() + batch), row(index.begin(), index.begin() + rank);
+      row.push_back(0);
+      for (; row.back() < indices.shape[rank]; ++row.back()) {
+        int64_t chosen = static_cast<int64_t>(indices.data[offset(row, strides_of(indices.shape))]);
+        source.push_back(chosen < 0 ? chosen + input.shape[source.size()] : chosen);
+      }
+      source.insert(source.end(), index.begin() + rank, index.end());
       result.data[position] = input.data[offset(source, strides_of(input.shape))];
     });
   }

@@ -52,7 +52,6 @@ double weight(Operation* op) {
       .Case<tx::ErfOp>([](Operation*) { return 20.0; })
       .Case<tx::PowOp>([](Operation*) { return 50.0; })
       .Case<tx::DivOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp>([](Operation*) { return 4.0; })
-      .Case<tx::GatherOp>([](Operation*) { return 10.0; })
       .Case<tx::ReshapeOp, tx::BroadcastOp, tx::ConstantOp>([](Operation*) { return 0.0; })
       .Default([](Operation*) { return 1.0; });
 }
