@@ -45,6 +45,8 @@ class RowsReader {
   RowsReader(tx::DispatchOp region, RowsKernel& kernel) : region_(region), kernel_(kernel) {}
 
   LogicalResult run() {
+    auto is_fold = [](Operation& op) { return llvm::isa<tx::ReduceOp, tx::SoftmaxOp, tx::ArgReduceOp, tx::CumsumOp>(op); };
+    if (llvm::none_of(region_.getBody().front(), is_fold)) return failure();
     std::string reason;
     auto staged = stage::form_stages(region_, reason);
     if (failed(staged)) return region_.emitError("no stages: ") << reason;
@@ -564,7 +566,7 @@ class RowsEmitter {
     if (has_work && is_kept_) {
       sums = unrolled(pass, initial);
     } else if (has_work) {
-      int64_t sets = initial.empty() || points_.size() > 1 ? 1 : team_.at_once;
+      int64_t sets = initial.empty() ? 1 : team_.at_once;
       Values all;
       for (int64_t i = 0; i < sets; ++i) llvm::append_range(all, initial);
       sums = merged(pass, looped(pass, all, {}), sets);
@@ -606,7 +608,7 @@ class RowsEmitter {
 
   // The innermost loops. Each member of the team goes as often as the others through the first one.
   Values run(unsigned pass, ValueRange sums, ArrayRef<Value> index) {
-    int64_t sets = sums.empty() || points_.size() > 1 ? 1 : team_.at_once;
+    int64_t sets = sums.empty() ? 1 : team_.at_once;
     size_t count = sums.size() / static_cast<size_t>(sets);
     Value end = k_.extent(kernel_.run()), first = team_.member ? k_.mul(team_.member, width_) : k_.index(0);
     auto one = [&](Value at, Value mask, ValueRange before) {

@@ -26,7 +26,7 @@ struct RowTeam {
   bool masks = false;
   // Pieces of a row of known length that are kept in registers, at most.
   int64_t kept = 8;
-  // Accumulators that do not wait for each other, in longer rows.
+  // Accumulators that do not wait for each other, in longer rows: a power of two. The same for all rows of a kernel, or their sums differ.
   int64_t at_once = 4;
   // Makes one set of accumulators of all members', in every member.
   std::function<KernelBuilder::Values(KernelBuilder::Values, llvm::function_ref<KernelBuilder::Values(mlir::ValueRange, mlir::ValueRange)>)>

@@ -57,7 +57,9 @@ FailureOr<KernelResources> emit_rows(tx::DispatchOp region, const KernelPlan&, S
         point.lanes = stretch.lanes;
         point.mask = stretch.mask;
       }
-      if (!rows->lanes_along_rows()) {
+      if (rows->lanes_along_rows()) {
+        team.at_once = 1;  // several vectors of rows are
+      } else {
         team.lanes = level.f32_lanes();
         team.masks = true;
         if (rows->work() > long_body) team.at_once = 2;  // does not wait much, and is long enough
