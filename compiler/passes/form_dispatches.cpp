@@ -247,24 +247,33 @@ class Former {
     return {};
   }
 
+  // Whether the value is made before the op, or is a view of what is.
+  bool is_known_before(Value value, Operation* op) const {
+    Operation* from = value.getDefiningOp();
+    while (llvm::isa_and_nonnull<tx::ReshapeOp, tx::BroadcastOp>(from)) from = from->getOperand(0).getDefiningOp();
+    return !from || llvm::isa<tx::ConstantOp, tx::ParameterOp>(from) || position_.lookup(from) < position_.lookup(op);
+  }
+
   // The ops that go on with the rows of the group's reduction, in program order, as many as leave one value for the others; nothing between two of them
   // is elsewhere.
   std::vector<Operation*> ops_of_rows(Operation* first) const {
     Rows rows = Rows::of(first);
     auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
     std::set<Operation*, decltype(later)> waiting(later);
-    llvm::DenseSet<Operation*> inside = {first}, beyond;  // which depend on the inside
+    llvm::DenseSet<Operation*> inside = {first};
     std::vector<Operation*> found = {first};
-    auto reads = [](Operation* op, const llvm::DenseSet<Operation*>& ops) {
-      return llvm::any_of(op->getOperands(), [&](Value operand) { return ops.contains(operand.getDefiningOp()); });
-    };
     waiting.insert(first->user_begin(), first->user_end());
-    while (llvm::any_of(waiting, [&](Operation* op) { return reads(op, inside); })) {
+    while (!waiting.empty()) {
       Operation* op = *waiting.begin();
       waiting.erase(waiting.begin());
-      bool goes_on = !reads(op, beyond) && !group_of_.contains(op) && rows.take(op);
-      if (goes_on) found.push_back(op);
-      (goes_on ? inside : beyond).insert(op);
+      // What else it reads was there before the first one: a region does not wait for others than that.
+      bool is_early = llvm::all_of(op->getOperands(), [&](Value operand) {
+        return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first);
+      });
+      bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);
+      if (!goes_on) continue;
+      found.push_back(op);
+      inside.insert(op);
       waiting.insert(op->user_begin(), op->user_end());
     }
     for (size_t last = found.size(); last-- > 0;) {
