@@ -138,12 +138,13 @@ struct Group {
   Operation* output;                // its last op; the only one whose result leaves the group
   llvm::DenseSet<Value> reads;      // from outside, at most a binding each
   bool has_rows = false;            // several reductions of the same rows may be in it, and it reads any broadcast by itself
+  bool attends = false;             // a softmax between two products
 };
 
 class Former {
  public:
-  Former(func::FuncOp function, unsigned most_reads, Log& log)
-      : function_(function), most_reads_(most_reads), log_(log), slots_(function) {}
+  Former(func::FuncOp function, unsigned most_reads, Log& log, const HasKernel& has_kernel)
+      : function_(function), most_reads_(most_reads), log_(log), has_kernel_(has_kernel), slots_(function) {}
 
   LogicalResult run() {
     if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
@@ -184,6 +185,8 @@ class Former {
   void place(Operation* op) {
     refuse_across_slots(op);
     if (is_root(op)) {
+      auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
+      if (matmul && attend(matmul)) return;
       Group* group = &open(op);
       if (goes_through_rows(op)) go_through_rows(*group);
       for (Value operand : op->getOperands()) {
@@ -195,6 +198,7 @@ class Former {
       join(*producer(transpose.getInput()), op);
       return;
     }
+    if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_attention(transpose)) return;
     if (!tx::is_elementwise(op)) {  // other transposes, slices, pads and concats have kernels of their own
       for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "DataMovement");
       open(op);
@@ -267,9 +271,8 @@ class Former {
       Operation* op = *waiting.begin();
       waiting.erase(waiting.begin());
       // What else it reads was there before the first one: a region does not wait for others than that.
-      bool is_early = llvm::all_of(op->getOperands(), [&](Value operand) {
-        return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first);
-      });
+      bool is_early = llvm::all_of(
+          op->getOperands(), [&](Value operand) { return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first); });
       bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);
       if (!goes_on) continue;
       found.push_back(op);
@@ -311,22 +314,98 @@ class Former {
       }
     }
     for (Group* other : absorbed) wider.ops.insert(other->ops.begin(), other->ops.end());
-    wider.reads.clear();
-    for (Operation* op : wider.ops) {
-      for (Value operand : op->getOperands()) {
-        if (Value read = binding_for(wider, op, operand)) wider.reads.insert(read);
-      }
-    }
+    count_reads(wider);
     if (wider.reads.size() > most_reads_) {
       refuse("TooManyBindings", group, wider.ops.back());
       return;
     }
     if (!ops.empty()) wider.output = ops.back();
+    replace(group, std::move(wider), absorbed);
+  }
+
+  void count_reads(Group& group) const {
+    group.reads.clear();
+    for (Operation* op : group.ops) {
+      for (Value operand : op->getOperands()) {
+        if (Value read = binding_for(group, op, operand)) group.reads.insert(read);
+      }
+    }
+  }
+
+  // The group becomes one that has all ops of these others.
+  void replace(Group& group, Group wider, ArrayRef<Group*> others) {
     group = std::move(wider);
     for (Operation* op : group.ops) group_of_[op] = &group;
     for (auto& owned : groups_) {
-      if (llvm::is_contained(absorbed, owned.get())) owned.reset();
+      if (llvm::is_contained(others, owned.get())) owned.reset();
     }
+  }
+
+  // A product that reads a softmax of another product joins both, with what is only moved or computed for them, where there is a kernel for that.
+  bool attend(tx::MatmulOp second) {
+    Group* rows = producer(second.getLhs());
+    if (!rows || !rows->has_rows || rows->attends || !llvm::isa<tx::SoftmaxOp>(rows->root)) return false;
+    if (rows->output != second.getLhs().getDefiningOp() || !second.getLhs().hasOneUse()) return false;
+    Group* first = nullptr;
+    for (Value read : rows->reads) {
+      Group* other = producer(read);
+      bool is_product = other && llvm::isa<tx::MatmulOp>(other->root) && other->output == read.getDefiningOp();
+      if (is_product && llvm::all_of(read.getUsers(), [&](Operation* user) { return rows->ops.contains(user); })) first = other;
+    }
+    if (!first) return false;
+    Group whole = *rows;
+    whole.attends = true;
+    whole.ops.insert(first->ops.begin(), first->ops.end());
+    whole.ops.insert(second);
+    whole.output = second;
+    std::vector<Group*> others = {first};
+    absorb_movement(whole, others);
+    count_reads(whole);
+    if (whole.reads.size() > most_reads_) return refuse("TooManyBindings", *rows, second);
+    if (!has_kernel(whole)) return refuse("NoKernel", *rows, second);
+    replace(*rows, std::move(whole), others);
+    return true;
+  }
+
+  // Takes in what computes or moves elements for the group alone.
+  void absorb_movement(Group& group, std::vector<Group*>& absorbed) {
+    auto is_simple = [](Operation* op) { return tx::is_elementwise(op) || llvm::isa<tx::TransposeOp, tx::ReshapeOp, tx::BroadcastOp>(op); };
+    auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
+    for (size_t i = 0; i < group.ops.size(); ++i) {
+      for (Value operand : group.ops[i]->getOperands()) {
+        Operation* from = operand.getDefiningOp();
+        if (!from || group.ops.contains(from) || !is_ours(operand) || !is_simple(from)) continue;
+        Group* other = producer(operand);
+        if (!other) {
+          if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(from)) group.ops.insert(from);
+        } else if (other->output == from && llvm::all_of(other->ops, is_simple)) {
+          group.ops.insert(other->ops.begin(), other->ops.end());
+          absorbed.push_back(other);
+        }
+      }
+    }
+  }
+
+  // A transpose that alone reads such a group's result.
+  bool ends_attention(tx::TransposeOp transpose) {
+    Group* group = producer(transpose.getInput());
+    if (!group || !group->attends || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse())
+      return false;
+    Group wider = *group;
+    wider.ops.insert(transpose);
+    wider.output = transpose;
+    if (!has_kernel(wider)) return false;
+    replace(*group, std::move(wider), {});
+    return true;
+  }
+
+  // Whether devices that the group may run on have a kernel of its kind.
+  bool has_kernel(Group& group) {
+    if (!has_kernel_) return false;
+    tx::DispatchOp region = make_region(group);
+    bool result = has_kernel_(tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root)), region);
+    region.erase();
+    return result;
   }
 
   // Puts all uses of the group's value, which are several, into the group if only one value leaves it then. No value that these ops read depends on the
@@ -523,6 +602,13 @@ class Former {
   }
 
   void outline(Group& group) {
+    tx::DispatchOp dispatch = make_region(group);
+    outlined_.insert(dispatch);
+    group.output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
+  }
+
+  // A region of the group's ops, which nothing reads yet.
+  tx::DispatchOp make_region(Group& group) {
     SmallVector<Operation*> ops(group.ops.begin(), group.ops.end());
     llvm::sort(ops, [&](Operation* a, Operation* b) { return position_[a] < position_[b]; });
 
@@ -545,7 +631,6 @@ class Former {
     auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(),
                                                    group.root->getName().stripDialect().str(), /*tied=*/nullptr,
                                                    slots_.of_or_default(group.root), /*alternative=*/nullptr);
-    outlined_.insert(dispatch);
     Block* block = builder.createBlock(&dispatch.getBody());
     IRMapping inside;
     for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
@@ -562,12 +647,13 @@ class Former {
     }
     builder.create<tx::YieldOp>(output->getLoc(), inside.lookup(output->getResult(0)));
     for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // regions that are alike share a kernel, whatever their slot
-    output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
+    return dispatch;
   }
 
   func::FuncOp function_;
   const unsigned most_reads_;  // of a region
   Log& log_;
+  const HasKernel& has_kernel_;
   Slots slots_;  // of the function as it was
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
@@ -577,10 +663,10 @@ class Former {
 
 }  // namespace
 
-LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log) {
+LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log, const HasKernel& has_kernel) {
   const unsigned most_reads = most_bindings - bindings_of_results;
   split_wide_concats(function, most_reads, log);
-  return Former(function, most_reads, log).run();
+  return Former(function, most_reads, log, has_kernel).run();
 }
 
 namespace {
@@ -597,21 +683,22 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
     }
     Log log;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (failed(form_regions(function, most_bindings, log))) return signalPassFailure();
+      if (failed(form_regions(function, most_bindings, log, has_kernel_))) return signalPassFailure();
     }
     getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }
 
-  FormDispatches() = default;
-  FormDispatches(const FormDispatches& other) : PassWrapper(other) {}
+  explicit FormDispatches(HasKernel has_kernel) : has_kernel_(std::move(has_kernel)) {}
+  FormDispatches(const FormDispatches& other) : PassWrapper(other), has_kernel_(other.has_kernel_) {}
   Option<unsigned> most_bindings{*this, "most-bindings", llvm::cl::desc("bindings of a region, at most"),
                                  llvm::cl::init(passes::most_bindings)};
+  HasKernel has_kernel_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> form_dispatches() {
-  return std::make_unique<FormDispatches>();
+std::unique_ptr<Pass> form_dispatches(HasKernel has_kernel) {
+  return std::make_unique<FormDispatches>(std::move(has_kernel));
 }
 
 }  // namespace heddle::passes

@@ -3,8 +3,10 @@
 // IR before and after. They know the tx dialect and no target.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "compiler/ir/tx.h"
 #include "mlir/Pass/Pass.h"
 
 namespace heddle::passes {
@@ -21,7 +23,10 @@ std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> pack_weights();
 std::unique_ptr<mlir::Pass> hoist_constants();
-std::unique_ptr<mlir::Pass> form_dispatches();
+// Whether devices of the family have a kernel of its own kind for a region, which is not the generic one.
+using HasKernel = std::function<bool(llvm::StringRef family, tx::DispatchOp region)>;
+// Regions that only some devices have kernels for are formed where `has_kernel` says so.
+std::unique_ptr<mlir::Pass> form_dispatches(HasKernel has_kernel = {});
 
 // Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
 void register_passes();

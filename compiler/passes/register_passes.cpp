@@ -16,7 +16,7 @@ void register_passes() {
   mlir::registerPass(fold_scales);
   mlir::registerPass(pack_weights);
   mlir::registerPass(hoist_constants);
-  mlir::registerPass(form_dispatches);
+  mlir::registerPass([] { return form_dispatches(); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });
 }

@@ -421,8 +421,8 @@ class Former {
     }
   }
 
-  // Stages of their own for all reductions and contractions but the last, and for element-wise values that several stages read and that are costly. Such
-  // values have compute types. False with the reason.
+  // Stages of their own for all reductions and contractions but the last, and for element-wise values that are costly and that several stages read, or that
+  // a contraction reads and that another one or a reduction is behind. Such values have compute types. False with the reason.
   bool make_intermediates(Operation* last) {
     llvm::DenseSet<Operation*> costly = costly_and_shared(last);
     for (Operation& op : body()) {
@@ -460,8 +460,25 @@ class Former {
         }
       }
       if (own.size() > 1 && is_costly.lookup(&op)) found.insert(&op);
+      if (tx::is_elementwise(&op) && llvm::any_of(op.getUsers(), is_contraction) && depends_on_root(op.getResult(0))) found.insert(&op);
     }
     return found;
+  }
+
+  static bool is_contraction(Operation* op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); }
+
+  static bool depends_on_root(Value value) {
+    SmallVector<Value> waiting = {value};
+    llvm::DenseSet<Value> seen;
+    while (!waiting.empty()) {
+      Operation* op = waiting.pop_back_val().getDefiningOp();
+      if (!op) continue;
+      if (is_root(op)) return true;
+      for (Value operand : op->getOperands()) {
+        if (seen.insert(operand).second) waiting.push_back(operand);
+      }
+    }
+    return false;
   }
 
   Exprs dims(unsigned first, unsigned count) {

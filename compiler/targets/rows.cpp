@@ -51,28 +51,51 @@ class RowsReader {
     auto staged = stage::form_stages(region_, reason);
     if (failed(staged)) return region_.emitError("no stages: ") << reason;
     kernel_.staged_ = std::move(*staged);
-    Block& body = kernel_.staged_.region.getBody().front();
-    stage::FoldOp first;
-    for (Operation& op : body.without_terminator()) {
+    for (Operation& op : kernel_.staged_.region.getBody().front().without_terminator()) {
       if (llvm::isa<stage::ContractOp>(op)) return failure();
-      if (!first) first = llvm::dyn_cast<stage::FoldOp>(op);
+      kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
     }
-    if (!first) return failure();
-    stage::DomainAttr domain = first.getDomain();
-    kernel_.row_extents_.assign(domain.parallel().begin(), domain.parallel().end());
-    kernel_.inner_extents_.assign(domain.folded().begin(), domain.folded().end());
-    AffineExpr one = getAffineConstantExpr(1, region_.getContext());
-    if (kernel_.row_extents_.empty()) kernel_.row_extents_.push_back(one);
-    rows_ = kernel_.row_extents_.size();
-    if (kernel_.inner_extents_.empty()) kernel_.inner_extents_.push_back(one);
-    inner_ = kernel_.inner_extents_.size();
-    for (Operation& op : body.without_terminator()) kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
     kernel_.stages_.back().is_last = true;
-    if (!find_dimensions(first)) return region_.emitError("its stages have no rows in common");
+    if (!find_dimensions()) return region_.emitError("its stages have no rows in common");
     find_passes();
     find_lanes();
     if (!stores_neighbors()) return region_.emitError("neighbors in a row are no neighbors in a result");
     return success();
+  }
+
+  // The stages but the last; the first one is given.
+  bool run_between(const stage::StagedRegion& staged) {
+    tx::DispatchOp stages = staged.region;
+    for (Operation& op : stages.getBody().front().without_terminator()) kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
+    auto second = llvm::dyn_cast<stage::ContractOp>(kernel_.stages_.back().op);
+    if (!second || kernel_.stages_.size() < 3 || !llvm::isa<stage::ContractOp>(kernel_.stages_.front().op)) return false;
+    kernel_.stages_.pop_back();
+    kernel_.stages_.front().is_given = true;
+    for (const Stage& stage : ArrayRef(kernel_.stages_).drop_front()) {
+      if (llvm::isa<stage::ContractOp>(stage.op)) return false;
+    }
+    for (unsigned i = 0; i < second->getNumOperands(); ++i) {
+      Operation* made = maker(second, i);
+      if (made && made != kernel_.stages_.back().op) return false;
+    }
+    if (!find_dimensions() || inner_ != 1 || kernel_.stages_.back().kind != RowsKernel::Kind::per_element) return false;
+    find_passes();
+    // Each value is put where the one before it lies: that must not be read any more.
+    std::vector<Stage*> values;
+    for (Stage& stage : kernel_.stages_) {
+      if (stage.kind != RowsKernel::Kind::per_element) continue;
+      if (stage.op->getNumResults() != 1 || !tx::tensor(stage.op->getResult(0)).getElementType().isF32()) return false;
+      stage.is_read_later = true;
+      stage.kept_in_result = -1;
+      values.push_back(&stage);
+    }
+    for (size_t i = 0; i + 1 < values.size(); ++i) {
+      for (const Stage& reader : kernel_.stages_) {
+        bool reads = llvm::is_contained(reader.op->getOperands(), values[i]->op->getResult(0));
+        if (reads && reader.pass > values[i + 1]->pass) return false;
+      }
+    }
+    return true;
   }
 
  private:
@@ -94,7 +117,7 @@ class RowsReader {
       for (Stage& stage : kernel_.stages_) {
         for (unsigned i = 0; i < stage.op->getNumOperands(); ++i) {
           Operation* other = maker(stage.op, i);
-          if (!other) continue;
+          if (!other || stage.is_given) continue;
           for (auto [j, index] : llvm::enumerate(stage::access_of(stage.op, i).getMap().getResults())) {
             auto dim = llvm::dyn_cast<AffineDimExpr>(index);
             if (!dim) continue;
@@ -127,13 +150,25 @@ class RowsReader {
   }
 
   // Which dimension of rows or of the row each stage's dimensions are, from how stages read each other.
-  bool find_dimensions(stage::FoldOp first) {
+  bool find_dimensions() {
+    auto is_fold = [](const Stage& stage) { return llvm::isa<stage::FoldOp>(stage.op); };
+    auto fold = llvm::find_if(kernel_.stages_, is_fold);
+    if (fold == kernel_.stages_.end()) return false;
+    Operation* first = fold->op;
+    stage::DomainAttr first_domain = stage::domain_of(first);
+    kernel_.row_extents_.assign(first_domain.parallel().begin(), first_domain.parallel().end());
+    kernel_.inner_extents_.assign(first_domain.folded().begin(), first_domain.folded().end());
+    AffineExpr one = getAffineConstantExpr(1, region_.getContext());
+    if (kernel_.row_extents_.empty()) kernel_.row_extents_.push_back(one);
+    if (kernel_.inner_extents_.empty()) kernel_.inner_extents_.push_back(one);
+    rows_ = kernel_.row_extents_.size();
+    inner_ = kernel_.inner_extents_.size();
     Dimensions found;
     for (Stage& stage : kernel_.stages_) {
       stage::DomainAttr domain = stage::domain_of(stage.op);
       auto& dims = found[stage.op];
-      dims.resize(domain.getRank());
-      for (unsigned d = 0; d < domain.getReduced(); ++d) dims[domain.getParallelRank() + d] = rows_ + d;
+      dims.resize(stage.is_given ? domain.getParallelRank() : domain.getRank());
+      for (unsigned d = 0; !stage.is_given && d < domain.getReduced(); ++d) dims[domain.getParallelRank() + d] = rows_ + d;
       for (unsigned d = 0; stage.op == first && d < domain.getParallelRank(); ++d) dims[d] = d;
     }
     do {
@@ -177,7 +212,7 @@ class RowsReader {
     for (Stage& stage : kernel_.stages_) {
       for (unsigned i = 0; i < stage.op->getNumOperands(); ++i) {
         Operation* other = maker(stage.op, i);
-        if (!other) continue;
+        if (!other || stage.is_given) continue;
         if (stage::access_of(stage.op, i).getOutside()) return false;
         for (auto [j, index] : llvm::enumerate(stage::access_of(stage.op, i).getMap().getResults())) {
           unsigned wanted = of(other).dims[j];
@@ -222,7 +257,7 @@ class RowsReader {
     }
   }
 
-  // The step of a read along a dimension of rows or of the row.
+  // The step of a read along a dimension of rows or of the row. Not for given stages, of which nothing is read here.
   std::optional<AffineExpr> step(const Stage& stage, unsigned read, unsigned dimension) {
     auto own = llvm::find(stage.dims, dimension);
     if (own == stage.dims.end()) return getAffineConstantExpr(0, region_.getContext());
@@ -291,6 +326,16 @@ FailureOr<RowsKernel> RowsKernel::read(tx::DispatchOp region) {
   RowsKernel kernel;
   if (failed(RowsReader(region, kernel).run())) return failure();
   return kernel;
+}
+
+FailureOr<RowsKernel> RowsKernel::read_between(tx::DispatchOp region, const stage::StagedRegion& staged) {
+  RowsKernel kernel;
+  if (!RowsReader(region, kernel).run_between(staged)) return failure();
+  return kernel;
+}
+
+ArrayRef<unsigned> RowsKernel::dimensions_of(Operation* stage) const {
+  return llvm::find_if(stages_, [&](const Stage& known) { return known.op == stage; })->dims;
 }
 
 AffineExpr RowsKernel::row_size() const {
@@ -378,7 +423,7 @@ class RowsEmitter {
     unsigned lane = along_rows_ ? rows_ - 1 : rows_ + static_cast<unsigned>(kernel_.inner_extents_.size()) - 1;
     bool has_lanes = along_rows_ || piece;
     stage::DomainAttr domain = stage::domain_of(stage.op);
-    unsigned count = piece ? domain.getRank() : domain.getParallelRank();
+    unsigned count = piece && !stage.is_given ? domain.getRank() : domain.getParallelRank();
     for (unsigned d = 0; d < count; ++d) {
       unsigned dim = stage.dims[d];
       if (dim == no_dimension) {
@@ -483,6 +528,11 @@ class RowsEmitter {
   // Memory for what later passes read. Values that get none are computed again.
   void give_memory(unsigned pass) {
     for (const Stage& stage : kernel_.stages_) {
+      if (team_.between) {
+        bool is_needed = !is_kept_ || stage.is_given || &stage == &kernel_.stages_.back();
+        if (stage.kind == Kind::per_element && stage.pass == pass && is_needed) memory_[stage.op] = team_.between;
+        continue;
+      }
       if (stage.kind != Kind::per_element || stage.pass != pass || !stage.is_read_later) continue;
       if (stage.kept_in_result >= 0) {
         memory_[stage.op] = k_.result(static_cast<unsigned>(stage.kept_in_result));
@@ -511,7 +561,7 @@ class RowsEmitter {
     Values next;
     for (size_t point = 0; point < points_.size(); ++point) {
       for (const Stage& stage : kernel_.stages_) {
-        if (stage.pass != pass || stage.kind == Kind::per_row) continue;
+        if (stage.pass != pass || stage.kind == Kind::per_row || stage.is_given) continue;
         BodyPlace place = place_of(stage, points_[point], &piece);
         if (stage.kind == Kind::per_element) {
           SmallVector<Element> made = computed(stage, point, piece, known[point]);
@@ -551,7 +601,7 @@ class RowsEmitter {
   }
 
   void emit(unsigned pass) {
-    if (!is_kept_) give_memory(pass);
+    if (!is_kept_ || team_.between) give_memory(pass);
     // Sets of accumulators, one after the other; each has those of all points and folds.
     Values initial;
     for (const RowPoint& point : points_) {
@@ -561,7 +611,8 @@ class RowsEmitter {
           initial.push_back(emitter.to_lanes(element, lanes_of(point)).value);
       }
     }
-    bool has_work = llvm::any_of(kernel_.stages_, [&](const Stage& s) { return s.pass == pass && s.kind != Kind::per_row; });
+    auto is_gone_through = [&](const Stage& stage) { return stage.pass == pass && stage.kind != Kind::per_row && !stage.is_given; };
+    bool has_work = llvm::any_of(kernel_.stages_, is_gone_through);
     Values sums = initial;
     if (has_work && is_kept_) {
       sums = unrolled(pass, initial);

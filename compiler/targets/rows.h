@@ -33,6 +33,9 @@ struct RowTeam {
       combine;
   // i1: whether the row exists; if not, it is one that can be read, and nothing is stored. Null: it does.
   mlir::Value exists;
+  // Instead of the following, for the stages between two contractions: where the row of what the first one made lies, and what the second one reads is
+  // put; f32, and for one row.
+  mlir::Value between;
   // Memory of this thread's own for so many elements, as a base for load() and store(); null if there is too little.
   std::function<mlir::Value(mlir::Type element, int64_t count)> scratch;
 };
@@ -41,7 +44,11 @@ class RowsKernel {
  public:
   // Fails, with a diagnostic, for regions without rows.
   static mlir::FailureOr<RowsKernel> read(tx::DispatchOp region);
+  // Of the stages between two contractions, the first and the last stage of a region, if the second reads but one value of theirs. Fails without a diagnostic.
+  static mlir::FailureOr<RowsKernel> read_between(tx::DispatchOp region, const stage::StagedRegion& staged);
 
+  // Which one of the dimensions of rows, then of the row, each parallel dimension of a stage is; none (~0u) for an extent of 1.
+  llvm::ArrayRef<unsigned> dimensions_of(mlir::Operation* stage) const;
   // Extents of the dimensions of rows; at least one.
   llvm::ArrayRef<mlir::AffineExpr> rows() const { return row_extents_; }
   // Elements of a row.
@@ -67,14 +74,15 @@ class RowsKernel {
     Kind kind;
     // For each dimension of its domain, which one of the rows', then the row's, it is.
     llvm::SmallVector<unsigned> dims;
-    unsigned pass = 0;     // in which it runs; of one per row, behind which
-    bool is_last = false;  // makes the region's results
+    unsigned pass = 0;      // in which it runs; of one per row, behind which
+    bool is_last = false;   // makes the region's results
+    bool is_given = false;  // a contraction in front of the stages, per element
     // Per element, and read in a later pass: the result in whose memory it is kept until then; or -1.
     int64_t kept_in_result = -1;
     bool is_read_later = false;
   };
 
-  stage::StagedRegion staged_;
+  stage::StagedRegion staged_;                                       // none if the stages are another one's
   llvm::SmallVector<mlir::AffineExpr> row_extents_, inner_extents_;  // one at least each; the stages may have no such dimension
   unsigned flattened_ = 1;                                           // of inner_extents_, that are gone through as one
   bool lanes_along_rows_ = false;

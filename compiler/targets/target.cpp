@@ -75,6 +75,12 @@ FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const 
   return failure();
 }
 
+bool Target::has_own_kernel(tx::DispatchOp region) const {
+  ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
+  FailureOr<KernelPlan> found = plan(region);
+  return succeeded(found) && found->strategy != strategies().back()->name();
+}
+
 FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {
   for (const auto& strategy : strategies()) {
     if (strategy->name() == plan.strategy) return strategy->emit(region, plan, symbol, kernels);

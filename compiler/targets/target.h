@@ -22,6 +22,9 @@ class Target {
   // that has all reasons, for a region that none takes.
   mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region, llvm::StringRef only = {}) const;
 
+  // Whether a strategy other than the generic one takes the region.
+  bool has_own_kernel(tx::DispatchOp region) const;
+
   // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is what plan() answered, of this or of another variant of the family.
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                         mlir::ModuleOp kernels) const;

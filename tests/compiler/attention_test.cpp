@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A softmax between two products, as one kernel.
+#include <gtest/gtest.h>
+
+#include "tests/compiler/kernel_run.h"
+
+namespace heddle::tests {
+namespace {
+
+struct Shape {
+  int64_t batch, heads, queries, keys, depth, columns;
+};
+
+std::string type(std::initializer_list<int64_t> extents, const std::string& element) {
+  std::string text;
+  for (int64_t extent : extents) text += std::to_string(extent) + "x";
+  return text + element;
+}
+
+// softmax(q / 2 * k^T + mask) * v with [batch, rows, heads, columns] in and out, as layers of transformers have it: operands are transposed inside, and
+// rows that are masked whole are 0. `mask` is of [batch, 1, 1, keys], or of [1, 1, queries, keys].
+std::string attention(const Shape& s, const std::string& element, bool causal) {
+  auto [b, h, m, n, d, c] = s;
+  auto t = [&](std::initializer_list<int64_t> extents) { return "tensor<" + type(extents, element) + ">"; };
+  std::string q = type({b, m, h, d}, element), k = type({b, n, h, d}, element), v = type({b, n, h, c}, element),
+              mask = causal ? type({1, 1, m, n}, element) : type({b, 1, 1, n}, element), out = type({b, m, h, c}, element);
+  std::string scores = t({b, h, m, n}), bools = "tensor<" + type({b, h, m, n}, "i1") + ">";
+  std::string body = "%q = tx.transpose %0 {permutation = array<i64: 0, 2, 1, 3>} : tensor<" + q + "> -> " + t({b, h, m, d}) +
+                     "\n%half = tx.constant dense<0.5> : " + t({b, h, m, d}) + "\n%qs = tx.mul %q, %half : " + t({b, h, m, d}) +
+                     "\n%k = tx.transpose %1 {permutation = array<i64: 0, 2, 3, 1>} : tensor<" + k + "> -> " + t({b, h, d, n}) +
+                     "\n%v = tx.transpose %2 {permutation = array<i64: 0, 2, 1, 3>} : tensor<" + v + "> -> " + t({b, h, n, c}) +
+                     "\n%s = tx.matmul %qs, %k : " + t({b, h, m, d}) + ", " + t({b, h, d, n}) + " -> " + scores +
+                     "\n%mask = tx.broadcast %3 {dimensions = array<i64: 0, 1, 2, 3>} : tensor<" + mask + "> -> " + scores +
+                     "\n%masked = tx.add %s, %mask : " + scores + "\n%p = tx.softmax %masked {axis = 3 : i64} : " + scores +
+                     "\n%nan = tx.compare ne %p, %p : " + scores + " -> " + bools + "\n%zero = tx.constant dense<0.0> : " + scores +
+                     "\n%w = tx.select %nan, %zero, %p : " + bools + ", " + scores + "\n%o = tx.matmul %w, %v : " + scores + ", " +
+                     t({b, h, n, c}) + " -> " + t({b, h, m, c}) +
+                     "\n%y = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + t({b, h, m, c}) + " -> tensor<" + out +
+                     ">\ntx.yield %y : tensor<" + out + ">";
+  return region_text({q, k, v, mask}, {out}, body);
+}
+
+CheckOptions options_of(double tolerance) {
+  CheckOptions options;
+  options.strategy = "attention";
+  options.relative = options.absolute = tolerance;
+  return options;
+}
+
+TEST(Attention, IsOneKernel) {
+  for (const Shape& s :
+       {Shape{2, 3, 16, 16, 8, 8}, {1, 2, 128, 128, 64, 64}, {1, 2, 7, 197, 24, 40}, {2, 1, 1, 33, 16, 16}, {1, 1, 300, 5, 3, 5}}) {
+    SCOPED_TRACE(s.queries);
+    for (bool causal : {false, true}) check_region(attention(s, "f32", causal), options_of(1e-5));
+  }
+}
+
+// More keys than the scores of all queries have room for.
+TEST(Attention, TakesQueriesInParts) {
+  check_region(attention({1, 1, 70, 3000, 16, 16}, "f32", false), options_of(1e-5));
+}
+
+TEST(Attention, TakesHalfPrecision) {
+  check_region(attention({1, 2, 20, 50, 16, 16}, "f16", true), options_of(2e-3));
+}
+
+}  // namespace
+}  // namespace heddle::tests
