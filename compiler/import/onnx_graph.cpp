@@ -50,6 +50,17 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
   }
 }
 
+DenseElementsAttr known_elements(Value value) {
+  auto constant = value.getDefiningOp<tx::ConstantOp>();
+  return constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+}
+
+double number_of(Attribute element, bool without_sign) {
+  if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
+  APInt bits = llvm::cast<IntegerAttr>(element).getValue();
+  return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
+}
+
 AffineExpr Graph::symbol(const std::string& name) {
   auto [it, is_new] = positions_.try_emplace(name, symbols.size());
   if (is_new) symbols.push_back(name);

@@ -57,6 +57,11 @@ class Graph {
 // Element type of ONNX's enumeration; throws for one that tx has no type for.
 mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who);
 
+// The elements of a constant that is in the IR; null for any other value.
+mlir::DenseElementsAttr known_elements(mlir::Value value);
+// One of them as a number.
+double number_of(mlir::Attribute element, bool without_sign = false);
+
 // One node: operands, attributes and results by ONNX's names. Everything that is missing or of the wrong kind throws.
 class Node {
  public:
@@ -126,6 +131,7 @@ using Translate = void (*)(Node&);
 using Table = std::map<std::string, Translate, std::less<>>;
 const Table& elementwise_operators();
 const Table& image_operators();
+const Table& index_operators();
 const Table& linear_operators();
 const Table& quantize_operators();
 const Table& shape_operators();

@@ -233,26 +233,6 @@ void slice(Node& node) {
   node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
 }
 
-void gather(Node& node) {
-  const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.rank == 1 && node.operand(1).elements) {
-    std::vector<AffineExpr> taken;
-    int64_t size = operand.elements->size();
-    for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
-    node.set_elements(std::move(taken), node.operand(1).rank);
-    return;
-  }
-  Value input = node.input(0), indices = node.input(1);
-  Extents from = Node::extents_of(input), middle = Node::extents_of(indices), to;
-  int64_t axis = node.axis(node.integer("axis", 0), from.size());
-  if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are no integers");
-  to.append(from.begin(), from.begin() + axis);
-  llvm::append_range(to, middle);
-  to.append(from.begin() + axis + 1, from.end());
-  node.set_result(node.make<tx::GatherOp>(node.tensor_type(to, Node::type_of(input).getElementType()), input, indices,
-                                          node.builder.getI64IntegerAttr(axis)));
-}
-
 void expand(Node& node) {
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
@@ -277,14 +257,10 @@ void pad(Node& node) {
     node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
   double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
   if (node.has_input(2)) {
-    DenseElementsAttr constant;
-    auto producer = node.input(2).getDefiningOp<tx::ConstantOp>();
-    if (producer) constant = llvm::dyn_cast<DenseElementsAttr>(producer.getValue());
+    DenseElementsAttr constant = known_elements(node.input(2));
     if (!constant || constant.getNumElements() != 1)
       node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
-    Attribute element = *constant.getValues<Attribute>().begin();
-    value = llvm::isa<FloatAttr>(element) ? llvm::cast<FloatAttr>(element).getValueAsDouble()
-                                          : static_cast<double>(llvm::cast<IntegerAttr>(element).getValue().getSExtValue());
+    value = number_of(*constant.getValues<Attribute>().begin());
   }
   SmallVector<int64_t> low, high;
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -317,8 +293,7 @@ void same(Node& node) {
     return;
   }
   if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
-    auto training = node.input(2).getDefiningOp<tx::ConstantOp>();
-    auto value = training ? llvm::dyn_cast<DenseElementsAttr>(training.getValue()) : DenseElementsAttr();
+    DenseElementsAttr value = known_elements(node.input(2));
     if (!value || !value.isSplat() || value.getSplatValue<bool>()) node.fail("training_mode is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   }
   Value input = node.input(0);
@@ -356,8 +331,7 @@ void constant_of_shape(Node& node) {
   Attribute value = node.builder.getF32FloatAttr(0);
   if (const onnx::TensorProto* tensor = node.tensor("value")) {
     Operand operand = node.graph.import_tensor(*tensor, "value of " + node.describe(), node.location());
-    auto producer = operand.value.getDefiningOp<tx::ConstantOp>();
-    auto dense = producer ? llvm::dyn_cast<DenseElementsAttr>(producer.getValue()) : DenseElementsAttr();
+    DenseElementsAttr dense = known_elements(operand.value);
     if (!dense || dense.getNumElements() != 1) node.fail("attribute 'value' must have one element");
     type = dense.getElementType();
     value = *dense.getValues<Attribute>().begin();
@@ -381,11 +355,20 @@ void constant_of_shape(Node& node) {
 
 const Table& shape_operators() {
   static const Table table = {
-      {"Concat", concat},       {"Constant", constant}, {"ConstantOfShape", constant_of_shape},
-      {"Dropout", same},        {"Expand", expand},     {"Flatten", flatten},
-      {"Gather", gather},       {"Identity", same},     {"Pad", pad},
-      {"Reshape", reshape},     {"Shape", shape},       {"Slice", slice},
-      {"Split", split},         {"Squeeze", squeeze},   {"Transpose", transpose},
+      {"Concat", concat},
+      {"Constant", constant},
+      {"ConstantOfShape", constant_of_shape},
+      {"Dropout", same},
+      {"Expand", expand},
+      {"Flatten", flatten},
+      {"Identity", same},
+      {"Pad", pad},
+      {"Reshape", reshape},
+      {"Shape", shape},
+      {"Slice", slice},
+      {"Split", split},
+      {"Squeeze", squeeze},
+      {"Transpose", transpose},
       {"Unsqueeze", unsqueeze},
   };
   return table;

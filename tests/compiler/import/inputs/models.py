@@ -137,7 +137,54 @@ def slice_step(step):
     return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
 
 
+def with_constants(operator, *tensors, **attributes):
+    """The operator on x and constants."""
+    return unary(operator, initializers=tensors, more=[tensor.name for tensor in tensors], **attributes)
+
+
+def indices_of(shape):
+    return constant("i", np.zeros(shape), np.int64)
+
+
+def range_of(*numbers, dtype=np.float32):
+    """Range of constants; a text is an input of that name."""
+    names = [number if isinstance(number, str) else f"c{index}" for index, number in enumerate(numbers)]
+    initializers = [constant(f"c{index}", number, dtype) for index, number in enumerate(numbers) if not isinstance(number, str)]
+    element_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [value(number, (), element_type) for number in numbers if isinstance(number, str)]
+    return [node("Range", names, ["y"], name="subject")], inputs, [value("y", (None,), element_type)], initializers, 17
+
+
+def range_of_batch(start, delta):
+    nodes = [
+        node("Shape", ["x"], ["shape"], end=1), node("Squeeze", ["shape"], ["limit"]),
+        node("Range", ["start", "limit", "delta"], ["y"], name="subject"),
+    ]
+    initializers = [constant("start", start, np.int64), constant("delta", delta, np.int64)]
+    return nodes, [value("x", ("batch", 3))], [value("y", (None,), TensorProto.INT64)], initializers, 17
+
+
 MODELS = {
+    "gather_nd": lambda: with_constants("GatherND", indices_of((2, 5, 1)), batch_dims=1),
+    "gather_nd_many": lambda: with_constants("GatherND", indices_of((2, 4))),
+    "gather_nd_batch": lambda: with_constants("GatherND", indices_of((2, 3, 4)), batch_dims=3),
+    "gather_nd_floats": lambda: with_constants("GatherND", constant("i", [[0, 1]])),
+    "gather_nd_symbolic": lambda: (
+        [node("GatherND", ["x", "i"], ["y"], name="subject")],
+        [value("x", (2, 3)), value("i", (2, "n"), TensorProto.INT64)], [value("y", None)], [], 17),
+    "gather_elements": lambda: with_constants("GatherElements", indices_of((2, 1, 3)), axis=-2),
+    "gather_elements_beyond": lambda: with_constants("GatherElements", indices_of((3, 1, 4)), axis=1),
+    "cos_sin": lambda: ([node("Cos", ["x"], ["c"]), node("Sin", ["c"], ["y"])], [value("x", (2,))], [value("y", (2,))], [], 17),
+    "range_symbolic": lambda: range_of_batch(0, 1),
+    "range_steps": lambda: range_of_batch(2, 3),
+    "range_still": lambda: range_of_batch(0, 0),
+    "range_floats": lambda: range_of(0.5, 2.25, 0.5),
+    "range_empty": lambda: range_of(3, 100, -1, dtype=np.int32),
+    "range_of_data": lambda: range_of(0, "limit", 1),
+    "range_endless": lambda: range_of(0, 1, 1e-30),
+    "trilu": lambda: unary("Trilu"),
+    "trilu_lower": lambda: with_constants("Trilu", constant("k", -1, np.int64), upper=0),
+    "trilu_of_row": lambda: unary("Trilu", shape=(3,)),
     "symbolic_batch": symbolic_batch,
     "quantized_convolution": quantized_convolution,
     "external_beside": lambda: external("weights.bin"),
