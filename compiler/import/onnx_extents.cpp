@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "compiler/ir/tx.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -103,6 +104,25 @@ AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> d
     if (!result) return {};
   }
   return result;
+}
+
+std::optional<bool> at_least(AffineExpr a, AffineExpr b) {
+  auto x = tx::static_extent(a), y = tx::static_extent(b);
+  if (x && y) return *x >= *y;
+  AffineExpr above = difference(a, b), below = difference(b, a);
+  if (!above || !below) return {};
+  if (tx::never_negative(above)) return true;
+  AffineExpr surely_below = below - 1;
+  if (tx::never_negative(surely_below)) return false;
+  return {};
+}
+
+std::optional<bool> equal(AffineExpr a, AffineExpr b) {
+  if (a == b) return true;
+  std::optional<bool> above = at_least(a, b), below = at_least(b, a);
+  if (above && below) return *above && *below;
+  if ((above && !*above) || (below && !*below)) return false;
+  return {};
 }
 
 std::string refuse_extents(ArrayRef<AffineExpr> extents) {

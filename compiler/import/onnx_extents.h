@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "mlir/IR/AffineExpr.h"
@@ -29,6 +30,11 @@ mlir::AffineExpr quotient(mlir::AffineExpr a, int64_t divisor);
 // a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel.
 mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
                                 mlir::MLIRContext* context);
+
+// Whether a >= b for every value of the symbols (true), for none (false), or for some.
+std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b);
+// The same of a == b.
+std::optional<bool> equal(mlir::AffineExpr a, mlir::AffineExpr b);
 
 // Why no tensor has these extents, or an empty text.
 std::string refuse_extents(llvm::ArrayRef<mlir::AffineExpr> extents);

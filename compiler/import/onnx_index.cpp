@@ -16,11 +16,11 @@ void check_indices(Node& node, Value indices) {
 
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.rank == 1 && node.operand(1).elements) {
+  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements) {
     std::vector<AffineExpr> taken;
     int64_t size = operand.elements->size();
     for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
-    node.set_elements(std::move(taken), node.operand(1).rank);
+    node.set_elements(std::move(taken), node.operand(1).rank, operand.bits);
     return;
   }
   Value input = node.input(0), indices = node.input(1);
@@ -62,11 +62,38 @@ void gather_nd(Node& node) {
                                             node.builder.getI64IntegerAttr(batch)));
 }
 
-// How many numbers Range gives, of which all inputs are known.
-AffineExpr known_count(Node& node, Type type) {
+// Start, limit and step of a Range of integers that may depend on symbols, and how many there are.
+struct Steps {
+  AffineExpr start, limit, delta, count;
+};
+
+Steps integer_steps(Node& node) {
+  AffineExpr parts[3];
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<AffineExpr>& elements = *node.operand(i).elements;
+    if (elements.size() != 1)
+      node.fail("input " + std::to_string(i) + " has " + std::to_string(elements.size()) + " elements; 1 was expected");
+    parts[i] = elements[0];
+  }
+  auto [start, limit, delta] = parts;
+  auto step = tx::static_extent(delta);
+  if (!step) node.fail("delta depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (*step == 0) node.fail("delta is 0");
+  if (*step < -largest_extent || *step > largest_extent) node.fail("delta is beyond " + std::to_string(largest_extent));
+  int64_t size = std::abs(*step);
+  AffineExpr span = *step > 0 ? difference(limit, start) : difference(start, limit);
+  AffineExpr count = node.computed(quotient(sum(span, node.builder.getAffineConstantExpr(size - 1)), size));
+  auto known = tx::static_extent(count);  // what leads away from the limit is empty; a symbolic one is refused when it runs
+  return {start, limit, delta, known && *known < 0 ? node.builder.getAffineConstantExpr(0) : count};
+}
+
+// How many numbers a Range gives whose inputs are constants.
+AffineExpr constant_count(Node& node, Type type) {
   double numbers[3];
   for (int i = 0; i < 3; ++i) {
-    DenseElementsAttr elements = known_elements(node.input(i));
+    Value input = node.input(i);
+    if (Node::type_of(input).getElementType() != type) node.fail("element types of the inputs differ");
+    DenseElementsAttr elements = known_elements(input);
     if (!elements || elements.getNumElements() != 1) {
       node.fail("input " + std::to_string(i) + " must be one number, known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
     }
@@ -80,45 +107,37 @@ AffineExpr known_count(Node& node, Type type) {
   return node.builder.getAffineConstantExpr(static_cast<int64_t>(count));
 }
 
-// The same of integers that may depend on symbols.
-AffineExpr symbolic_count(Node& node) {
-  AffineExpr parts[3];
-  for (int i = 0; i < 3; ++i) {
-    std::vector<AffineExpr> elements = node.elements(i);
-    if (elements.size() != 1)
-      node.fail("input " + std::to_string(i) + " has " + std::to_string(elements.size()) + " elements; 1 was expected");
-    parts[i] = elements[0];
-  }
-  auto [start, limit, delta] = parts;
-  auto step = tx::static_extent(delta);
-  if (!step) node.fail("delta depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
-  if (*step == 0) node.fail("delta is 0");
-  if (*step < -largest_extent || *step > largest_extent) node.fail("delta is beyond " + std::to_string(largest_extent));
-  int64_t size = std::abs(*step);
-  AffineExpr span = *step > 0 ? difference(limit, start) : difference(start, limit);
-  AffineExpr count = node.computed(quotient(sum(span, node.builder.getAffineConstantExpr(size - 1)), size));
-  auto known = tx::static_extent(count);
-  return known && *known < 0 ? node.builder.getAffineConstantExpr(0) : count;
-}
-
+// Few numbers stay elements of a shape; others are an index, scaled and moved.
 void range(Node& node) {
   if (node.input_count() != 3) node.fail("it needs 3 inputs");
-  bool integers = true;
-  for (int i = 0; i < 3; ++i) integers &= node.operand(i).elements.has_value();
-  Value start = node.input(0), delta = node.input(2);
-  Type type = Node::type_of(start).getElementType();
-  for (int i = 1; i < 3; ++i) {
-    if (!(integers && i == 1) && Node::type_of(node.input(i)).getElementType() != type) node.fail("element types of the inputs differ");
+  const unsigned bits = node.operand(0).bits;
+  bool folded = true;
+  for (int i = 0; i < 3; ++i) folded &= node.operand(i).is_shape() && node.operand(i).bits == bits;
+  Steps steps;
+  Type type;
+  if (folded) {
+    type = node.builder.getIntegerType(bits);
+    steps = integer_steps(node);
+    auto count = tx::static_extent(steps.count);
+    if (count && *count <= static_cast<int64_t>(most_shape_elements)) {
+      std::vector<AffineExpr> elements;
+      for (int64_t i = 0; i < *count; ++i) elements.push_back(node.computed(sum(steps.start, steps.delta * i)));
+      node.set_elements(std::move(elements), 1, bits);
+      return;
+    }
+  } else {
+    type = Node::type_of(node.input(0)).getElementType();
+    steps.count = constant_count(node, type);
   }
-  RankedTensorType to = node.tensor_type({integers ? symbolic_count(node) : known_count(node, type)}, type);
+  RankedTensorType to = node.tensor_type({steps.count}, type);
   Value result = node.make<tx::IotaOp>(to, node.builder.getI64IntegerAttr(0));
-  auto is = [](Value value, double number) {
-    DenseElementsAttr elements = known_elements(value);
-    return elements && elements.getNumElements() == 1 && number_of(*elements.getValues<Attribute>().begin()) == number;
+  auto is = [&](int input, AffineExpr element, int64_t number) {
+    if (element) return element == node.builder.getAffineConstantExpr(number);
+    return number_of(*known_elements(node.input(input)).getValues<Attribute>().begin()) == static_cast<double>(number);
   };
-  auto spread = [&](Value value) { return node.broadcast(node.reshape(value, {}), tx::extents(to)); };
-  if (!is(delta, 1)) result = node.make<tx::MulOp>(to, result, spread(delta));
-  if (!is(start, 0)) result = node.make<tx::AddOp>(to, result, spread(start));
+  auto spread = [&](int input) { return node.broadcast(node.reshape(node.input(input), {}), tx::extents(to)); };
+  if (!is(2, steps.delta, 1)) result = node.make<tx::MulOp>(to, result, spread(2));
+  if (!is(0, steps.start, 0)) result = node.make<tx::AddOp>(to, result, spread(0));
   node.set_result(result);
 }
 

@@ -13,7 +13,20 @@ AffineExpr product_of(Node& node, ArrayRef<AffineExpr> extents) {
   return result;
 }
 
+// Elements stay in their order; a vector or a scalar of them is made where that is asked for.
+bool reshape_elements(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (!operand.is_folded() || !node.operand(1).is_shape() || node.operand(1).elements->size() > 1) return false;
+  auto count = static_cast<int64_t>(operand.elements->size());
+  std::vector<int64_t> shape;
+  for (AffineExpr extent : *node.operand(1).elements) shape.push_back(tx::static_extent(extent).value_or(-2));
+  bool fits = shape.empty() ? count == 1 : shape[0] == -1 || shape[0] == count;
+  if (fits) node.set_elements(*operand.elements, static_cast<int64_t>(shape.size()), operand.bits);
+  return fits;
+}
+
 void reshape(Node& node) {
+  if (reshape_elements(node)) return;
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
   std::vector<AffineExpr> wanted = node.elements(1);
@@ -72,8 +85,8 @@ std::vector<int64_t> axes_of(Node& node, int64_t rank) {
 
 void squeeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.elements->size() == 1) {
-    node.set_elements(*operand.elements, 0);
+  if (operand.is_folded() && operand.elements->size() == 1) {
+    node.set_elements(*operand.elements, 0, operand.bits);
     return;
   }
   Value input = node.input(0);
@@ -90,13 +103,13 @@ void squeeze(Node& node) {
 
 void unsqueeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.rank == 0) {
-    node.set_elements(*operand.elements, 1);
+  size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
+  if (operand.is_folded() && operand.rank == 0 && added == 1) {
+    node.set_elements(*operand.elements, 1, operand.bits);
     return;
   }
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
-  size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
   std::vector<int64_t> axes = axes_of(node, from.size() + added);
   size_t next = 0;
   for (size_t i = 0; i < from.size() + added; ++i) {
@@ -124,13 +137,13 @@ void concat(Node& node) {
   size_t count = 0;
   bool shapes = node.input_count() > 0;
   for (int i = 0; i < node.input_count(); ++i) {
-    shapes &= node.operand(i).is_shape() && node.operand(i).rank == 1;
+    shapes &= node.operand(i).is_folded() && node.operand(i).rank == 1 && node.operand(i).bits == node.operand(0).bits;
     if (shapes) count += node.operand(i).elements->size();
   }
   if (shapes && count <= most_shape_elements) {
     std::vector<AffineExpr> all;
     for (int i = 0; i < node.input_count(); ++i) llvm::append_range(all, *node.operand(i).elements);
-    node.set_elements(std::move(all), 1);
+    node.set_elements(std::move(all), 1, node.operand(0).bits);
     return;
   }
   SmallVector<Value> inputs;
@@ -164,8 +177,15 @@ int64_t static_extent(Node& node, AffineExpr extent, int64_t axis) {
 }
 
 void split(Node& node) {
-  Value input = node.input(0);
-  Extents extents = Node::extents_of(input);
+  const Operand& operand = node.operand(0);
+  bool folded = operand.is_folded() && operand.rank == 1;
+  Value input = folded ? Value() : node.input(0);
+  Extents extents;
+  if (folded) {
+    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  } else {
+    extents = Node::extents_of(input);
+  }
   int64_t axis = node.axis(node.integer("axis", 0), extents.size());
   int64_t extent = static_extent(node, extents[axis], axis), outputs = node.output_count();
   std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
@@ -181,6 +201,12 @@ void split(Node& node) {
   if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   for (int64_t i = 0; i < outputs; ++i) {
+    if (folded) {
+      auto first = operand.elements->begin() + starts[0];
+      node.set_elements({first, first + sizes[i]}, 1, operand.bits, i);
+      starts[0] += sizes[i];
+      continue;
+    }
     extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
     RankedTensorType type = node.tensor_type(extents, Node::type_of(input).getElementType());
     node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
@@ -212,12 +238,12 @@ void slice(Node& node) {
     int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
     return room <= 0 ? 0 : (room - 1) / magnitude + 1;
   };
-  if (operand.is_shape() && operand.rank == 1 && starts.size() == 1) {
+  if (operand.is_folded() && operand.rank == 1 && starts.size() == 1) {
     node.axis(axes[0], 1);
     int64_t start = starts[0], count = clamp(operand.elements->size(), start, ends[0], steps[0]);
     std::vector<AffineExpr> taken;
     for (int64_t i = 0; i < count; ++i) taken.push_back((*operand.elements)[start + i * steps[0]]);
-    node.set_elements(std::move(taken), 1);
+    node.set_elements(std::move(taken), 1, operand.bits);
     return;
   }
   Value input = node.input(0);
@@ -276,7 +302,13 @@ void pad(Node& node) {
 }
 
 void shape(Node& node) {
-  Extents extents = Node::extents_of(node.input(0));
+  const Operand& operand = node.operand(0);
+  Extents extents;
+  if (operand.value) {
+    extents = Node::extents_of(operand.value);
+  } else if (operand.rank == 1) {
+    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  }
   int64_t rank = extents.size();
   auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };
   int64_t start = bound(node.integer("start", 0)), end = bound(node.integer("end", rank));
@@ -287,18 +319,13 @@ void shape(Node& node) {
 
 // The same value under another name: Identity, and Dropout when nothing is trained.
 void same(Node& node) {
-  const Operand& operand = node.operand(0);
-  if (operand.elements && !operand.value) {
-    node.set_elements(*operand.elements, operand.rank);
-    return;
-  }
   if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
     DenseElementsAttr value = known_elements(node.input(2));
     if (!value || !value.isSplat() || value.getSplatValue<bool>()) node.fail("training_mode is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   }
-  Value input = node.input(0);
-  node.set_result(input);
+  node.set_operand(node.operand(0));
   if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
+    Value input = node.input(0);
     node.set_result(node.splat(tx::with_element_type(Node::type_of(input), node.builder.getI1Type()), 1), 1);
   }
 }
@@ -339,10 +366,11 @@ void constant_of_shape(Node& node) {
   Extents extents;
   llvm::append_range(extents, node.elements(0));
   RankedTensorType ranked = node.tensor_type(extents, type);
-  if (type.isSignlessInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 &&
-      ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
-    AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getValue().getSExtValue());
-    node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
+  bool whole = type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isInteger(1);
+  if (whole && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
+    APInt number = llvm::cast<IntegerAttr>(value).getValue();
+    AffineExpr element = node.builder.getAffineConstantExpr(type.isInteger(1) ? number.getBoolValue() : number.getSExtValue());
+    node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank(), type.getIntOrFloatBitWidth());
     return;
   }
   RankedTensorType constant_type = ranked.hasStaticShape() ? ranked : RankedTensorType::get({}, type);

@@ -164,7 +164,70 @@ def range_of_batch(start, delta):
     return nodes, [value("x", ("batch", 3))], [value("y", (None,), TensorProto.INT64)], initializers, 17
 
 
+def int64s(**values):
+    return [constant(name, numbers, np.int64) for name, numbers in values.items()]
+
+
+def shape_of_batch(*nodes, result=TensorProto.FLOAT, shape=("batch", 1, 3), x_type=TensorProto.FLOAT, constants=()):
+    """Nodes that may use x, its shape `s` and its batch `b`, a vector of one."""
+    first = [node("Shape", ["x"], ["s"]), node("Shape", ["x"], ["b"], end=1)]
+    return [*first, *nodes], [value("x", shape, x_type)], [value("y", None, result)], list(constants), 17
+
+
+def expand_minus_one():
+    """Expand as an exporter writes it: -1 keeps an extent, and stands for 1 in ONNX's own shape."""
+    nodes = [
+        node("Concat", ["b", "five", "minus"], ["wanted"], axis=0), node("Reshape", ["wanted", "minus"], ["flat"]),
+        node("Shape", ["flat"], ["count"]),
+        node("ConstantOfShape", ["count"], ["ones"], value=helper.make_tensor("v", TensorProto.INT64, [1], [1])),
+        node("Mul", ["ones", "minus_one"], ["negative"]), node("Equal", ["flat", "negative"], ["is_open"]),
+        node("Where", ["is_open", "ones", "flat"], ["shape"]), node("Expand", ["x", "shape"], ["y"]),
+    ]
+    return shape_of_batch(*nodes, constants=int64s(five=[5], minus=[-1], minus_one=-1))
+
+
+def expand_if_one():
+    nodes = [node("Equal", ["b", "one"], ["is"]), node("Where", ["is", "five", "b"], ["shape"]),
+             node("Expand", ["x", "shape"], ["y"], name="subject")]
+    return shape_of_batch(*nodes, constants=int64s(one=[1], five=[5]))
+
+
+def reshaped(*nodes, constants=()):
+    """x [2, 3, 4] in the shape `r`."""
+    return ([*nodes, node("Reshape", ["x", "r"], ["y"], name="subject")], [value("x", (2, 3, 4))], [value("y", None)],
+            list(constants), 17)
+
+
 MODELS = {
+    "expand_minus_one": expand_minus_one,
+    "expand_if_one": expand_if_one,
+    "shape_of_bounds": lambda: shape_of_batch(
+        node("Max", ["b", "zero"], ["most"]), node("Min", ["most", "s"], ["least"]), node("Cast", ["least"], ["cast"], to=TensorProto.INT32),
+        node("Cast", ["cast"], ["back"], to=TensorProto.INT64), node("ConstantOfShape", ["back"], ["y"]),
+        shape=("batch",), constants=int64s(zero=[0])),
+    "shape_is_data": lambda: shape_of_batch(
+        node("Mul", ["x", "b"], ["y"], name="subject"), result=TensorProto.INT64, x_type=TensorProto.INT64, shape=("batch", 2)),
+    "shape_is_output": lambda: shape_of_batch(
+        node("Add", ["s", "s"], ["twice"]), node("Div", ["twice", "three"], ["y"]), result=TensorProto.INT64, constants=int64s(three=[3])),
+    "shape_negative_quotient": lambda: shape_of_batch(
+        node("Sub", ["five", "b"], ["less"]), node("Div", ["less", "three"], ["y"], name="subject"), result=TensorProto.INT64,
+        constants=int64s(three=[3], five=[5])),
+    "shape_is_compared": lambda: shape_of_batch(node("Equal", ["s", "one"], ["y"]), result=TensorProto.BOOL, constants=int64s(one=[1])),
+    "shape_split": lambda: shape_of_batch(
+        node("Split", ["s", "parts"], ["first", "rest"]), node("Concat", ["rest", "first"], ["turned"], axis=0),
+        node("Reshape", ["x", "turned"], ["y"]), constants=int64s(parts=[1, 2])),
+    "shape_unbroadcast": lambda: reshaped(node("Add", ["a", "b"], ["r"], name="sum"), constants=int64s(a=[1, 2], b=[1, 2, 3])),
+    "shape_of_bools": lambda: reshaped(
+        node("Not", ["where"], ["not"]), node("And", ["where", "not"], ["never"]), node("Or", ["where", "never"], ["is"]),
+        node("Where", ["is", "a", "b"], ["r"]), constants=[constant("where", [True, False], np.bool_), *int64s(a=[4, 0], b=[0, 6])]),
+    "shape_named_again": lambda: reshaped(node("Identity", ["a"], ["r"]), constants=int64s(a=[6, 4])),
+    "shape_truncates": lambda: reshaped(
+        node("Div", ["a", "b"], ["q"]), node("Add", ["q", "c"], ["r"]), constants=int64s(a=[-7, 27], b=[2, -4], c=[7, 12])),
+    "int32_wraps": lambda: ([node("Add", ["a", "b"], ["y"])], [], [value("y", (1,), TensorProto.INT32)],
+                            [constant("a", [2**31 - 1], np.int32), constant("b", [1], np.int32)], 17),
+    "unsqueeze_scalar": lambda: (
+        [node("Unsqueeze", ["a", "axes"], ["y"])], [], [value("y", (1, 1), TensorProto.INT64)], int64s(a=5, axes=[0, 1]), 17),
+    "range_folded": lambda: reshaped(node("Range", ["a", "b", "c"], ["r"]), constants=int64s(a=6, b=3, c=-2)),
     "gather_nd": lambda: with_constants("GatherND", indices_of((2, 5, 1)), batch_dims=1),
     "gather_nd_many": lambda: with_constants("GatherND", indices_of((2, 4))),
     "gather_nd_batch": lambda: with_constants("GatherND", indices_of((2, 3, 4)), batch_dims=3),
