@@ -255,6 +255,14 @@ MODELS = {
     "external_absolute": lambda: external("/etc/passwd"),
     "external_link": lambda: external("link.bin"),
     "unsupported": lambda: unary("Frobnicate"),
+    "unsupported_near": lambda: unary("ScatterND"),
+    "unsupported_many": lambda: (
+        [node("ReduceL2", ["x"], ["a"]), node("Einsum", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]), node("ReduceL2", ["c"], ["d"], name="late"),
+         node("Scale", ["d"], ["y"], name="scale", domain="test")],
+        [value("x", (2,))], [value("y", (2,))], [], 17, [], [helper.make_opsetid("test", 3)]),
+    "unsupported_of_all_kinds": lambda: (
+        [node(f"{chr(65 + index)}zzzzzzz", ["x"], [f"y{index}"]) for index in range(25)],
+        [value("x", (2,))], [value("y0", (2,))], [], 17),
     "opset_old": lambda: unary("Relu", opset=6),
     "opset_new": lambda: unary("Relu", opset=999),
     "twice": lambda: unary("Add", initializers=[constant("w", [1.0]), constant("w", [2.0])], more=["w"]),
