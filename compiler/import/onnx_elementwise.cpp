@@ -81,7 +81,6 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
   } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
     return node.computed(difference(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
-    if (!known_x && !known_y) return {};
     return node.computed(product(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
     // rounded down; tensors of numbers below 0 are rounded up, and a shape has none

@@ -214,11 +214,61 @@ void split(Node& node) {
   }
 }
 
+// What a slice takes of one dimension; a start that counts from the end is resolved.
+struct Part {
+  int64_t start;
+  AffineExpr count;
+};
+
+Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (start < 0) start += extent;
+  if (end < 0 && end > INT64_MIN / 2) end += extent;
+  start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
+  end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
+  int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
+  int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  return {count == 0 ? 0 : start, node.builder.getAffineConstantExpr(count)};
+}
+
+// Where the extent or the end is symbolic. What would have to be clamped at run time is refused there, or here.
+Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
+  auto refuse = [&](const std::string& cause) {
+    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause, HEDDLE_STATUS_UNIMPLEMENTED);
+  };
+  auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
+  AffineExpr none = node.builder.getAffineConstantExpr(0);
+  if (step < 0) refuse("its step is " + std::to_string(step) + "; only steps above 0 are supported there");
+  if (!first) refuse("its start is one, too; only starts that are known are supported");
+  if (*first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
+  int64_t from = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
+  if (from > largest_extent || (size && from >= *size)) return {0, none};
+  AffineExpr to = end;
+  if (last && *last > largest_extent) {
+    to = extent;
+  } else if (last && *last < 0) {
+    to = *last < -largest_extent ? none : node.computed(sum(extent, end));
+  } else if (at_least(end, extent).value_or(false)) {
+    to = extent;
+  } else if (!at_least(extent, end).value_or(false) && !size && !(last && *last <= from)) {
+    refuse("its end may be beyond the extent");
+  }
+  // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
+  AffineExpr room = node.computed(difference(to, node.builder.getAffineConstantExpr(from)));
+  AffineExpr count = node.computed(quotient(sum(room, node.builder.getAffineConstantExpr(step - 1)), step));
+  auto known = tx::static_extent(count);
+  return known && *known <= 0 ? Part{0, none} : Part{from, count};
+}
+
 void slice(Node& node) {
   const Operand& operand = node.operand(0);
   bool attributes = node.opset() < 10;
-  std::vector<int64_t> starts = attributes ? node.integer_list("starts") : node.integers(1);
-  std::vector<int64_t> ends = attributes ? node.integer_list("ends") : node.integers(2);
+  auto bounds = [&](const char* name, int input) {
+    if (!attributes) return node.elements(input);
+    std::vector<AffineExpr> result;
+    for (int64_t value : node.integer_list(name)) result.push_back(node.builder.getAffineConstantExpr(value));
+    return result;
+  };
+  std::vector<AffineExpr> starts = bounds("starts", 1), ends = bounds("ends", 2);
   std::vector<int64_t> axes, steps;
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(i);
   if (attributes) axes = node.integer_list("axes", axes);
@@ -229,20 +279,19 @@ void slice(Node& node) {
     node.fail("starts, ends, axes and steps differ in length");
   // a step beyond every extent takes the first element, whatever its size
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
-  auto clamp = [&](int64_t extent, int64_t& start, int64_t end, int64_t step) {
-    if (step == 0) node.fail("a step is 0");
-    if (start < 0) start += extent;
-    if (end < 0 && end > INT64_MIN / 2) end += extent;
-    start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
-    end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
-    int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
-    return room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
+    if (steps[i] == 0) node.fail("a step is 0");
+    auto size = tx::static_extent(extent), start = tx::static_extent(starts[i]), end = tx::static_extent(ends[i]);
+    if (size && start && end) return known_part(node, *size, *start, *end, steps[i]);
+    return symbolic_part(node, axis, extent, starts[i], ends[i], steps[i]);
   };
   if (operand.is_folded() && operand.rank == 1 && starts.size() == 1) {
     node.axis(axes[0], 1);
-    int64_t start = starts[0], count = clamp(operand.elements->size(), start, ends[0], steps[0]);
+    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+    auto count = tx::static_extent(part.count);
+    if (!count) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
     std::vector<AffineExpr> taken;
-    for (int64_t i = 0; i < count; ++i) taken.push_back((*operand.elements)[start + i * steps[0]]);
+    for (int64_t i = 0; i < *count; ++i) taken.push_back((*operand.elements)[part.start + i * steps[0]]);
     node.set_elements(std::move(taken), 1, operand.bits);
     return;
   }
@@ -251,10 +300,10 @@ void slice(Node& node) {
   SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
-    int64_t start = starts[i], count = clamp(static_extent(node, extents[axis], axis), start, ends[i], steps[i]);
-    all_starts[axis] = count == 0 ? 0 : start;
+    Part part = part_of(i, axis, extents[axis]);
+    all_starts[axis] = part.start;
     all_strides[axis] = steps[i];
-    extents[axis] = node.builder.getAffineConstantExpr(count);
+    extents[axis] = part.count;
   }
   node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
 }

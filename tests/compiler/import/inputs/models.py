@@ -198,7 +198,81 @@ def reshaped(*nodes, constants=()):
             list(constants), 17)
 
 
+def products():
+    """Batches of sequences as rows and back, in shapes that multiply the symbols in any order."""
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Split", ["s", "ones"], ["batch", "sequence", "heads", "depth"]),
+        node("Flatten", ["x"], ["rows"], axis=2), node("Relu", ["rows"], ["r"]),
+        node("Mul", ["sequence", "batch"], ["count"]), node("Mul", ["heads", "count"], ["headed"]),
+        node("Concat", ["headed", "minus"], ["first"], axis=0), node("Reshape", ["r", "first"], ["long"]),
+        node("Mul", ["sequence", "heads"], ["wide"]), node("Mul", ["wide", "depth"], ["wider"]), node("Mul", ["wider", "batch"], ["all"]),
+        node("Reshape", ["long", "all"], ["flat"]), node("Reshape", ["flat", "minus"], ["same"]), node("Add", ["flat", "same"], ["sum"]),
+        node("Reshape", ["sum", "s"], ["back"]), node("Add", ["back", "x"], ["y"]),
+    ]
+    return (nodes, [value("x", ("batch", "sequence", "heads", 64))], [value("y", None)],
+            int64s(ones=[1, 1, 1, 1], minus=[-1]), 17)
+
+
+def product_of_sums():
+    """[a + b, c] twice behind itself, as rows, and back."""
+    nodes = [
+        node("Concat", ["x", "z"], ["both"], axis=0), node("Concat", ["both", "both"], ["twice"], axis=0),
+        node("Shape", ["both"], ["s"]), node("Split", ["s", "ones"], ["count", "width"]),
+        node("Reshape", ["twice", "minus"], ["flat"]), node("Concat", ["minus", "count", "width"], ["shape"], axis=0),
+        node("Reshape", ["flat", "shape"], ["y"]),
+    ]
+    return nodes, [value("x", ("a", "c")), value("z", ("b", "c"))], [value("y", None)], int64s(ones=[1, 1], minus=[-1]), 17
+
+
+def reshape_of_batch(shape, *wanted):
+    """The input of that shape reshaped to numbers and extents of its own: "0" is the first."""
+    names = [f"e{want}" if isinstance(want, str) else f"c{index}" for index, want in enumerate(wanted)]
+    nodes = [node("Shape", ["x"], ["s"])]
+    nodes += [node("Gather", ["s", f"i{want}"], [f"e{want}"]) for want in dict.fromkeys(want for want in wanted if isinstance(want, str))]
+    nodes += [node("Concat", names, ["shape"], axis=0), node("Reshape", ["x", "shape"], ["y"], name="subject")]
+    numbers = {f"c{index}": [want] for index, want in enumerate(wanted) if not isinstance(want, str)}
+    indices = {f"i{want}": [int(want)] for want in wanted if isinstance(want, str)}
+    return nodes, [value("x", shape)], [value("y", None)], int64s(**numbers, **indices), 17
+
+
+def slice_of_batch(starts, ends, steps=1, constant_extent=None, shape=("batch", 6)):
+    """Axis 0 of x, or of a constant of that extent; a text is the batch plus that number."""
+    nodes = [node("Shape", ["x"], ["b"], end=1)]
+    names = []
+    for name, number in (("starts", starts), ("ends", ends)):
+        names.append(name)
+        if isinstance(number, str):
+            names[-1] = name + "_of_batch"
+            nodes.append(node("Add", ["b", name], [names[-1]]))
+    initializers = int64s(starts=[int(starts)], ends=[int(ends)], axes=[0], steps=[steps])
+    if constant_extent:
+        initializers.append(constant("table", np.arange(constant_extent * 6).reshape(constant_extent, 6)))
+    nodes.append(node("Slice", ["table" if constant_extent else "x", *names, "axes", "steps"], ["y"], name="subject"))
+    return nodes, [value("x", shape)], [value("y", None)], initializers, 17
+
+
 MODELS = {
+    "products": products,
+    "product_of_sums": product_of_sums,
+    "product_splits": lambda: reshape_of_batch(("batch", 12, 64, "sequence"), -1, 64, "3"),
+    "product_splits_again": lambda: reshape_of_batch(("batch", "sequence", 12), -1, "1", "0"),
+    "product_uneven": lambda: reshape_of_batch(("batch", "sequence", 6), "0", "1", 4, -1),
+    "product_of_others": lambda: reshape_of_batch(("batch", "sequence", 6), "0", "0", -1),
+    "slice_to_batch": lambda: slice_of_batch(0, "0", constant_extent=512),
+    "slice_steps_to_batch": lambda: slice_of_batch(1, "0", steps=2, constant_extent=512),
+    "slice_behind": lambda: slice_of_batch(5, 2**63 - 1),
+    "slice_steps": lambda: slice_of_batch(1, 2**63 - 1, steps=3),
+    "slice_but_last": lambda: slice_of_batch(0, -1),
+    "slice_but_last_two": lambda: slice_of_batch(1, "-2", steps=2),
+    "slice_all": lambda: slice_of_batch(-(2**63), "+3"),
+    "slice_nothing": lambda: slice_of_batch(4, 3),
+    "slice_last": lambda: slice_of_batch(-1, 2**63 - 1),
+    "slice_first_five": lambda: slice_of_batch(0, 5),
+    "slice_from_batch": lambda: slice_of_batch("-2", 2**63 - 1),
+    "slice_reversed": lambda: slice_of_batch(-1, -(2**63), steps=-1),
+    "slice_other": lambda: (
+        [node("Shape", ["z"], ["n"]), node("Slice", ["x", "zero", "n"], ["y"], name="subject")],
+        [value("x", ("batch",)), value("z", ("n",))], [value("y", None)], int64s(zero=[0]), 17),
     "expand_minus_one": expand_minus_one,
     "expand_if_one": expand_if_one,
     "shape_of_bounds": lambda: shape_of_batch(
