@@ -214,10 +214,11 @@ void split(Node& node) {
   }
 }
 
-// What a slice takes of one dimension; a start that counts from the end is resolved.
+// What a slice takes of one dimension: its start, resolved where it counts from the end, or the last element alone.
 struct Part {
   int64_t start;
   AffineExpr count;
+  bool is_last = false;
 };
 
 Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
@@ -233,22 +234,23 @@ Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t 
 // Where the extent or the end is symbolic. What would have to be clamped at run time is refused there, or here.
 Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
   auto refuse = [&](const std::string& cause) {
-    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause, HEDDLE_STATUS_UNIMPLEMENTED);
+    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause + "; export the model with that extent fixed",
+              HEDDLE_STATUS_UNIMPLEMENTED);
   };
   auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
   AffineExpr none = node.builder.getAffineConstantExpr(0);
-  if (step < 0) refuse("its step is " + std::to_string(step) + "; only steps above 0 are supported there");
-  if (!first) refuse("its start is one, too; only starts that are known are supported");
+  if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
+  if (!first) refuse("its start depends on them");
+  bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
+  if (*first == -1 && !size && step > 0 && to_end) return {0, node.builder.getAffineConstantExpr(1), true};
   if (*first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
   int64_t from = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
   if (from > largest_extent || (size && from >= *size)) return {0, none};
   AffineExpr to = end;
-  if (last && *last > largest_extent) {
+  if (to_end) {
     to = extent;
   } else if (last && *last < 0) {
     to = *last < -largest_extent ? none : node.computed(sum(extent, end));
-  } else if (at_least(end, extent).value_or(false)) {
-    to = extent;
   } else if (!at_least(extent, end).value_or(false) && !size && !(last && *last <= from)) {
     refuse("its end may be beyond the extent");
   }
@@ -298,14 +300,22 @@ void slice(Node& node) {
   Value input = node.input(0);
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
+  Type element = Node::type_of(input).getElementType();
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
-    Part part = part_of(i, axis, extents[axis]);
+    Part part = part_of(i, axis, Node::extents_of(input)[axis]);
+    if (part.is_last) {
+      Extents rest = Node::extents_of(input);
+      extents[axis] = rest[axis] = part.count;
+      Value last = node.splat(RankedTensorType::get(1, node.builder.getI64Type()), -1);
+      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, last, node.builder.getI64IntegerAttr(axis));
+      continue;
+    }
     all_starts[axis] = part.start;
     all_strides[axis] = steps[i];
     extents[axis] = part.count;
   }
-  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
+  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
 }
 
 void expand(Node& node) {

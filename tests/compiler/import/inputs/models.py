@@ -267,6 +267,7 @@ MODELS = {
     "slice_all": lambda: slice_of_batch(-(2**63), "+3"),
     "slice_nothing": lambda: slice_of_batch(4, 3),
     "slice_last": lambda: slice_of_batch(-1, 2**63 - 1),
+    "slice_last_two": lambda: slice_of_batch(-2, 2**63 - 1),
     "slice_first_five": lambda: slice_of_batch(0, 5),
     "slice_from_batch": lambda: slice_of_batch("-2", 2**63 - 1),
     "slice_reversed": lambda: slice_of_batch(-1, -(2**63), steps=-1),
