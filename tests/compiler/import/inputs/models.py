@@ -416,10 +416,14 @@ MODELS = {
         "Reshape", shape=(4,), result=(4,), initializers=[constant("s", [2**39, 2**39, -1], np.int64)], more=["s"]),
 }
 
-if __name__ == "__main__":
-    nodes, inputs, outputs, initializers, opset, *foreign_parts = MODELS[sys.argv[1]]()
+
+def model(name):
+    nodes, inputs, outputs, initializers, opset, *foreign_parts = MODELS[name]()
     values, opsets = foreign_parts or ([], [])
-    graph = helper.make_graph(nodes, sys.argv[1], inputs, outputs, initializers, value_info=values)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), *opsets])
+    graph = helper.make_graph(nodes, name, inputs, outputs, initializers, value_info=values)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), *opsets])
+
+
+if __name__ == "__main__":
     with open(sys.argv[2], "wb") as file:
-        file.write(model.SerializeToString())
+        file.write(model(sys.argv[1]).SerializeToString())
