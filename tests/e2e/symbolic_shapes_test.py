@@ -36,10 +36,8 @@ CASES = {
 
 class SymbolicShapes(HeddleTestCase):
     def check(self, name):
-        model = models.model(name)
-        path = self.folder / f"{name}.onnx"
-        path.write_bytes(model.SerializeToString())
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        path = self.save(name)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         module = self.compile(path)
         for shapes in CASES[name]:
             with self.subTest(shapes=shapes):
@@ -51,6 +49,26 @@ class SymbolicShapes(HeddleTestCase):
                     given += ["--input", f"{argument.name}=@{self.folder}/{argument.name}.npy"]
                 self.succeed("run", module, "--device", "cpu", *given, "--output", f"@{self.folder}/output.npy")
                 self.assert_close(np.load(self.folder / "output.npy"), session.run(None, inputs)[0], 0, 0)
+
+    def save(self, name):
+        path = self.folder / f"{name}.onnx"
+        path.write_bytes(models.model(name).SerializeToString())
+        return path
+
+    def test_a_product_that_overflows(self):
+        """Inputs without elements may have extents whose product is beyond 64 bits."""
+        module = self.compile(self.save("product_of_empty"))
+
+        def call(extent):
+            return "run", module, "--device", "cpu", "--input", f"x={extent}x0xf32=", "--input", f"z={extent}x0xf32="
+
+        self.assertIn("9", self.succeed(*call(3)).stdout)
+        self.assertIn("does not fit in 64 bits", self.fail_with(1, *call(2**32 + 1)).stderr)
+
+    def test_a_slice_behind_the_end(self):
+        module = self.compile(self.save("slice_behind"))
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=3x6xf32=1")
+        self.assertIn("has the extent s0 - 5, which is negative; s0 is the extent 'batch'", refused.stderr)
 
 
 for name in CASES:

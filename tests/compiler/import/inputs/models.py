@@ -224,6 +224,16 @@ def product_of_sums():
     return nodes, [value("x", ("a", "c")), value("z", ("b", "c"))], [value("y", None)], int64s(ones=[1, 1], minus=[-1]), 17
 
 
+def product_of_empty():
+    """The sum of a * b ones, of inputs [a, 0] and [b, 0]."""
+    nodes = [
+        node("Shape", ["x"], ["a"], end=1), node("Shape", ["z"], ["b"], end=1), node("Mul", ["a", "b"], ["count"]),
+        node("ConstantOfShape", ["count"], ["ones"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1])),
+        node("ReduceSum", ["ones"], ["y"], keepdims=0),
+    ]
+    return nodes, [value("x", ("a", 0)), value("z", ("b", 0))], [value("y", ())], [], 17
+
+
 def reshape_of_batch(shape, *wanted):
     """The input of that shape reshaped to numbers and extents of its own: "0" is the first."""
     names = [f"e{want}" if isinstance(want, str) else f"c{index}" for index, want in enumerate(wanted)]
@@ -254,6 +264,7 @@ def slice_of_batch(starts, ends, steps=1, constant_extent=None, shape=("batch", 
 MODELS = {
     "products": products,
     "product_of_sums": product_of_sums,
+    "product_of_empty": product_of_empty,
     "product_splits": lambda: reshape_of_batch(("batch", 12, 64, "sequence"), -1, 64, "3"),
     "product_splits_again": lambda: reshape_of_batch(("batch", "sequence", 12), -1, "1", "0"),
     "product_uneven": lambda: reshape_of_batch(("batch", "sequence", 6), "0", "1", 4, -1),
