@@ -49,7 +49,7 @@ AffineExpr bounded(AffineExpr expression) {
   return expression && magnitude(expression) ? expression : AffineExpr();
 }
 
-// The one form of all expressions that multiply out alike: types hold what this gives, and extents are compared as they are written.
+// What types hold of an expression: extents are compared as they are written.
 AffineExpr canonical(AffineExpr expression) {
   unsigned symbols = 0;
   expression.walk([&](AffineExpr part) {

@@ -21,8 +21,8 @@ inline constexpr int64_t largest_rank = 32;
 // A longer integer tensor is data, not a shape.
 inline constexpr size_t most_shape_elements = 64;
 
-// The exact sum, product or quotient rounded down, in one form for all that multiply out alike; null where a number in it may not be an
-// extent's, or where the expression is not worth its length. Products of symbols may be factors.
+// The exact sum, product or quotient rounded down; null where a number in it may not be an extent's, or where the expression is not worth
+// its length. Products of symbols, and of their sums, have one form in whatever order they were multiplied; sums of products may have several.
 mlir::AffineExpr sum(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr difference(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr product(mlir::AffineExpr a, mlir::AffineExpr b);

@@ -288,7 +288,8 @@ MODELS = {
     "expand_minus_one": expand_minus_one,
     "expand_if_one": expand_if_one,
     "shape_of_bounds": lambda: shape_of_batch(
-        node("Max", ["b", "zero"], ["most"]), node("Min", ["most", "s"], ["least"]), node("Cast", ["least"], ["cast"], to=TensorProto.INT32),
+        node("Max", ["b", "zero"], ["most"]), node("Min", ["most", "s"], ["least"]),
+        node("Cast", ["least"], ["cast"], to=TensorProto.INT32),
         node("Cast", ["cast"], ["back"], to=TensorProto.INT64), node("ConstantOfShape", ["back"], ["y"]),
         shape=("batch",), constants=int64s(zero=[0])),
     "shape_is_data": lambda: shape_of_batch(
@@ -343,7 +344,8 @@ MODELS = {
     "unsupported": lambda: unary("Frobnicate"),
     "unsupported_near": lambda: unary("ScatterND"),
     "unsupported_many": lambda: (
-        [node("ReduceL2", ["x"], ["a"]), node("Einsum", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]), node("ReduceL2", ["c"], ["d"], name="late"),
+        [node("ReduceL2", ["x"], ["a"]), node("Einsum", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
+         node("ReduceL2", ["c"], ["d"], name="late"),
          node("Scale", ["d"], ["y"], name="scale", domain="test")],
         [value("x", (2,))], [value("y", (2,))], [], 17, [], [helper.make_opsetid("test", 3)]),
     "unsupported_of_all_kinds": lambda: (
