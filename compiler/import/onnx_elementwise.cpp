@@ -47,43 +47,68 @@ void unary(Node& node) {
   node.set_result(node.make<OpT>(Node::type_of(input), input));
 }
 
-// Arithmetic on shapes stays arithmetic on extents.
+// What an operator makes of two known numbers, as on tensors; null where that is not a number.
 template <typename OpT>
-bool shape_arithmetic(Node& node) {
-  if (node.input_count() != 2) return false;
-  const Operand &a = node.operand(0), &b = node.operand(1);
-  if (!a.is_shape() || !b.is_shape()) return false;
-  size_t count = std::max(a.elements->size(), b.elements->size());
-  for (const Operand* operand : {&a, &b}) {
-    if (operand->elements->size() != 1 && operand->elements->size() != count) node.fail("operands do not broadcast");
+AffineExpr computed_number(Node& node, int64_t x, int64_t y) {
+  int64_t result = 0;
+  bool defined = true;
+  if constexpr (std::is_same_v<OpT, tx::AddOp>) {
+    defined = !__builtin_add_overflow(x, y, &result);
+  } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
+    defined = !__builtin_sub_overflow(x, y, &result);
+  } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
+    defined = !__builtin_mul_overflow(x, y, &result);
+  } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
+    defined = y != 0 && !(x == std::numeric_limits<int64_t>::min() && y == -1);
+    if (defined) result = x / y;
+  } else if constexpr (std::is_same_v<OpT, tx::MaxOp>) {
+    result = std::max(x, y);
+  } else if constexpr (std::is_same_v<OpT, tx::MinOp>) {
+    result = std::min(x, y);
+  } else {
+    defined = false;
   }
-  std::vector<AffineExpr> result;
-  for (size_t i = 0; i < count; ++i) {
-    if (a.elements->empty() || b.elements->empty()) break;
-    AffineExpr x = (*a.elements)[a.elements->size() == 1 ? 0 : i], y = (*b.elements)[b.elements->size() == 1 ? 0 : i];
-    if constexpr (std::is_same_v<OpT, tx::AddOp>) {
-      result.push_back(node.computed(sum(x, y)));
-    } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
-      result.push_back(node.computed(difference(x, y)));
-    } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
-      if (!llvm::isa<AffineConstantExpr>(x) && !llvm::isa<AffineConstantExpr>(y)) return false;
-      result.push_back(node.computed(product(x, y)));
-    } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
-      auto divisor = llvm::dyn_cast<AffineConstantExpr>(y);
-      if (!divisor || divisor.getValue() <= 0) return false;
-      result.push_back(node.computed(quotient(x, divisor.getValue())));
-    } else {
-      return false;
-    }
+  return defined ? node.builder.getAffineConstantExpr(result) : AffineExpr();
+}
+
+// Arithmetic on shapes stays arithmetic on extents; null where it cannot.
+template <typename OpT>
+AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
+  auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
+  if (known_x && known_y) return computed_number<OpT>(node, *known_x, *known_y);
+  if constexpr (std::is_same_v<OpT, tx::AddOp>) {
+    return node.computed(sum(x, y));
+  } else if constexpr (std::is_same_v<OpT, tx::SubOp>) {
+    return node.computed(difference(x, y));
+  } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
+    return node.computed(product(x, y));
+  } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
+    // rounded down; tensors of numbers below 0 are rounded up, and a shape has none
+    return known_y && *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
+  } else if constexpr (std::is_same_v<OpT, tx::MaxOp> || std::is_same_v<OpT, tx::MinOp>) {
+    std::optional<bool> first = std::is_same_v<OpT, tx::MaxOp> ? at_least(x, y) : at_least(y, x);
+    if (first && *first) return x;
+    std::optional<bool> second = std::is_same_v<OpT, tx::MaxOp> ? at_least(y, x) : at_least(x, y);
+    return second && *second ? y : AffineExpr();
+  } else {
+    return {};
   }
-  node.set_elements(std::move(result), std::max(a.rank, b.rank));
-  return true;
+}
+
+template <typename OpT>
+bool fold_arithmetic(Node& node) {
+  if (node.input_count() == 0 || node.operand(0).bits == 1) return false;
+  return node.fold([&](ArrayRef<AffineExpr> elements) {
+    AffineExpr result = elements[0];
+    for (AffineExpr element : elements.drop_front()) result = result ? computed_element<OpT>(node, result, element) : result;
+    return result;
+  });
 }
 
 template <typename OpT>
 void binary(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
-  if (shape_arithmetic<OpT>(node)) return;
+  if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
   node.set_result(node.make<OpT>(Node::type_of(values[0]), values[0], values[1]));
 }
@@ -91,6 +116,7 @@ void binary(Node& node) {
 // Max, Min, Sum: any number of inputs.
 template <typename OpT>
 void variadic(Node& node) {
+  if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
   Value result = values[0];
   for (Value value : ArrayRef<Value>(values).drop_front()) result = node.make<OpT>(Node::type_of(result), result, value);
@@ -176,9 +202,34 @@ Value compared(Node& node, tx::CompareKind kind, Value a, Value b) {
   return node.make<tx::CompareOp>(bools_like(a), kind, a, b);
 }
 
+// What a comparison of two elements of shapes gives, whatever the symbols are: an extent is never -1.
+std::optional<bool> compared_elements(tx::CompareKind kind, AffineExpr x, AffineExpr y) {
+  auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
+  switch (kind) {
+    case tx::CompareKind::eq:
+      return equal(x, y);
+    case tx::CompareKind::ne:
+      return negated(equal(x, y));
+    case tx::CompareKind::ge:
+      return at_least(x, y);
+    case tx::CompareKind::lt:
+      return negated(at_least(x, y));
+    case tx::CompareKind::le:
+      return at_least(y, x);
+    case tx::CompareKind::gt:
+      return negated(at_least(y, x));
+  }
+  return {};
+}
+
 template <tx::CompareKind kind>
 void compare(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  auto decide = [&](ArrayRef<AffineExpr> elements) {
+    std::optional<bool> result = compared_elements(kind, elements[0], elements[1]);
+    return result ? node.builder.getAffineConstantExpr(*result) : AffineExpr();
+  };
+  if (node.fold(decide, 1)) return;
   SmallVector<Value> values = broadcast_inputs(node);
   node.set_result(compared(node, kind, values[0], values[1]));
 }
@@ -187,6 +238,8 @@ void compare(Node& node) {
 template <bool decided>
 void logical(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  AffineExpr decisive = node.builder.getAffineConstantExpr(decided);
+  if (node.fold([&](ArrayRef<AffineExpr> elements) { return elements[0] == decisive ? decisive : elements[1]; })) return;
   SmallVector<Value> values = broadcast_inputs(node);
   RankedTensorType type = Node::type_of(values[0]);
   Value first = values[0], second = values[1], known = node.splat(type, decided);
@@ -194,6 +247,8 @@ void logical(Node& node) {
 }
 
 void logical_not(Node& node) {
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  if (node.operand(0).bits == 1 && node.fold([&](ArrayRef<AffineExpr> elements) { return one - elements[0]; })) return;
   Value input = node.input(0);
   node.set_result(compared(node, tx::CompareKind::eq, input, node.splat(Node::type_of(input), 0)));
 }
@@ -288,6 +343,10 @@ void thresholded_relu(Node& node) {
 }
 
 void where(Node& node) {
+  if (node.input_count() != 3) node.fail("it needs 3 inputs");
+  AffineExpr no = node.builder.getAffineConstantExpr(0);
+  auto choose = [&](ArrayRef<AffineExpr> elements) { return elements[0] == no ? elements[2] : elements[1]; };
+  if (node.operand(0).bits == 1 && node.fold(choose, 0, 1)) return;
   Value condition = node.input(0), on_true = node.input(1), on_false = node.input(2);
   Extents extents = common_extents(node, {condition, on_true, on_false});
   on_true = node.broadcast(on_true, extents);
@@ -299,11 +358,18 @@ void cast(Node& node) {
   int64_t wanted = node.integer("to");
   if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
   Type type = element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe());
-  const Operand& operand = node.operand(0);
-  if (operand.elements && type.isSignlessInteger(64)) {
+  if (const Operand& operand = node.operand(0); operand.elements && operand.bits == 0 && type.isSignlessInteger(64)) {
     node.set_elements(*operand.elements, operand.rank);
     return;
   }
+  bool to_bool = type.isInteger(1), whole = to_bool || type.isSignlessInteger(32) || type.isSignlessInteger(64);
+  AffineExpr zero = node.builder.getAffineConstantExpr(0);
+  auto converted = [&](ArrayRef<AffineExpr> elements) {
+    if (!to_bool) return elements[0];
+    std::optional<bool> is_zero = equal(elements[0], zero);
+    return is_zero ? node.builder.getAffineConstantExpr(!*is_zero) : AffineExpr();
+  };
+  if (whole && node.fold(converted, type.getIntOrFloatBitWidth())) return;
   Value input = node.input(0);
   RankedTensorType to = tx::with_element_type(Node::type_of(input), type);
   node.set_result(to == input.getType() ? input : node.make<tx::CastOp>(to, input));
@@ -320,6 +386,7 @@ const Table& elementwise_operators() {
       {"Ceil", unary<tx::CeilOp>},
       {"Celu", elu},
       {"Clip", clip},
+      {"Cos", unary<tx::CosOp>},
       {"Div", binary<tx::DivOp>},
       {"Elu", elu},
       {"Equal", compare<tx::CompareKind::eq>},
@@ -353,6 +420,7 @@ const Table& elementwise_operators() {
       {"Selu", selu},
       {"Sigmoid", unary<tx::SigmoidOp>},
       {"Sign", sign},
+      {"Sin", unary<tx::SinOp>},
       {"Softplus", softplus},
       {"Softsign", softsign},
       {"Sqrt", unary<tx::SqrtOp>},

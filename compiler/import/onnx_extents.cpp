@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "compiler/ir/tx.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -48,61 +49,135 @@ AffineExpr bounded(AffineExpr expression) {
   return expression && magnitude(expression) ? expression : AffineExpr();
 }
 
+// What types hold of an expression: extents are compared as they are written.
+AffineExpr canonical(AffineExpr expression) {
+  unsigned symbols = 0;
+  expression.walk([&](AffineExpr part) {
+    if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part)) symbols = std::max(symbols, symbol.getPosition() + 1);
+  });
+  constexpr int most_rounds = 4;  // a product inside of a sum may take more than one
+  for (int round = 0; round < most_rounds; ++round) {
+    AffineExpr simplified = simplifyAffineExpr(expression, 0, symbols);
+    if (simplified == expression) break;
+    expression = simplified;
+  }
+  return expression;
+}
+
+AffineExpr bounded_canonical(AffineExpr expression) {
+  return bounded(expression) ? bounded(canonical(expression)) : AffineExpr();
+}
+
+// An order of expressions that does not depend on where they are in memory.
+int order_of(AffineExpr a, AffineExpr b) {
+  if (a == b) return 0;
+  if (a.getKind() != b.getKind()) return a.getKind() < b.getKind() ? -1 : 1;
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(a)) {
+    return constant.getValue() < llvm::cast<AffineConstantExpr>(b).getValue() ? -1 : 1;
+  }
+  if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(a)) {
+    return symbol.getPosition() < llvm::cast<AffineSymbolExpr>(b).getPosition() ? -1 : 1;
+  }
+  auto left = llvm::cast<AffineBinaryOpExpr>(a), right = llvm::cast<AffineBinaryOpExpr>(b);
+  int first = order_of(left.getLHS(), right.getLHS());
+  return first != 0 ? first : order_of(left.getRHS(), right.getRHS());
+}
+
+// A product taken apart: a number, and what depends on symbols.
+struct Factors {
+  int64_t constant = 1;
+  SmallVector<AffineExpr> symbolic;
+
+  // Takes an expression in; false where the number becomes too large.
+  bool multiply(AffineExpr expression) {
+    if (auto number = llvm::dyn_cast<AffineConstantExpr>(expression)) {
+      bool overflow = __builtin_mul_overflow(constant, number.getValue(), &constant);
+      return !overflow && constant >= -largest_element_count && constant <= largest_element_count;
+    }
+    auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
+    if (binary && binary.getKind() == AffineExprKind::Mul) return multiply(binary.getLHS()) && multiply(binary.getRHS());
+    if (binary && binary.getKind() == AffineExprKind::Add) {  // 2 * s0 + 4 is 2 * (s0 + 2)
+      int64_t divisor = expression.getLargestKnownDivisor();
+      AffineExpr rest = divisor > 1 ? canonical(expression.floorDiv(divisor)) : expression;
+      if (divisor > 1 && canonical(rest * divisor) == expression) {
+        constant *= divisor;  // a divisor of coefficients that are bounded
+        expression = rest;
+      }
+    }
+    symbolic.push_back(expression);
+    return constant >= -largest_element_count && constant <= largest_element_count;
+  }
+
+  AffineExpr product(MLIRContext* context) {
+    llvm::sort(symbolic, [](AffineExpr a, AffineExpr b) { return order_of(a, b) < 0; });
+    AffineExpr result;
+    for (AffineExpr factor : symbolic) result = result ? result * factor : factor;
+    AffineExpr number = getAffineConstantExpr(constant, context);
+    return bounded_canonical(result ? result * number : number);
+  }
+};
+
 }  // namespace
 
 AffineExpr sum(AffineExpr a, AffineExpr b) {
   if (!bounded(a) || !bounded(b)) return {};
-  return bounded(a + b);
+  return bounded_canonical(a + b);
 }
 
 AffineExpr difference(AffineExpr a, AffineExpr b) {
   if (!bounded(a) || !bounded(b)) return {};
-  return bounded(a - b);
+  return bounded_canonical(a - b);
 }
 
 AffineExpr product(AffineExpr a, AffineExpr b) {
   if (!a || !b) return {};
-  if (!llvm::isa<AffineConstantExpr>(a) && !llvm::isa<AffineConstantExpr>(b)) return {};  // not affine
   std::optional<int64_t> x = magnitude(a), y = magnitude(b);
   int64_t both = 0;
   if (!x || !y || __builtin_mul_overflow(*x, *y, &both) || both > largest_element_count) return {};
-  return a * b;
+  Factors factors;
+  return factors.multiply(a) && factors.multiply(b) ? factors.product(a.getContext()) : AffineExpr();
 }
 
 AffineExpr quotient(AffineExpr a, int64_t divisor) {
   if (!bounded(a) || divisor <= 0 || divisor > largest_extent) return {};
-  return bounded(a.floorDiv(divisor));
+  return bounded_canonical(a.floorDiv(divisor));
 }
 
 AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
-  AffineExpr constant = getAffineConstantExpr(1, context), divisor = constant;
-  SmallVector<AffineExpr> symbolic;
+  Factors whole, part;
   for (AffineExpr factor : numerator) {
-    if (llvm::isa<AffineConstantExpr>(factor)) {
-      constant = product(constant, factor);
-    } else {
-      symbolic.push_back(factor);
-    }
-    if (!constant) return {};
+    if (!bounded(factor) || !whole.multiply(factor)) return {};
   }
   for (AffineExpr factor : denominator) {
-    if (llvm::isa<AffineConstantExpr>(factor)) {
-      divisor = product(divisor, factor);
-    } else if (auto it = llvm::find(symbolic, factor); it != symbolic.end()) {
-      symbolic.erase(it);
-    } else {
-      return {};
-    }
-    if (!divisor) return {};
+    if (!bounded(factor) || !part.multiply(factor)) return {};
   }
-  int64_t whole = llvm::cast<AffineConstantExpr>(constant).getValue(), part = llvm::cast<AffineConstantExpr>(divisor).getValue();
-  if (part == 0 || whole % part != 0) return {};
-  AffineExpr result = getAffineConstantExpr(whole / part, context);
-  for (AffineExpr factor : symbolic) {
-    result = product(factor, result);
-    if (!result) return {};
+  for (AffineExpr factor : part.symbolic) {
+    auto it = llvm::find(whole.symbolic, factor);
+    if (it == whole.symbolic.end()) return {};
+    whole.symbolic.erase(it);
   }
-  return result;
+  if (part.constant == 0 || whole.constant % part.constant != 0) return {};
+  whole.constant /= part.constant;
+  return whole.product(context);
+}
+
+std::optional<bool> at_least(AffineExpr a, AffineExpr b) {
+  auto x = tx::static_extent(a), y = tx::static_extent(b);
+  if (x && y) return *x >= *y;
+  AffineExpr above = difference(a, b), below = difference(b, a);
+  if (!above || !below) return {};
+  if (tx::never_negative(above)) return true;
+  AffineExpr surely_below = below - 1;
+  if (tx::never_negative(surely_below)) return false;
+  return {};
+}
+
+std::optional<bool> equal(AffineExpr a, AffineExpr b) {
+  if (a == b) return true;
+  std::optional<bool> above = at_least(a, b), below = at_least(b, a);
+  if (above && below) return *above && *below;
+  if ((above && !*above) || (below && !*below)) return false;
+  return {};
 }
 
 std::string refuse_extents(ArrayRef<AffineExpr> extents) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "mlir/IR/AffineExpr.h"
@@ -20,15 +21,20 @@ inline constexpr int64_t largest_rank = 32;
 // A longer integer tensor is data, not a shape.
 inline constexpr size_t most_shape_elements = 64;
 
-// The exact sum, product or quotient rounded down; null where a number in it may not be an extent's, or where it is no affine
-// expression that is worth its length.
+// The exact sum, product or quotient rounded down; null where a number in it may not be an extent's, or where the expression is not worth
+// its length. Products of symbols, and of their sums, have one form in whatever order they were multiplied; sums of products may have several.
 mlir::AffineExpr sum(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr difference(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr product(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr quotient(mlir::AffineExpr a, int64_t divisor);
-// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel.
+// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel, those of products too.
 mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
                                 mlir::MLIRContext* context);
+
+// Whether a >= b for every value of the symbols (true), for none (false), or for some.
+std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b);
+// The same of a == b.
+std::optional<bool> equal(mlir::AffineExpr a, mlir::AffineExpr b);
 
 // Why no tensor has these extents, or an empty text.
 std::string refuse_extents(llvm::ArrayRef<mlir::AffineExpr> extents);

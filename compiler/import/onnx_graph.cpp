@@ -50,6 +50,17 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
   }
 }
 
+DenseElementsAttr known_elements(Value value) {
+  auto constant = value.getDefiningOp<tx::ConstantOp>();
+  return constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+}
+
+double number_of(Attribute element, bool without_sign) {
+  if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
+  APInt bits = llvm::cast<IntegerAttr>(element).getValue();
+  return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
+}
+
 AffineExpr Graph::symbol(const std::string& name) {
   auto [it, is_new] = positions_.try_emplace(name, symbols.size());
   if (is_new) symbols.push_back(name);
@@ -100,12 +111,13 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     value = DenseElementsAttr::getFromRawBuffer(ranked, data);
   }
   operand.value = builder.create<tx::ConstantOp>(location, ranked, value);
-  if ((type.isInteger(64) || type.isInteger(32)) && ranked.getRank() <= 1 &&
-      ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
+  bool is_shape_like = type.isInteger(64) || type.isInteger(32) || type.isInteger(1);
+  if (is_shape_like && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
     operand.elements.emplace();
     operand.rank = ranked.getRank();
+    operand.bits = type.isUnsignedInteger() ? 0 : type.getIntOrFloatBitWidth();
     for (const APInt& element : value.getValues<APInt>()) {
-      bool is_unsigned = type.isUnsignedInteger();
+      bool is_unsigned = type.isUnsignedInteger() || type.isInteger(1);
       if (is_unsigned && element.getActiveBits() > 63) {  // no shape's
         operand.elements.reset();
         break;
@@ -139,17 +151,59 @@ const Operand& Node::operand(int index) const {
 
 Value Node::input(int index) {
   const Operand& found = operand(index);
-  if (found.value) return found.value;
-  SmallVector<int64_t> values;
-  for (AffineExpr element : *found.elements) {
-    auto constant = llvm::dyn_cast<AffineConstantExpr>(element);
-    if (!constant) fail("input " + std::to_string(index) + " is a shape with symbols, used as data", HEDDLE_STATUS_UNIMPLEMENTED);
-    values.push_back(constant.getValue());
+  return found.value ? found.value : from_elements(found);
+}
+
+// Elements as a tensor: a constant, or pieces of one and of what the symbols are.
+Value Node::from_elements(const Operand& operand) {
+  Type element_type = builder.getIntegerType(operand.bits);
+  auto constant = [&](ArrayRef<int64_t> values, int64_t rank) -> Value {
+    auto type = RankedTensorType::get(rank == 0 ? ArrayRef<int64_t>() : static_cast<int64_t>(values.size()), element_type);
+    SmallVector<APInt> numbers;
+    for (int64_t value : values) numbers.emplace_back(operand.bits, static_cast<uint64_t>(value), /*isSigned=*/true);
+    return builder.create<tx::ConstantOp>(location_, type, DenseElementsAttr::get(type, numbers));
+  };
+  SmallVector<Value> pieces;
+  SmallVector<int64_t> known;
+  for (AffineExpr element : *operand.elements) {
+    if (auto value = tx::static_extent(element)) {
+      known.push_back(*value);
+      continue;
+    }
+    if (!known.empty()) pieces.push_back(constant(known, 1));
+    known.clear();
+    auto type = RankedTensorType::get(operand.rank == 0 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(1), element_type);
+    pieces.push_back(symbolic_element(element, type));
   }
-  SmallVector<int64_t> shape;
-  if (found.rank == 1) shape.push_back(values.size());
-  auto type = RankedTensorType::get(shape, builder.getI64Type());
-  return builder.create<tx::ConstantOp>(location_, type, DenseElementsAttr::get(type, ArrayRef<int64_t>(values)));
+  if (!known.empty() || pieces.empty()) pieces.push_back(constant(known, operand.rank));
+  if (pieces.size() == 1) return pieces[0];
+  auto type = RankedTensorType::get(static_cast<int64_t>(operand.elements->size()), element_type);
+  return make<tx::ConcatOp>(type, pieces, builder.getI64IntegerAttr(0));
+}
+
+// The number that an expression is when the model runs, in a tensor of one element.
+Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
+  if (auto value = tx::static_extent(element)) return splat(type, static_cast<double>(*value));
+  if (llvm::isa<AffineSymbolExpr>(element)) {  // the last of 0 to the extent
+    RankedTensorType counted = tensor_type({element + 1}, type.getElementType());
+    Value count = make<tx::IotaOp>(counted, builder.getI64IntegerAttr(0));
+    Value last = splat(tx::with_element_type(type, builder.getI64Type()), -1);
+    return make<tx::GatherOp>(type, count, last, builder.getI64IntegerAttr(0));
+  }
+  auto binary = llvm::cast<AffineBinaryOpExpr>(element);
+  Value left = symbolic_element(binary.getLHS(), type), right = symbolic_element(binary.getRHS(), type);
+  switch (element.getKind()) {
+    case AffineExprKind::Add:
+      return make<tx::AddOp>(type, left, right);
+    case AffineExprKind::Mul:
+      return make<tx::MulOp>(type, left, right);
+    case AffineExprKind::FloorDiv:
+      if (tx::never_negative(binary.getLHS())) return make<tx::DivOp>(type, left, right);
+      [[fallthrough]];
+    default:
+      fail("a shape with symbols is used as data, and one of its elements has a quotient that may be negative",
+           HEDDLE_STATUS_UNIMPLEMENTED);
+  }
 }
 
 std::vector<AffineExpr> Node::elements(int index) const {
@@ -214,25 +268,55 @@ const onnx::TensorProto* Node::tensor(const char* name) const {
   return &attribute->t();
 }
 
-void Node::set_result(Value value, int index) {
+void Node::set_operand(Operand operand, int index) {
   if (!wants_output(index)) return;
   const std::string& name = proto_.output(index);
-  if (!graph.operands.try_emplace(name, Operand{value, {}, 0}).second) fail("output '" + name + "' is produced twice");
-}
-
-void Node::set_operand(Operand operand) {
-  if (!wants_output(0)) return;
-  const std::string& name = proto_.output(0);
   if (!graph.operands.try_emplace(name, std::move(operand)).second) fail("output '" + name + "' is produced twice");
 }
 
-void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, int index) {
-  if (!wants_output(index)) return;
+void Node::set_result(Value value, int index) {
+  set_operand({value, {}, 0}, index);
+}
+
+void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, unsigned bits, int index) {
   if (elements.size() > most_shape_elements) {
     fail("a shape of " + std::to_string(elements.size()) + " elements is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   }
-  const std::string& name = proto_.output(index);
-  if (!graph.operands.try_emplace(name, Operand{{}, std::move(elements), rank}).second) fail("output '" + name + "' is produced twice");
+  Operand operand{{}, std::move(elements), rank};
+  operand.bits = bits;
+  set_operand(std::move(operand), index);
+}
+
+bool Node::fold(llvm::function_ref<AffineExpr(ArrayRef<AffineExpr>)> compute, unsigned bits, int first) {
+  SmallVector<const Operand*> inputs;
+  size_t count = 1;
+  int64_t rank = 0;
+  for (int i = 0; i < input_count(); ++i) {
+    const Operand& input = operand(i);
+    if (!input.is_folded() || (i > first && input.bits != inputs[first]->bits)) return false;
+    inputs.push_back(&input);
+    if (input.elements->size() != 1) count = input.elements->size();
+    rank = std::max(rank, input.rank);
+  }
+  if (inputs.empty()) return false;
+  std::vector<AffineExpr> result;
+  for (const Operand* input : inputs) {
+    if (input->elements->size() != 1 && input->elements->size() != count) fail("operands do not broadcast");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    SmallVector<AffineExpr> arguments;
+    for (const Operand* input : inputs) arguments.push_back((*input->elements)[input->elements->size() == 1 ? 0 : i]);
+    AffineExpr element = compute(arguments);
+    if (!element) return false;
+    result.push_back(element);
+  }
+  bits = bits ? bits : inputs[first]->bits;
+  for (AffineExpr element : result) {
+    auto value = tx::static_extent(element);
+    if (value && bits == 32 && !llvm::isInt<32>(*value)) return false;  // it wraps around
+  }
+  set_elements(std::move(result), rank, bits);
+  return true;
 }
 
 int64_t Node::axis(int64_t value, int64_t rank) const {

@@ -18,17 +18,18 @@ namespace heddle::import {
 
 using Extents = llvm::SmallVector<mlir::AffineExpr>;
 
-// What one name stands for. Small integer tensors carry their elements, so that shapes can be computed here.
+// What one name stands for. Small tensors of integers or bools carry their elements, so that shapes can be computed here.
 struct Operand {
   mlir::Value value;                                      // null while only `elements` is there
-  std::optional<std::vector<mlir::AffineExpr>> elements;  // of an integer tensor of rank 0 or 1, at most most_shape_elements
+  std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 or 1, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
   std::string refusal{};                                  // why nothing can be done with it; empty: something can
+  unsigned bits = 64;                                     // of the integers in `elements`, 1 of bools; 0: unsigned ones
 
-  // Whether a computation on elements may stand for one on the tensor: elements alone become 64 bit integers again.
-  bool is_shape() const {
-    return elements && (!value || llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType().isSignlessInteger(64));
-  }
+  // Whether a computation on elements may stand for one on the tensor.
+  bool is_folded() const { return elements && bits != 0; }
+  // The same for integers.
+  bool is_shape() const { return is_folded() && bits != 1; }
 };
 
 class Graph {
@@ -56,6 +57,11 @@ class Graph {
 
 // Element type of ONNX's enumeration; throws for one that tx has no type for.
 mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who);
+
+// The elements of a constant that is in the IR; null for any other value.
+mlir::DenseElementsAttr known_elements(mlir::Value value);
+// One of them as a number.
+double number_of(mlir::Attribute element, bool without_sign = false);
 
 // One node: operands, attributes and results by ONNX's names. Everything that is missing or of the wrong kind throws.
 class Node {
@@ -87,8 +93,11 @@ class Node {
   const onnx::TensorProto* tensor(const char* name) const;
 
   void set_result(mlir::Value value, int index = 0);
-  void set_operand(Operand operand);
-  void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, int index = 0);
+  void set_operand(Operand operand, int index = 0);
+  void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, unsigned bits = 64, int index = 0);
+  // Computes on elements, with numpy's broadcasting, if all inputs have them, those from input `first` on of one type; `bits` of the
+  // result, 0 for those of the inputs. False where they have not, or where one result is null: then it is computed on tensors.
+  bool fold(llvm::function_ref<mlir::AffineExpr(llvm::ArrayRef<mlir::AffineExpr>)> compute, unsigned bits = 0, int first = 0);
 
   [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
   // "node 'x' (operator Conv, opset 17)"
@@ -116,6 +125,8 @@ class Node {
 
  private:
   const onnx::AttributeProto* find(const char* name) const;
+  mlir::Value from_elements(const Operand& operand);
+  mlir::Value symbolic_element(mlir::AffineExpr element, mlir::RankedTensorType type);
 
   const onnx::NodeProto& proto_;
   mlir::Location location_;
@@ -126,6 +137,7 @@ using Translate = void (*)(Node&);
 using Table = std::map<std::string, Translate, std::less<>>;
 const Table& elementwise_operators();
 const Table& image_operators();
+const Table& index_operators();
 const Table& linear_operators();
 const Table& quantize_operators();
 const Table& shape_operators();

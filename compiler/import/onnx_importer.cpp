@@ -32,7 +32,7 @@ int64_t default_opset(const onnx::ModelProto& model) {
 }
 
 std::vector<const Table*> tables() {
-  return {&elementwise_operators(), &image_operators(), &linear_operators(), &quantize_operators(), &shape_operators()};
+  return {&elementwise_operators(), &image_operators(), &index_operators(), &linear_operators(), &quantize_operators(), &shape_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -40,6 +40,22 @@ Translate translation(const std::string& type) {
     if (auto it = table->find(type); it != table->end()) return it->second;
   }
   return nullptr;
+}
+
+// The supported operator of the most similar name, or an empty text where none is.
+std::string nearest_operator(const std::string& type) {
+  std::string nearest;
+  if (type.size() > 64) return nearest;
+  unsigned least = static_cast<unsigned>(type.size() + 2) / 3 + 1;
+  for (const Table* table : tables()) {
+    for (const auto& [name, translate] : *table) {
+      unsigned distance = StringRef(type).edit_distance_insensitive(name, /*AllowReplacements=*/true, /*MaxEditDistance=*/least);
+      if (distance >= least) continue;
+      least = distance;
+      nearest = name;
+    }
+  }
+  return nearest;
 }
 
 // A module file holds UTF-8 of up to 65,535 bytes, and puts several names into one text.
@@ -142,13 +158,50 @@ class DeclaredOperators {
     std::string known;
     const Operator* declared = options_.operators ? options_.operators->find(proto.domain(), proto.op_type(), opset, &known) : nullptr;
     if (declared) return import_custom(node, proto, *declared, types_, options_.dims);
-    if (!known.empty()) {
-      node.fail("the model asks for opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', and declared are versions " +
-                    known + "; install a plugin of that version",
-                HEDDLE_STATUS_UNIMPLEMENTED);
-    }
-    node.fail("operator is not supported; see docs/operators.md, or, where a plugin brings it, give the plugin's manifest with --operators",
+    node.fail("the model asks for opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', and declared are versions " +
+                  known + "; install a plugin of that version",
               HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+
+  // Everything in the graph that nobody knows, in one error.
+  void refuse_unknown(const onnx::GraphProto& graph, int64_t opset) const {
+    std::vector<Unknown> unknown;
+    std::map<std::string, size_t> positions;
+    size_t nodes = 0;
+    bool foreign = false;
+    for (const auto& node : graph.node()) {
+      if (is_known(node)) continue;
+      bool own = is_own(node);
+      auto imported = opsets_.find(node.domain());
+      std::string type = (own ? "" : node.domain() + ".") + node.op_type();
+      auto [it, is_new] = positions.try_emplace(type, unknown.size());
+      if (is_new) {
+        std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+        unknown.push_back({type, name, own ? opset : imported == opsets_.end() ? 1 : imported->second, own});
+      }
+      ++unknown[it->second].count;
+      ++nodes;
+      foreign |= !own;
+    }
+    if (unknown.empty()) return;
+    std::string help = "see docs/operators.md";
+    if (foreign) help += ", or, where a plugin brings it, give the plugin's manifest with --operators";
+    if (nodes == 1) {
+      const Unknown& one = unknown[0];
+      std::string nearest = one.nearest();
+      // as errors of a node read, which give the opset of the default domain
+      std::string cause = "operator is not supported" + (nearest.empty() ? "" : "; the nearest one is " + nearest);
+      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing node '" + one.first + "' (operator " + one.type + ", opset " +
+                                                     std::to_string(opset) + ") failed: " + cause + "; " + help};
+    }
+    std::string list;
+    for (const Unknown& one : ArrayRef<Unknown>(unknown).take_front(most_listed)) {
+      list += (list.empty() ? "" : "; ") + one.describe();
+    }
+    if (unknown.size() > most_listed) list += "; and " + std::to_string(unknown.size() - most_listed) + " more operators";
+    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: " + std::to_string(nodes) + " of its " +
+                                                   std::to_string(graph.node_size()) +
+                                                   " nodes have operators that are not supported: " + list + "; " + help};
   }
 
   // A node of the default domain, which has become the ops behind `before`: one region that a plugin may run, if one declares it.
@@ -174,6 +227,31 @@ class DeclaredOperators {
   }
 
  private:
+  // An operator that is not supported, and who asks for it.
+  struct Unknown {
+    std::string type, first;
+    int64_t opset;
+    bool own;
+    size_t count = 0;
+
+    std::string nearest() const { return own ? nearest_operator(type) : ""; }
+    std::string describe() const {
+      std::string near = nearest();
+      std::string nodes = std::to_string(count) + (count == 1 ? " node, '" : " nodes, first '") + first + "'";
+      return type + " (opset " + std::to_string(opset) + ") in " + nodes + (near.empty() ? "" : ", the nearest operator is " + near);
+    }
+  };
+  static constexpr size_t most_listed = 16;
+
+  static bool is_own(const onnx::NodeProto& node) { return node.domain().empty() || node.domain() == default_domain; }
+
+  bool is_known(const onnx::NodeProto& node) const {
+    if (is_own(node)) return translation(node.op_type()) != nullptr;
+    std::string versions;
+    if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
+    return !versions.empty();
+  }
+
   const ImportOptions& options_;
   std::map<std::string, int64_t> opsets_;
   std::map<std::string, const onnx::TypeProto*> types_;
@@ -186,7 +264,6 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
     Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
     bool known_domain = node.domain().empty() || node.domain() == default_domain;
     Translate translate = known_domain ? translation(node.op_type()) : nullptr;
-    if (known_domain && !translate) translated.fail("operator is not supported; see docs/operators.md", HEDDLE_STATUS_UNIMPLEMENTED);
     Operation* before = block->empty() ? nullptr : &block->back();
     if (translate) {
       translate(translated);
@@ -209,6 +286,8 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
                                    const ImportOptions& options) {
   const onnx::GraphProto& proto = file->model.graph();
   check_names(proto);
+  DeclaredOperators declared(file->model, options);
+  declared.refuse_unknown(proto, default_opset(file->model));
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder(&context);
   builder.setInsertionPointToEnd(module->getBody());
@@ -242,7 +321,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type);
   }
-  translate_nodes(graph, proto, DeclaredOperators(file->model, options), options.placements);
+  translate_nodes(graph, proto, declared, options.placements);
 
   SmallVector<Value> results;
   onnx::NodeProto end;

@@ -17,17 +17,6 @@ bool is_one_element(Value value) {
   return type.hasStaticShape() && type.getNumElements() == 1;
 }
 
-DenseElementsAttr known_elements(Value value) {
-  auto constant = value.getDefiningOp<tx::ConstantOp>();
-  return constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-}
-
-double number_of(Attribute element, bool without_sign) {
-  if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
-  APInt bits = llvm::cast<IntegerAttr>(element).getValue();
-  return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
-}
-
 Value convert(Node& node, Value value, Type element) {
   if (element_of(value) == element) return value;
   return node.make<tx::CastOp>(tx::with_element_type(Node::type_of(value), element), value);

@@ -13,7 +13,20 @@ AffineExpr product_of(Node& node, ArrayRef<AffineExpr> extents) {
   return result;
 }
 
+// Elements stay in their order; a vector or a scalar of them is made where that is asked for.
+bool reshape_elements(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (!operand.is_folded() || !node.operand(1).is_shape() || node.operand(1).elements->size() > 1) return false;
+  auto count = static_cast<int64_t>(operand.elements->size());
+  std::vector<int64_t> shape;
+  for (AffineExpr extent : *node.operand(1).elements) shape.push_back(tx::static_extent(extent).value_or(-2));
+  bool fits = shape.empty() ? count == 1 : shape[0] == -1 || shape[0] == count;
+  if (fits) node.set_elements(*operand.elements, static_cast<int64_t>(shape.size()), operand.bits);
+  return fits;
+}
+
 void reshape(Node& node) {
+  if (reshape_elements(node)) return;
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
   std::vector<AffineExpr> wanted = node.elements(1);
@@ -72,8 +85,8 @@ std::vector<int64_t> axes_of(Node& node, int64_t rank) {
 
 void squeeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.elements->size() == 1) {
-    node.set_elements(*operand.elements, 0);
+  if (operand.is_folded() && operand.elements->size() == 1) {
+    node.set_elements(*operand.elements, 0, operand.bits);
     return;
   }
   Value input = node.input(0);
@@ -90,13 +103,13 @@ void squeeze(Node& node) {
 
 void unsqueeze(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.rank == 0) {
-    node.set_elements(*operand.elements, 1);
+  size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
+  if (operand.is_folded() && operand.rank == 0 && added == 1) {
+    node.set_elements(*operand.elements, 1, operand.bits);
     return;
   }
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
-  size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
   std::vector<int64_t> axes = axes_of(node, from.size() + added);
   size_t next = 0;
   for (size_t i = 0; i < from.size() + added; ++i) {
@@ -124,13 +137,13 @@ void concat(Node& node) {
   size_t count = 0;
   bool shapes = node.input_count() > 0;
   for (int i = 0; i < node.input_count(); ++i) {
-    shapes &= node.operand(i).is_shape() && node.operand(i).rank == 1;
+    shapes &= node.operand(i).is_folded() && node.operand(i).rank == 1 && node.operand(i).bits == node.operand(0).bits;
     if (shapes) count += node.operand(i).elements->size();
   }
   if (shapes && count <= most_shape_elements) {
     std::vector<AffineExpr> all;
     for (int i = 0; i < node.input_count(); ++i) llvm::append_range(all, *node.operand(i).elements);
-    node.set_elements(std::move(all), 1);
+    node.set_elements(std::move(all), 1, node.operand(0).bits);
     return;
   }
   SmallVector<Value> inputs;
@@ -164,8 +177,15 @@ int64_t static_extent(Node& node, AffineExpr extent, int64_t axis) {
 }
 
 void split(Node& node) {
-  Value input = node.input(0);
-  Extents extents = Node::extents_of(input);
+  const Operand& operand = node.operand(0);
+  bool folded = operand.is_folded() && operand.rank == 1;
+  Value input = folded ? Value() : node.input(0);
+  Extents extents;
+  if (folded) {
+    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  } else {
+    extents = Node::extents_of(input);
+  }
   int64_t axis = node.axis(node.integer("axis", 0), extents.size());
   int64_t extent = static_extent(node, extents[axis], axis), outputs = node.output_count();
   std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
@@ -181,6 +201,12 @@ void split(Node& node) {
   if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   for (int64_t i = 0; i < outputs; ++i) {
+    if (folded) {
+      auto first = operand.elements->begin() + starts[0];
+      node.set_elements({first, first + sizes[i]}, 1, operand.bits, i);
+      starts[0] += sizes[i];
+      continue;
+    }
     extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
     RankedTensorType type = node.tensor_type(extents, Node::type_of(input).getElementType());
     node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
@@ -188,11 +214,63 @@ void split(Node& node) {
   }
 }
 
+// What a slice takes of one dimension: its start, resolved where it counts from the end, or the last element alone.
+struct Part {
+  int64_t start;
+  AffineExpr count;
+  bool is_last = false;
+};
+
+Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (start < 0) start += extent;
+  if (end < 0 && end > INT64_MIN / 2) end += extent;
+  start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
+  end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
+  int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
+  int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  return {count == 0 ? 0 : start, node.builder.getAffineConstantExpr(count)};
+}
+
+// Where the extent or the end is symbolic. What would have to be clamped at run time is refused there, or here.
+Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
+  auto refuse = [&](const std::string& cause) {
+    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause + "; export the model with that extent fixed",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  };
+  auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
+  AffineExpr none = node.builder.getAffineConstantExpr(0);
+  if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
+  if (!first) refuse("its start depends on them");
+  bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
+  if (*first == -1 && !size && step > 0 && to_end) return {0, node.builder.getAffineConstantExpr(1), true};
+  if (*first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
+  int64_t from = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
+  if (from > largest_extent || (size && from >= *size)) return {0, none};
+  AffineExpr to = end;
+  if (to_end) {
+    to = extent;
+  } else if (last && *last < 0) {
+    to = *last < -largest_extent ? none : node.computed(sum(extent, end));
+  } else if (!at_least(extent, end).value_or(false) && !size && !(last && *last <= from)) {
+    refuse("its end may be beyond the extent");
+  }
+  // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
+  AffineExpr room = node.computed(difference(to, node.builder.getAffineConstantExpr(from)));
+  AffineExpr count = node.computed(quotient(sum(room, node.builder.getAffineConstantExpr(step - 1)), step));
+  auto known = tx::static_extent(count);
+  return known && *known <= 0 ? Part{0, none} : Part{from, count};
+}
+
 void slice(Node& node) {
   const Operand& operand = node.operand(0);
   bool attributes = node.opset() < 10;
-  std::vector<int64_t> starts = attributes ? node.integer_list("starts") : node.integers(1);
-  std::vector<int64_t> ends = attributes ? node.integer_list("ends") : node.integers(2);
+  auto bounds = [&](const char* name, int input) {
+    if (!attributes) return node.elements(input);
+    std::vector<AffineExpr> result;
+    for (int64_t value : node.integer_list(name)) result.push_back(node.builder.getAffineConstantExpr(value));
+    return result;
+  };
+  std::vector<AffineExpr> starts = bounds("starts", 1), ends = bounds("ends", 2);
   std::vector<int64_t> axes, steps;
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(i);
   if (attributes) axes = node.integer_list("axes", axes);
@@ -203,54 +281,41 @@ void slice(Node& node) {
     node.fail("starts, ends, axes and steps differ in length");
   // a step beyond every extent takes the first element, whatever its size
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
-  auto clamp = [&](int64_t extent, int64_t& start, int64_t end, int64_t step) {
-    if (step == 0) node.fail("a step is 0");
-    if (start < 0) start += extent;
-    if (end < 0 && end > INT64_MIN / 2) end += extent;
-    start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
-    end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
-    int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
-    return room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
+    if (steps[i] == 0) node.fail("a step is 0");
+    auto size = tx::static_extent(extent), start = tx::static_extent(starts[i]), end = tx::static_extent(ends[i]);
+    if (size && start && end) return known_part(node, *size, *start, *end, steps[i]);
+    return symbolic_part(node, axis, extent, starts[i], ends[i], steps[i]);
   };
-  if (operand.is_shape() && operand.rank == 1 && starts.size() == 1) {
+  if (operand.is_folded() && operand.rank == 1 && starts.size() == 1) {
     node.axis(axes[0], 1);
-    int64_t start = starts[0], count = clamp(operand.elements->size(), start, ends[0], steps[0]);
+    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+    auto count = tx::static_extent(part.count);
+    if (!count) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
     std::vector<AffineExpr> taken;
-    for (int64_t i = 0; i < count; ++i) taken.push_back((*operand.elements)[start + i * steps[0]]);
-    node.set_elements(std::move(taken), 1);
+    for (int64_t i = 0; i < *count; ++i) taken.push_back((*operand.elements)[part.start + i * steps[0]]);
+    node.set_elements(std::move(taken), 1, operand.bits);
     return;
   }
   Value input = node.input(0);
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
+  Type element = Node::type_of(input).getElementType();
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
-    int64_t start = starts[i], count = clamp(static_extent(node, extents[axis], axis), start, ends[i], steps[i]);
-    all_starts[axis] = count == 0 ? 0 : start;
+    Part part = part_of(i, axis, Node::extents_of(input)[axis]);
+    if (part.is_last) {
+      Extents rest = Node::extents_of(input);
+      extents[axis] = rest[axis] = part.count;
+      Value last = node.splat(RankedTensorType::get(1, node.builder.getI64Type()), -1);
+      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, last, node.builder.getI64IntegerAttr(axis));
+      continue;
+    }
+    all_starts[axis] = part.start;
     all_strides[axis] = steps[i];
-    extents[axis] = node.builder.getAffineConstantExpr(count);
+    extents[axis] = part.count;
   }
-  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, all_starts, all_strides));
-}
-
-void gather(Node& node) {
-  const Operand& operand = node.operand(0);
-  if (operand.is_shape() && operand.rank == 1 && node.operand(1).elements) {
-    std::vector<AffineExpr> taken;
-    int64_t size = operand.elements->size();
-    for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
-    node.set_elements(std::move(taken), node.operand(1).rank);
-    return;
-  }
-  Value input = node.input(0), indices = node.input(1);
-  Extents from = Node::extents_of(input), middle = Node::extents_of(indices), to;
-  int64_t axis = node.axis(node.integer("axis", 0), from.size());
-  if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are no integers");
-  to.append(from.begin(), from.begin() + axis);
-  llvm::append_range(to, middle);
-  to.append(from.begin() + axis + 1, from.end());
-  node.set_result(node.make<tx::GatherOp>(node.tensor_type(to, Node::type_of(input).getElementType()), input, indices,
-                                          node.builder.getI64IntegerAttr(axis)));
+  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
 }
 
 void expand(Node& node) {
@@ -277,14 +342,10 @@ void pad(Node& node) {
     node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
   double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
   if (node.has_input(2)) {
-    DenseElementsAttr constant;
-    auto producer = node.input(2).getDefiningOp<tx::ConstantOp>();
-    if (producer) constant = llvm::dyn_cast<DenseElementsAttr>(producer.getValue());
+    DenseElementsAttr constant = known_elements(node.input(2));
     if (!constant || constant.getNumElements() != 1)
       node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
-    Attribute element = *constant.getValues<Attribute>().begin();
-    value = llvm::isa<FloatAttr>(element) ? llvm::cast<FloatAttr>(element).getValueAsDouble()
-                                          : static_cast<double>(llvm::cast<IntegerAttr>(element).getValue().getSExtValue());
+    value = number_of(*constant.getValues<Attribute>().begin());
   }
   SmallVector<int64_t> low, high;
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -300,7 +361,13 @@ void pad(Node& node) {
 }
 
 void shape(Node& node) {
-  Extents extents = Node::extents_of(node.input(0));
+  const Operand& operand = node.operand(0);
+  Extents extents;
+  if (operand.value) {
+    extents = Node::extents_of(operand.value);
+  } else if (operand.rank == 1) {
+    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  }
   int64_t rank = extents.size();
   auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };
   int64_t start = bound(node.integer("start", 0)), end = bound(node.integer("end", rank));
@@ -311,19 +378,13 @@ void shape(Node& node) {
 
 // The same value under another name: Identity, and Dropout when nothing is trained.
 void same(Node& node) {
-  const Operand& operand = node.operand(0);
-  if (operand.elements && !operand.value) {
-    node.set_elements(*operand.elements, operand.rank);
-    return;
-  }
   if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
-    auto training = node.input(2).getDefiningOp<tx::ConstantOp>();
-    auto value = training ? llvm::dyn_cast<DenseElementsAttr>(training.getValue()) : DenseElementsAttr();
+    DenseElementsAttr value = known_elements(node.input(2));
     if (!value || !value.isSplat() || value.getSplatValue<bool>()) node.fail("training_mode is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   }
-  Value input = node.input(0);
-  node.set_result(input);
+  node.set_operand(node.operand(0));
   if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
+    Value input = node.input(0);
     node.set_result(node.splat(tx::with_element_type(Node::type_of(input), node.builder.getI1Type()), 1), 1);
   }
 }
@@ -356,8 +417,7 @@ void constant_of_shape(Node& node) {
   Attribute value = node.builder.getF32FloatAttr(0);
   if (const onnx::TensorProto* tensor = node.tensor("value")) {
     Operand operand = node.graph.import_tensor(*tensor, "value of " + node.describe(), node.location());
-    auto producer = operand.value.getDefiningOp<tx::ConstantOp>();
-    auto dense = producer ? llvm::dyn_cast<DenseElementsAttr>(producer.getValue()) : DenseElementsAttr();
+    DenseElementsAttr dense = known_elements(operand.value);
     if (!dense || dense.getNumElements() != 1) node.fail("attribute 'value' must have one element");
     type = dense.getElementType();
     value = *dense.getValues<Attribute>().begin();
@@ -365,10 +425,11 @@ void constant_of_shape(Node& node) {
   Extents extents;
   llvm::append_range(extents, node.elements(0));
   RankedTensorType ranked = node.tensor_type(extents, type);
-  if (type.isSignlessInteger(64) && ranked.hasStaticShape() && ranked.getRank() <= 1 &&
-      ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
-    AffineExpr element = node.builder.getAffineConstantExpr(llvm::cast<IntegerAttr>(value).getValue().getSExtValue());
-    node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank());
+  bool whole = type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isInteger(1);
+  if (whole && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {
+    APInt number = llvm::cast<IntegerAttr>(value).getValue();
+    AffineExpr element = node.builder.getAffineConstantExpr(type.isInteger(1) ? number.getBoolValue() : number.getSExtValue());
+    node.set_elements(std::vector<AffineExpr>(ranked.getNumElements(), element), ranked.getRank(), type.getIntOrFloatBitWidth());
     return;
   }
   RankedTensorType constant_type = ranked.hasStaticShape() ? ranked : RankedTensorType::get({}, type);
@@ -381,11 +442,20 @@ void constant_of_shape(Node& node) {
 
 const Table& shape_operators() {
   static const Table table = {
-      {"Concat", concat},       {"Constant", constant}, {"ConstantOfShape", constant_of_shape},
-      {"Dropout", same},        {"Expand", expand},     {"Flatten", flatten},
-      {"Gather", gather},       {"Identity", same},     {"Pad", pad},
-      {"Reshape", reshape},     {"Shape", shape},       {"Slice", slice},
-      {"Split", split},         {"Squeeze", squeeze},   {"Transpose", transpose},
+      {"Concat", concat},
+      {"Constant", constant},
+      {"ConstantOfShape", constant_of_shape},
+      {"Dropout", same},
+      {"Expand", expand},
+      {"Flatten", flatten},
+      {"Identity", same},
+      {"Pad", pad},
+      {"Reshape", reshape},
+      {"Shape", shape},
+      {"Slice", slice},
+      {"Split", split},
+      {"Squeeze", squeeze},
+      {"Transpose", transpose},
       {"Unsqueeze", unsqueeze},
   };
   return table;

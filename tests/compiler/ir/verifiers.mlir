@@ -99,6 +99,31 @@ func.func @slice(%x: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> tensor<4xf32> a
 
 // -----
 
+func.func @slice_beyond(%x: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0 - 1)>> attributes {tx.symbols = ["n"]} {
+  // expected-error @+1 {{takes a part of dimension 0, whose extent is not static}}
+  %0 = tx.slice %x {starts = array<i64: 2>, strides = array<i64: 1>} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>> -> tensor<?xf32, #tx.dims<()[s0] -> (s0 - 1)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0] -> (s0 - 1)>>
+}
+
+// -----
+
+func.func @slice_before(%x: tensor<8xf32>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0)>> attributes {tx.symbols = ["n"]} {
+  // expected-error @+1 {{takes a part of dimension 0, whose extent is not static}}
+  %0 = tx.slice %x {starts = array<i64: -1>, strides = array<i64: 1>} : tensor<8xf32> -> tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+}
+
+// -----
+
+// Parts that are inside for all symbols.
+func.func @slices(%x: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> (tensor<?xf32, #tx.dims<()[s0] -> (s0 - 3)>>, tensor<?xf32, #tx.dims<()[s0] -> (s0 floordiv 2)>>) attributes {tx.symbols = ["n"]} {
+  %0 = tx.slice %x {starts = array<i64: 2>, strides = array<i64: 1>} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>> -> tensor<?xf32, #tx.dims<()[s0] -> (s0 - 3)>>
+  %1 = tx.slice %x {starts = array<i64: 1>, strides = array<i64: 2>} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>> -> tensor<?xf32, #tx.dims<()[s0] -> (s0 floordiv 2)>>
+  return %0, %1 : tensor<?xf32, #tx.dims<()[s0] -> (s0 - 3)>>, tensor<?xf32, #tx.dims<()[s0] -> (s0 floordiv 2)>>
+}
+
+// -----
+
 func.func @slice_overflow(%x: tensor<8xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{reads 0 to}}
   %0 = tx.slice %x {starts = array<i64: 0>, strides = array<i64: 6148914691236517205>} : tensor<8xf32> -> tensor<4xf32>

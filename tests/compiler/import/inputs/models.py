@@ -137,7 +137,204 @@ def slice_step(step):
     return unary("Slice", initializers=lists, more=[tensor.name for tensor in lists])
 
 
+def with_constants(operator, *tensors, **attributes):
+    """The operator on x and constants."""
+    return unary(operator, initializers=tensors, more=[tensor.name for tensor in tensors], **attributes)
+
+
+def indices_of(shape):
+    return constant("i", np.zeros(shape), np.int64)
+
+
+def range_of(*numbers, dtype=np.float32):
+    """Range of constants; a text is an input of that name."""
+    names = [number if isinstance(number, str) else f"c{index}" for index, number in enumerate(numbers)]
+    initializers = [constant(f"c{index}", number, dtype) for index, number in enumerate(numbers) if not isinstance(number, str)]
+    element_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [value(number, (), element_type) for number in numbers if isinstance(number, str)]
+    return [node("Range", names, ["y"], name="subject")], inputs, [value("y", (None,), element_type)], initializers, 17
+
+
+def range_of_batch(start, delta):
+    nodes = [
+        node("Shape", ["x"], ["shape"], end=1), node("Squeeze", ["shape"], ["limit"]),
+        node("Range", ["start", "limit", "delta"], ["y"], name="subject"),
+    ]
+    initializers = [constant("start", start, np.int64), constant("delta", delta, np.int64)]
+    return nodes, [value("x", ("batch", 3))], [value("y", (None,), TensorProto.INT64)], initializers, 17
+
+
+def int64s(**values):
+    return [constant(name, numbers, np.int64) for name, numbers in values.items()]
+
+
+def shape_of_batch(*nodes, result=TensorProto.FLOAT, shape=("batch", 1, 3), x_type=TensorProto.FLOAT, constants=()):
+    """Nodes that may use x, its shape `s` and its batch `b`, a vector of one."""
+    first = [node("Shape", ["x"], ["s"]), node("Shape", ["x"], ["b"], end=1)]
+    return [*first, *nodes], [value("x", shape, x_type)], [value("y", None, result)], list(constants), 17
+
+
+def expand_minus_one():
+    """Expand as an exporter writes it: -1 keeps an extent, and stands for 1 in ONNX's own shape."""
+    nodes = [
+        node("Concat", ["b", "five", "minus"], ["wanted"], axis=0), node("Reshape", ["wanted", "minus"], ["flat"]),
+        node("Shape", ["flat"], ["count"]),
+        node("ConstantOfShape", ["count"], ["ones"], value=helper.make_tensor("v", TensorProto.INT64, [1], [1])),
+        node("Mul", ["ones", "minus_one"], ["negative"]), node("Equal", ["flat", "negative"], ["is_open"]),
+        node("Where", ["is_open", "ones", "flat"], ["shape"]), node("Expand", ["x", "shape"], ["y"]),
+    ]
+    return shape_of_batch(*nodes, constants=int64s(five=[5], minus=[-1], minus_one=-1))
+
+
+def expand_if_one():
+    nodes = [node("Equal", ["b", "one"], ["is"]), node("Where", ["is", "five", "b"], ["shape"]),
+             node("Expand", ["x", "shape"], ["y"], name="subject")]
+    return shape_of_batch(*nodes, constants=int64s(one=[1], five=[5]))
+
+
+def reshaped(*nodes, constants=()):
+    """x [2, 3, 4] in the shape `r`."""
+    return ([*nodes, node("Reshape", ["x", "r"], ["y"], name="subject")], [value("x", (2, 3, 4))], [value("y", None)],
+            list(constants), 17)
+
+
+def products():
+    """Batches of sequences as rows and back, in shapes that multiply the symbols in any order."""
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Split", ["s", "ones"], ["batch", "sequence", "heads", "depth"]),
+        node("Flatten", ["x"], ["rows"], axis=2), node("Relu", ["rows"], ["r"]),
+        node("Mul", ["sequence", "batch"], ["count"]), node("Mul", ["heads", "count"], ["headed"]),
+        node("Concat", ["headed", "minus"], ["first"], axis=0), node("Reshape", ["r", "first"], ["long"]),
+        node("Mul", ["sequence", "heads"], ["wide"]), node("Mul", ["wide", "depth"], ["wider"]), node("Mul", ["wider", "batch"], ["all"]),
+        node("Reshape", ["long", "all"], ["flat"]), node("Reshape", ["flat", "minus"], ["same"]), node("Add", ["flat", "same"], ["sum"]),
+        node("Reshape", ["sum", "s"], ["back"]), node("Add", ["back", "x"], ["y"]),
+    ]
+    return (nodes, [value("x", ("batch", "sequence", "heads", 64))], [value("y", None)],
+            int64s(ones=[1, 1, 1, 1], minus=[-1]), 17)
+
+
+def product_of_sums():
+    """[a + b, c] twice behind itself, as rows, and back."""
+    nodes = [
+        node("Concat", ["x", "z"], ["both"], axis=0), node("Concat", ["both", "both"], ["twice"], axis=0),
+        node("Shape", ["both"], ["s"]), node("Split", ["s", "ones"], ["count", "width"]),
+        node("Reshape", ["twice", "minus"], ["flat"]), node("Concat", ["minus", "count", "width"], ["shape"], axis=0),
+        node("Reshape", ["flat", "shape"], ["y"]),
+    ]
+    return nodes, [value("x", ("a", "c")), value("z", ("b", "c"))], [value("y", None)], int64s(ones=[1, 1], minus=[-1]), 17
+
+
+def product_of_empty():
+    """The sum of a * b ones, of inputs [a, 0] and [b, 0]."""
+    nodes = [
+        node("Shape", ["x"], ["a"], end=1), node("Shape", ["z"], ["b"], end=1), node("Mul", ["a", "b"], ["count"]),
+        node("ConstantOfShape", ["count"], ["ones"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1])),
+        node("ReduceSum", ["ones"], ["y"], keepdims=0),
+    ]
+    return nodes, [value("x", ("a", 0)), value("z", ("b", 0))], [value("y", ())], [], 17
+
+
+def reshape_of_batch(shape, *wanted):
+    """The input of that shape reshaped to numbers and extents of its own: "0" is the first."""
+    names = [f"e{want}" if isinstance(want, str) else f"c{index}" for index, want in enumerate(wanted)]
+    nodes = [node("Shape", ["x"], ["s"])]
+    nodes += [node("Gather", ["s", f"i{want}"], [f"e{want}"]) for want in dict.fromkeys(want for want in wanted if isinstance(want, str))]
+    nodes += [node("Concat", names, ["shape"], axis=0), node("Reshape", ["x", "shape"], ["y"], name="subject")]
+    numbers = {f"c{index}": [want] for index, want in enumerate(wanted) if not isinstance(want, str)}
+    indices = {f"i{want}": [int(want)] for want in wanted if isinstance(want, str)}
+    return nodes, [value("x", shape)], [value("y", None)], int64s(**numbers, **indices), 17
+
+
+def slice_of_batch(starts, ends, steps=1, constant_extent=None, shape=("batch", 6)):
+    """Axis 0 of x, or of a constant of that extent; a text is the batch plus that number."""
+    nodes = [node("Shape", ["x"], ["b"], end=1)]
+    names = []
+    for name, number in (("starts", starts), ("ends", ends)):
+        names.append(name)
+        if isinstance(number, str):
+            names[-1] = name + "_of_batch"
+            nodes.append(node("Add", ["b", name], [names[-1]]))
+    initializers = int64s(starts=[int(starts)], ends=[int(ends)], axes=[0], steps=[steps])
+    if constant_extent:
+        initializers.append(constant("table", np.arange(constant_extent * 6).reshape(constant_extent, 6)))
+    nodes.append(node("Slice", ["table" if constant_extent else "x", *names, "axes", "steps"], ["y"], name="subject"))
+    return nodes, [value("x", shape)], [value("y", None)], initializers, 17
+
+
 MODELS = {
+    "products": products,
+    "product_of_sums": product_of_sums,
+    "product_of_empty": product_of_empty,
+    "product_splits": lambda: reshape_of_batch(("batch", 12, 64, "sequence"), -1, 64, "3"),
+    "product_splits_again": lambda: reshape_of_batch(("batch", "sequence", 12), -1, "1", "0"),
+    "product_uneven": lambda: reshape_of_batch(("batch", "sequence", 6), "0", "1", 4, -1),
+    "product_of_others": lambda: reshape_of_batch(("batch", "sequence", 6), "0", "0", -1),
+    "slice_to_batch": lambda: slice_of_batch(0, "0", constant_extent=512),
+    "slice_steps_to_batch": lambda: slice_of_batch(1, "0", steps=2, constant_extent=512),
+    "slice_behind": lambda: slice_of_batch(5, 2**63 - 1),
+    "slice_steps": lambda: slice_of_batch(1, 2**63 - 1, steps=3),
+    "slice_but_last": lambda: slice_of_batch(0, -1),
+    "slice_but_last_two": lambda: slice_of_batch(1, "-2", steps=2),
+    "slice_all": lambda: slice_of_batch(-(2**63), "+3"),
+    "slice_nothing": lambda: slice_of_batch(4, 3),
+    "slice_last": lambda: slice_of_batch(-1, 2**63 - 1),
+    "slice_last_two": lambda: slice_of_batch(-2, 2**63 - 1),
+    "slice_first_five": lambda: slice_of_batch(0, 5),
+    "slice_from_batch": lambda: slice_of_batch("-2", 2**63 - 1),
+    "slice_reversed": lambda: slice_of_batch(-1, -(2**63), steps=-1),
+    "slice_other": lambda: (
+        [node("Shape", ["z"], ["n"]), node("Slice", ["x", "zero", "n"], ["y"], name="subject")],
+        [value("x", ("batch",)), value("z", ("n",))], [value("y", None)], int64s(zero=[0]), 17),
+    "expand_minus_one": expand_minus_one,
+    "expand_if_one": expand_if_one,
+    "shape_of_bounds": lambda: shape_of_batch(
+        node("Max", ["b", "zero"], ["most"]), node("Min", ["most", "s"], ["least"]),
+        node("Cast", ["least"], ["cast"], to=TensorProto.INT32),
+        node("Cast", ["cast"], ["back"], to=TensorProto.INT64), node("ConstantOfShape", ["back"], ["y"]),
+        shape=("batch",), constants=int64s(zero=[0])),
+    "shape_is_data": lambda: shape_of_batch(
+        node("Mul", ["x", "b"], ["y"], name="subject"), result=TensorProto.INT64, x_type=TensorProto.INT64, shape=("batch", 2)),
+    "shape_is_output": lambda: shape_of_batch(
+        node("Add", ["s", "s"], ["twice"]), node("Div", ["twice", "three"], ["y"]), result=TensorProto.INT64, constants=int64s(three=[3])),
+    "shape_negative_quotient": lambda: shape_of_batch(
+        node("Sub", ["five", "b"], ["less"]), node("Div", ["less", "three"], ["y"], name="subject"), result=TensorProto.INT64,
+        constants=int64s(three=[3], five=[5])),
+    "shape_is_compared": lambda: shape_of_batch(node("Equal", ["s", "one"], ["y"]), result=TensorProto.BOOL, constants=int64s(one=[1])),
+    "shape_split": lambda: shape_of_batch(
+        node("Split", ["s", "parts"], ["first", "rest"]), node("Concat", ["rest", "first"], ["turned"], axis=0),
+        node("Reshape", ["x", "turned"], ["y"]), constants=int64s(parts=[1, 2])),
+    "shape_unbroadcast": lambda: reshaped(node("Add", ["a", "b"], ["r"], name="sum"), constants=int64s(a=[1, 2], b=[1, 2, 3])),
+    "shape_of_bools": lambda: reshaped(
+        node("Not", ["where"], ["not"]), node("And", ["where", "not"], ["never"]), node("Or", ["where", "never"], ["is"]),
+        node("Where", ["is", "a", "b"], ["r"]), constants=[constant("where", [True, False], np.bool_), *int64s(a=[4, 0], b=[0, 6])]),
+    "shape_named_again": lambda: reshaped(node("Identity", ["a"], ["r"]), constants=int64s(a=[6, 4])),
+    "shape_truncates": lambda: reshaped(
+        node("Div", ["a", "b"], ["q"]), node("Add", ["q", "c"], ["r"]), constants=int64s(a=[-7, 27], b=[2, -4], c=[7, 12])),
+    "int32_wraps": lambda: ([node("Add", ["a", "b"], ["y"])], [], [value("y", (1,), TensorProto.INT32)],
+                            [constant("a", [2**31 - 1], np.int32), constant("b", [1], np.int32)], 17),
+    "unsqueeze_scalar": lambda: (
+        [node("Unsqueeze", ["a", "axes"], ["y"])], [], [value("y", (1, 1), TensorProto.INT64)], int64s(a=5, axes=[0, 1]), 17),
+    "range_folded": lambda: reshaped(node("Range", ["a", "b", "c"], ["r"]), constants=int64s(a=6, b=3, c=-2)),
+    "gather_nd": lambda: with_constants("GatherND", indices_of((2, 5, 1)), batch_dims=1),
+    "gather_nd_many": lambda: with_constants("GatherND", indices_of((2, 4))),
+    "gather_nd_batch": lambda: with_constants("GatherND", indices_of((2, 3, 4)), batch_dims=3),
+    "gather_nd_floats": lambda: with_constants("GatherND", constant("i", [[0, 1]])),
+    "gather_nd_symbolic": lambda: (
+        [node("GatherND", ["x", "i"], ["y"], name="subject")],
+        [value("x", (2, 3)), value("i", (2, "n"), TensorProto.INT64)], [value("y", None)], [], 17),
+    "gather_elements": lambda: with_constants("GatherElements", indices_of((2, 1, 3)), axis=-2),
+    "gather_elements_beyond": lambda: with_constants("GatherElements", indices_of((3, 1, 4)), axis=1),
+    "cos_sin": lambda: ([node("Cos", ["x"], ["c"]), node("Sin", ["c"], ["y"])], [value("x", (2,))], [value("y", (2,))], [], 17),
+    "range_symbolic": lambda: range_of_batch(0, 1),
+    "range_steps": lambda: range_of_batch(2, 3),
+    "range_still": lambda: range_of_batch(0, 0),
+    "range_floats": lambda: range_of(0.5, 2.25, 0.5),
+    "range_empty": lambda: range_of(3, 100, -1, dtype=np.int32),
+    "range_of_data": lambda: range_of(0, "limit", 1),
+    "range_endless": lambda: range_of(0, 1, 1e-30),
+    "trilu": lambda: unary("Trilu"),
+    "trilu_lower": lambda: with_constants("Trilu", constant("k", -1, np.int64), upper=0),
+    "trilu_of_row": lambda: unary("Trilu", shape=(3,)),
     "symbolic_batch": symbolic_batch,
     "quantized_convolution": quantized_convolution,
     "external_beside": lambda: external("weights.bin"),
@@ -145,6 +342,15 @@ MODELS = {
     "external_absolute": lambda: external("/etc/passwd"),
     "external_link": lambda: external("link.bin"),
     "unsupported": lambda: unary("Frobnicate"),
+    "unsupported_near": lambda: unary("ScatterND"),
+    "unsupported_many": lambda: (
+        [node("ReduceL2", ["x"], ["a"]), node("Einsum", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
+         node("ReduceL2", ["c"], ["d"], name="late"),
+         node("Scale", ["d"], ["y"], name="scale", domain="test")],
+        [value("x", (2,))], [value("y", (2,))], [], 17, [], [helper.make_opsetid("test", 3)]),
+    "unsupported_of_all_kinds": lambda: (
+        [node(f"{chr(65 + index)}zzzzzzz", ["x"], [f"y{index}"]) for index in range(25)],
+        [value("x", (2,))], [value("y0", (2,))], [], 17),
     "opset_old": lambda: unary("Relu", opset=6),
     "opset_new": lambda: unary("Relu", opset=999),
     "twice": lambda: unary("Add", initializers=[constant("w", [1.0]), constant("w", [2.0])], more=["w"]),
@@ -223,10 +429,14 @@ MODELS = {
         "Reshape", shape=(4,), result=(4,), initializers=[constant("s", [2**39, 2**39, -1], np.int64)], more=["s"]),
 }
 
-if __name__ == "__main__":
-    nodes, inputs, outputs, initializers, opset, *foreign_parts = MODELS[sys.argv[1]]()
+
+def model(name):
+    nodes, inputs, outputs, initializers, opset, *foreign_parts = MODELS[name]()
     values, opsets = foreign_parts or ([], [])
-    graph = helper.make_graph(nodes, sys.argv[1], inputs, outputs, initializers, value_info=values)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), *opsets])
+    graph = helper.make_graph(nodes, name, inputs, outputs, initializers, value_info=values)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset), *opsets])
+
+
+if __name__ == "__main__":
     with open(sys.argv[2], "wb") as file:
-        file.write(model.SerializeToString())
+        file.write(model(sys.argv[1]).SerializeToString())

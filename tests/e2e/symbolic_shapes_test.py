@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models of the importer's text tests whose shapes depend on symbols, at several extents of each, against ONNX Runtime."""
+import sys
+
+import numpy as np
+import onnxruntime
+
+from heddle_command import REPOSITORY, HeddleTestCase
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "compiler" / "import" / "inputs"))
+import models  # noqa: E402
+
+# name: shapes of the inputs, call by call
+CASES = {
+    "products": [[(2, 3, 5, 64)], [(1, 1, 1, 64)], [(7, 2, 3, 64)]],
+    "product_of_sums": [[(2, 4), (3, 4)], [(1, 1), (1, 1)], [(5, 7), (2, 7)]],
+    "product_splits": [[(2, 12, 64, 5)], [(1, 12, 64, 1)]],
+    "product_splits_again": [[(2, 3, 12)], [(5, 1, 12)]],
+    "slice_to_batch": [[(1, 6)], [(7, 6)], [(512, 6)]],
+    "slice_steps_to_batch": [[(2, 6)], [(7, 6)], [(512, 6)]],
+    "slice_behind": [[(6, 6)], [(9, 6)]],
+    "slice_steps": [[(2, 6)], [(3, 6)], [(4, 6)], [(9, 6)]],
+    "slice_but_last": [[(2, 6)], [(9, 6)]],
+    "slice_but_last_two": [[(4, 6)], [(9, 6)]],
+    "slice_last": [[(1, 6)], [(9, 6)]],
+    "expand_minus_one": [[(1, 1, 3)], [(4, 1, 3)]],
+    "shape_of_bounds": [[(1,)], [(4,)]],
+    "shape_split": [[(1, 1, 3)], [(4, 1, 3)]],
+    "shape_is_data": [[(1, 2)], [(5, 2)]],
+    "shape_is_output": [[(1, 1, 3)], [(4, 1, 3)]],
+    "shape_is_compared": [[(1, 1, 3)], [(4, 1, 3)]],
+    "range_symbolic": [[(1, 3)], [(40, 3)]],
+    "range_steps": [[(3, 3)], [(5, 3)], [(40, 3)]],
+}
+
+
+class SymbolicShapes(HeddleTestCase):
+    def check(self, name):
+        path = self.save(name)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        module = self.compile(path)
+        for shapes in CASES[name]:
+            with self.subTest(shapes=shapes):
+                inputs, given = {}, []
+                for argument, shape in zip(session.get_inputs(), shapes, strict=True):
+                    dtype = np.int64 if argument.type == "tensor(int64)" else np.float32
+                    inputs[argument.name] = np.random.default_rng(len(shape)).integers(-9, 9, shape).astype(dtype)
+                    np.save(self.folder / f"{argument.name}.npy", inputs[argument.name])
+                    given += ["--input", f"{argument.name}=@{self.folder}/{argument.name}.npy"]
+                self.succeed("run", module, "--device", "cpu", *given, "--output", f"@{self.folder}/output.npy")
+                self.assert_close(np.load(self.folder / "output.npy"), session.run(None, inputs)[0], 0, 0)
+
+    def save(self, name):
+        path = self.folder / f"{name}.onnx"
+        path.write_bytes(models.model(name).SerializeToString())
+        return path
+
+    def test_a_product_that_overflows(self):
+        """Inputs without elements may have extents whose product is beyond 64 bits."""
+        module = self.compile(self.save("product_of_empty"))
+
+        def call(extent):
+            return "run", module, "--device", "cpu", "--input", f"x={extent}x0xf32=", "--input", f"z={extent}x0xf32="
+
+        self.assertIn("9", self.succeed(*call(3)).stdout)
+        self.assertIn("does not fit in 64 bits", self.fail_with(1, *call(2**32 + 1)).stderr)
+
+    def test_a_slice_behind_the_end(self):
+        module = self.compile(self.save("slice_behind"))
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=3x6xf32=1")
+        self.assertIn("has the extent s0 - 5, which is negative; s0 is the extent 'batch'", refused.stderr)
+
+
+for name in CASES:
+    setattr(SymbolicShapes, f"test_{name}", lambda self, name=name: self.check(name))
