@@ -79,11 +79,27 @@ class Scheduler {
         for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(result.getType())))) {
           bool is_safe = tx::never_negative(extent) && extent.isPureAffine();
           if (is_safe || !checked_.insert(extent).second) continue;
-          command(mf::Op::Check, program_->messages.size(), registers_.at_most(registers_.literal(0), registers_.value_of(extent)));
-          program_->messages.push_back(refusal(op, dim, extent));
+          check(extent, refusal(op, dim, extent, ", which is negative") + "; give larger inputs");
         }
       }
+      if (auto slice = llvm::dyn_cast<tx::SliceOp>(op)) check_inside(slice);
     });
+  }
+
+  // A part of a table, as long as a symbol says, must be inside of it.
+  void check_inside(tx::SliceOp slice) {
+    SmallVector<AffineExpr> extents = tx::extents(tx::tensor(slice.getInput())), parts = tx::extents(tx::tensor(slice.getResult()));
+    for (size_t d = 0; d < parts.size(); ++d) {
+      if (!tx::static_extent(extents[d]) || tx::static_extent(parts[d])) continue;
+      AffineExpr left = extents[d] - 1 - slice.getStarts()[d] - (parts[d] - 1) * slice.getStrides()[d];
+      if (!checked_.insert(left).second) continue;
+      check(left, refusal(slice, static_cast<unsigned>(d), parts[d], ", which is more than its input has there") + "; give smaller inputs");
+    }
+  }
+
+  void check(AffineExpr not_negative, std::string refusal) {
+    command(mf::Op::Check, program_->messages.size(), registers_.at_most(registers_.literal(0), registers_.value_of(not_negative)));
+    program_->messages.push_back(std::move(refusal));
   }
 
   // A message has room for 65,535 bytes, a model's names may have many. Cut where a character ends.
@@ -95,14 +111,13 @@ class Scheduler {
     return name.take_front(end);
   }
 
-  std::string refusal(Operation* op, unsigned dim, AffineExpr extent) {
+  std::string refusal(Operation* op, unsigned dim, AffineExpr extent, StringRef mistake) {
     auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
     std::string text;
     llvm::raw_string_ostream stream(text);
     auto location = llvm::dyn_cast<NameLoc>(op->getLoc());
     stream << "dimension " << dim << " (in the compiler's order) of the result of '"
-           << (location ? shortened(location.getName()) : op->getName().getStringRef()) << "' has the extent " << extent
-           << ", which is negative";
+           << (location ? shortened(location.getName()) : op->getName().getStringRef()) << "' has the extent " << extent << mistake;
     llvm::SmallSet<unsigned, 4> named;
     extent.walk([&](AffineExpr part) {
       auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part);
@@ -110,7 +125,6 @@ class Scheduler {
       stream << (named.size() == 1 ? "; " : ", ") << "s" << symbol.getPosition() << " is the extent '"
              << shortened(llvm::cast<StringAttr>(names[symbol.getPosition()])) << "'";
     });
-    stream << "; give larger inputs";
     return text;
   }
 

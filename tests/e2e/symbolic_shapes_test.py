@@ -65,6 +65,11 @@ class SymbolicShapes(HeddleTestCase):
         self.assertIn("9", self.succeed(*call(3)).stdout)
         self.assertIn("does not fit in 64 bits", self.fail_with(1, *call(2**32 + 1)).stderr)
 
+    def test_a_part_that_a_table_does_not_have(self):
+        module = self.compile(self.save("slice_to_batch"))
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=513x6xf32=1")
+        self.assertIn("has the extent s0, which is more than its input has there; s0 is the extent 'batch'; give smaller inputs", refused.stderr)
+
     def test_a_slice_behind_the_end(self):
         module = self.compile(self.save("slice_behind"))
         refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=3x6xf32=1")
