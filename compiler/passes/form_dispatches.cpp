@@ -38,9 +38,15 @@ bool goes_through_rows(Operation* op) {
   return llvm::isa<tx::ReduceOp, tx::SoftmaxOp>(op);
 }
 
-// The rows that such an op goes through: the extents of its input, and which of them are a row's.
+SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
+  SmallVector<AffineExpr> others(extents);
+  llvm::erase_if(others, [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
+  return others;
+}
+
+// The rows that such an op goes through: the extents of its input, and without a row's dimensions.
 struct Rows {
-  SmallVector<AffineExpr> whole, reduced, kept;  // of the input; without a row's dimensions; with these as 1
+  SmallVector<AffineExpr> whole, reduced;
   SmallVector<int64_t> axes;
 
   static Rows of(Operation* op) {
@@ -52,10 +58,9 @@ struct Rows {
       rows.axes = llvm::to_vector(llvm::cast<tx::ReduceOp>(op).getAxes());
     }
     for (auto [d, extent] : llvm::enumerate(rows.whole)) {
-      bool is_row = llvm::is_contained(rows.axes, static_cast<int64_t>(d));
-      if (!is_row) rows.reduced.push_back(extent);
-      rows.kept.push_back(is_row ? getAffineConstantExpr(1, op->getContext()) : extent);
+      if (!llvm::is_contained(rows.axes, static_cast<int64_t>(d))) rows.reduced.push_back(extent);
     }
+    rows.reduced = without_ones(rows.reduced);
     return rows;
   }
 
@@ -63,7 +68,7 @@ struct Rows {
   bool take(Operation* op) const {
     if (op->getNumResults() != 1 || !llvm::isa<RankedTensorType>(op->getResult(0).getType())) return false;
     SmallVector<AffineExpr> result = tx::extents(tx::tensor(op->getResult(0)));
-    auto is_per_row = [&](ArrayRef<AffineExpr> extents) { return extents == ArrayRef(reduced) || extents == ArrayRef(kept); };
+    auto is_per_row = [&](ArrayRef<AffineExpr> extents) { return without_ones(extents) == reduced; };
     if (goes_through_rows(op)) {
       Rows other = of(op);
       return other.whole == whole && other.axes == axes;

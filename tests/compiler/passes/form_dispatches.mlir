@@ -112,3 +112,55 @@ func.func @apart(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, 
   %2 = tx.mul %0, %1 : tensor<4x6xf32>
   return %0, %2 : tensor<4x6xf32>, tensor<4x6xf32>
 }
+
+// -----
+
+// A normalization is one region, from the squares in front of its reduction to the factors behind it; what another op reads in between ends the region.
+// CHECK-LABEL: @normalized
+// CHECK: %[[Y:.*]] = tx.dispatch "normalized.0.reduce"(%arg0, %arg1)
+// CHECK: tx.mul
+// CHECK: tx.reduce mean
+// CHECK: tx.rsqrt
+// CHECK: tx.mul
+// CHECK: tx.mul
+// CHECK: tx.yield
+// CHECK: return %[[Y]]
+func.func @normalized(%x: tensor<1x8x16xf32>, %w: tensor<16xf32>) -> tensor<1x8x16xf32> {
+  %p = tx.mul %x, %x : tensor<1x8x16xf32>
+  %m = tx.reduce mean %p {axes = array<i64: 2>} : tensor<1x8x16xf32> -> tensor<1x8xf32>
+  %s = tx.rsqrt %m : tensor<1x8xf32>
+  %r = tx.reshape %s : tensor<1x8xf32> -> tensor<8xf32>
+  %b = tx.broadcast %r {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<1x8x16xf32>
+  %n = tx.mul %x, %b : tensor<1x8x16xf32>
+  %g = tx.broadcast %w {dimensions = array<i64: 2>} : tensor<16xf32> -> tensor<1x8x16xf32>
+  %h = tx.mul %g, %n : tensor<1x8x16xf32>
+  return %h : tensor<1x8x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @read_in_between
+// CHECK: %[[S:.*]] = tx.dispatch "read_in_between.0.reduce"(%arg0)
+// CHECK: tx.reduce max
+// CHECK-NEXT: tx.yield
+// CHECK: %[[D:.*]] = tx.dispatch "read_in_between.1.sub"(%arg0, %[[S]])
+// CHECK: return %[[S]], %[[D]]
+func.func @read_in_between(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<8x16xf32>) {
+  %m = tx.reduce max %x {axes = array<i64: 1>} : tensor<8x16xf32> -> tensor<8xf32>
+  %b = tx.broadcast %m {dimensions = array<i64: 0>} : tensor<8xf32> -> tensor<8x16xf32>
+  %d = tx.sub %x, %b : tensor<8x16xf32>
+  return %m, %d : tensor<8xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// Without devices that have a kernel for it, a softmax between two products has three.
+// CHECK: kind = "NoKernel"
+// CHECK-LABEL: @attention
+// CHECK-COUNT-3: tx.dispatch
+func.func @attention(%q: tensor<2x8x4xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x8x4xf32>) -> tensor<2x8x4xf32> {
+  %s = tx.matmul %q, %k : tensor<2x8x4xf32>, tensor<2x4x8xf32> -> tensor<2x8x8xf32>
+  %p = tx.softmax %s {axis = 2 : i64} : tensor<2x8x8xf32>
+  %o = tx.matmul %p, %v : tensor<2x8x8xf32>, tensor<2x8x4xf32> -> tensor<2x8x4xf32>
+  return %o : tensor<2x8x4xf32>
+}
