@@ -102,7 +102,7 @@ func.func @softmax(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // Half-precision values that stages hand on are in f32; a mean over a symbolic extent divides by its value.
 // CHECK-LABEL: @centered
 // CHECK: %[[MEAN:[0-9]+]] = stage.fold {{.*}} -> tensor<?xf32
-// CHECK: stage.extent affine_map<()[s0] -> (s0)>
+// CHECK: stage.extent #map
 // CHECK: stage.map {{.*}} reads(%{{.*}}, %[[MEAN]])
 func.func @centered(%x: tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>> attributes {tx.symbols = ["n"]} {
   %0 = tx.dispatch "centered"(%x) : (tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>> {
