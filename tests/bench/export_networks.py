@@ -5,7 +5,7 @@
 
 Writes FOLDER/NAME.onnx and NAME.npz with inputs (in:...) and PyTorch's outputs (out:...) for each of the names, which are
 NETWORK[.small].{dynamo,old}[.dyn]: two small layers instead of all, and a symbolic batch and sequence. Without names, all of full size and a known shape.
-Needs torch, torchvision, transformers, onnx and onnxscript, which tools/dev/setup does not install. transformers.py times the files.
+Needs torch, torchvision, transformers, onnx and onnxscript, which tools/dev/setup does not install. exported_networks.py times the files.
 """
 import argparse
 import pathlib

@@ -15,7 +15,8 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t scores_bytes = 192 * 1024;                // of the rows at a time
+constexpr int64_t scores_bytes = 256 * 1024;  // of the rows at a time
+constexpr int64_t whole_tiles = 12;           // rows that every level's tiles divide
 constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // keys and values beyond any second-level cache have no use here
 constexpr int64_t enough_workgroups = 16;
 constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
@@ -169,7 +170,9 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
   result.parts = std::min(wanted, most);
   result.part_rows = llvm::divideCeilSigned(result.queries, result.parts);
   int64_t row_bytes = 4 * llvm::divideCeilSigned(result.keys, Panels::unit) * Panels::unit;
-  result.rows_at_once = std::clamp<int64_t>(scores_bytes / row_bytes, 1, result.part_rows);
+  result.rows_at_once = std::max<int64_t>(1, scores_bytes / row_bytes);
+  if (result.rows_at_once > whole_tiles) result.rows_at_once = result.rows_at_once / whole_tiles * whole_tiles;
+  result.rows_at_once = std::min(result.rows_at_once, result.part_rows);
   return result;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ONNX files beside ONNX Runtime and OpenVINO, in turns, in one process.
 
-    transformers.py FILE.onnx ...
+    exported_networks.py FILE.onnx ...
 
 Each FILE has a FILE.npz beside it, as export_networks.py writes it: inputs (in:...) and what the results are (out:...). Prints a Markdown table: compile
 seconds, milliseconds of a call with all cores and with one, and the ratio to the better of the two others (below 1 is faster). A result that is
@@ -38,7 +38,7 @@ def onnx_runtime_call(model, inputs, threads):
     results = []
     for output, expected in zip(session.get_outputs(), session.run(None, inputs), strict=True):
         results.append(onnxruntime.OrtValue.ortvalue_from_numpy(expected))
-        binding.bind_ortvalue_output(output.name, "cpu", 0, expected.dtype, expected.shape, results[-1].data_ptr())
+        binding.bind_ortvalue_output(output.name, results[-1])
     return lambda keep=(given, results): session.run_with_iobinding(binding)
 
 
