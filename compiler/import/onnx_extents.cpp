@@ -100,7 +100,7 @@ struct Factors {
       int64_t divisor = expression.getLargestKnownDivisor();
       AffineExpr rest = divisor > 1 ? canonical(expression.floorDiv(divisor)) : expression;
       if (divisor > 1 && canonical(rest * divisor) == expression) {
-        constant *= divisor;  // a divisor of coefficients that are bounded
+        if (__builtin_mul_overflow(constant, divisor, &constant)) return false;
         expression = rest;
       }
     }

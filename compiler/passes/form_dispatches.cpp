@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling,
-// reduction, ...) with the element-wise chain behind it, or a cluster of element-wise ops. No region needs more bindings than every device
-// has. Every refusal to fuse is recorded.
+// heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling, ...) with the
+// element-wise chain behind it, reductions of the same rows with what is between and around them, a softmax between two products, or a cluster of
+// element-wise ops. No region needs more bindings than every device has. Every refusal to fuse is recorded.
 #include <set>
 
 #include "compiler/passes/passes.h"
@@ -43,6 +43,10 @@ SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
   llvm::erase_if(others, [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
   return others;
 }
+
+// Of a region of rows: more of them gain nothing, and each fold needs memory.
+constexpr size_t most_ops_of_rows = 64;
+constexpr unsigned most_folds = 6;
 
 // The rows that such an op goes through: the extents of its input, and without a row's dimensions.
 struct Rows {
@@ -272,13 +276,15 @@ class Former {
     llvm::DenseSet<Operation*> inside = {first};
     std::vector<Operation*> found = {first};
     waiting.insert(first->user_begin(), first->user_end());
-    while (!waiting.empty()) {
+    unsigned folds = 1;
+    while (!waiting.empty() && found.size() < most_ops_of_rows) {
       Operation* op = *waiting.begin();
       waiting.erase(waiting.begin());
       // What else it reads was there before the first one: a region does not wait for others than that.
       bool is_early = llvm::all_of(
           op->getOperands(), [&](Value operand) { return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first); });
       bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);
+      if (goes_on && goes_through_rows(op) && ++folds > most_folds) break;
       if (!goes_on) continue;
       found.push_back(op);
       inside.insert(op);
@@ -325,6 +331,10 @@ class Former {
       return;
     }
     if (!ops.empty()) wider.output = ops.back();
+    if (wider.ops.size() > 1 && has_kernel_ && !has_kernel(wider)) {
+      refuse("NoKernel", group, wider.ops.back());
+      return;
+    }
     replace(group, std::move(wider), absorbed);
   }
 
@@ -352,10 +362,13 @@ class Former {
     if (!rows || !rows->has_rows || rows->attends || !llvm::isa<tx::SoftmaxOp>(rows->root)) return false;
     if (rows->output != second.getLhs().getDefiningOp() || !second.getLhs().hasOneUse()) return false;
     Group* first = nullptr;
-    for (Value read : rows->reads) {
-      Group* other = producer(read);
-      bool is_product = other && llvm::isa<tx::MatmulOp>(other->root) && other->output == read.getDefiningOp();
-      if (is_product && llvm::all_of(read.getUsers(), [&](Operation* user) { return rows->ops.contains(user); })) first = other;
+    for (Operation* op : rows->ops) {
+      for (Value read : op->getOperands()) {
+        Group* other = producer(read);
+        bool is_product = other && llvm::isa<tx::MatmulOp>(other->root) && other->output == read.getDefiningOp();
+        bool is_ours = llvm::all_of(read.getUsers(), [&](Operation* user) { return rows->ops.contains(user); });
+        if (!first && is_product && is_ours) first = other;
+      }
     }
     if (!first) return false;
     Group whole = *rows;

@@ -101,9 +101,7 @@ class StageBody {
 
   // Null, with the reason, for what has no form.
   Value element(Value value, ArrayRef<AffineExpr> at) {
-    unsigned all = rank_ + static_cast<unsigned>(gathered_.size());
-    auto key = std::make_pair(
-        value, ArrayAttr::get(builder.getContext(), {AffineMapAttr::get(AffineMap::get(all, symbols, at, builder.getContext()))}));
+    auto key = std::make_pair(value, place_key(at));
     if (auto known = memo_.find(key); known != memo_.end()) return known->second;
     Value result = make(value, at);
     if (result) memo_[key] = result;
@@ -137,15 +135,23 @@ class StageBody {
     return compute == argument.getType() ? argument : builder.create<arith::ExtFOp>(location_, compute, argument);
   }
 
+  // A place for look-ups, however many indices have been read.
+  Attribute place_key(ArrayRef<AffineExpr> at) {
+    constexpr unsigned any = 1 << 20;
+    return AffineMapAttr::get(AffineMap::get(any, symbols, at, builder.getContext()));
+  }
+
   // An index that is read here, as a dimension of places; null with the reason.
   AffineExpr gathered(Value indices, ArrayRef<AffineExpr> at) {
+    auto key = std::make_pair(indices, place_key(at));
+    if (auto known = gathered_memo_.find(key); known != gathered_memo_.end()) return known->second;
     if (!operands_.contains(indices)) {
       refuse("indices that " + tx::describe(indices.getDefiningOp()) + " makes");
       return {};
     }
     if (!read(indices, at)) return {};
     gathered_.push_back(static_cast<unsigned>(reads.size()) - 1);
-    return builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathered_.size()) - 1);
+    return gathered_memo_[key] = builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathered_.size()) - 1);
   }
 
   // The same, or 0 where the place is outside of the value, if it may be.
@@ -328,6 +334,7 @@ class StageBody {
   Region region_;
   Block* block_;
   SmallVector<unsigned> gathered_;  // reads whose elements are indices, each a dimension of places behind the domain's
+  llvm::DenseMap<std::pair<Value, Attribute>, AffineExpr> gathered_memo_;
   llvm::DenseMap<std::pair<Value, Attribute>, Value> memo_;
 };
 

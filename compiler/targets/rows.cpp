@@ -91,8 +91,11 @@ class RowsReader {
     }
     for (size_t i = 0; i + 1 < values.size(); ++i) {
       for (const Stage& reader : kernel_.stages_) {
-        bool reads = llvm::is_contained(reader.op->getOperands(), values[i]->op->getResult(0));
-        if (reads && reader.pass > values[i + 1]->pass) return false;
+        auto reads = [&](const Stage& stage) { return llvm::is_contained(stage.op->getOperands(), values[i]->op->getResult(0)); };
+        if (!reads(reader)) continue;
+        // Behind the next one in its pass the value is still known if that read it, too.
+        bool is_behind = reader.pass == values[i + 1]->pass && &reader > values[i + 1] && !reads(*values[i + 1]);
+        if (reader.pass > values[i + 1]->pass || is_behind) return false;
       }
     }
     return true;
@@ -261,9 +264,10 @@ class RowsReader {
   std::optional<AffineExpr> step(const Stage& stage, unsigned read, unsigned dimension) {
     auto own = llvm::find(stage.dims, dimension);
     if (own == stage.dims.end()) return getAffineConstantExpr(0, region_.getContext());
-    int64_t lanes = 2;
+    constexpr int64_t all = int64_t{1} << 40;
+    int64_t lanes = all;
     auto found = memory_step(stage.op, read, static_cast<unsigned>(own - stage.dims.begin()), lanes);
-    return lanes == 2 ? found : std::nullopt;
+    return lanes == all ? found : std::nullopt;
   }
 
   // Whether two neighboring dimensions of the row can be gone through as one.
@@ -306,6 +310,15 @@ class RowsReader {
       }
     }
     kernel_.lanes_along_rows_ = along_rows > along_row;
+    const Stage& last = kernel_.stages_.back();
+    if (last.kind != RowsKernel::Kind::per_element) return;
+    // Where a result is stored matters more.
+    auto is_neighbor = [&](unsigned dimension) {
+      auto own = llvm::find(last.dims, dimension);
+      return own != last.dims.end() && !is_one(extent(dimension)) &&
+             is_one(result_step(stage::domain_of(last.op), static_cast<unsigned>(own - last.dims.begin())));
+    };
+    if (is_neighbor(last_row) || is_neighbor(last_inner)) kernel_.lanes_along_rows_ = is_neighbor(last_row);
   }
 
   // The lanes of results are neighbors.
@@ -344,6 +357,14 @@ AffineExpr RowsKernel::row_size() const {
 
 AffineExpr RowsKernel::run() const {
   return product_of(ArrayRef(inner_extents_).take_back(flattened_));
+}
+
+int64_t RowsKernel::accumulators() const {
+  int64_t count = 0;
+  for (const Stage& stage : stages_) {
+    if (auto fold = llvm::dyn_cast<stage::FoldOp>(stage.op)) count += fold.getInit().front().getTerminator()->getNumOperands();
+  }
+  return count;
 }
 
 double RowsKernel::work() const {

@@ -60,6 +60,8 @@ class RowsKernel {
   // Element-wise ops and reads for each element of a row.
   double work() const;
   unsigned passes() const { return passes_; }
+  // Of all folds.
+  int64_t accumulators() const;
 
   // Emits what computes and stores these rows, which differ in the index of the last dimension alone.
   void emit(KernelBuilder& kernel, llvm::ArrayRef<RowPoint> points, const RowTeam& team) const;

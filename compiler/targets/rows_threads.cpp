@@ -16,6 +16,7 @@ constexpr int64_t long_column = 32;     // elements across memory; longer ones a
 constexpr int64_t most_threads = 1024;  // of a workgroup, for columns that are as long
 constexpr int64_t row_lanes = 4;        // elements of one access along a row
 constexpr int64_t most_element_bytes = 8;
+constexpr int64_t shared_alignment = 16;  // bytes, at most, of what a few subgroups share
 
 using Values = KernelBuilder::Values;
 using Merge = llvm::function_ref<Values(ValueRange, ValueRange)>;
@@ -71,12 +72,13 @@ class RowsOnThreads final : public Strategy {
     auto size = tx::static_extent(rows.row_size());
     if (!rows.lanes_along_rows()) {
       auto run = tx::static_extent(rows.run());
-      bool whole = run.value_or(long_row) >= long_row;
+      int64_t subgroups = machine_.threads / machine_.subgroup_size;
+      bool whole = run.value_or(long_row) >= long_row && subgroups * rows.accumulators() * shared_alignment <= machine_.shared_bytes;
       int64_t lanes = run.value_or(1) % row_lanes == 0 ? row_lanes : 0;
       return {whole ? Division::Kind::row_per_workgroup : Division::Kind::row_per_subgroup, machine_.threads, lanes};
     }
     int64_t threads = size && *size >= most_threads ? most_threads : machine_.threads;
-    if (size.value_or(long_column) >= long_column && threads * most_element_bytes <= machine_.shared_bytes) {
+    if (size.value_or(long_column) >= long_column && threads * rows.accumulators() * most_element_bytes <= machine_.shared_bytes) {
       return {Division::Kind::columns, threads, 0};
     }
     auto neighbors = tx::static_extent(rows.rows().back());

@@ -149,6 +149,14 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
   llvm::append_range(index, gathered(which, place));
   bool is_lanes = place.lanes > 0 && *fixed == 1;
   Value inside = access.getOutside() ? is_inside(access.getMap().getResults(), type, place) : Value();
+  if (!access.getGathers().empty()) {
+    // Of a tensor without elements nothing is read. A symbol is at least 1.
+    for (AffineExpr extent : tx::extents(type)) {
+      if (tx::static_extent(extent).value_or(0) > 0 || llvm::isa<AffineSymbolExpr>(extent)) continue;
+      Value is_there = k_.less(k_.index(0), k_.extent(extent));
+      inside = inside ? k_.make<arith::AndIOp>(inside, is_there) : is_there;
+    }
+  }
   auto in_memory = [&] {
     Value base = k_.operand(llvm::cast<BlockArgument>(stage_->getOperand(which)).getArgNumber());
     Value at = evaluate(linear_place(access.getMap().getResults(), type), index);

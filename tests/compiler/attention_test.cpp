@@ -2,6 +2,8 @@
 // A softmax between two products, as one kernel.
 #include <gtest/gtest.h>
 
+#include "compiler/targets/x86_64/x86_64.h"
+#include "mlir/IR/Diagnostics.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -48,8 +50,13 @@ CheckOptions options_of(double tolerance) {
 }
 
 TEST(Attention, IsOneKernel) {
-  for (const Shape& s :
-       {Shape{2, 3, 16, 16, 8, 8}, {1, 2, 128, 128, 64, 64}, {1, 2, 7, 197, 24, 40}, {2, 1, 1, 33, 16, 16}, {1, 1, 300, 5, 3, 5}}) {
+  for (const Shape& s : {Shape{2, 3, 16, 16, 8, 8},
+                         {1, 2, 128, 128, 64, 64},
+                         {1, 2, 7, 197, 24, 40},
+                         {2, 1, 1, 33, 16, 16},
+                         {1, 1, 300, 5, 3, 5},
+                         {1, 2, 20, 30, 8, 1},
+                         {1, 2, 9, 200, 1, 16}}) {
     SCOPED_TRACE(s.queries);
     for (bool causal : {false, true}) check_region(attention(s, "f32", causal), options_of(1e-5));
   }
@@ -62,6 +69,27 @@ TEST(Attention, TakesQueriesInParts) {
 
 TEST(Attention, TakesHalfPrecision) {
   check_region(attention({1, 2, 20, 50, 16, 16}, "f16", true), options_of(2e-3));
+}
+
+// A value that one op behind the next one still reads has no place of its own in the row.
+TEST(Attention, RefusesWhatOneRowCannotHold) {
+  const std::string s = "tensor<1x8x300xf32>", r = "tensor<1x8xf32>";
+  auto repeated = [&](const std::string& name, const std::string& from) {
+    return "%" + name + " = tx.broadcast %" + from + " {dimensions = array<i64: 0, 1>} : " + r + " -> " + s + "\n";
+  };
+  auto reduced = [&](const std::string& name, const std::string& kind, const std::string& from) {
+    return "%" + name + " = tx.reduce " + kind + " %" + from + " {axes = array<i64: 2>} : " + s + " -> " + r + "\n";
+  };
+  std::string text = region_text(
+      {"1x8x16xf32", "1x16x300xf32", "1x300x16xf32", "1x8x300xf32"}, {"1x8x16xf32"},
+      "%s = tx.matmul %0, %1 : tensor<1x8x16xf32>, tensor<1x16x300xf32> -> " + s + "\n%p = tx.softmax %s {axis = 2 : i64} : " + s + "\n" +
+          reduced("t", "max", "p") + repeated("tb", "t") + "%wt = tx.mul %3, %tb : " + s + "\n%v = tx.exp %wt : " + s + "\n" +
+          reduced("u", "sum", "v") + "%r = tx.add %p, %v : " + s + "\n" + reduced("u2", "sum", "r") + repeated("ub", "u") +
+          repeated("u2b", "u2") + "%a = tx.mul %r, %ub : " + s + "\n%b = tx.mul %a, %u2b : " + s + "\n%y = tx.matmul %b, %2 : " + s +
+          ", tensor<1x300x16xf32> -> tensor<1x8x16xf32>\ntx.yield %y : tensor<1x8x16xf32>");
+  ParsedRegion parsed(text);
+  mlir::ScopedDiagnosticHandler quiet(parsed.context(), [](mlir::Diagnostic&) { return mlir::success(); });
+  EXPECT_TRUE(mlir::failed(targets::make_x86_64_target("x86-64-v3")->plan(parsed.region(), "attention")));
 }
 
 }  // namespace

@@ -61,6 +61,27 @@ TEST(Generic, ReadsAtIndices) {
                "gather_nd %0, %1 {batch_dims = 1 : i64} : tensor<4x3xi1>, tensor<4x1x5x1xi64> -> tensor<4x1x5xi1>"),
         options);
 }
+// Each value once, however many read it.
+TEST(Generic, ReadsAtAnIndexOnce) {
+  std::string body = "%x0 = tx.gather %0, %1 {axis = 0} : tensor<6x33xf32>, tensor<4xi64> -> tensor<4x33xf32>\n";
+  for (int i = 0; i < 40; ++i)
+    body += "%x" + std::to_string(i + 1) + " = tx.max %x" + std::to_string(i) + ", %x" + std::to_string(i) + " : tensor<4x33xf32>\n";
+  CheckOptions options;
+  options.ranges = {{-2, 2}, {-6, 5}};
+  check(region_text({"6x33xf32", "4xi64"}, {"4x33xf32"}, body + "tx.yield %x40 : tensor<4x33xf32>"), options);
+}
+// Of nothing there is nothing to read, whatever the index.
+TEST(Generic, ReadsZeroFromATensorWithoutElements) {
+  ParsedRegion parsed(
+      one_op({"0x64xf32", "3xi64"}, "3x64xf32", "gather %0, %1 {axis = 0} : tensor<0x64xf32>, tensor<3xi64> -> tensor<3x64xf32>"));
+  std::vector<Tensor> operands = {{{0, 64}, {}}, {{3}, {0, 5, -1}}};
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(parsed.region(), level);
+    ASSERT_TRUE(kernel.usable());
+    std::vector<Tensor> results = run_kernel(kernel, parsed.region(), operands, {}, false);
+    for (double element : results[0].data) EXPECT_EQ(element, 0);
+  }
+}
 TEST(Generic, CountsIndices) {
   for (const char* type : {"3x40xi64", "3x40xf32", "3x40xi8"}) {
     for (const char* dimension : {"0", "1"})

@@ -217,6 +217,21 @@ TEST(Rows, NormalizeAcrossMemory) {
   }
 }
 
+// The lanes go where neighbors are stored, with factors for each channel beside.
+TEST(Rows, NormalizeChannelsOfNeighbors) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.absolute = 1e-4;
+  const std::string t = "tensor<2x20x70xf32>", r = "tensor<2x70xf32>", c = "tensor<20xf32>";
+  check_region(region_text({"2x20x70xf32", "20xf32", "20xf32"}, {"2x20x70xf32"},
+                           "%q = tx.mul %0, %0 : " + t + "\n%m = tx.reduce mean %q {axes = array<i64: 1>} : " + t + " -> " + r +
+                               "\n%s = tx.rsqrt %m : " + r + "\n%b = tx.broadcast %s {dimensions = array<i64: 0, 2>} : " + r + " -> " + t +
+                               "\n%n = tx.mul %0, %b : " + t + "\n%g = tx.broadcast %1 {dimensions = array<i64: 1>} : " + c + " -> " + t +
+                               "\n%h = tx.mul %n, %g : " + t + "\n%o = tx.broadcast %2 {dimensions = array<i64: 1>} : " + c + " -> " + t +
+                               "\n%x = tx.add %h, %o : " + t + "\ntx.yield %x : " + t),
+               options);
+}
+
 TEST(Rows, FindWhereTheLargestIs) {
   CheckOptions options;
   options.strategy = "rows";

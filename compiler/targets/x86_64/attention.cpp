@@ -15,8 +15,8 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t scores_bytes = 256 * 1024;  // of the rows at a time
-constexpr int64_t whole_tiles = 12;           // rows that every level's tiles divide
+constexpr int64_t scores_bytes = 256 * 1024;                // of the rows at a time
+constexpr int64_t whole_tiles = 12;                         // rows that every level's tiles divide
 constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // keys and values beyond any second-level cache have no use here
 constexpr int64_t enough_workgroups = 16;
 constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
@@ -123,6 +123,8 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
   unsigned read = made.getArgNumber() - rank;
   Operation* last = result.second->getOperand(read).getDefiningOp();
   if (!last) return refuse("the first operand of the second product is not made of the first one");
+  auto is_made = [](Value operand) { return operand.getDefiningOp() != nullptr; };
+  if (!made.hasOneUse() || llvm::count_if(result.second->getOperands(), is_made) != 1) return refuse("rows are read twice");
   SmallVector<std::optional<unsigned>> second_of_row(row_dims + 1);
   ArrayRef<unsigned> of_last = result.rows.dimensions_of(last);
   for (auto [j, index] : llvm::enumerate(stage::access_of(result.second, read).getMap().getResults())) {
@@ -304,7 +306,7 @@ class AttentionWriter {
     if (whole < count) visit(k_.index(whole), k_.tail_mask(k_.index(count - whole), lanes_));
   }
 
-  // Row d of a panel has the elements d of its keys. Columns behind the last key are like it, and of no use.
+  // Row d of a panel has the elements d of its keys. What is in columns behind the last key is of no use.
   void pack_keys() {
     unsigned depth_dim = x_.first.getDomain().getParallelRank();
     int64_t most_lanes = 2;
@@ -419,7 +421,7 @@ class AttentionWriter {
 
   // What is computed of the sums, where it belongs.
   void store_row(Value row, Value query) {
-    for_vectors(x_.columns, [&](Value column, Value mask) {
+    auto store = [&](Value column, Value mask) {
       BodyPlace place;
       place.index = second_index(query, column, {});
       if (x_.second_column) {
@@ -437,7 +439,12 @@ class AttentionWriter {
       Value to = body.evaluate(linear, place.index);
       for (auto [i, element] : llvm::enumerate(body.run(stage::last_body(x_.second), first, count, sum, place)))
         k_.store(body.to_lanes(element, place.lanes).value, k_.result(i), to, mask);
-    });
+    };
+    if (x_.second_column) {
+      for_vectors(x_.columns, store);
+    } else {
+      store(k_.index(0), {});
+    }
   }
 
   KernelBuilder& k_;
