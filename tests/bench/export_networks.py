@@ -106,7 +106,7 @@ def export(folder, name):
     named = {"input_names": inputs, "output_names": outputs}
     if dynamo:
         sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", min=2, max=2 * sequence)}
-        named |= {"dynamo": True, "dynamic_shapes": [[sizes] * len(inputs)] if dynamic else None}
+        named |= {"dynamo": True, "dynamic_shapes": ((sizes,) * len(inputs),) if dynamic else None}
     else:
         axes = {one: {0: "batch", 1: "sequence"} for one in inputs + outputs if one != "pooler_output"}
         named |= {"dynamo": False, "opset_version": 14, "dynamic_axes": axes | {"pooler_output": {0: "batch"}} if dynamic else None}
