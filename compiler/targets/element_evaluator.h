@@ -42,11 +42,6 @@ class ElementEvaluator {
   // Stores the elements to a dense tensor of this type.
   void store(mlir::Value elements, mlir::Value base, mlir::RankedTensorType type, const Point& point);
 
-  // Loads from a dense tensor of this type that is no operand.
-  mlir::Value load_dense(mlir::Value base, mlir::RankedTensorType type, const Point& point) {
-    return load(base, type.getElementType(), linear(type, point), point);
-  }
-
   mlir::Value to_lanes(mlir::Value value, int64_t lanes);
 
  private:

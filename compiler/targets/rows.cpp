@@ -260,7 +260,7 @@ class RowsReader {
     }
   }
 
-  // The step of a read along a dimension of rows or of the row. Not for given stages, of which nothing is read here.
+  // The step of a read along a dimension of rows or of the row.
   std::optional<AffineExpr> step(const Stage& stage, unsigned read, unsigned dimension) {
     auto own = llvm::find(stage.dims, dimension);
     if (own == stage.dims.end()) return getAffineConstantExpr(0, region_.getContext());

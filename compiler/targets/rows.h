@@ -22,7 +22,7 @@ struct RowTeam {
   int64_t size = 1;
   // A piece: lanes of neighbors in the row, or one element (0), which it is if lanes are along rows.
   int64_t lanes = 0;
-  // Whether the last piece may be masked, of one thread; else a row is a multiple of the lanes.
+  // Whether the last piece of a row may have fewer lanes, by a mask; only with one thread. Else a row is a multiple of the lanes.
   bool masks = false;
   // Pieces of a row of known length that are kept in registers, at most.
   int64_t kept = 8;
@@ -33,8 +33,8 @@ struct RowTeam {
       combine;
   // i1: whether the row exists; if not, it is one that can be read, and nothing is stored. Null: it does.
   mlir::Value exists;
-  // Instead of the following, for the stages between two contractions: where the row of what the first one made lies, and what the second one reads is
-  // put; f32, and for one row.
+  // For stages between two contractions, instead of `scratch`: memory of one row, in f32. It holds what the first contraction made, and in the end
+  // what the second one reads.
   mlir::Value between;
   // Memory of this thread's own for so many elements, as a base for load() and store(); null if there is too little.
   std::function<mlir::Value(mlir::Type element, int64_t count)> scratch;
@@ -55,7 +55,7 @@ class RowsKernel {
   mlir::AffineExpr row_size() const;
   // Whether neighbors in memory are in neighboring rows, not in one row.
   bool lanes_along_rows() const { return lanes_along_rows_; }
-  // How long the piece of a row is that is gone through as one, the last of its dimensions; the others are loops.
+  // Elements of the row's last dimensions that are gone through as one; its other dimensions are loops.
   mlir::AffineExpr run() const;
   // Element-wise ops and reads for each element of a row.
   double work() const;
