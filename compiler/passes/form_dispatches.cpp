@@ -38,6 +38,18 @@ bool goes_through_rows(Operation* op) {
   return llvm::isa<tx::ReduceOp, tx::SoftmaxOp>(op);
 }
 
+// Of so few parts that an element may be computed for each of them.
+bool is_narrow_concat(Operation* op) {
+  return llvm::isa<tx::ConcatOp>(op) && op->getNumOperands() <= 2;
+}
+
+// A transpose that leaves the innermost dimension where it is.
+bool keeps_neighbors(Operation* op) {
+  auto transpose = llvm::dyn_cast<tx::TransposeOp>(op);
+  return transpose && !transpose.getPermutation().empty() &&
+         transpose.getPermutation().back() == static_cast<int64_t>(transpose.getPermutation().size()) - 1;
+}
+
 SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
   SmallVector<AffineExpr> others(extents);
   llvm::erase_if(others, [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
@@ -142,12 +154,13 @@ void split_wide_concats(func::FuncOp function, unsigned most_reads, Log& log) {
 }
 
 struct Group {
-  Operation* root;                  // its first op
-  llvm::SetVector<Operation*> ops;  // in program order once sorted
-  Operation* output;                // its last op; the only one whose result leaves the group
-  llvm::DenseSet<Value> reads;      // from outside, at most a binding each
-  bool has_rows = false;            // several reductions of the same rows may be in it, and it reads any broadcast by itself
-  bool attends = false;             // a softmax between two products
+  Operation* root;                        // its first op
+  llvm::SetVector<Operation*> ops;        // in program order once sorted
+  Operation* output;                      // its last op; the only one whose result leaves the group, but for the siblings'
+  llvm::DenseSet<Value> reads;            // from outside, at most a binding each
+  bool has_rows = false;                  // several reductions of the same rows may be in it, and it reads any broadcast by itself
+  bool attends = false;                   // a softmax between two products
+  SmallVector<Operation*> siblings = {};  // outputs of groups that became part of this one, and need nothing of it
 };
 
 class Former {
@@ -165,6 +178,8 @@ class Former {
       refuse_around_operations(&op);
     }
     materialize_broadcasts();
+    take_in_producers();
+    join_siblings();
     SmallVector<Group*> order;
     for (auto& group : groups_) {
       if (group) order.push_back(group.get());
@@ -371,37 +386,123 @@ class Former {
       }
     }
     if (!first) return false;
-    Group whole = *rows;
-    whole.attends = true;
-    whole.ops.insert(first->ops.begin(), first->ops.end());
-    whole.ops.insert(second);
-    whole.output = second;
-    std::vector<Group*> others = {first};
-    absorb_movement(whole, others);
-    count_reads(whole);
-    if (whole.reads.size() > most_reads_) return refuse("TooManyBindings", *rows, second);
-    if (!has_kernel(whole)) return refuse("NoKernel", *rows, second);
-    replace(*rows, std::move(whole), others);
-    return true;
+    for (bool with_parts : {true, false}) {
+      Group whole = *rows;
+      whole.attends = true;
+      whole.ops.insert(first->ops.begin(), first->ops.end());
+      whole.ops.insert(second);
+      whole.output = second;
+      std::vector<Group*> others = {first};
+      absorb_movement(whole, others, with_parts);
+      count_reads(whole);
+      if (whole.reads.size() > most_reads_ || !has_kernel(whole)) continue;
+      replace(*rows, std::move(whole), others);
+      return true;
+    }
+    return refuse("NoKernel", *rows, second);
   }
 
-  // Takes in what computes or moves elements for the group alone.
-  void absorb_movement(Group& group, std::vector<Group*>& absorbed) {
-    auto is_simple = [](Operation* op) { return tx::is_elementwise(op) || llvm::isa<tx::TransposeOp, tx::ReshapeOp, tx::BroadcastOp>(op); };
+  // Takes in what computes or moves elements for the group alone. Of parts that are joined or cut, every element is computed for each part, which
+  // a few may be.
+  void absorb_movement(Group& group, std::vector<Group*>& absorbed, bool with_parts) {
+    auto is_simple = [&](Operation* op) {
+      if (with_parts && (llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op))) return true;
+      return tx::is_elementwise(op) || llvm::isa<tx::TransposeOp, tx::ReshapeOp, tx::BroadcastOp>(op);
+    };
     auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
-    for (size_t i = 0; i < group.ops.size(); ++i) {
-      for (Value operand : group.ops[i]->getOperands()) {
-        Operation* from = operand.getDefiningOp();
-        if (!from || group.ops.contains(from) || !is_ours(operand) || !is_simple(from)) continue;
-        Group* other = producer(operand);
-        if (!other) {
-          if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(from)) group.ops.insert(from);
-        } else if (other->output == from && llvm::all_of(other->ops, is_simple)) {
-          group.ops.insert(other->ops.begin(), other->ops.end());
-          absorbed.push_back(other);
+    for (size_t before = 0; before != group.ops.size();) {  // what several of its ops read is known to be its own when it has all of them
+      before = group.ops.size();
+      for (size_t i = 0; i < group.ops.size(); ++i) {
+        for (Value operand : group.ops[i]->getOperands()) {
+          Operation* from = operand.getDefiningOp();
+          if (!from || group.ops.contains(from) || !is_ours(operand) || !is_simple(from)) continue;
+          Group* other = producer(operand);
+          if (!other) {
+            if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(from)) group.ops.insert(from);
+          } else if (other->output == from && llvm::all_of(other->ops, is_simple)) {
+            group.ops.insert(other->ops.begin(), other->ops.end());
+            absorbed.push_back(other);
+          }
         }
       }
     }
+  }
+
+  // What only moves elements, and whatever else is computed for that or from that alone, is one region, where neighbors stay neighbors: a rotation
+  // of halves, which is slices, a concat and products, or a part that is cut out of something and transposed.
+  void take_in_producers() {
+    auto is_movement = [](Operation* op) { return llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op) || keeps_neighbors(op); };
+    auto is_simple = [&](Operation* op) { return tx::is_elementwise(op) || is_movement(op); };
+    auto may_take = [&](const Group& group, const Group& other) {
+      bool moves = llvm::any_of(group.ops, is_movement) || llvm::any_of(other.ops, is_movement);
+      if (!moves || !llvm::all_of(other.ops, is_simple)) return false;
+      if (llvm::any_of(other.ops, is_narrow_concat)) return llvm::any_of(group.ops, tx::is_elementwise);  // alone they are but copied twice
+      return llvm::none_of(group.ops, is_narrow_concat) || llvm::none_of(other.ops, tx::is_costly);
+    };
+    for (size_t g = groups_.size(); g-- > 0;) {
+      if (!groups_[g] || !llvm::all_of(groups_[g]->ops, is_simple)) continue;
+      Group wider = *groups_[g];
+      std::vector<Group*> taken;
+      for (size_t before = 0; before != wider.ops.size();) {
+        before = wider.ops.size();
+        for (size_t i = 0; i < wider.ops.size(); ++i) {
+          for (Value operand : wider.ops[i]->getOperands()) {
+            Group* other = producer(operand);
+            if (!other || other->output != operand.getDefiningOp() || wider.ops.contains(other->output) || !may_take(wider, *other))
+              continue;
+            if (!llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); })) continue;
+            wider.ops.insert(other->ops.begin(), other->ops.end());
+            taken.push_back(other);
+          }
+        }
+      }
+      if (taken.empty()) continue;
+      auto computed = llvm::find_if(wider.ops, tx::is_elementwise);
+      if (computed != wider.ops.end()) wider.root = *computed;
+      count_reads(wider);
+      if (wider.reads.size() > most_reads_ || (has_kernel_ && !has_kernel(wider))) continue;
+      replace(*groups_[g], std::move(wider), taken);
+    }
+  }
+
+  // Products with the same left operand, each with what is behind it, where all that they read is there before the first one.
+  void join_siblings() {
+    if (!has_kernel_) return;
+    llvm::MapVector<Value, SmallVector<Group*>> readers;
+    for (auto& group : groups_) {
+      auto matmul = group ? llvm::dyn_cast<tx::MatmulOp>(group->root) : tx::MatmulOp();
+      if (matmul && !group->attends) readers[matmul.getLhs()].push_back(group.get());
+    }
+    for (auto& [lhs, groups] : readers) {
+      if (groups.size() < 2) continue;
+      llvm::sort(groups, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
+      Group wider = *groups.front();
+      std::vector<Group*> others;
+      for (Group* other : ArrayRef(groups).drop_front()) {
+        if (!llvm::all_of(other->reads, [&](Value read) { return is_known_before(read, groups.front()->root); })) continue;
+        wider.ops.insert(other->ops.begin(), other->ops.end());
+        wider.siblings.push_back(other->output);
+        others.push_back(other);
+      }
+      count_reads(wider);
+      if (others.empty()) continue;
+      if (wider.reads.size() + wider.siblings.size() > most_reads_) {
+        refuse("TooManyBindings", wider, others.front()->output);
+      } else if (!has_kernel(wider)) {
+        refuse("NoKernel", wider, others.front()->output);
+      } else {
+        for (Value read : wider.reads) raise(read, wider.output);
+        replace(*groups.front(), std::move(wider), others);
+      }
+    }
+  }
+
+  // Moves constants and views to before the op, where they are needed from now on.
+  void raise(Value value, Operation* before) {
+    Operation* from = value.getDefiningOp();
+    if (!from || from->isBeforeInBlock(before)) return;
+    for (Value operand : from->getOperands()) raise(operand, before);
+    from->moveBefore(before);
   }
 
   // A transpose that alone reads such a group's result.
@@ -623,6 +724,7 @@ class Former {
     tx::DispatchOp dispatch = make_region(group);
     outlined_.insert(dispatch);
     group.output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
+    for (auto [i, sibling] : llvm::enumerate(group.siblings)) sibling->getResult(0).replaceAllUsesWith(dispatch.getResult(i + 1));
   }
 
   // A region of the group's ops, which nothing reads yet.
@@ -645,8 +747,10 @@ class Former {
       }
     }
     Operation* output = group.output;
+    SmallVector<Value> results = {output->getResult(0)};
+    for (Operation* sibling : group.siblings) results.push_back(sibling->getResult(0));
     OpBuilder builder(output);
-    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), output->getResultTypes(), inputs.getArrayRef(),
+    auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), ValueRange(results).getTypes(), inputs.getArrayRef(),
                                                    group.root->getName().stripDialect().str(), /*tied=*/nullptr,
                                                    slots_.of_or_default(group.root), /*alternative=*/nullptr);
     Block* block = builder.createBlock(&dispatch.getBody());
@@ -663,7 +767,7 @@ class Former {
       }
       builder.clone(*op, inside);
     }
-    builder.create<tx::YieldOp>(output->getLoc(), inside.lookup(output->getResult(0)));
+    builder.create<tx::YieldOp>(output->getLoc(), llvm::map_to_vector(results, [&](Value result) { return inside.lookup(result); }));
     for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // regions that are alike share a kernel, whatever their slot
     return dispatch;
   }

@@ -227,6 +227,7 @@ class StageBody {
       return place.empty() ? Value() : element(op->getOperand(0), place);
     }
     if (auto iota = llvm::dyn_cast<tx::IotaOp>(op)) return index_as_element(iota, at[iota.getDimension()]);
+    if (auto concat = llvm::dyn_cast<tx::ConcatOp>(op)) return element_of_concat(concat, at);
     if (tx::is_elementwise(op)) {
       SmallVector<Value> operands;
       for (Value operand : op->getOperands()) {
@@ -269,24 +270,63 @@ class StageBody {
     return place;
   }
 
-  Value index_as_element(tx::IotaOp iota, AffineExpr index) {
-    for (size_t d = rank_; d < rank_ + gathered_.size(); ++d) {
-      if (index.isFunctionOfDim(static_cast<unsigned>(d))) return refuse("an index that is read and then computed with");
+  // Every input is read, at a place inside of it: the index modulo its extent, which is right for the one that is taken.
+  Value element_of_concat(tx::ConcatOp concat, ArrayRef<AffineExpr> at) {
+    size_t axis = static_cast<size_t>(concat.getAxis());
+    AffineExpr start = builder.getAffineConstantExpr(0);
+    Value index, result;
+    for (Value input : concat.getInputs()) {
+      AffineExpr extent = tx::extents(tx::tensor(input))[axis];
+      if (tx::static_extent(extent) == 0) continue;
+      if (!is_positive(extent)) return refuse("a concat of what may be empty");
+      Exprs place(at);
+      if (auto fixed = tx::static_extent(extent), known = tx::static_extent(start); fixed && known) {
+        place[axis] = (at[axis] + (*fixed - *known % *fixed) % *fixed) % extent;
+      } else {
+        place[axis] = (at[axis] + start * (extent - 1)) % extent;
+      }
+      Value own = element(input, place);
+      if (!own) return {};
+      if (result) {
+        if (!index && !(index = computed(at[axis]))) return {};
+        Value bound = builder.create<ExtentOp>(location_, builder.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols, start)));
+        Value is_behind = builder.create<arith::CmpIOp>(location_, arith::CmpIPredicate::sge, index, bound);
+        own = builder.create<arith::SelectOp>(location_, is_behind, own, result);
+      }
+      result = own;
+      start = start + extent;
     }
+    return result ? result : refuse("a concat of nothing");
+  }
+
+  // Whether it is known to be 1 or more. A symbol is.
+  static bool is_positive(AffineExpr extent) {
+    if (auto fixed = tx::static_extent(extent)) return *fixed > 0;
+    if (llvm::isa<AffineSymbolExpr>(extent)) return true;
+    auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+    bool grows = binary && (binary.getKind() == AffineExprKind::Add || binary.getKind() == AffineExprKind::Mul);
+    return grows && is_positive(binary.getLHS()) && is_positive(binary.getRHS());
+  }
+
+  Value index_as_element(tx::IotaOp iota, AffineExpr index) {
     Value value = computed(index);
+    if (!value) return {};
     Type type = compute_type(tx::tensor(iota.getResult()).getElementType());
     if (llvm::isa<FloatType>(type)) return builder.create<arith::SIToFPOp>(location_, type, value);
     unsigned bits = type.getIntOrFloatBitWidth();
     return bits == 64 ? value : builder.create<arith::TruncIOp>(location_, type, value).getResult();
   }
 
-  // The value of a place; not negative where it is divided.
+  // The value of a place, which is not negative where it is divided; null with the reason.
   Value computed(AffineExpr index) {
+    for (size_t d = rank_; d < rank_ + gathered_.size(); ++d) {
+      if (index.isFunctionOfDim(static_cast<unsigned>(d))) return refuse("an index that is read and then computed with");
+    }
     if (auto dim = llvm::dyn_cast<AffineDimExpr>(index)) return block_->getArgument(dim.getPosition());
     if (index.isSymbolicOrConstant())
       return builder.create<ExtentOp>(location_, builder.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols, index)));
     auto binary = llvm::cast<AffineBinaryOpExpr>(index);
-    Value a = computed(binary.getLHS()), b = computed(binary.getRHS());
+    Value a = computed(binary.getLHS()), b = computed(binary.getRHS());  // of which none refuses
     switch (binary.getKind()) {
       case AffineExprKind::Add:
         return builder.create<arith::AddIOp>(location_, a, b);

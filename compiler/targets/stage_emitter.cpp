@@ -8,6 +8,14 @@ namespace heddle::targets {
 
 namespace {
 
+// What is added to the dimension, if that is all there is.
+std::optional<int64_t> constant_shift(AffineExpr expression, unsigned dimension) {
+  if (expression == getAffineDimExpr(dimension, expression.getContext())) return 0;
+  auto sum = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!sum || sum.getKind() != AffineExprKind::Add || sum.getLHS() != getAffineDimExpr(dimension, expression.getContext())) return {};
+  return tx::static_extent(sum.getRHS());
+}
+
 // By how much an index grows from one lane to the next in the dimension, if that is the same for all; `lanes` is lowered to what that holds for. The
 // first lane's index is a multiple of their number.
 std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64_t& lanes) {
@@ -19,10 +27,11 @@ std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64
   if (!left || !right) return std::nullopt;
   if (binary.getKind() == AffineExprKind::Add) return *left + *right;
   if (binary.getKind() == AffineExprKind::Mul && binary.getRHS().isSymbolicOrConstant()) return *left * binary.getRHS();
-  // Lanes that begin at a multiple of a divisor of it stay on one side of each multiple of the divisor.
+  // Lanes that begin at a multiple of a divisor of it stay on one side of each multiple of the divisor; so they do, moved by another multiple.
   auto divisor = tx::static_extent(binary.getRHS());
-  if (!divisor || binary.getLHS() != getAffineDimExpr(dimension, context)) return std::nullopt;
-  while (*divisor % lanes != 0) lanes /= 2;
+  auto by = constant_shift(binary.getLHS(), dimension);
+  if (!divisor || !by) return std::nullopt;
+  while (*divisor % lanes != 0 || *by % lanes != 0) lanes /= 2;
   if (binary.getKind() == AffineExprKind::FloorDiv) return getAffineConstantExpr(0, context);
   return binary.getKind() == AffineExprKind::Mod ? std::optional(getAffineConstantExpr(1, context)) : std::nullopt;
 }

@@ -62,6 +62,34 @@ TEST(Attention, IsOneKernel) {
   }
 }
 
+// Queries and keys are halves of one operand, and rotated as positions ask for: x * cos + (-x2, x1) * sin.
+TEST(Attention, RotatesQueriesAndKeys) {
+  const std::string half = "tensor<2x40x32xf32>", quarter = "tensor<2x40x16xf32>";
+  auto rotated = [&](const std::string& name, int start) {
+    auto slice = [&](const std::string& result, const std::string& from, const std::string& type, int at, const std::string& to) {
+      return "%" + result + name + " = tx.slice " + from + " {starts = array<i64: 0, 0, " + std::to_string(at) +
+             ">, strides = array<i64: 1, 1, 1>} : " + type + " -> " + to + "\n";
+    };
+    std::string x = "%x" + name;
+    return slice("x", "%0", "tensor<2x40x64xf32>", start, half) + slice("a", x, half, 0, quarter) + slice("b", x, half, 16, quarter) +
+           "%n" + name + " = tx.neg %b" + name + " : " + quarter + "\n%c" + name + " = tx.concat %n" + name + ", %a" + name +
+           " {axis = 2} : " + quarter + ", " + quarter + " -> " + half + "\n%p" + name + " = tx.mul " + x + ", %cos : " + half + "\n%s" +
+           name + " = tx.mul %c" + name + ", %sin : " + half + "\n%" + name + " = tx.add %p" + name + ", %s" + name + " : " + half + "\n";
+  };
+  auto repeated = [&](const std::string& name, int operand) {
+    return "%" + name + " = tx.broadcast %" + std::to_string(operand) + " {dimensions = array<i64: 1, 2>} : tensor<40x32xf32> -> " + half +
+           "\n";
+  };
+  check_region(region_text({"2x40x64xf32", "40x32xf32", "40x32xf32", "2x40x16xf32"}, {"2x40x16xf32"},
+                           repeated("cos", 1) + repeated("sin", 2) + rotated("q", 0) + rotated("k", 32) +
+                               "%kt = tx.transpose %k {permutation = array<i64: 0, 2, 1>} : " + half + " -> tensor<2x32x40xf32>\n" +
+                               "%s = tx.matmul %q, %kt : " + half + ", tensor<2x32x40xf32> -> tensor<2x40x40xf32>\n" +
+                               "%w = tx.softmax %s {axis = 2 : i64} : tensor<2x40x40xf32>\n" +
+                               "%y = tx.matmul %w, %3 : tensor<2x40x40xf32>, tensor<2x40x16xf32> -> tensor<2x40x16xf32>\n" +
+                               "tx.yield %y : tensor<2x40x16xf32>"),
+               options_of(1e-5));
+}
+
 // More keys than the scores of all queries have room for.
 TEST(Attention, TakesQueriesInParts) {
   check_region(attention({1, 1, 70, 3000, 16, 16}, "f32", false), options_of(1e-5));

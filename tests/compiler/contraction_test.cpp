@@ -91,6 +91,43 @@ TEST(Matmul, TakesRowsKnownAtRunTime) {
   for (int64_t rows : {1, 5, 6, 100, 203}) check(Matmul{.rows = rows, .depth = 70, .columns = 100, .symbolic_rows = true, .bias = true});
 }
 
+// Products of one left operand, each with an epilogue of its own, in one kernel.
+TEST(Matmul, HasSiblings) {
+  for (const std::string rows : {"100", "?"}) {
+    auto t = [&](int64_t columns) {
+      return rows + "x" + std::to_string(columns) + "xf32" +
+             (rows == "?" ? ", #tx.dims<()[s0] -> (s0, " + std::to_string(columns) + ")>" : "");
+    };
+    std::string lhs = t(72), first = t(64), second = t(40), third = t(17);
+    std::string body = "%a = tx.matmul %0, %1 : tensor<" + lhs + ">, tensor<72x64xf32> -> tensor<" + first + ">\n" +
+                       "%b = tx.broadcast %4 {dimensions = array<i64: 1>} : tensor<64xf32> -> tensor<" + first + ">\n" +
+                       "%ab = tx.add %a, %b : tensor<" + first + ">\n" + "%c = tx.matmul %0, %2 : tensor<" + lhs +
+                       ">, tensor<72x40xf32> -> tensor<" + second + ">\n%d = tx.tanh %c : tensor<" + second +
+                       ">\n%e = tx.matmul %0, %3 : tensor<" + lhs + ">, tensor<72x17xf32> -> tensor<" + third +
+                       ">\ntx.yield %ab, %d, %e : tensor<" + first + ">, tensor<" + second + ">, tensor<" + third + ">";
+    std::string text = region_text({lhs, "72x64xf32", "72x40xf32", "72x17xf32", "64xf32"}, {first, second, third}, body, "",
+                                   rows == "?" ? std::vector<std::string>{"m"} : std::vector<std::string>{});
+    SCOPED_TRACE(text);
+    ParsedRegion parsed(text);
+    CheckOptions options;
+    if (rows == "?") options.symbols = {37};
+    options.relative = options.absolute = 1e-5;
+    std::vector<Tensor> inputs;
+    for (auto [i, input] : llvm::enumerate(parsed.region().getInputs()))
+      inputs.push_back(
+          random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), options.symbols, {-1, 1}, static_cast<uint32_t>(i + 1)));
+    std::vector<Tensor> wanted = evaluate(parsed.region(), inputs, options.symbols);
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel kernel(parsed.region(), level, "siblings");
+      ASSERT_TRUE(kernel.usable());
+      for (bool single : {false, true}) {
+        std::vector<Tensor> got = run_kernel(kernel, parsed.region(), inputs, options.symbols, single);
+        for (size_t i = 0; i < wanted.size(); ++i) expect_close(got[i], wanted[i], options, level + " " + std::to_string(i));
+      }
+    }
+  }
+}
+
 TEST(Conv, ConvolvesOnePixelFilters) {
   check(Conv{.height = 14, .width = 14, .channels = 96, .columns = 80, .kernel = {1, 1}, .tail = Conv::bias_relu});
   check(Conv{.height = 15, .width = 13, .channels = 40, .columns = 70, .kernel = {1, 1}, .strides = {2, 2}});

@@ -40,6 +40,32 @@ TEST(Generic, MovesElements) {
   check(one_op({"3x4xi32"}, "6x5xi32",
                "pad %0 {low = array<i64: 1, 0>, high = array<i64: 2, 1>, value = 7.0 : f64} : tensor<3x4xi32> -> tensor<6x5xi32>"));
 }
+TEST(Generic, JoinsParts) {
+  check(one_op({"4x32xf32", "4x48xf32"}, "4x80xf32", "concat %0, %1 {axis = 1} : tensor<4x32xf32>, tensor<4x48xf32> -> tensor<4x80xf32>"));
+  check(one_op({"3x5xi8", "3x2xi8", "3x9xi8"}, "3x16xi8",
+               "concat %0, %1, %2 {axis = 1} : tensor<3x5xi8>, tensor<3x2xi8>, tensor<3x9xi8> -> tensor<3x16xi8>"));
+  check(one_op({"2x7x20xf16", "2x0x20xf16", "2x1x20xf16"}, "2x8x20xf16",
+               "concat %0, %1, %2 {axis = 1} : tensor<2x7x20xf16>, tensor<2x0x20xf16>, tensor<2x1x20xf16> -> tensor<2x8x20xf16>"));
+  CheckOptions options;
+  options.symbols = {3, 5};
+  std::string a = "?x33xf32, #tx.dims<()[s0, s1] -> (s0, 33)>", b = "?x33xf32, #tx.dims<()[s0, s1] -> (s1, 33)>",
+              both = "?x33xf32, #tx.dims<()[s0, s1] -> (s0 + s1, 33)>";
+  check(region_text({a, b}, {both},
+                    "%y = tx.concat %0, %1 {axis = 0} : tensor<" + a + ">, tensor<" + b + "> -> tensor<" + both +
+                        ">\ntx.yield %y : tensor<" + both + ">",
+                    "", {"m", "n"}),
+        options);
+}
+// The halves of a row change places, and one its sign: what a rotation adds.
+TEST(Generic, RotatesHalves) {
+  check(region_text({"3x64xf32", "64xf32"}, {"3x64xf32"},
+                    "%a = tx.slice %0 {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<3x64xf32> -> tensor<3x32xf32>\n"
+                    "%b = tx.slice %0 {starts = array<i64: 0, 32>, strides = array<i64: 1, 1>} : tensor<3x64xf32> -> tensor<3x32xf32>\n"
+                    "%n = tx.neg %b : tensor<3x32xf32>\n"
+                    "%c = tx.concat %n, %a {axis = 1} : tensor<3x32xf32>, tensor<3x32xf32> -> tensor<3x64xf32>\n"
+                    "%s = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<64xf32> -> tensor<3x64xf32>\n"
+                    "%m = tx.mul %c, %s : tensor<3x64xf32>\n %y = tx.add %0, %m : tensor<3x64xf32>\n tx.yield %y : tensor<3x64xf32>"));
+}
 TEST(Generic, ReadsAtIndices) {
   CheckOptions options;
   options.ranges = {{-2, 2}, {-6, 5}};

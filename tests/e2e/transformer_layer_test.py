@@ -78,12 +78,12 @@ class TransformerLayer(HeddleTestCase):
         onnx.save(Layer().build(), model)
         report = json.loads(self.succeed("compile", model, "-o", module, "--target", "cpu", "--explain=json").stdout)
         regions = [region for region in report["regions"] if region["region"].startswith("main.")]
-        # Queries, keys, values, attention, its projection with what is added, a normalization, two linear layers, a normalization.
+        # Queries, keys and values, attention, its projection with what is added, a normalization, two linear layers, a normalization.
         self.assertEqual([region["region"].split(".")[2] for region in regions],
-                         ["matmul", "matmul", "matmul", "softmax", "matmul", "reduce", "matmul", "matmul", "reduce"])
+                         ["matmul", "softmax", "matmul", "reduce", "matmul", "matmul", "reduce"])
         strategies = {kernel["kernel"]: kernel["strategy"] for kernel in report["kernels"]}
         self.assertEqual([strategies[region["kernel"]] for region in regions],
-                         ["microkernel"] * 3 + ["attention", "microkernel", "rows", "microkernel", "microkernel", "rows"])
+                         ["siblings", "attention", "microkernel", "rows", "microkernel", "microkernel", "rows"])
         random = np.random.default_rng(2)
         inputs = {"x": random.standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": np.zeros((BATCH, 1, 1, SEQUENCE), np.float32)}
         inputs["mask"][0, :, :, -3:] = -np.inf

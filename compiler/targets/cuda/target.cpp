@@ -18,6 +18,10 @@ namespace {
 
 FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
+  // Each would keep shared memory of its own.
+  auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return is_contraction(&op); });
+  if (contractions > 1)
+    return FailureOr<Parts>(region.emitError("cuda: one kernel of ") << contractions << " contractions has no strategy");
   for (const std::vector<Output>& outputs : output_groups(region)) {
     // A contraction stores its result in another order itself.
     std::vector<Output> stored = outputs;

@@ -15,6 +15,7 @@ namespace heddle::targets::x86_64 {
 HEDDLE_STRATEGY(pack);           // weights into panels, once at load
 HEDDLE_STRATEGY(depthwise);      // convolutions with one channel and one column a group: vectors over channels, straight from the image
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
+HEDDLE_STRATEGY(siblings);       // several of these that need nothing of each other
 HEDDLE_STRATEGY(attention);      // softmax between two matrix products
 HEDDLE_STRATEGY(rows);           // reductions, softmax, normalizations
 HEDDLE_STRATEGY(output_groups);  // element-wise ops, data movement, pooling: each group of outputs with one index space

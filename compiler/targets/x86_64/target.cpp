@@ -51,6 +51,7 @@ class X86Target final : public Target {
     add("pack", plan_pack, emit_pack, false);
     add("depthwise", plan_depthwise, emit_depthwise, false);
     add("microkernel", plan_microkernel, emit_microkernel, false);
+    add("siblings", plan_siblings, emit_siblings, false);
     add("attention", plan_attention, emit_attention, true);
     add("rows", plan_rows, emit_rows, true);
     add("output groups", plan_output_groups, emit_output_groups, false);

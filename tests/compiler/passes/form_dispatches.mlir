@@ -164,3 +164,44 @@ func.func @attention(%q: tensor<2x8x4xf32>, %k: tensor<2x4x8xf32>, %v: tensor<2x
   %o = tx.matmul %p, %v : tensor<2x8x8xf32>, tensor<2x8x4xf32> -> tensor<2x8x4xf32>
   return %o : tensor<2x8x4xf32>
 }
+
+// -----
+
+// A rotation of halves is one region with the transpose behind it; the innermost dimension stays where it is.
+// CHECK-LABEL: @rotated
+// CHECK-COUNT-1: tx.dispatch
+// CHECK: tx.slice
+// CHECK: tx.slice
+// CHECK: tx.neg
+// CHECK: tx.concat
+// CHECK: tx.add
+// CHECK: tx.transpose
+// CHECK-NOT: tx.dispatch
+// CHECK: return
+func.func @rotated(%x: tensor<5x3x16xf32>, %cos: tensor<5x3x16xf32>) -> tensor<3x5x16xf32> {
+  %a = tx.slice %x {starts = array<i64: 0, 0, 0>, strides = array<i64: 1, 1, 1>} : tensor<5x3x16xf32> -> tensor<5x3x8xf32>
+  %b = tx.slice %x {starts = array<i64: 0, 0, 8>, strides = array<i64: 1, 1, 1>} : tensor<5x3x16xf32> -> tensor<5x3x8xf32>
+  %n = tx.neg %b : tensor<5x3x8xf32>
+  %c = tx.concat %n, %a {axis = 2} : tensor<5x3x8xf32>, tensor<5x3x8xf32> -> tensor<5x3x16xf32>
+  %m = tx.mul %x, %cos : tensor<5x3x16xf32>
+  %s = tx.add %m, %c : tensor<5x3x16xf32>
+  %t = tx.transpose %s {permutation = array<i64: 1, 0, 2>} : tensor<5x3x16xf32> -> tensor<3x5x16xf32>
+  return %t : tensor<3x5x16xf32>
+}
+
+// -----
+
+// What somebody else reads, too, is made once; a transpose of the innermost dimension has a kernel of its own; what is costly is not computed for each
+// part of a concat.
+// CHECK-LABEL: @not_taken_in
+// CHECK-COUNT-6: tx.dispatch
+// CHECK: return
+func.func @not_taken_in(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x16xf32>) {
+  %a = tx.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<4x8xf32> -> tensor<4x4xf32>
+  %n = tx.neg %a : tensor<4x4xf32>
+  %p = tx.add %x, %y : tensor<4x8xf32>
+  %t = tx.transpose %p {permutation = array<i64: 1, 0>} : tensor<4x8xf32> -> tensor<8x4xf32>
+  %e = tx.exp %y : tensor<4x8xf32>
+  %c = tx.concat %e, %x {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>
+  return %a, %n, %t, %c : tensor<4x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x16xf32>
+}

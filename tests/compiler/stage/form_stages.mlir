@@ -128,3 +128,20 @@ func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }
   return %0 : tensor<4x8xf32>
 }
+
+// -----
+
+// Every part is read, at a place that is inside of it; the index says which one counts.
+// CHECK-LABEL: @concat
+// CHECK: stage.map <() -> (2, 12)> reads(%[[A:.*]], %[[B:.*]]) at [#stage.access<(d0, d1) -> (d0, d1 mod 4)>, #stage.access<(d0, d1) -> (d0, (d1 + 4) mod 8)>]
+// CHECK: ^bb0(%{{.*}}: i64, %[[I:.*]]: i64, %[[X:.*]]: f32, %[[Y:.*]]: f32):
+// CHECK: %[[BEHIND:.*]] = arith.cmpi sge, %[[I]]
+// CHECK: arith.select %[[BEHIND]], %[[Y]], %[[X]]
+func.func @concat(%x: tensor<2x4xf32>, %y: tensor<2x8xf32>) -> tensor<2x12xf32> {
+  %0 = tx.dispatch "concat"(%x, %y) : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<2x12xf32> {
+  ^bb0(%a: tensor<2x4xf32>, %b: tensor<2x8xf32>):
+    %1 = tx.concat %a, %b {axis = 1} : tensor<2x4xf32>, tensor<2x8xf32> -> tensor<2x12xf32>
+    tx.yield %1 : tensor<2x12xf32>
+  }
+  return %0 : tensor<2x12xf32>
+}

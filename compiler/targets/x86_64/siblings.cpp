@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Contractions that need nothing of each other, as Q, K and V of a layer: each has the microkernel strategy's workgroups, one after the other.
+#include "compiler/targets/x86_64/kernel_builder.h"
+#include "compiler/targets/x86_64/strategies.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+// A region of one result of the whole, in a function with the same symbols.
+struct Sibling {
+  tx::DispatchOp region;
+  SmallVector<unsigned> inputs;  // of the whole region
+  KernelPlan plan;
+};
+
+struct Siblings {
+  OwningOpRef<ModuleOp> module;  // of the regions
+  SmallVector<Sibling> all;
+};
+
+void collect(Value value, llvm::SetVector<Operation*>& ops, llvm::SetVector<unsigned>& inputs) {
+  if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
+    inputs.insert(argument.getArgNumber());
+    return;
+  }
+  if (!ops.insert(value.getDefiningOp())) return;
+  for (Value operand : value.getDefiningOp()->getOperands()) collect(operand, ops, inputs);
+}
+
+Sibling make_sibling(tx::DispatchOp whole, Value result, func::FuncOp function) {
+  llvm::SetVector<Operation*> ops;
+  llvm::SetVector<unsigned> inputs;
+  collect(result, ops, inputs);
+  OpBuilder builder = OpBuilder::atBlockEnd(&function.getBody().front());
+  SmallVector<Value> operands;
+  for (unsigned input : inputs) operands.push_back(function.getArgument(input));
+  auto region = builder.create<tx::DispatchOp>(whole.getLoc(), result.getType(), operands, whole.getName(), /*tied=*/nullptr,
+                                               whole.getSlotAttr(), /*alternative=*/nullptr);
+  Block* block = builder.createBlock(&region.getBody());
+  IRMapping inside;
+  for (unsigned input : inputs) {
+    Value argument = whole.getBody().getArgument(input);
+    inside.map(argument, block->addArgument(argument.getType(), argument.getLoc()));
+  }
+  for (Operation& op : whole.getBody().front()) {
+    if (ops.contains(&op)) builder.clone(op, inside);
+  }
+  builder.create<tx::YieldOp>(whole.getLoc(), inside.lookup(result));
+  return {region, inputs.takeVector(), {}};
+}
+
+FailureOr<Siblings> read(tx::DispatchOp region) {
+  ValueRange results = region.getBody().front().getTerminator()->getOperands();
+  if (results.size() < 2 || region.getTied()) return failure();
+  Siblings siblings;
+  siblings.module = ModuleOp::create(region.getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(siblings.module->getBody());
+  auto function = builder.create<func::FuncOp>(region.getLoc(), "siblings", builder.getFunctionType(region.getInputs().getTypes(), {}));
+  if (auto known = region->getParentOfType<func::FuncOp>()) {
+    if (auto symbols = known->getAttr(tx::symbols_attr)) function->setAttr(tx::symbols_attr, symbols);
+  }
+  function.addEntryBlock();
+  for (Value result : results) {
+    siblings.all.push_back(make_sibling(region, result, function));
+    Sibling& sibling = siblings.all.back();
+    auto plan = plan_microkernel(sibling.region);
+    if (failed(plan)) return failure();
+    sibling.plan = *plan;
+  }
+  return siblings;
+}
+
+}  // namespace
+
+FailureOr<KernelPlan> plan_siblings(tx::DispatchOp region) {
+  auto siblings = read(region);
+  if (failed(siblings)) return failure();
+  KernelPlan plan = siblings->all.front().plan;
+  for (const Sibling& sibling : ArrayRef(siblings->all).drop_front()) {
+    plan.workgroups = plan.workgroups + sibling.plan.workgroups;
+    plan.cost_ns = std::max(plan.cost_ns, sibling.plan.cost_ns);
+  }
+  return plan;
+}
+
+FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
+  auto siblings = read(region);
+  if (failed(siblings)) return failure();
+  KernelResources resources;
+  SmallVector<func::FuncOp> bodies;
+  for (auto [i, sibling] : llvm::enumerate(siblings->all)) {
+    std::string own = (symbol + "." + Twine(i)).str();
+    auto needs = emit_microkernel(sibling.region, sibling.plan, own, kernels, level);
+    if (failed(needs)) return failure();
+    resources.workspace_bytes = std::max(resources.workspace_bytes, needs->workspace_bytes);
+    kernels.lookupSymbol<func::FuncOp>(own).erase();  // nobody else calls it
+    bodies.push_back(kernels.lookupSymbol<func::FuncOp>(own + ".body"));
+  }
+  KernelBuilder kernel(region, symbol, kernels, level);
+  AffineExpr start = getAffineConstantExpr(0, region.getContext());
+  for (auto [i, sibling] : llvm::enumerate(siblings->all)) {
+    AffineExpr end = start + sibling.plan.workgroups;
+    Value offset = kernel.extent(start);
+    Value first = kernel.sub(kernel.max(kernel.first(), offset), offset);
+    Value last = kernel.sub(kernel.min(kernel.last(), kernel.extent(end)), offset);
+    SmallVector<Value> arguments;
+    for (unsigned input : sibling.inputs) arguments.push_back(kernel.operand(input));
+    arguments.push_back(kernel.result(static_cast<unsigned>(i)));
+    for (int64_t symbol_number = 0; symbol_number < symbol_count(region); ++symbol_number) {
+      arguments.push_back(kernel.extent(getAffineSymbolExpr(static_cast<unsigned>(symbol_number), region.getContext())));
+    }
+    arguments.append({first, last, kernel.workspace()});
+    kernel.branch(kernel.less(first, last), [&] { kernel.builder.create<func::CallOp>(kernel.location, bodies[i], arguments); });
+    start = end;
+  }
+  kernel.finish();
+  return resources;
+}
+
+}  // namespace heddle::targets::x86_64
