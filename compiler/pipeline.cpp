@@ -5,18 +5,18 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/code/generate.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "compiler/targets/cuda/cuda.h"
-#include "compiler/targets/cuda/machine_code.h"
 #include "compiler/targets/x86_64/x86_64.h"
-#include "heddle/code.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/ThreadPool.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -237,72 +237,6 @@ Failure combine_families(const Options& options, ModuleOp module, std::vector<st
   return {};
 }
 
-std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math) {
-  if (family == "cpu") return targets::make_x86_64_target(level);
-  if (family == "cuda") return targets::make_cuda_target(level, math);
-  return nullptr;
-}
-
-// The newest image of the family, as machine code too, with what the device's own compiler says of it.
-Failure add_machine_code(const std::string& ptxas, emit::FamilyCode& family) {
-  emit::Image image = family.images.back();
-  image.format = HEDDLE_CODE_CUBIN;
-  auto machine = targets::assemble_ptx(ptxas, image.target, image.code);
-  if (!machine) return {HEDDLE_STATUS_UNAVAILABLE, "compiler: " + llvm::toString(machine.takeError())};
-  image.code = std::move(machine->code);
-  for (const targets::AssembledKernel& assembled : machine->kernels) {
-    for (auto [kernel, resources] : llvm::zip_equal(family.kernels.all(), image.resources)) {
-      if (kernel.symbol != assembled.name) continue;
-      resources.registers = assembled.registers;
-      resources.spilled_bytes = assembled.spilled_bytes;
-    }
-  }
-  family.images.push_back(std::move(image));
-  return {};
-}
-
-// One image a level: plan once, since the grid is the host program's, then a kernel for each region.
-Failure generate(const Options& options, emit::FamilyCode& family, MLIRContext& context, unsigned& done) {
-  if (family.kernels.all().empty()) return {};  // a model of views and copies needs no code
-  bool planned = false;
-  for (const auto& [name, level] : options.targets) {
-    if (name != family.name) continue;
-    auto target = make_target(name, level, options.math);
-    emit::Image image{target->format(), target->name(), {}, {}};
-    OwningOpRef<ModuleOp> code = ModuleOp::create(UnknownLoc::get(&context));
-    for (emit::Kernel& kernel : family.kernels.all()) {
-      if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form
-        return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: region '" + kernel.region.getName().str() + "' needs " +
-                                                 std::to_string(kernel.binding_count) + " bindings, kernels have at most " +
-                                                 std::to_string(passes::most_bindings) + "; cut it"};
-      }
-      if (!planned) {
-        auto plan = target->plan(kernel.region);
-        if (failed(plan)) return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + kernel.region.getName().str() + "' failed"};
-        kernel.plan = *plan;
-      }
-      auto resources = target->emit(kernel.region, kernel.plan, kernel.symbol, *code);
-      if (failed(resources)) {
-        return {HEDDLE_STATUS_UNIMPLEMENTED,
-                "compiler: generating region '" + kernel.region.getName().str() + "' for " + level + " failed"};
-      }
-      image.resources.push_back(std::move(*resources));
-    }
-    planned = true;
-    auto bytes = target->assemble(*code);
-    if (failed(bytes)) return {HEDDLE_STATUS_INTERNAL, "compiler: assembling " + level + " failed"};
-    image.code = std::move(*bytes);
-    family.images.push_back(std::move(image));
-    if (name == "cuda" && !options.ptxas.empty()) {
-      if (Failure failure = add_machine_code(options.ptxas, family)) return failure;
-    }
-    if (options.progress && !options.progress("code", ++done, options.targets.size())) {
-      return {HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
-    }
-  }
-  return {};
-}
-
 Failure run(const Options& options, MLIRContext& context, const Diagnostics& diagnostics, OwningOpRef<ModuleOp>& module,
             std::string& reproducer) {
   StageTimes times;
@@ -370,12 +304,16 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   times.done("passes");
 
   if (!going_on("code", 2)) return cancelled;
+  CodeCache cache(options.cache_path);
   unsigned images_done = 0;
+  CodeOptions code_options{
+      options.targets, options.math, options.ptxas, &cache,
+      [&] { return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size())); }};
   for (const auto& [family, level] : options.targets) {
     if (!codes.empty() && codes.back().name == family) continue;
     codes.push_back({family, {}, {}});
     for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family);
-    if (Failure failure = generate(options, codes.back(), context, images_done)) return failure;
+    if (auto error = generate(code_options, codes.back(), context)) return {error->code, error->message};
   }
   times.done("code");
 
@@ -387,14 +325,16 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.report = report(combinations, codes, options.math);
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
   times.done("write");
-  // times are in this report only: the module's own must not differ from run to run
-  return report_file ? report_file->write(times.add_to(file.report)) : Failure{};
+  // times, and what the cache had, are in this report only: the module's own must not differ from run to run
+  return report_file ? report_file->write(add_run(file.report, times, cache)) : Failure{};
 }
 
 }  // namespace
 
 Failure compile(const Options& options) {
-  MLIRContext context(options.threads == 1 ? MLIRContext::Threading::DISABLED : MLIRContext::Threading::ENABLED);
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  std::optional<llvm::DefaultThreadPool> threads;
+  if (options.threads != 1) context.setThreadPool(threads.emplace(llvm::hardware_concurrency(options.threads)));
   register_dialects(context);
   Diagnostics diagnostics(context);
   OwningOpRef<ModuleOp> module;

@@ -36,8 +36,9 @@ struct Options {
   std::string report_path;
   std::string reproducer_path;
   targets::Math math = targets::Math::strict;
-  std::string ptxas;  // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
-  unsigned threads = 0;
+  std::string ptxas;       // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
+  unsigned threads = 0;    // 0: all cores
+  std::string cache_path;  // folder of code that was made before; empty: none
   // Told the stage; false cancels.
   std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;
 };

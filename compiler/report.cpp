@@ -148,15 +148,17 @@ void StageTimes::done(const char* stage) {
   last_ = now;
 }
 
-std::string StageTimes::add_to(const std::string& report) const {
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache) {
   auto parsed = json::parse(report);
   if (!parsed) {
     llvm::consumeError(parsed.takeError());
     return report;
   }
-  json::Object times;
-  for (const auto& [stage, seconds] : seconds_) times[stage] = seconds;
-  (*parsed->getAsObject())["seconds"] = std::move(times);
+  json::Object seconds, cached{{"entries_taken", cache.hits()}};
+  for (const auto& [stage, of_stage] : times.seconds()) seconds[stage] = of_stage;
+  if (std::string wrong = cache.why_unused(); !wrong.empty()) cached["unused"] = wrong;
+  (*parsed->getAsObject())["seconds"] = std::move(seconds);
+  (*parsed->getAsObject())["cache"] = std::move(cached);
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;
   return text;

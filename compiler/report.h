@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/code/code_cache.h"
 #include "compiler/emit/module_file.h"
 
 namespace heddle::compiler {
@@ -18,12 +19,14 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
 class StageTimes {
  public:
   void done(const char* stage);
-  // The report with the times in it.
-  std::string add_to(const std::string& report) const;
+  const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
 
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::vector<std::pair<std::string, double>> seconds_;
 };
+
+// The report with what is of one run alone.
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache);
 
 }  // namespace heddle::compiler

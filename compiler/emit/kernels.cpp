@@ -40,12 +40,14 @@ uint32_t symbol_count(Operation* op) {
 void Kernels::add(ModuleOp model, StringRef family) {
   model.walk([&](tx::DispatchOp region) {
     if (tx::family_of(model, region.getSlot().value_or("")) != family) return;
-    auto [it, is_new] = known_.try_emplace(text_of(region), kernels_.size());
+    std::string text = text_of(region);
+    auto [it, is_new] = known_.try_emplace(text, kernels_.size());
     if (is_new) {
       Operation& first = region.getBody().front().front();
       Kernel kernel;
       kernel.region = region;
       kernel.symbol = "k" + std::to_string(it->second) + "_" + first.getName().stripDialect().str();
+      kernel.text = std::move(text);
       kernel.binding_count = region.getInputs().size() + region.getOutputs().size();
       kernel.symbol_count = symbol_count(region);
       kernels_.push_back(std::move(kernel));

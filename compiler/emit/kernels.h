@@ -15,6 +15,7 @@ namespace heddle::emit {
 struct Kernel {
   tx::DispatchOp region;  // the first of those that share it
   std::string symbol;
+  std::string text;  // the region's, without names and locations
   uint32_t binding_count = 0;
   uint32_t symbol_count = 0;  // constants: one int64 per symbol of the function
   targets::KernelPlan plan;

@@ -20,6 +20,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -36,11 +37,14 @@ std::unique_ptr<llvm::TargetMachine> make_llvm_machine(StringRef triple, StringR
       target->createTargetMachine(triple, cpu, features, options, relocation, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
+namespace {
+
+// Everything to the LLVM dialect.
 void add_lowering(OpPassManager& passes) {
   passes.addPass(expand_math());
-  passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
-  passes.addNestedPass<func::FuncOp>(createCSEPass());
-  passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createLoopInvariantCodeMotionPass());
   passes.addPass(createConvertSCFToCFPass());
   arith::ArithExpandOpsPassOptions expansions;  // ceil and floor division
   expansions.includeBf16 = true;                // which no x86-64-v4 instruction knows
@@ -51,6 +55,22 @@ void add_lowering(OpPassManager& passes) {
   passes.addPass(createConvertControlFlowToLLVMPass());
   passes.addPass(createConvertFuncToLLVMPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
+}
+
+}  // namespace
+
+LogicalResult lower_to_llvm(ModuleOp unit) {
+  // A thread of the context that waited for others, over functions or in the verifier, would take up another unit while it waits: so passes are on
+  // modules, and who emits verifies.
+  PassManager passes(unit.getContext(), ModuleOp::getOperationName());
+  passes.enableVerifier(false);
+  add_lowering(passes);
+  return passes.run(unit);
+}
+
+void load_lowering_dialects(MLIRContext& context) {
+  OwningOpRef<ModuleOp> nothing = ModuleOp::create(UnknownLoc::get(&context));
+  (void)lower_to_llvm(*nothing);
 }
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "llvm/Support/CodeGen.h"
-#include "mlir/Pass/PassManager.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace llvm {
 class Module;
@@ -22,8 +22,11 @@ namespace heddle::targets {
 std::unique_ptr<llvm::TargetMachine> make_llvm_machine(llvm::StringRef triple, llvm::StringRef cpu, llvm::StringRef features,
                                                        std::optional<llvm::Reloc::Model> relocation, std::string& error);
 
-// Everything to the LLVM dialect.
-void add_lowering(mlir::OpPassManager& passes);
+// Everything to the LLVM dialect. Any number of threads may do that with modules of one context, if load_lowering_dialects was called before.
+mlir::LogicalResult lower_to_llvm(mlir::ModuleOp unit);
+
+// Loads what lower_to_llvm needs.
+void load_lowering_dialects(mlir::MLIRContext& context);
 
 // LLVM's O3 pipeline, then the machine's code. Deterministic. Returns an error text, empty for success.
 std::string generate_code(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type, std::vector<char>& bytes);

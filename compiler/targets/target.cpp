@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -83,9 +84,24 @@ bool Target::has_own_kernel(tx::DispatchOp region) const {
 
 FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {
   for (const auto& strategy : strategies()) {
-    if (strategy->name() == plan.strategy) return strategy->emit(region, plan, symbol, kernels);
+    if (strategy->name() != plan.strategy) continue;
+    FailureOr<KernelResources> resources = strategy->emit(region, plan, symbol, kernels);
+    if (succeeded(resources) && failed(verify(kernels))) return failure();
+    return resources;
   }
   return FailureOr<KernelResources>(region.emitError() << name() << " has no strategy '" << plan.strategy << "'");
+}
+
+FailureOr<std::vector<char>> Target::assemble(ModuleOp kernels) const {
+  std::vector<std::vector<char>> code;
+  std::vector<LinkedKernel> linked;
+  for (CodeUnit& unit : split_code(kernels)) {
+    auto bytes = generate(*unit.module);
+    if (failed(bytes)) return failure();
+    code.push_back(std::move(*bytes));
+    if (!kernels.lookupSymbol(unit.name)->hasAttr(outlined_attr)) linked.push_back({unit.name, unit.name});
+  }
+  return link(SmallVector<ArrayRef<char>>(code.begin(), code.end()), linked, kernels.getLoc());
 }
 
 }  // namespace heddle::targets

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every target offers: plan a region, emit its kernel, turn kernels into code bytes. Called by the pipeline, once per
+// What every target offers: plan a region, emit its kernel, turn kernels into code bytes. Called by compiler/code, once per
 // dispatch and variant; a target knows tx regions and its own code format, no file format and no host program.
 #pragma once
 
+#include "compiler/targets/code_units.h"
 #include "compiler/targets/math.h"
 #include "compiler/targets/strategy.h"
 
 namespace heddle::targets {
+
+// A kernel of an image, and the name of its unit.
+struct LinkedKernel {
+  std::string symbol, unit;
+};
 
 // A code format and a level within it, e.g. x86_64-elf/1 with x86-64-v4.
 class Target {
@@ -29,8 +35,19 @@ class Target {
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                         mlir::ModuleOp kernels) const;
 
-  // Code bytes for all kernels in the module, which it consumes. Deterministic.
-  virtual mlir::FailureOr<std::vector<char>> assemble(mlir::ModuleOp kernels) const = 0;
+  // What code of a region depends on besides the region, for whoever keeps it.
+  virtual std::string identity() const { return format() + " " + name(); }
+
+  // Code of a unit of what emit() left, which is consumed. Deterministic; any number of threads may call it at once, for modules of one context.
+  virtual mlir::FailureOr<std::vector<char>> generate(mlir::ModuleOp unit) const = 0;
+
+  // One image that offers these kernels, of the code of their units, in the same order, and of the functions that these call behind it. Errors are
+  // diagnostics at the location.
+  virtual mlir::FailureOr<std::vector<char>> link(llvm::ArrayRef<llvm::ArrayRef<char>> units, llvm::ArrayRef<LinkedKernel> kernels,
+                                                  mlir::Location location) const = 0;
+
+  // All kernels in the module, which it consumes, as an image.
+  mlir::FailureOr<std::vector<char>> assemble(mlir::ModuleOp kernels) const;
 };
 
 }  // namespace heddle::targets

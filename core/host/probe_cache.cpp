@@ -3,9 +3,7 @@
 #include "core/host/probe_cache.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +15,6 @@
 #include <cstring>
 #include <set>
 
-#include "core/host/descriptor.h"
 #include "core/host/elf_file.h"
 #include "core/host/library_search.h"
 #include "core/host/probe.h"
@@ -30,11 +27,6 @@ namespace {
 constexpr char kFormat[] = "heddle-probe-cache/2";
 constexpr size_t kMaxBytes = 64 << 10;
 constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a passing cause
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 bool append_file_facts(const std::string& path, std::string& key) {
   struct stat facts;
@@ -106,42 +98,10 @@ std::string name_of(const std::string& id, const std::string& key) {
   return fmt::format("{}-{:016x}", id, hash_of(key));
 }
 
-bool make_folders(const std::string& folder) {
-  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1)) {
-    if (mkdir(folder.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
-  }
-  return mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
-}
-
-// A verdict decides whether code is run, so what holds it must be ours alone; asked of what is open, which nobody can exchange.
-std::string why_not_own(int descriptor, mode_t kind, mode_t forbidden) {
-  struct stat facts;
-  if (fstat(descriptor, &facts) != 0) return std::strerror(errno);
-  if ((facts.st_mode & S_IFMT) != kind) return "it is of another kind";
-  if (facts.st_uid != geteuid()) return fmt::format("it belongs to user {}, not to user {}", facts.st_uid, geteuid());
-  if ((facts.st_mode & forbidden) != 0) return fmt::format("others have rights to it (mode {:04o})", facts.st_mode & 07777);
-  return {};
-}
-
-// Of the cache; none unless it is ours alone.
-Descriptor open_folder(const std::string& folder, std::string* out_wrong) {
-  Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  *out_wrong = opened ? why_not_own(opened.get(), S_IFDIR, 077) : std::strerror(errno);
-  if (!out_wrong->empty()) opened.reset();
-  return opened;
-}
-
 }  // namespace
 
 std::string ProbeCache::default_folder() {
-  if (getauxval(AT_SECURE) != 0) return {};
-  std::string cache = environment("XDG_CACHE_HOME");
-  if (cache.empty() || cache.front() != '/') {
-    cache = environment("HOME");
-    if (cache.empty() || cache.front() != '/') return {};
-    cache += "/.cache";
-  }
-  return cache + "/heddle/probe";
+  return module::UserCache::default_folder("probe");
 }
 
 std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<OptionValue>& options) {
@@ -169,21 +129,16 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
 }
 
 std::string ProbeCache::why_unused() const {
-  std::string wrong;
-  if (folder_.empty() || open_folder(folder_, &wrong) || access(folder_.c_str(), F_OK) != 0) return {};  // the first verdict makes it
-  return fmt::format("verdicts on plugins are not kept in {}: {}; its user alone may have rights to it (mode 0700)", folder_, wrong);
+  const std::string wrong = cache_.why_unused();
+  return wrong.empty() ? wrong : "verdicts on plugins are not kept: " + wrong;
 }
 
 bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* out_verdict) const {
-  if (folder_.empty() || key.empty()) return false;
-  std::string wrong, text;
-  const Descriptor folder = open_folder(folder_, &wrong);
-  if (!folder) return false;
-  const Descriptor file(openat(folder.get(), name_of(id, key).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file || !why_not_own(file.get(), S_IFREG, 022).empty() || !read_text_file(file.get(), kMaxBytes, &text).empty()) return false;
-  if (text.compare(0, key.size(), key) != 0) return false;
+  if (key.empty()) return false;
+  const std::optional<std::string> found = cache_.find(name_of(id, key), kMaxBytes);
+  if (!found || found->compare(0, key.size(), key) != 0) return false;
   // After the key: "verdict <state> <devices> <time>", "vendor <text>", "reason <text>", "end".
-  std::string_view rest = std::string_view(text).substr(key.size());
+  std::string_view rest = std::string_view(*found).substr(key.size());
   auto line = [&](std::string_view word, std::string_view* out_text) {
     size_t end = rest.find('\n');
     if (end == std::string_view::npos || rest.substr(0, word.size()) != word || end < word.size()) return false;
@@ -209,21 +164,12 @@ bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* ou
 }
 
 void ProbeCache::keep(const std::string& id, const std::string& key, const Verdict& verdict) const {
-  if (folder_.empty() || key.empty() || !verdict.lasting) return;
+  if (key.empty() || !verdict.lasting) return;
   if (verdict.state == PluginState::kNoDevice || verdict.state == PluginState::kMissingDependency) return;
-  std::string wrong;
-  if (!make_folders(folder_)) return;
-  const Descriptor folder = open_folder(folder_, &wrong);
-  if (!folder) return;
-  std::string text =
+  (void)cache_.keep(
+      name_of(id, key),
       key + fmt::format("verdict {} {} {}\nvendor {}\nreason {}\nend\n", static_cast<uint32_t>(verdict.state), verdict.device_count,
-                        static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason));
-  const std::string name = name_of(id, key), temporary = fmt::format("{}.{}-{}", name, getpid(), clock_ns());
-  Descriptor file(openat(folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return;
-  const bool written = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  file.reset();
-  if (!written || renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) unlinkat(folder.get(), temporary.c_str(), 0);
+                        static_cast<int64_t>(time(nullptr)), escaped(verdict.vendor_version), escaped(verdict.reason)));
 }
 
 }  // namespace heddle::host

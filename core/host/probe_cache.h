@@ -8,13 +8,14 @@
 
 #include "core/host/manifest.h"
 #include "core/host/plugin_state.h"
+#include "sdk/module/user_cache.h"
 
 namespace heddle::host {
 
 class ProbeCache {
  public:
   // folder empty: nothing is found and nothing is kept.
-  explicit ProbeCache(std::string folder) : folder_(std::move(folder)) {}
+  explicit ProbeCache(std::string folder) : cache_(std::move(folder)) {}
 
   // Everything a verdict hangs on: device, inode, size, mtime and ctime of library, manifest and the libraries that both say they need, the
   // kernel modules of the vendors' devices, boot, user, options, and the variables that hide devices. Empty if the files cannot be looked at:
@@ -32,7 +33,7 @@ class ProbeCache {
   static std::string default_folder();
 
  private:
-  std::string folder_;
+  module::UserCache cache_;
 };
 
 }  // namespace heddle::host

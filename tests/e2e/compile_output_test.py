@@ -28,10 +28,57 @@ class Determinism(HeddleTestCase):
             folder.mkdir()
             copy = folder / "model.onnx"
             shutil.copy(model, copy)
-            self.succeed("compile", copy, "-o", folder / f"{name}.heddle", cwd=folder)
+            self.succeed("compile", copy, "-o", folder / f"{name}.heddle", "--no-cache", cwd=folder)
             modules.append((folder / f"{name}.heddle").read_bytes())
         self.assertEqual(len(modules[0]), len(modules[1]))
         self.assertTrue(modules[0] == modules[1], "the two modules differ")
+
+
+class Cache(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+
+    def taken(self, name, *arguments):
+        """Compiles; how many entries of the cache were taken."""
+        report = self.succeed("compile", DIGITS, "-o", self.folder / name, "--cache", self.cache, "--explain=json", *arguments).stdout
+        return json.loads(report)["cache"]
+
+    def same(self, *names):
+        self.assertEqual(len({(self.folder / name).read_bytes() for name in names}), 1, "the modules differ")
+
+    def test_what_was_made_before_is_taken_and_the_module_is_the_same(self):
+        self.assertEqual(self.taken("cold")["entries_taken"], 0)
+        entries = list(self.cache.iterdir())
+        self.assertEqual(self.taken("warm")["entries_taken"], len(entries))
+        self.succeed("compile", DIGITS, "-o", self.folder / "without", "--no-cache", "--threads", 1)
+        self.same("cold", "warm", "without")
+        # Another level has kernels of its own; another epilogue needs none but its own.
+        self.assertEqual(self.taken("cuda", "--target", "cuda:sm_80")["entries_taken"], 0)
+        self.assertGreater(self.taken("cuda-again", "--target", "cuda:sm_80")["entries_taken"], 0)
+        self.same("cuda", "cuda-again")
+
+    def test_damaged_entries_are_made_again(self):
+        self.taken("cold")
+        for i, entry in enumerate(sorted(self.cache.iterdir())):
+            if i % 2:
+                entry.write_bytes(entry.read_bytes()[:-1])
+            else:
+                entry.unlink()
+        self.assertEqual(self.taken("again")["entries_taken"], 0)
+        self.same("cold", "again")
+
+    def test_a_folder_that_others_may_write_to_is_not_used(self):
+        self.taken("cold")
+        self.cache.chmod(0o777)
+        result = self.taken("again")
+        self.assertEqual(result["entries_taken"], 0)
+        self.assertIn("others have rights to it (mode 0777)", result["unused"])
+        self.same("cold", "again")
+
+    def test_no_cache_keeps_nothing(self):
+        self.taken("without", "--no-cache")
+        self.assertFalse(self.cache.exists())
 
 
 class NothingIsLost(HeddleTestCase):

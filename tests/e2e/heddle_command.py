@@ -64,7 +64,8 @@ class CommandResult:
 def environment():
     """The caller's environment without colours, pagers and anything that would change what the command finds."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HEDDLE_")}
-    return {**kept, "NO_COLOR": "1"}
+    # Of the build, and not the user's; a test that wants none says so.
+    return {"XDG_CACHE_HOME": str(heddle_path().parents[1] / "tests" / "cache"), **kept, "NO_COLOR": "1"}
 
 
 def heddle(*arguments, extra_environment=None, **options):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The harness of compiler/import. The visibility is that of compiler/CMakeLists.txt, for the same reason.
+# The harnesses of compiler/import and compiler/code. The visibility is that of compiler/CMakeLists.txt, for the same reason.
 if(TARGET heddle_pipeline)
   set(CMAKE_CXX_VISIBILITY_PRESET default)
   set(CMAKE_VISIBILITY_INLINES_HIDDEN OFF)
   heddle_add_fuzzer(NAME onnx_fuzz SOURCES onnx_fuzz.cpp LIBS heddle_pipeline heddle_import heddle_passes CORPUS corpus/onnx)
   heddle_add_fuzzer(NAME operators_fuzz SOURCES operators_fuzz.cpp LIBS heddle_import CORPUS corpus/manifest)
+  heddle_add_fuzzer(NAME code_cache_fuzz SOURCES code_cache_fuzz.cpp LIBS heddle_code CORPUS corpus/code_cache)
   set(CMAKE_CXX_VISIBILITY_PRESET hidden)
   set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 endif()

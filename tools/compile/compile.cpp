@@ -31,7 +31,8 @@ struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
   std::vector<std::string> places, slots, operators;
-  bool annotate_affinity = false;
+  std::string cache;
+  bool annotate_affinity = false, no_cache = false;
   uint64_t threads = 0;
 
   void declare(Flags& flags) {
@@ -53,6 +54,8 @@ struct Options {
     flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
+    flags.text("--cache", cache, "where code of kernels is kept for the next time (default: the user's cache folder)", "FOLDER");
+    flags.on("--no-cache", no_cache, "make all code anew, and keep none");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
@@ -206,6 +209,8 @@ int compile(const Arguments& arguments) {
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);
+  params.cache_path = view(options.cache);
+  params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
   params.progress = on_progress;
   params.context = &progress;
 

@@ -12,7 +12,6 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "mlir/Dialect/LLVMIR/ROCDLDialect.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/ROCDL/ROCDLToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 
@@ -75,10 +74,8 @@ class AmdgpuTarget final : public Target {
   std::string family() const override { return "hip"; }
   const Strategies& strategies() const override { return strategies_; }
 
-  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
-    PassManager passes(kernels.getContext(), ModuleOp::getOperationName());
-    add_lowering(passes);
-    if (failed(passes.run(kernels))) return failure();
+  FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
+    if (failed(lower_to_llvm(kernels))) return failure();
     llvm::LLVMContext context;
     auto module = translateModuleToLLVMIR(kernels, context, "kernels");
     if (!module) return kernels.emitError("amdgpu: translating kernels to LLVM IR failed");
@@ -96,6 +93,12 @@ class AmdgpuTarget final : public Target {
     if (auto machine = make_machine(chip_, error)) error = generate_code(*module, *machine, llvm::CodeGenFileType::ObjectFile, bytes);
     if (!error.empty()) return kernels.emitError("amdgpu: code generation for ") << chip_ << " failed: " << error;
     return bytes;
+  }
+
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel>, Location location) const override {
+    if (units.size() == 1) return std::vector<char>(units[0].begin(), units[0].end());
+    return FailureOr<std::vector<char>>(emitError(location, "amdgpu: images of ")
+                                        << units.size() << " kernels are not made yet; of one they are");
   }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace heddle::targets {
 
-// "gfx942"; null for others. assemble() gives a relocatable AMDGPU object (LLVM's AMDGPUUsage): each kernel takes its bindings' addresses, then the
+// "gfx942"; null for others. generate() gives a relocatable AMDGPU object (LLVM's AMDGPUUsage): each kernel takes its bindings' addresses, then the
 // symbols as 64-bit integers.
 std::unique_ptr<Target> make_amdgpu_target(std::string_view chip);
 

@@ -7,11 +7,11 @@
 
 #include "compiler/targets/cuda/kernel_builder.h"
 #include "compiler/targets/llvm_backend.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
 
 using namespace mlir;
@@ -56,19 +56,52 @@ void mark_kernels(ModuleOp kernels, llvm::Module& module) {
 
 }  // namespace
 
-FailureOr<std::vector<char>> lower_to_ptx(ModuleOp kernels, const Chip& chip) {
-  PassManager passes(kernels.getContext(), ModuleOp::getOperationName());
-  add_lowering(passes);
-  if (failed(passes.run(kernels))) return failure();
+FailureOr<std::vector<char>> lower_to_ptx(ModuleOp unit, const Chip& chip) {
+  if (failed(lower_to_llvm(unit))) return failure();
   llvm::LLVMContext context;
-  auto module = translateModuleToLLVMIR(kernels, context, "kernels");
-  if (!module) return kernels.emitError("cuda: translating kernels to LLVM IR failed");
-  mark_kernels(kernels, *module);
+  auto module = translateModuleToLLVMIR(unit, context, "kernels");
+  if (!module) return FailureOr<std::vector<char>>(unit.emitError("cuda: translating kernels to LLVM IR failed"));
+  mark_kernels(unit, *module);
+  // Other units have constants and functions of the same names.
+  std::string kernel;
+  for (auto function : unit.getOps<LLVM::LLVMFuncOp>()) {
+    if (function->hasAttr(threads_attr)) kernel = function.getName().str();
+  }
+  for (llvm::GlobalObject& object : module->global_objects()) {
+    if (object.hasLocalLinkage()) object.setName(kernel + "_" + object.getName());
+  }
   std::string error;
   std::vector<char> text;
   if (auto machine = make_machine(chip, error)) error = generate_code(*module, *machine, llvm::CodeGenFileType::AssemblyFile, text);
-  if (!error.empty()) return kernels.emitError("cuda: code generation for ") << chip.name << " failed: " << error;
+  if (!error.empty())
+    return FailureOr<std::vector<char>>(unit.emitError("cuda: code generation for ") << chip.name << " failed: " << error);
   return text;
+}
+
+std::vector<char> join_ptx(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels) {
+  constexpr StringRef end_of_header = ".address_size 64\n", shared = ".extern .shared ";
+  std::string text;
+  llvm::StringSet<> declared;
+  for (auto [i, unit] : llvm::enumerate(units)) {
+    const LinkedKernel& kernel = kernels[i];
+    StringRef rest(unit.data(), unit.size());
+    size_t header = rest.find(end_of_header);
+    if (i > 0 && header != StringRef::npos) rest = rest.drop_front(header + end_of_header.size());
+    while (!rest.empty()) {
+      auto [line, behind] = rest.split('\n');
+      rest = behind;
+      if (line.starts_with(shared) && !declared.insert(line).second) continue;
+      // A unit has its kernel's name in many places, and no other's.
+      for (size_t at = line.find(kernel.unit); at != StringRef::npos; at = line.find(kernel.unit)) {
+        text += line.take_front(at);
+        text += kernel.symbol;
+        line = line.drop_front(at + kernel.unit.size());
+      }
+      text += line;
+      text += '\n';
+    }
+  }
+  return std::vector<char>(text.begin(), text.end());
 }
 
 }  // namespace heddle::targets::cuda

@@ -144,14 +144,14 @@ class OutputGroups final : public Strategy {
 class CudaTarget final : public Target {
  public:
   // shared_memory_bytes: 0 for what the chip has.
-  CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip) {
-    int64_t limit = shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes;
-    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, limit, {}};
+  CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes)
+      : chip_(chip), math_(math), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {
+    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, limit_, {}};
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };
     strategies_.push_back(rows_on_threads(machine));
-    strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit));
+    strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit_));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 
@@ -159,10 +159,18 @@ class CudaTarget final : public Target {
   std::string name() const override { return std::string(chip_.name); }
   std::string family() const override { return "cuda"; }
   const Strategies& strategies() const override { return strategies_; }
-  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override { return lower_to_ptx(kernels, chip_); }
+  std::string identity() const override {
+    return Target::identity() + (math_ == Math::fast ? " fast " : " strict ") + std::to_string(limit_);
+  }
+  FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_ptx(unit, chip_); }
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location) const override {
+    return join_ptx(units, kernels);
+  }
 
  private:
   const Chip& chip_;
+  const Math math_;
+  const int64_t limit_;  // bytes of shared memory
   Strategies strategies_;
 };
 

@@ -166,7 +166,7 @@ class SpirvTarget final : public Target {
   std::string family() const override { return "level_zero"; }
   const Strategies& strategies() const override { return strategies_; }
 
-  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
+  FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
     if (failed(convert(kernels))) return failure();
     auto module = gather(kernels);
     if (failed(module)) return failure();
@@ -174,6 +174,12 @@ class SpirvTarget final : public Target {
     if (failed(spirv::serialize(*module, words))) return kernels.emitError("spirv: writing the module failed");
     const char* bytes = reinterpret_cast<const char*>(words.data());
     return std::vector<char>(bytes, bytes + words.size() * sizeof(uint32_t));
+  }
+
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel>, Location location) const override {
+    if (units.size() == 1) return std::vector<char>(units[0].begin(), units[0].end());
+    return FailureOr<std::vector<char>>(emitError(location, "spirv: images of ")
+                                        << units.size() << " kernels are not made yet; of one they are");
   }
 
  private:

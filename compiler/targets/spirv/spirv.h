@@ -9,7 +9,7 @@
 
 namespace heddle::targets {
 
-// assemble() gives a SPIR-V 1.2 module with 64-bit addresses (Khronos' OpenCL SPIR-V Environment Specification): each kernel takes its bindings'
+// generate() gives a SPIR-V 1.2 module with 64-bit addresses (Khronos' OpenCL SPIR-V Environment Specification): each kernel takes its bindings'
 // addresses, which point to global memory, then the symbols as 64-bit integers.
 std::unique_ptr<Target> make_spirv_target();
 

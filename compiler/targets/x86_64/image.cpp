@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// lld, called as a library on files in a private folder that is removed whatever happens. Called by assemble().
+// lld, called as a library on files in a private folder that is removed whatever happens. Called by the target.
 #include "compiler/targets/x86_64/image.h"
 
 #include <mutex>
@@ -38,7 +38,7 @@ class PrivateFolder {
   bool created_ = false;
 };
 
-bool write_file(const std::string& path, const std::vector<char>& bytes) {
+bool write_file(const std::string& path, llvm::ArrayRef<char> bytes) {
   std::error_code failed;
   llvm::raw_fd_ostream stream(path, failed);
   if (failed) return false;
@@ -51,7 +51,7 @@ bool write_file(const std::string& path, const std::vector<char>& bytes) {
 
 }  // namespace
 
-std::vector<char> link_image(const std::vector<std::vector<char>>& objects, std::string& error) {
+std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm::ArrayRef<LinkedKernel> kernels, std::string& error) {
   static std::mutex one_link;
   std::lock_guard<std::mutex> lock(one_link);
   PrivateFolder folder;
@@ -79,6 +79,19 @@ std::vector<char> link_image(const std::vector<std::vector<char>>& objects, std:
                                      "--no-undefined",
                                      "-o",
                                      folder.file("image.so")};
+  std::string exported = "{ global:";
+  for (const LinkedKernel& kernel : kernels) {
+    exported += " " + kernel.symbol + ";";
+    if (kernel.symbol != kernel.unit) arguments.push_back("--defsym=" + kernel.symbol + "=" + kernel.unit);
+  }
+  exported += " local: *; };";
+  const std::string script = folder.file("symbols");
+  if (!write_file(script, llvm::ArrayRef<char>(exported.data(), exported.size()))) {
+    error = "x86_64: writing the names of " + std::to_string(kernels.size()) + " kernels to " + script +
+            " failed; free space there or set TMPDIR";
+    return {};
+  }
+  arguments.push_back("--version-script=" + script);
   for (size_t i = 0; i < objects.size(); ++i) {
     std::string path = folder.file(std::to_string(i) + ".o");
     if (!write_file(path, objects[i])) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From a module of kernels to object code for one level. Called by the target's assemble(); knows no tx op.
+// From kernels to object code for one level. Called by the target; knows no tx op.
 #pragma once
 
 #include <string>
@@ -10,10 +10,8 @@
 
 namespace heddle::targets::x86_64 {
 
-// Relocatable objects of all kernels; consumes the module. Kernels are spread over objects by the module alone, never by the
-// machine, and the objects are made by several threads. A private function that several objects need is in each of them, hidden
-// and mergeable. Errors are diagnostics on the module.
-mlir::FailureOr<std::vector<std::vector<char>>> lower_to_objects(mlir::ModuleOp kernels, const Level& level);
+// A relocatable object of a unit of code (targets/code_units.h), which is consumed. Errors are diagnostics on the module.
+mlir::FailureOr<std::vector<char>> lower_to_object(mlir::ModuleOp unit, const Level& level);
 
 // The assembly of all kernels as text, for tests and for people.
 mlir::FailureOr<std::string> lower_to_assembly(mlir::ModuleOp kernels, const Level& level);

@@ -3,6 +3,8 @@
 // that they stay in registers. No unrolling over k: it makes LLVM spill. Called by contraction.
 #include "compiler/targets/x86_64/microkernel.h"
 
+#include "compiler/targets/code_units.h"
+
 #include "llvm/Support/MD5.h"
 
 using namespace mlir;
@@ -40,7 +42,7 @@ class TileWriter {
     if (form_.tail) types.append(form_.tail->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
     function.setPrivate();
-    function->setAttr("passthrough", k_.builder.getStrArrayAttr({"noinline"}));
+    function->setAttr(outlined_attr, k_.builder.getUnitAttr());
     Block* block = function.addEntryBlock();
     k_.builder.setInsertionPointToStart(block);
     body(block->getArguments());

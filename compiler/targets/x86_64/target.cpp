@@ -64,12 +64,12 @@ class X86Target final : public Target {
 
   const Strategies& strategies() const override { return strategies_; }
 
-  FailureOr<std::vector<char>> assemble(ModuleOp kernels) const override {
-    auto objects = lower_to_objects(kernels, level_);
-    if (failed(objects)) return failure();
+  FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
+
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location location) const override {
     std::string error;
-    std::vector<char> image = link_image(*objects, error);
-    if (image.empty()) return kernels.emitError(error);
+    std::vector<char> image = link_image(units, kernels, error);
+    if (image.empty()) return FailureOr<std::vector<char>>(emitError(location, error));
     return image;
   }
 

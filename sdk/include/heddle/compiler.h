@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+#define HEDDLE_COMPILE_NO_CACHE 1u /* all code is made anew, and none is kept */
+
 typedef struct heddle_compile_params {
   uint32_t struct_size;
   uint32_t threads;                /* of the compiler; 0: all cores */
@@ -40,8 +42,12 @@ typedef struct heddle_compile_params {
   /* Manifests of library plugins, or folders of some: their [[operator]] tables say what operators of foreign domains take and give. The plugins
    * themselves are not needed. Since ABI 0.2. */
   uint32_t operator_count;
-  uint32_t reserved;
+  uint32_t flags; /* HEDDLE_COMPILE_* */
   const heddle_string_t* operators;
+  /* Where code of kernels is kept, so that it need not be made again: a folder that is the user's alone; empty: $XDG_CACHE_HOME/heddle/kernels or
+   * ~/.cache/heddle/kernels. Several processes may use it; it holds some 256 MiB, and may be removed at any time. What it cannot do is
+   * no error. Since ABI 0.2. */
+  heddle_string_t cache_path;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From the kernels of a family to its images, one a target: planned once, since the grid is the host program's, emitted for each, made into code by
+// several threads or taken from the cache, and linked. Called by the pipeline; knows which targets there are, and each only by its interface.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/code/code_cache.h"
+#include "compiler/emit/module_file.h"
+#include "compiler/targets/math.h"
+
+namespace heddle::compiler {
+
+// Null for what is not known.
+std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
+
+struct CodeOptions {
+  std::vector<std::pair<std::string, std::string>> targets;  // families and levels; those of other families are left out
+  targets::Math math = targets::Math::strict;
+  std::string ptxas;                 // as of Options
+  CodeCache* cache = nullptr;        // never null
+  std::function<bool()> image_done;  // false cancels
+};
+
+// Fills in the family's plans and images, with as many threads as the context has.
+module::Status generate(const CodeOptions& options, emit::FamilyCode& family, mlir::MLIRContext& context);
+
+}  // namespace heddle::compiler
