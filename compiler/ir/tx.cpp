@@ -101,6 +101,14 @@ bool never_negative(AffineExpr extent) {
   return right && (binary.getKind() == AffineExprKind::Mod || never_negative(binary.getLHS()));
 }
 
+bool is_positive(AffineExpr extent) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue() > 0;
+  if (llvm::isa<AffineSymbolExpr>(extent)) return true;
+  auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+  bool grows = binary && (binary.getKind() == AffineExprKind::Add || binary.getKind() == AffineExprKind::Mul);
+  return grows && is_positive(binary.getLHS()) && is_positive(binary.getRHS());
+}
+
 bool is_elementwise(Operation* op) {
   return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp,
                    CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);

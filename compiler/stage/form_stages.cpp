@@ -278,7 +278,7 @@ class StageBody {
     for (Value input : concat.getInputs()) {
       AffineExpr extent = tx::extents(tx::tensor(input))[axis];
       if (tx::static_extent(extent) == 0) continue;
-      if (!is_positive(extent)) return refuse("a concat of what may be empty");
+      if (!tx::is_positive(extent)) return refuse("a concat of what may be empty");
       Exprs place(at);
       if (auto fixed = tx::static_extent(extent), known = tx::static_extent(start); fixed && known) {
         place[axis] = (at[axis] + (*fixed - *known % *fixed) % *fixed) % extent;
@@ -297,15 +297,6 @@ class StageBody {
       start = start + extent;
     }
     return result ? result : refuse("a concat of nothing");
-  }
-
-  // Whether it is known to be 1 or more. A symbol is.
-  static bool is_positive(AffineExpr extent) {
-    if (auto fixed = tx::static_extent(extent)) return *fixed > 0;
-    if (llvm::isa<AffineSymbolExpr>(extent)) return true;
-    auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
-    bool grows = binary && (binary.getKind() == AffineExprKind::Add || binary.getKind() == AffineExprKind::Mul);
-    return grows && is_positive(binary.getLHS()) && is_positive(binary.getRHS());
   }
 
   Value index_as_element(tx::IotaOp iota, AffineExpr index) {

@@ -2,6 +2,7 @@
 // See code_units.h.
 #include "compiler/targets/code_units.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -15,14 +16,15 @@ namespace {
 
 class Splitter {
  public:
-  explicit Splitter(ModuleOp kernels) {
+  explicit Splitter(ModuleOp kernels) : kernels_(kernels) {
     for (Operation& op : *kernels.getBody()) {
       if (auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName())) ops_[name] = &op;
     }
   }
 
-  CodeUnit unit_of(func::FuncOp root) const {
-    llvm::SetVector<Operation*> own, calls;
+  CodeUnit unit_of(func::FuncOp root) {
+    llvm::DenseSet<Operation*> own;
+    llvm::SetVector<Operation*> calls;
     add(root, root, own, calls);
     CodeUnit unit;
     unit.name = root.getName().str();
@@ -33,21 +35,22 @@ class Splitter {
       unit.calls.push_back(callee.getName().str());
       builder.create<func::FuncOp>(callee.getLoc(), callee.getName(), callee.getFunctionType()).setPrivate();
     }
-    for (Operation* op : own) {
-      Operation* copy = builder.clone(*op);
-      if (op == root) llvm::cast<func::FuncOp>(copy).setPublic();
+    for (Operation& op : *kernels_.getBody()) {
+      if (!own.contains(&op)) continue;
+      Operation* copy = builder.clone(op);
+      if (&op == root) llvm::cast<func::FuncOp>(copy).setPublic();
     }
     return unit;
   }
 
  private:
   // The symbols that an op and everything reachable from it refers to.
-  void add(Operation* op, Operation* root, llvm::SetVector<Operation*>& own, llvm::SetVector<Operation*>& calls) const {
+  void add(Operation* op, Operation* root, llvm::DenseSet<Operation*>& own, llvm::SetVector<Operation*>& calls) {
     if (op != root && op->hasAttr(outlined_attr)) {
       calls.insert(op);
       return;
     }
-    if (!own.insert(op)) return;
+    if (!own.insert(op).second) return;
     op->walk([&](Operation* inner) {
       for (NamedAttribute attribute : inner->getAttrs()) {
         attribute.getValue().walk([&](FlatSymbolRefAttr reference) {
@@ -57,6 +60,7 @@ class Splitter {
     });
   }
 
+  ModuleOp kernels_;
   llvm::DenseMap<StringAttr, Operation*> ops_;
 };
 

@@ -18,12 +18,20 @@ struct Refusal {
   std::string reason;
 };
 
+// What a call must not exceed.
+struct Limit {
+  mlir::AffineExpr value;  // over the function's symbols
+  int64_t most;
+  std::string what;  // "keys of attention"
+};
+
 // How a region is cut into workgroups. The same for all variants of a family, since the host program holds the grid.
 struct KernelPlan {
   mlir::AffineExpr workgroups;  // number of workgroups (x; y = z = 1) over the function's symbols
   uint64_t cost_ns = 0;         // estimate for one workgroup on one core
   std::string strategy = {};    // whose plan it is
   std::vector<Refusal> refusals = {};
+  std::vector<Limit> limits = {};
 };
 
 // What one variant needs for one kernel.

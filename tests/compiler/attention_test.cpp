@@ -13,10 +13,18 @@ struct Shape {
   int64_t batch, heads, queries, keys, depth, columns;
 };
 
+// Symbols of a region, as extents of a shape.
+constexpr int64_t s0 = -1, s1 = -2, s2 = -3;
+
 std::string type(std::initializer_list<int64_t> extents, const std::string& element) {
-  std::string text;
-  for (int64_t extent : extents) text += std::to_string(extent) + "x";
-  return text + element;
+  std::string text, dims;
+  bool is_known = true;
+  for (int64_t extent : extents) {
+    is_known &= extent >= 0;
+    text += (extent < 0 ? "?" : std::to_string(extent)) + "x";
+    dims += (dims.empty() ? "" : ", ") + (extent < 0 ? "s" + std::to_string(-1 - extent) : std::to_string(extent));
+  }
+  return text + element + (is_known ? "" : ", #tx.dims<()[s0, s1, s2] -> (" + dims + ")>");
 }
 
 // softmax(q / 2 * k^T + mask) * v with [batch, rows, heads, columns] in and out, as layers of transformers have it: operands are transposed inside, and
@@ -39,7 +47,8 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
                      t({b, h, n, c}) + " -> " + t({b, h, m, c}) +
                      "\n%y = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + t({b, h, m, c}) + " -> tensor<" + out +
                      ">\ntx.yield %y : tensor<" + out + ">";
-  return region_text({q, k, v, mask}, {out}, body);
+  bool is_known = b >= 0 && m >= 0 && n >= 0;
+  return region_text({q, k, v, mask}, {out}, body, "", is_known ? std::vector<std::string>() : std::vector<std::string>{"b", "m", "n"});
 }
 
 CheckOptions options_of(double tolerance) {
@@ -93,6 +102,28 @@ TEST(Attention, RotatesQueriesAndKeys) {
 // More keys than the scores of all queries have room for.
 TEST(Attention, TakesQueriesInParts) {
   check_region(attention({1, 1, 70, 3000, 16, 16}, "f32", false), options_of(1e-5));
+}
+
+TEST(Attention, TakesAnyNumberOfQueriesAndKeys) {
+  for (const std::vector<int64_t>& symbols : std::vector<std::vector<int64_t>>{{1, 1, 1}, {2, 7, 9}, {1, 64, 64}, {1, 128, 130}, {3, 1, 77}, {1, 70, 3000}}) {
+    SCOPED_TRACE(symbols[2]);
+    CheckOptions options = options_of(1e-5);
+    options.symbols = symbols;
+    for (bool causal : {false, true}) check_region(attention({s0, 2, s1, s2, 24, 40}, "f32", causal), options);
+  }
+  CheckOptions options = options_of(1e-5);
+  options.symbols = {2, 5, 50};
+  check_region(attention({s0, 2, 33, s2, 16, 16}, "f32", true), options);
+  check_region(attention({s0, 2, s1, 33, 16, 16}, "f32", false), options);
+  check_region(attention({2, 2, s1, s2, 16, 1}, "f32", false), options);
+}
+
+// More keys than the workspace has room for when they are packed.
+TEST(Attention, TakesManyKeysRowByRow) {
+  CheckOptions options = options_of(1e-5);
+  options.symbols = {1, 3, 70001};
+  check_region(attention({s0, 1, s1, s2, 20, 18}, "f32", false), options);
+  check_region(attention({s0, 1, s1, s2, 20, 1}, "f32", true), options);
 }
 
 TEST(Attention, TakesHalfPrecision) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A softmax, or whatever goes through rows, between two matrix products: scores of some rows of queries with all keys by microkernels, then these
 // rows (targets/rows.h), then their product with the values. Scores are in the workspace, and of a few rows at a time; keys and values are packed
-// there once for all rows that a workgroup has, from wherever they are and however they are computed.
+// there once for all rows that a workgroup has, from wherever they are and however they are computed. Where the number of keys is not known, the
+// workspace has room for tens of thousands; if a call has more, each row is computed without packing.
 #include "compiler/targets/rows.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr int64_t scores_bytes = 256 * 1024;                // of the rows at a time
 constexpr int64_t whole_tiles = 12;                         // rows that every level's tiles divide
-constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // keys and values beyond any second-level cache have no use here
+constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // memory that a call does not use is not touched
+constexpr int64_t unknown_queries = 64;                     // of a workgroup
+constexpr int64_t usual_keys = 128;                         // for an estimate
 constexpr int64_t enough_workgroups = 16;
 constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
 
@@ -64,15 +67,18 @@ struct Attention {
   // Dimensions of rows: which one is of queries (none if there is but one), the others being the batch.
   std::optional<unsigned> query;
   SmallVector<AffineExpr> batch;  // extents of all dimensions of rows, 1 for the queries
-  int64_t queries = 1, keys = 1, depth = 1, columns = 1;
+  AffineExpr queries, keys;
+  int64_t depth = 1, columns = 1;
   // The dimensions of the two products' domains.
   unsigned first_key = 0;
   std::optional<unsigned> second_column;
 
-  int64_t rows_at_once = 1;          // of scores
-  int64_t parts = 1, part_rows = 1;  // workgroups of a batch element, and their rows; the last one's may begin in the one before
+  int64_t rows_at_once = 1;  // of scores, at most
+  int64_t part_rows = 1;     // of a workgroup; the last one of a batch element may have fewer
 
   static FailureOr<Attention> read(tx::DispatchOp region);
+  std::optional<int64_t> known_keys() const { return tx::static_extent(keys); }
+  AffineExpr parts() const { return queries.ceilDiv(part_rows); }  // of a batch element
   AffineExpr workgroups() const;
 };
 
@@ -99,18 +105,19 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
   for (stage::ContractOp product : {result.first, result.second}) {
     if (!product.getAccumulator().isF32()) return refuse("sums are not of f32");
   }
-  auto depth = only(result.first.getDomain().folded()), keys = only(result.second.getDomain().folded());
-  if (!depth || !keys || *depth == 0 || *keys == 0) return refuse("the length of what is summed up is not known");
+  auto depth = only(result.first.getDomain().folded());
+  if (!depth || *depth == 0) return refuse("the length of what is summed up is not known");
   result.depth = *depth;
-  result.keys = *keys;
+  ArrayRef<AffineExpr> keys = result.second.getDomain().folded();
+  if (keys.size() != 1 || !tx::is_positive(keys.front())) return refuse("there may be no keys");
+  result.keys = keys.front();
 
   unsigned row_dims = static_cast<unsigned>(result.rows.rows().size());
   ArrayRef<unsigned> of_first = result.rows.dimensions_of(result.first);
   auto key = llvm::find(of_first, row_dims);
   if (key == of_first.end()) return refuse("there is but one key");
   result.first_key = static_cast<unsigned>(key - of_first.begin());
-  if (tx::static_extent(result.first.getDomain().parallel()[result.first_key]) != result.keys)
-    return refuse("keys and values differ in number");
+  if (result.first.getDomain().parallel()[result.first_key] != result.keys) return refuse("keys and values differ in number");
   // Which factor is of keys; the other one is of queries, and must not depend on keys.
   Factor a = factor_of(result.first, 0), b = factor_of(result.first, 1);
   if (a.dims.contains(result.first_key) || !b.dims.contains(result.first_key)) return refuse("keys are not the second operand");
@@ -134,7 +141,7 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
     second_of_row[of_last[j]] = dim.getPosition();
   }
   unsigned second_key = rank - 1;
-  if (second_of_row[row_dims] != second_key && result.keys != 1) return refuse("the second product does not sum up a row");
+  if (second_of_row[row_dims] != second_key && result.known_keys() != 1) return refuse("the second product does not sum up a row");
   stage::DomainAttr domain = result.second.getDomain();
   for (unsigned d = 0; d < domain.getParallelRank(); ++d) {
     if (llvm::is_contained(second_of_row, std::optional(d)) || tx::static_extent(domain.parallel()[d]) == 1) continue;
@@ -159,49 +166,76 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
     break;
   }
   result.batch.assign(result.rows.rows().begin(), result.rows.rows().end());
-  if (result.query) {
-    auto queries = tx::static_extent(result.batch[*result.query]);
-    if (!queries || *queries == 0) return refuse("the number of queries is not known");
-    result.queries = *queries;
-    result.batch[*result.query] = getAffineConstantExpr(1, region.getContext());
-  }
+  AffineExpr one = getAffineConstantExpr(1, region.getContext());
+  result.queries = result.query ? result.batch[*result.query] : one;
+  if (!tx::is_positive(result.queries)) return refuse("there may be no queries");
+  if (result.query) result.batch[*result.query] = one;
 
   int64_t batch = 1;
   for (AffineExpr extent : result.batch) batch *= std::max<int64_t>(1, tx::static_extent(extent).value_or(1));
-  int64_t wanted = llvm::divideCeilSigned(enough_workgroups, batch), most = std::max<int64_t>(1, result.queries / fewest_rows);
-  result.parts = std::min(wanted, most);
-  result.part_rows = llvm::divideCeilSigned(result.queries, result.parts);
-  int64_t row_bytes = 4 * llvm::divideCeilSigned(result.keys, Panels::unit) * Panels::unit;
-  result.rows_at_once = std::max<int64_t>(1, scores_bytes / row_bytes);
-  if (result.rows_at_once > whole_tiles) result.rows_at_once = result.rows_at_once / whole_tiles * whole_tiles;
+  if (auto queries = tx::static_extent(result.queries)) {
+    int64_t wanted = llvm::divideCeilSigned(enough_workgroups, batch), most = std::max<int64_t>(1, *queries / fewest_rows);
+    result.part_rows = llvm::divideCeilSigned(*queries, std::min(wanted, most));
+  } else {
+    result.part_rows = unknown_queries;
+  }
+  result.rows_at_once = whole_tiles;
+  if (auto known = result.known_keys()) {
+    int64_t row_bytes = 4 * llvm::divideCeilSigned(*known, Panels::unit) * Panels::unit;
+    result.rows_at_once = std::max<int64_t>(1, scores_bytes / row_bytes);
+    if (result.rows_at_once > whole_tiles) result.rows_at_once = result.rows_at_once / whole_tiles * whole_tiles;
+  }
   result.rows_at_once = std::min(result.rows_at_once, result.part_rows);
   return result;
 }
 
 AffineExpr Attention::workgroups() const {
-  AffineExpr count = getAffineConstantExpr(parts, batch.front().getContext());
+  AffineExpr count = parts();
   for (AffineExpr extent : batch) count = count * extent;
   return count;
 }
 
-// Where everything lies in the workspace, in elements of f32.
+// Panels of keys where their number is not known are all of one width.
+int64_t key_units(const Level& level) {
+  return level.f32_lanes() == 16 ? 4 : 1;
+}
+
+// Rows of any tile, at most.
+int64_t most_tile_rows(const Level& level) {
+  int64_t most = 1;
+  for (int64_t vectors = 1; vectors <= 4; ++vectors) most = std::max(most, tile_rows(level, vectors));
+  return most;
+}
+
+// Where everything lies in the workspace, in elements of f32. Tiles may go on behind the last row. Where the number of keys is not known, there is as much
+// memory as there may be: scores of a few rows with all keys that there is room for, or of more rows with fewer.
 struct Layout {
-  Panels keys, values;
-  int64_t query_lda, scores_ldc, sums_ldc;
-  int64_t key_panels, value_panels, queries, scores, sums, all;
+  Panels keys, values;  // keys: if their number is known
+  int64_t capacity;     // keys that there is room for
+  int64_t query_lda, sums_ldc;
+  int64_t key_panels, value_panels, queries, sums, scores, all;
 
   Layout(const Attention& attention, const Level& level) {
-    keys = Panels::own(attention.keys, level);
     values = Panels::own(attention.columns, level);
     query_lda = llvm::alignTo(attention.depth, Panels::unit);
-    scores_ldc = keys.padded_columns();
     sums_ldc = values.padded_columns();
+    const int64_t more_rows = most_tile_rows(level) - 1;
+    auto known = attention.known_keys();
+    const int64_t rows = (known ? attention.rows_at_once : attention.part_rows) + more_rows;
+    const int64_t score_rows = attention.rows_at_once + more_rows;
+    if (known) {
+      keys = Panels::own(*known, level);
+      capacity = keys.padded_columns();
+    } else {
+      const int64_t width = key_units(level) * Panels::unit, one_key = attention.depth + sums_ldc + score_rows;
+      capacity = (most_workspace_bytes / 4 - rows * (query_lda + sums_ldc) - scores_bytes / 4) / one_key / width * width;
+    }
     key_panels = 0;
-    value_panels = key_panels + attention.depth * keys.padded_columns();
-    queries = value_panels + attention.keys * values.padded_columns();
-    scores = queries + attention.rows_at_once * query_lda;
-    sums = scores + attention.rows_at_once * scores_ldc;
-    all = sums + attention.rows_at_once * sums_ldc;
+    value_panels = key_panels + attention.depth * capacity;
+    queries = value_panels + capacity * sums_ldc;
+    sums = queries + rows * query_lda;
+    scores = sums + rows * sums_ldc;
+    all = known ? scores + score_rows * capacity : most_workspace_bytes / 4;
   }
   int64_t bytes() const { return 4 * all; }
 };
@@ -214,27 +248,83 @@ class AttentionWriter {
   const Layout& layout() const { return layout_; }
 
   void write() {
+    keys_ = k_.extent(x_.keys);
+    queries_ = k_.extent(x_.queries);
+    if (x_.known_keys()) {
+      padded_keys_ = k_.index(layout_.capacity);
+      rows_at_once_ = k_.index(x_.rows_at_once);
+      write_packed();
+      return;
+    }
+    const int64_t width = key_units(k_.level) * Panels::unit;
+    padded_keys_ = k_.mul(k_.ceil_div(keys_, k_.index(width)), width);
+    Value rows = k_.mul(k_.div(k_.div(k_.index(scores_bytes / 4), padded_keys_), k_.index(x_.rows_at_once)), x_.rows_at_once);
+    rows_at_once_ = k_.max(k_.min(rows, k_.index(x_.part_rows)), k_.index(x_.rows_at_once));
+    k_.branch(k_.less(k_.index(layout_.capacity), keys_), [&] { write_rows(); }, [&] { write_packed(); });
+  }
+
+ private:
+  // Visits the rows of each workgroup, and says whether the batch element is another one than before.
+  void for_workgroups(const std::function<void(Value is_new, Value from, Value to)>& visit) {
     k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)},
             [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values {
-              Value batch = k_.div(workgroup, k_.index(x_.parts)), part = k_.rem(workgroup, k_.index(x_.parts));
+              Value parts = k_.extent(x_.parts()), batch = k_.div(workgroup, parts), part = k_.rem(workgroup, parts);
               batch_ = row_index(k_, x_.batch, batch);
-              // Keys and values of the workgroup before are still there.
               Value is_new = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, batch, carried[0]);
-              k_.branch(is_new, [&] {
-                pack_keys();
-                pack_values();
-              });
-              Value from = k_.min(k_.mul(part, x_.part_rows), k_.index(x_.queries - x_.part_rows));
-              // The last rows of a part may be some that were done before.
-              int64_t blocks = llvm::divideCeilSigned(x_.part_rows, x_.rows_at_once);
-              k_.loop(k_.index(0), k_.index(blocks), [&](Value block) {
-                rows_of(k_.add(from, k_.min(k_.mul(block, x_.rows_at_once), k_.index(x_.part_rows - x_.rows_at_once))));
-              });
+              Value from = k_.mul(part, x_.part_rows);
+              visit(is_new, from, k_.min(k_.add(from, x_.part_rows), queries_));
               return {batch};
             });
   }
 
- private:
+  void write_packed() {
+    for_workgroups([&](Value is_new, Value from, Value to) {
+      // Keys and values of the workgroup before may still be there.
+      k_.branch(is_new, [&] {
+        pack_keys();
+        pack_values();
+      });
+      k_.loop(from, to, rows_at_once_, [&](Value first) { rows_of(first, k_.min(rows_at_once_, k_.sub(to, first))); });
+    });
+  }
+
+  // Of more keys than there is room for: each row by itself.
+  void write_rows() {
+    for_workgroups([&](Value, Value from, Value to) {
+      k_.loop(from, to, [&](Value query) {
+        Value row = at(0);
+        unsigned depth_dim = x_.first.getDomain().getParallelRank();
+        Value zeros = k_.constant(k_.vector_type(f32(), lanes_), 0.0);
+        k_.loop(k_.index(0), keys_, [&](Value key) {
+          Value sum = zeros;
+          auto add = [&](Value d, Value mask) {
+            SmallVector<Value> index = first_index(query, key, d);
+            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask).value, b = factor(x_.first, 1, index, depth_dim, lanes_, mask).value;
+            Value product = k_.make<math::FmaOp>(a, b, sum);
+            return mask ? k_.make<arith::SelectOp>(mask, product, sum) : product;
+          };
+          const int64_t whole = x_.depth / lanes_ * lanes_;
+          for (int64_t d = 0; d < whole; d += lanes_) sum = add(k_.index(d), {});
+          if (whole < x_.depth) sum = add(k_.index(whole), k_.tail_mask(k_.index(x_.depth - whole), lanes_));
+          k_.store(k_.builder.create<vector::ReductionOp>(k_.location, vector::CombiningKind::ADD, sum), row, key);
+        });
+        between(row, query);
+        auto column = [&](Value first, Value mask) {
+          Value zero = x_.second_column ? zeros : k_.constant(f32(), 0.0);
+          Value sum = k_.loop(k_.index(0), keys_, k_.index(1), ValueRange{zero}, [&](Value key, ValueRange sums) -> KernelBuilder::Values {
+            int64_t lanes = x_.second_column ? lanes_ : 0;
+            Value value = factor(x_.second, 1, second_index(k_.index(0), first, key), x_.second_column, lanes, mask).value;
+            Value weight = k_.load(row, key, f32());
+            if (!x_.second_column) return {k_.make<math::FmaOp>(weight, value, sums[0])};
+            return {k_.make<math::FmaOp>(k_.splat(weight, lanes_), value, sums[0])};
+          })[0];
+          store(query, first, mask, sum);
+        };
+        for_columns(column);
+      });
+    });
+  }
+
   Type f32() { return k_.builder.getF32Type(); }
   Value at(int64_t offset) { return k_.pointer(k_.workspace(), k_.index(offset), f32()); }
 
@@ -299,6 +389,12 @@ class AttentionWriter {
     segment(panels.wide_count, panels.count, panels.wide - 1);
   }
 
+  void for_key_panels(const std::function<void(Value first_unit, int64_t units)>& visit) {
+    if (x_.known_keys()) return for_panels(layout_.keys, visit);
+    const int64_t units = key_units(k_.level);
+    k_.loop(k_.index(0), k_.div(padded_keys_, k_.index(units * Panels::unit)), [&](Value panel) { visit(k_.mul(panel, units), units); });
+  }
+
   // Vectors over [0, count); the last one may have a mask.
   void for_vectors(int64_t count, const std::function<void(Value, Value)>& visit) {
     int64_t whole = count / lanes_ * lanes_;
@@ -315,15 +411,15 @@ class AttentionWriter {
       auto step = memory_step(x_.first, i, x_.first_key, most_lanes);
       if (step && tx::static_extent(*step) == 1) along_depth = false;
     }
-    for_panels(layout_.keys, [&](Value unit, int64_t units) {
+    for_key_panels([&](Value unit, int64_t units) {
       Value panel = k_.pointer(at(layout_.key_panels), k_.mul(unit, Panels::unit * x_.depth), f32());
       int64_t width = units * Panels::unit;
       Value first_key = k_.mul(unit, Panels::unit);
       if (!along_depth) {
         k_.loop(k_.index(0), k_.index(x_.depth), [&](Value d) {
           for (int64_t j = 0; j < width; j += lanes_) {
-            Value key = k_.add(first_key, j), mask = k_.tail_mask(k_.sub(k_.index(x_.keys), key), lanes_);
-            key = k_.min(key, k_.index(x_.keys - 1));  // of no key there are no lanes
+            Value key = k_.add(first_key, j), mask = k_.tail_mask(k_.sub(keys_, key), lanes_);
+            key = k_.min(key, k_.sub(keys_, k_.index(1)));  // of no key there are no lanes
             Value keys = factor(x_.first, 1, first_index(k_.index(0), key, d), x_.first_key, lanes_, mask).value;
             k_.store(keys, panel, k_.add(k_.mul(d, width), j));
           }
@@ -331,7 +427,7 @@ class AttentionWriter {
         return;
       }
       k_.loop(k_.index(0), k_.index(width), [&](Value j) {
-        Value key = k_.min(k_.add(first_key, j), k_.index(x_.keys - 1));
+        Value key = k_.min(k_.add(first_key, j), k_.sub(keys_, k_.index(1)));
         for_vectors(x_.depth, [&](Value d, Value mask) {
           Value elements = factor(x_.first, 1, first_index(k_.index(0), key, d), depth_dim, lanes_, mask).value;
           int64_t count = mask ? x_.depth % lanes_ : lanes_;
@@ -347,9 +443,9 @@ class AttentionWriter {
   // Row n of a panel has the columns of value n.
   void pack_values() {
     for_panels(layout_.values, [&](Value unit, int64_t units) {
-      Value panel = k_.pointer(at(layout_.value_panels), k_.mul(unit, Panels::unit * x_.keys), f32());
+      Value panel = k_.pointer(at(layout_.value_panels), k_.mul(k_.mul(unit, Panels::unit), keys_), f32());
       int64_t width = units * Panels::unit;
-      k_.loop(k_.index(0), k_.index(x_.keys), [&](Value key) {
+      k_.loop(k_.index(0), keys_, [&](Value key) {
         for (int64_t j = 0; j < width; j += lanes_) {
           Value column = k_.add(k_.mul(unit, Panels::unit), j);
           Value mask = x_.columns % Panels::unit == 0 ? Value() : k_.tail_mask(k_.sub(k_.index(x_.columns), column), lanes_);
@@ -361,41 +457,41 @@ class AttentionWriter {
     });
   }
 
-  // C[rows_at_once, columns] = A * packed panels of B.
-  void multiply(int64_t a, int64_t lda, int64_t depth, const Panels& panels, int64_t b, int64_t c, int64_t ldc) {
-    for_panels(panels, [&](Value unit, int64_t units) {
-      MicrokernelForm form;
-      form.vectors = units * Panels::unit / lanes_;
-      form.columns = units * Panels::unit;
-      form.packed = true;
-      form.gathered = false;
-      int64_t most_rows = tile_rows(k_.level, form.vectors), tiles = llvm::divideCeilSigned(x_.rows_at_once, most_rows);
+  // A panel of C[rows, columns] = A * packed panels of B, and of some rows behind them.
+  void multiply(Value rows, int64_t a, Value lda, Value depth, int64_t b, int64_t c, Value ldc, Value unit, int64_t units) {
+    MicrokernelForm form;
+    form.vectors = units * Panels::unit / lanes_;
+    form.columns = units * Panels::unit;
+    form.packed = true;
+    form.gathered = false;
+    form.rows = tile_rows(k_.level, form.vectors);
+    if (x_.known_keys()) {  // tiles of one size
+      int64_t tiles = llvm::divideCeilSigned(x_.rows_at_once, form.rows);
       form.rows = llvm::divideCeilSigned(x_.rows_at_once, tiles);
-      MicrokernelArguments call;
-      call.lda = k_.index(lda);
-      call.batches = k_.index(1);
-      call.depth = k_.index(depth);
-      call.b = k_.pointer(at(b), k_.mul(unit, Panels::unit * depth), f32());
-      call.ldb = k_.index(0);
-      call.ldc = k_.index(ldc);
-      call.accumulate = k_.make<arith::ConstantIntOp>(0, 1);
-      call.ahead = k_.index(0);
-      call.next = call.b;
-      call.next_step = k_.index(0);
-      k_.loop(k_.index(0), k_.index(tiles), [&](Value tile) {
-        Value row = k_.min(k_.mul(tile, form.rows), k_.index(x_.rows_at_once - form.rows));
-        call.a = k_.pointer(at(a), k_.mul(row, lda), f32());
-        call.c = k_.pointer(at(c), k_.add(k_.mul(row, ldc), k_.mul(unit, Panels::unit)), f32());
-        call_microkernel(k_, form, call);
-      });
+    }
+    MicrokernelArguments call;
+    call.lda = lda;
+    call.batches = k_.index(1);
+    call.depth = depth;
+    call.b = k_.pointer(at(b), k_.mul(k_.mul(unit, Panels::unit), depth), f32());
+    call.ldb = k_.index(0);
+    call.ldc = ldc;
+    call.accumulate = k_.make<arith::ConstantIntOp>(0, 1);
+    call.ahead = k_.index(0);
+    call.next = call.b;
+    call.next_step = k_.index(0);
+    k_.loop(k_.index(0), rows, k_.index(form.rows), [&](Value row) {
+      call.a = k_.pointer(at(a), k_.mul(row, lda), f32());
+      call.c = k_.pointer(at(c), k_.add(k_.mul(row, ldc), k_.mul(unit, Panels::unit)), f32());
+      call_microkernel(k_, form, call);
     });
   }
 
-  // `rows_at_once` rows of results, from this one on.
-  void rows_of(Value from) {
+  // `count` rows of results, from this one on.
+  void rows_of(Value from, Value count) {
     unsigned depth_dim = x_.first.getDomain().getParallelRank();
     auto for_rows = [&](const std::function<void(Value row, Value query)>& visit) {
-      k_.loop(k_.index(0), k_.index(x_.rows_at_once), [&](Value row) { visit(row, k_.add(from, row)); });
+      k_.loop(k_.index(0), count, [&](Value row) { visit(row, k_.add(from, row)); });
     };
     for_rows([&](Value row, Value query) {
       for_vectors(x_.depth, [&](Value d, Value mask) {
@@ -403,54 +499,68 @@ class AttentionWriter {
         k_.store(elements, at(layout_.queries), k_.add(k_.mul(row, layout_.query_lda), d), mask);
       });
     });
-    multiply(layout_.queries, layout_.query_lda, x_.depth, layout_.keys, layout_.key_panels, layout_.scores, layout_.scores_ldc);
-    for_rows([&](Value row, Value query) {
-      RowPoint point;
-      point.index = batch_;
-      if (x_.query) point.index[*x_.query] = query;
-      RowTeam team;
-      team.lanes = lanes_;
-      team.masks = true;
-      team.at_once = 2;
-      team.between = k_.pointer(at(layout_.scores), k_.mul(row, layout_.scores_ldc), f32());
-      x_.rows.emit(k_, point, team);
+    for_key_panels([&](Value unit, int64_t units) {
+      multiply(count, layout_.queries, k_.index(layout_.query_lda), k_.index(x_.depth), layout_.key_panels, layout_.scores, padded_keys_, unit, units);
     });
-    multiply(layout_.scores, layout_.scores_ldc, x_.keys, layout_.values, layout_.value_panels, layout_.sums, layout_.sums_ldc);
-    for_rows([&](Value row, Value query) { store_row(row, query); });
+    for_rows([&](Value row, Value query) { between(k_.pointer(at(layout_.scores), k_.mul(row, padded_keys_), f32()), query); });
+    for_panels(layout_.values, [&](Value unit, int64_t units) {
+      multiply(count, layout_.scores, padded_keys_, keys_, layout_.value_panels, layout_.sums, k_.index(layout_.sums_ldc), unit, units);
+    });
+    for_rows([&](Value row, Value query) {
+      for_columns([&](Value column, Value mask) {
+        Value first = k_.add(k_.mul(row, layout_.sums_ldc), column);
+        store(query, column, mask, k_.load(at(layout_.sums), first, f32(), x_.second_column ? lanes_ : 0, mask));
+      });
+    });
   }
 
-  // What is computed of the sums, where it belongs.
-  void store_row(Value row, Value query) {
-    auto store = [&](Value column, Value mask) {
-      BodyPlace place;
-      place.index = second_index(query, column, {});
-      if (x_.second_column) {
-        place.lanes = lanes_;
-        place.lane_dimension = *x_.second_column;
-        place.mask = mask;
-      }
-      Value from = k_.add(k_.mul(row, layout_.sums_ldc), column);
-      Element sum{k_.load(at(layout_.sums), from, f32(), place.lanes, mask), place.lanes > 0};
-      BodyEmitter body(k_, x_.second, [](unsigned, const BodyPlace&) -> Element { llvm_unreachable("no other stage is read"); });
-      unsigned first = stage::first_read_of_last_body(x_.second), count = x_.second->getNumOperands() - first;
-      AffineExpr linear = getAffineConstantExpr(0, x_.second->getContext());
-      for (auto [d, extent] : llvm::enumerate(x_.second.getDomain().parallel()))
-        linear = linear * extent + getAffineDimExpr(d, x_.second->getContext());
-      Value to = body.evaluate(linear, place.index);
-      for (auto [i, element] : llvm::enumerate(body.run(stage::last_body(x_.second), first, count, sum, place)))
-        k_.store(body.to_lanes(element, place.lanes).value, k_.result(i), to, mask);
-    };
+  // Goes through a row of scores.
+  void between(Value row, Value query) {
+    RowPoint point;
+    point.index = batch_;
+    if (x_.query) point.index[*x_.query] = query;
+    RowTeam team;
+    team.lanes = lanes_;
+    team.masks = true;
+    team.at_once = 2;
+    team.between = row;
+    x_.rows.emit(k_, point, team);
+  }
+
+  void for_columns(const std::function<void(Value, Value)>& visit) {
     if (x_.second_column) {
-      for_vectors(x_.columns, store);
+      for_vectors(x_.columns, visit);
     } else {
-      store(k_.index(0), {});
+      visit(k_.index(0), {});
     }
+  }
+
+  // What is computed of these sums, where it belongs.
+  void store(Value query, Value column, Value mask, Value sums) {
+    BodyPlace place;
+    place.index = second_index(query, column, {});
+    if (x_.second_column) {
+      place.lanes = lanes_;
+      place.lane_dimension = *x_.second_column;
+      place.mask = mask;
+    }
+    Element sum{sums, place.lanes > 0};
+    BodyEmitter body(k_, x_.second, [](unsigned, const BodyPlace&) -> Element { llvm_unreachable("no other stage is read"); });
+    unsigned first = stage::first_read_of_last_body(x_.second), count = x_.second->getNumOperands() - first;
+    AffineExpr linear = getAffineConstantExpr(0, x_.second->getContext());
+    for (auto [d, extent] : llvm::enumerate(x_.second.getDomain().parallel()))
+      linear = linear * extent + getAffineDimExpr(d, x_.second->getContext());
+    Value to = body.evaluate(linear, place.index);
+    for (auto [i, element] : llvm::enumerate(body.run(stage::last_body(x_.second), first, count, sum, place)))
+      k_.store(body.to_lanes(element, place.lanes).value, k_.result(i), to, mask);
   }
 
   KernelBuilder& k_;
   Attention& x_;
   Layout layout_;
   int64_t lanes_;
+  Value keys_, queries_, padded_keys_;  // padded to whole panels: elements between rows of scores
+  Value rows_at_once_;
   SmallVector<Value> batch_;  // index of each dimension of rows; 0 for the queries
 };
 
@@ -460,8 +570,9 @@ FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
   auto attention = Attention::read(region);
   if (failed(attention)) return failure();
   for (const Level* level : {&level_v3, &level_v4}) {
-    if (Layout(*attention, *level).bytes() > most_workspace_bytes) {
-      return FailureOr<KernelPlan>(region.emitError("x86_64: attention: ") << attention->keys << " keys are too many for the workspace");
+    Layout layout(*attention, *level);
+    if (layout.bytes() > most_workspace_bytes || layout.capacity < Panels::unit) {
+      return FailureOr<KernelPlan>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
     }
   }
   // Neighboring columns of a result are stored together.
@@ -471,8 +582,11 @@ FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
     if (tx::static_extent(step) != 1)
       return FailureOr<KernelPlan>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
   }
-  double flops = 2.0 * static_cast<double>(attention->part_rows * attention->keys * (attention->depth + attention->columns));
-  return KernelPlan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};
+  int64_t keys = attention->known_keys().value_or(usual_keys);
+  double flops = 2.0 * static_cast<double>(attention->part_rows * keys * (attention->depth + attention->columns));
+  KernelPlan plan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};
+  if (!attention->known_keys()) plan.limits.push_back({attention->keys, most_workspace_bytes / 4, "keys of attention"});
+  return plan;
 }
 
 FailureOr<KernelResources> emit_attention(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,
