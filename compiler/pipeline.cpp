@@ -43,6 +43,8 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
   passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
+  // What is behind a contraction stands together with it.
+  passes.addNestedPass<func::FuncOp>(passes::move_reshapes());
   passes.addPass(createCanonicalizerPass());
 }
 

@@ -348,8 +348,8 @@ class Scheduler {
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
     for (const targets::Limit& limit : kernel.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
-      check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " + limit.what +
-                                          ", which its kernel has no room for; give smaller inputs");
+      check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " +
+                                          limit.what + ", which its kernel has no room for; give smaller inputs");
     }
     for (uint32_t symbol = 0; symbol < kernel.symbol_count; ++symbol) {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));

@@ -195,7 +195,9 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       })
       .Case([&](tx::PowOp pow) -> Value {
         if (!is_float) return unsupported();
-        if (auto exponent = pow.getRhs().getDefiningOp<tx::ConstantOp>()) {
+        Value behind = pow.getRhs();
+        while (auto broadcast = behind.getDefiningOp<tx::BroadcastOp>()) behind = broadcast.getInput();
+        if (auto exponent = behind.getDefiningOp<tx::ConstantOp>()) {
           if (auto splat = llvm::dyn_cast<SplatElementsAttr>(exponent.getValue())) {
             APFloat value = splat.getSplatValue<APFloat>();
             bool lost;

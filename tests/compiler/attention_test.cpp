@@ -34,15 +34,19 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
   auto t = [&](std::initializer_list<int64_t> extents) { return "tensor<" + type(extents, element) + ">"; };
   std::string q = type({b, m, h, d}, element), k = type({b, n, h, d}, element), v = type({b, n, h, c}, element),
               mask = causal ? type({1, 1, m, n}, element) : type({b, 1, 1, n}, element), out = type({b, m, h, c}, element);
+  auto repeated = [&](const std::string& name, const std::string& value, const std::string& to) {
+    return "\n%" + name + "0 = tx.constant dense<" + value + "> : tensor<" + element + ">\n%" + name + " = tx.broadcast %" + name +
+           "0 {dimensions = array<i64>} : tensor<" + element + "> -> " + to;
+  };
   std::string scores = t({b, h, m, n}), bools = "tensor<" + type({b, h, m, n}, "i1") + ">";
   std::string body = "%q = tx.transpose %0 {permutation = array<i64: 0, 2, 1, 3>} : tensor<" + q + "> -> " + t({b, h, m, d}) +
-                     "\n%half = tx.constant dense<0.5> : " + t({b, h, m, d}) + "\n%qs = tx.mul %q, %half : " + t({b, h, m, d}) +
+                     repeated("half", "0.5", t({b, h, m, d})) + "\n%qs = tx.mul %q, %half : " + t({b, h, m, d}) +
                      "\n%k = tx.transpose %1 {permutation = array<i64: 0, 2, 3, 1>} : tensor<" + k + "> -> " + t({b, h, d, n}) +
                      "\n%v = tx.transpose %2 {permutation = array<i64: 0, 2, 1, 3>} : tensor<" + v + "> -> " + t({b, h, n, c}) +
                      "\n%s = tx.matmul %qs, %k : " + t({b, h, m, d}) + ", " + t({b, h, d, n}) + " -> " + scores +
                      "\n%mask = tx.broadcast %3 {dimensions = array<i64: 0, 1, 2, 3>} : tensor<" + mask + "> -> " + scores +
                      "\n%masked = tx.add %s, %mask : " + scores + "\n%p = tx.softmax %masked {axis = 3 : i64} : " + scores +
-                     "\n%nan = tx.compare ne %p, %p : " + scores + " -> " + bools + "\n%zero = tx.constant dense<0.0> : " + scores +
+                     "\n%nan = tx.compare ne %p, %p : " + scores + " -> " + bools + repeated("zero", "0.0", scores) +
                      "\n%w = tx.select %nan, %zero, %p : " + bools + ", " + scores + "\n%o = tx.matmul %w, %v : " + scores + ", " +
                      t({b, h, n, c}) + " -> " + t({b, h, m, c}) +
                      "\n%y = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + t({b, h, m, c}) + " -> tensor<" + out +
@@ -105,7 +109,8 @@ TEST(Attention, TakesQueriesInParts) {
 }
 
 TEST(Attention, TakesAnyNumberOfQueriesAndKeys) {
-  for (const std::vector<int64_t>& symbols : std::vector<std::vector<int64_t>>{{1, 1, 1}, {2, 7, 9}, {1, 64, 64}, {1, 128, 130}, {3, 1, 77}, {1, 70, 3000}}) {
+  for (const std::vector<int64_t>& symbols :
+       std::vector<std::vector<int64_t>>{{1, 1, 1}, {2, 7, 9}, {1, 64, 64}, {1, 128, 130}, {3, 1, 77}, {1, 70, 3000}}) {
     SCOPED_TRACE(symbols[2]);
     CheckOptions options = options_of(1e-5);
     options.symbols = symbols;

@@ -299,7 +299,8 @@ class AttentionWriter {
           Value sum = zeros;
           auto add = [&](Value d, Value mask) {
             SmallVector<Value> index = first_index(query, key, d);
-            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask).value, b = factor(x_.first, 1, index, depth_dim, lanes_, mask).value;
+            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask).value,
+                  b = factor(x_.first, 1, index, depth_dim, lanes_, mask).value;
             Value product = k_.make<math::FmaOp>(a, b, sum);
             return mask ? k_.make<arith::SelectOp>(mask, product, sum) : product;
           };
@@ -500,7 +501,8 @@ class AttentionWriter {
       });
     });
     for_key_panels([&](Value unit, int64_t units) {
-      multiply(count, layout_.queries, k_.index(layout_.query_lda), k_.index(x_.depth), layout_.key_panels, layout_.scores, padded_keys_, unit, units);
+      multiply(count, layout_.queries, k_.index(layout_.query_lda), k_.index(x_.depth), layout_.key_panels, layout_.scores, padded_keys_,
+               unit, units);
     });
     for_rows([&](Value row, Value query) { between(k_.pointer(at(layout_.scores), k_.mul(row, padded_keys_), f32()), query); });
     for_panels(layout_.values, [&](Value unit, int64_t units) {

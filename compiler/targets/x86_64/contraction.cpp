@@ -148,7 +148,12 @@ class ContractionWriter {
     band_ = k_.div(workgroup, k_.index(column_blocks));
     Value group = k_.div(column_block, k_.index(cut_.blocks));
     Value block = k_.rem(column_block, k_.index(cut_.blocks));
-    Value bands = cut_.bands > 0 ? k_.index(cut_.bands) : k_.ceil_div(k_.extent(shape_.rows), k_.index(cut_.band_size));
+    Value bands = k_.index(cut_.bands);
+    band_rows_ = k_.index(cut_.band_size);
+    if (cut_.bands == 0) {
+      bands = k_.ceil_div(k_.extent(shape_.rows), band_rows_);
+      band_rows_ = k_.ceil_div(k_.extent(shape_.rows), k_.max(bands, k_.index(1)));
+    }
     Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
 
     // Own panels of this block.
@@ -162,7 +167,7 @@ class ContractionWriter {
                Panels::unit);
 
     // Pixels or rows of this band.
-    Value from = k_.mul(band, cut_.band_size);
+    Value from = k_.mul(band, band_rows_);
     bool flat = shape_.is_flat();
     Value a = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
     c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.columns), k_.mul(group, shape_.group_columns()));
@@ -445,7 +450,7 @@ class ContractionWriter {
     }
     auto flat = [&](int64_t count, Value pixel, Value number) { tile(count, k_.mul(pixel, pixel_), pixel, number); };
     if (cut_.bands == 0) {
-      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.extent(shape_.rows), from));
+      Value rows = k_.min(band_rows_, k_.sub(k_.extent(shape_.rows), from));
       return write_any(rows, most_rows, flat);
     }
     write_bands(from, cut_.band_size, shape_.width - (cut_.bands - 1) * cut_.band_size, most_rows, flat);
@@ -504,6 +509,7 @@ class ContractionWriter {
   int64_t pixel_ = 0, row_ = 0, batches_per_block_ = 1;  // elements between pixels of a tile; between rows of A
   bool merged_ = false, gathered_ = false;
   Value offsets_, pixel_offsets_;
+  Value band_rows_;  // of all bands but the last one
   Value band_, first_panel_, last_panel_, first_column_, c_offset_, group_column_;
 };
 

@@ -180,6 +180,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
 namespace {
 
 constexpr double core_flops_per_ns = 100;
+constexpr int64_t usual_rows = 128;  // where they are not known
 constexpr double copy_bytes_per_ns = 20;
 
 // Modelled time on 1, 2, 4, 8 and 16 cores, weighted; lower is better. Rough: it only has to rank cuts.
@@ -240,11 +241,12 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
   int64_t panels = Panels::shared(shape.group_columns()).count;
   int64_t images = 1;
   if (auto constant = tx::static_extent(shape.images)) images = std::max<int64_t>(1, constant.value());
-  if (shape.width == 0) {
-    cut.bands = 0;
-    cut.band_size = 96;
-    cut.blocks = std::max<int64_t>(1, std::min(panels, llvm::divideCeilSigned(panels, 4)));
-    return cut;
+  if (shape.width == 0) {  // as a usual number of rows is cut; a call's bands are as many, and of one size
+    ContractionShape usual = shape;
+    usual.width = usual.in_width = usual_rows;
+    ContractionCut known = of(usual, single_pass);
+    known.bands = 0;
+    return known;
   }
   bool flat = shape.is_flat();
   int64_t units = flat ? shape.width : shape.height;

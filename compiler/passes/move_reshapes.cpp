@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-move-reshapes: element-wise ops behind a contraction have its shape, and what only divides the dimensions differently comes after them. So they
+// stand together, and become one kernel.
+#include "compiler/passes/passes.h"
+
+#include "compiler/ir/tx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+// Whether the value is a contraction's result, or computed of one by element-wise ops.
+bool is_of_contraction(Value value, int depth = 16) {
+  Operation* op = value.getDefiningOp();
+  if (!op || depth == 0) return false;
+  if (llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) return true;
+  return tx::is_elementwise(op) && llvm::any_of(op->getOperands(), [&](Value operand) { return is_of_contraction(operand, depth - 1); });
+}
+
+// f(reshape(x), y)  ->  reshape(f(x, y')), where x is a contraction's, and y' is y in the shape of x.
+struct MoveReshape : RewritePattern {
+  explicit MoveReshape(MLIRContext* context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
+
+  LogicalResult matchAndRewrite(Operation* op, PatternRewriter& rewriter) const override {
+    if (!tx::is_elementwise(op)) return failure();
+    tx::ReshapeOp moved;
+    for (Value operand : op->getOperands()) {
+      auto reshape = operand.getDefiningOp<tx::ReshapeOp>();
+      if (!reshape && is_of_contraction(operand)) return failure();
+      if (reshape && !moved && is_of_contraction(reshape.getInput())) moved = reshape;
+    }
+    if (!moved) return failure();
+    RankedTensorType from = tx::tensor(moved.getInput()), to = tx::tensor(op->getResult(0));
+    if (llvm::any_of(op->getOperands(), [&](Value operand) { return !has_form(operand, from); })) return failure();
+    SmallVector<Value> operands = llvm::map_to_vector(op->getOperands(), [&](Value operand) { return in_form(operand, from, rewriter); });
+    OperationState state(op->getLoc(), op->getName(), operands, tx::with_element_type(from, to.getElementType()), op->getAttrs());
+    Value result = rewriter.create(state)->getResult(0);
+    rewriter.replaceOpWithNewOp<tx::ReshapeOp>(op, to, result);
+    return success();
+  }
+
+ private:
+  // A broadcast is a view that has no tensor: one element, or a vector along the last dimension, is one of another shape, too.
+  static bool has_form(Value value, RankedTensorType like) {
+    auto broadcast = value.getDefiningOp<tx::BroadcastOp>();
+    if (!broadcast) return true;
+    RankedTensorType input = tx::tensor(broadcast.getInput()), own = tx::tensor(value);
+    if (input.getRank() == 0) return true;
+    return input.getRank() == 1 && like.getRank() > 0 && broadcast.getDimensions()[0] == own.getRank() - 1 &&
+           tx::extents(input)[0] == tx::extents(like).back();
+  }
+
+  static Value in_form(Value value, RankedTensorType like, PatternRewriter& rewriter) {
+    RankedTensorType type = tx::with_element_type(like, tx::tensor(value).getElementType());
+    if (auto reshape = value.getDefiningOp<tx::ReshapeOp>(); reshape && reshape.getInput().getType() == type) return reshape.getInput();
+    if (auto broadcast = value.getDefiningOp<tx::BroadcastOp>()) {
+      SmallVector<int64_t> dimensions;
+      if (!broadcast.getDimensions().empty()) dimensions.push_back(like.getRank() - 1);
+      return rewriter.create<tx::BroadcastOp>(value.getLoc(), type, broadcast.getInput(), dimensions);
+    }
+    auto constant = value.getDefiningOp<tx::ConstantOp>();
+    auto splat = constant ? llvm::dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
+    if (splat && type.hasStaticShape()) {
+      return rewriter.create<tx::ConstantOp>(value.getLoc(), type, SplatElementsAttr::get(type, splat.getSplatValue<Attribute>()));
+    }
+    return rewriter.createOrFold<tx::ReshapeOp>(value.getLoc(), type, value);
+  }
+};
+
+struct MoveReshapes : PassWrapper<MoveReshapes, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MoveReshapes)
+  StringRef getArgument() const final { return "heddle-move-reshapes"; }
+  StringRef getDescription() const final { return "gelu(reshape(matmul(x, w)))  ->  reshape(gelu(matmul(x, w)))"; }
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<MoveReshape>(&getContext());
+    if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> move_reshapes() {
+  return std::make_unique<MoveReshapes>();
+}
+
+}  // namespace heddle::passes
