@@ -163,7 +163,7 @@ class RowsReader {
     kernel_.inner_extents_.assign(first_domain.folded().begin(), first_domain.folded().end());
     AffineExpr one = getAffineConstantExpr(1, region_.getContext());
     if (kernel_.row_extents_.empty()) kernel_.row_extents_.push_back(one);
-    if (kernel_.inner_extents_.empty()) kernel_.inner_extents_.push_back(one);
+    if (llvm::all_of(kernel_.inner_extents_, is_one)) return false;  // rows of one element, which are no rows
     rows_ = kernel_.row_extents_.size();
     inner_ = kernel_.inner_extents_.size();
     Dimensions found;

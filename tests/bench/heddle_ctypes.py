@@ -78,6 +78,16 @@ def one_core_config():
     )
 
 
+class CompileParams(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32), ("threads", ctypes.c_uint32), ("input_path", String), ("output_path", String), ("targets", String),
+        ("parameters_path", String), ("dump_after", String), ("dump_path", String), ("report_path", String), ("reproducer_path", String),
+        ("progress", ctypes.c_void_p), ("context", ctypes.c_void_p), ("ptxas", String), ("placement_count", ctypes.c_uint32),
+        ("slot_count", ctypes.c_uint32), ("placements", ctypes.c_void_p), ("slots", ctypes.c_void_p), ("affinity_path", String), ("math", String),
+        ("operator_count", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("operators", ctypes.c_void_p), ("cache_path", String),
+    ]
+
+
 class Library:
     """The functions of runtime.h, with a Python exception for each status that is not NULL."""
 
@@ -109,6 +119,16 @@ class Library:
             message = self.plain("heddle_status_message", status).text()
             self.plain("heddle_status_free", status)
             raise RuntimeError(f"{name}: {message}")
+
+    def compile(self, compiler, model, module, target="cpu", flags=1):
+        """heddle_compile of libheddle_compiler, by default without its cache."""
+        params = CompileParams(struct_size=ctypes.sizeof(CompileParams), input_path=String(model), output_path=String(module), targets=String(target), flags=flags)
+        compiler.heddle_compile.restype = ctypes.c_void_p
+        status = compiler.heddle_compile(ctypes.byref(params))
+        if status:
+            message = self.plain("heddle_status_message", status).text()
+            self.plain("heddle_status_free", status)
+            raise RuntimeError(message)
 
     def report(self, name, *arguments):
         text = ctypes.c_void_p()
@@ -159,7 +179,7 @@ class Function:
         self.result_count = self.library.plain("heddle_function_result_count", handle)
 
     def tensor(self, argument, array):
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array).reshape(np.shape(array))  # which makes a vector of a scalar
         dims = (ctypes.c_int64 * array.ndim)(*array.shape)
         handle = ctypes.c_void_p()
         self.library.checked(

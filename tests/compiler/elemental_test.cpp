@@ -146,6 +146,16 @@ TEST(Elemental, ComputesHalfTypesInSinglePrecision) {
   check_region(one_op({"3x21xf16", "3x21xf16"}, "3x21xf16", "add %0, %1 : tensor<3x21xf16>"), options);
 }
 
+// A comparison and a selection of one f16, of which LLVM would make a call of a function.
+TEST(Elemental, SelectsTheLargerOneOfHalfTypes) {
+  for (const char* kind : {"gt", "lt"}) {
+    check_region(region_text(
+        {"f16"}, {"f16"},
+        "%c = tx.constant dense<1.671875> : tensor<f16>\n%g = tx.compare " + std::string(kind) +
+            " %0, %c : tensor<f16> -> tensor<i1>\n%y = tx.select %g, %0, %c : tensor<i1>, tensor<f16>\ntx.yield %y : tensor<f16>"));
+  }
+}
+
 TEST(Elemental, RunsDoubles) {
   CheckOptions options;
   options.relative = 1e-13;
@@ -213,6 +223,14 @@ TEST(Movement, ComputesOnAConcatAndInsideOne) {
                   "%c = tx.concat %0, %1 {axis = 1} : tensor<4x5xf32>, tensor<4x20xf32> -> tensor<4x25xf32>\n"
                   "%s = tx.slice %c {starts = array<i64: 0, 1>, strides = array<i64: 1, 2>} : tensor<4x25xf32> -> tensor<4x12xf32>\n"
                   "tx.yield %s : tensor<4x12xf32>"));
+  // One that is read at its own index, and at another one, too.
+  check_region(
+      region_text({"4x8xf32", "4x8xf32"}, {"4x16xf32"},
+                  "%c = tx.concat %0, %1 {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>\n"
+                  "%a = tx.slice %c {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : tensor<4x16xf32> -> tensor<4x8xf32>\n"
+                  "%b = tx.slice %c {starts = array<i64: 0, 8>, strides = array<i64: 1, 1>} : tensor<4x16xf32> -> tensor<4x8xf32>\n"
+                  "%r = tx.concat %b, %a {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>\n"
+                  "%s = tx.add %c, %r : tensor<4x16xf32>\ntx.yield %s : tensor<4x16xf32>"));
 }
 
 TEST(Movement, GathersSlices) {

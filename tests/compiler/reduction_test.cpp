@@ -269,6 +269,12 @@ TEST(Rows, AreNotNeeded) {
   check_region(one_op({"3x20x5xf32"}, "3x20x5xf32", "softmax %0 {axis = 1} : tensor<3x20x5xf32>"), options);
 }
 
+// What is normalized over one element is no row, and is computed all the same.
+TEST(Rows, AreOfSeveralElements) {
+  check_region(normalization("6", "1", "f32"));
+  check_region(one_op({"3x1x5xf32"}, "3x1x5xf32", "softmax %0 {axis = 1} : tensor<3x1x5xf32>"));
+}
+
 TEST(Lrn, SumsOverNeighboringChannels) {
   for (const char* type : {"1x5x5x96xf32", "1x3x3x7xf32", "1x2x2x256xf32", "2x3x3x1xf32", "1x4x4x33xf32"}) {
     for (const char* rest : {"size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0", "size = 4, alpha = 0.5, beta = 0.5, bias = 2.0",

@@ -141,7 +141,7 @@ FailureOr<Attention> Attention::read(tx::DispatchOp region) {
     second_of_row[of_last[j]] = dim.getPosition();
   }
   unsigned second_key = rank - 1;
-  if (second_of_row[row_dims] != second_key && result.known_keys() != 1) return refuse("the second product does not sum up a row");
+  if (second_of_row[row_dims] != second_key) return refuse("the second product does not sum up a row");
   stage::DomainAttr domain = result.second.getDomain();
   for (unsigned d = 0; d < domain.getParallelRank(); ++d) {
     if (llvm::is_contained(second_of_row, std::optional(d)) || tx::static_extent(domain.parallel()[d]) == 1) continue;

@@ -7,9 +7,12 @@
 
 #include "compiler/targets/code_units.h"
 #include "compiler/targets/llvm_backend.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -53,11 +56,35 @@ std::unique_ptr<llvm::Module> translate(ModuleOp unit, llvm::LLVMContext& contex
   return translated;
 }
 
+bool has_scalar_half(const llvm::Module& module) {
+  for (const llvm::Function& function : module) {
+    for (const llvm::BasicBlock& block : function) {
+      if (llvm::any_of(block, [](const llvm::Instruction& instruction) { return instruction.getType()->isHalfTy(); })) return true;
+    }
+  }
+  return false;
+}
+
+// LLVM makes the larger or smaller one of two scalars of f16 by a call of the C library's function for f32, of which there is none here.
+void define_library_functions(llvm::Module& module) {
+  if (!has_scalar_half(module)) return;
+  llvm::LLVMContext& context = module.getContext();
+  llvm::Type* f32 = llvm::Type::getFloatTy(context);
+  for (auto [name, operation] : {std::pair("fmaxf", llvm::Intrinsic::maxnum), std::pair("fminf", llvm::Intrinsic::minnum)}) {
+    auto* function =
+        llvm::Function::Create(llvm::FunctionType::get(f32, {f32, f32}, false), llvm::GlobalValue::InternalLinkage, name, module);
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "", function));
+    builder.CreateRet(builder.CreateBinaryIntrinsic(operation, function->getArg(0), function->getArg(1)));
+    llvm::appendToUsed(module, {function});
+  }
+}
+
 FailureOr<std::vector<char>> lower(ModuleOp unit, const Level& level, llvm::CodeGenFileType type) {
   if (failed(lower_to_llvm(unit))) return failure();
   llvm::LLVMContext context;
   auto module = translate(unit, context);
   if (!module) return failure();
+  define_library_functions(*module);
   std::string error;
   std::vector<char> bytes;
   if (auto machine = make_machine(level, error)) error = generate_code(*module, *machine, type, bytes);

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles and runs random graphs, and compares their results with ONNX Runtime's.
+
+    random_graphs.py [--seed N] [--count N] [--type float32|float16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER]
+
+Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
+is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
+behind a floor or a comparison, decides nothing. Exits with 1 if a graph is wrong, or is not compiled.
+"""
+import argparse
+import ctypes
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+import heddle_ctypes
+from graph import Graph, in_f64
+
+RIGHT, UNDECIDED, WRONG, FAILED = "right", "undecided", "wrong", "failed"
+# How much inputs are changed to see what hangs on their last bits.
+LAST_BITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3, np.dtype(np.float64): 1e-14}
+# How far a result may be from ONNX Runtime's before f64 is asked, and from that in the end: of the value, and of the largest one.
+TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 4e-3, np.dtype(np.float64): 1e-11}
+
+
+class Heddle:
+    def __init__(self, target, device):
+        self.runtime, self.device, self.target = heddle_ctypes.Runtime(), device, target
+        self.compiler = ctypes.CDLL(str(heddle_ctypes.library_path().with_name("libheddle_compiler.so")))
+
+    def compile(self, model, module):
+        self.runtime.library.compile(self.compiler, model, module, target=self.target)
+
+    def run(self, module, names, feeds):
+        function = self.runtime.open(module).instance(self.device).function()
+        call, results = function.prepare(*(feeds[name] for name in names))
+        call()
+        return [result.numpy() for result in results]
+
+
+def distance(got, wanted):
+    """The largest error, of each value and of the largest one; infinity where only one of them is finite, or another shape."""
+    if got.shape != wanted.shape:
+        return np.inf
+    got, wanted = got.astype(np.float64), wanted.astype(np.float64)
+    odd = ~np.isfinite(wanted) | ~np.isfinite(got)
+    if not np.array_equal(np.where(odd, got, 0), np.where(odd, wanted, 0), equal_nan=True):
+        return np.inf
+    got, wanted = np.where(odd, 0, got), np.where(odd, 0, wanted)
+    scale = np.maximum(np.abs(wanted), 0.05 * np.abs(wanted).max(initial=0) + 1e-6)
+    return float((np.abs(got - wanted) / scale).max(initial=0))
+
+
+def f64_results(model, feeds):
+    evaluator = ReferenceEvaluator(in_f64(model))
+    return evaluator.run(None, {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in feeds.items()})
+
+
+def changed(feeds, random, by):
+    """The inputs, changed in the last bits."""
+    return {name: array * (1 + random.uniform(-by, by, array.shape)) if array.dtype.kind == "f" else array for name, array in feeds.items()}
+
+
+def check(seed, heddle, folder, float_type):
+    """(verdict, what there is to say)."""
+    graph = Graph(seed, float_type)
+    model = graph.model()
+    if model is None:
+        return RIGHT, ""
+    path, module = folder / f"{seed}.onnx", folder / f"{seed}.heddle"
+    onnx.save(model, path)
+    names = [value.name for value in model.graph.input]
+    feeds = {name: graph.feeds[name] for name in names}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # which has faults of its own
+    try:
+        wanted = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:  # for this type
+        wanted = [array.astype(float_type) if array.dtype.kind == "f" else array for array in f64_results(model, feeds)]
+    try:
+        heddle.compile(path, module)
+        got = heddle.run(module, names, feeds)
+    except RuntimeError as error:
+        return FAILED, str(error)
+    tolerance = TOLERANCE[np.dtype(float_type)]
+    outputs = [output.name for output in model.graph.output]
+    suspects = [i for i in range(len(outputs)) if distance(got[i], wanted[i]) > (tolerance if wanted[i].dtype.kind == "f" else 0)]
+    if not suspects:
+        return RIGHT, ""
+    exact, random = f64_results(model, feeds), np.random.default_rng(seed)
+    others = [f64_results(model, changed(feeds, random, LAST_BITS[np.dtype(float_type)])) for _ in range(4)]
+    verdict, text = RIGHT, ""
+    for i in suspects:
+        ours, theirs = distance(got[i], exact[i]), distance(wanted[i], exact[i])
+        moved = max(distance(other[i], exact[i]) for other in others)
+        if ours <= max(10 * tolerance, 4 * theirs):
+            continue
+        if moved > 0.1 * ours or moved > 100 * tolerance:
+            verdict = UNDECIDED if verdict == RIGHT else verdict
+            continue
+        verdict = WRONG
+        text += f"; {outputs[i]} {got[i].dtype}{list(got[i].shape)}: error {ours:.2e}, ONNX Runtime's {theirs:.2e}, changed inputs' {moved:.2e}"
+    return verdict, text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="of the first graph")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--type", default="float32", choices=["float32", "float16", "float64"], help="of floats")
+    parser.add_argument("--target", default="cpu:x86-64-v3", help="as of heddle compile")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right")
+    arguments = parser.parse_args()
+    heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="heddle-random-") as name:
+        folder = pathlib.Path(name)
+        for seed in range(arguments.seed, arguments.seed + arguments.count):
+            began = time.monotonic()
+            verdict, text = check(seed, heddle, folder, np.dtype(arguments.type))
+            if time.monotonic() - began > 20:
+                print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
+            counts[verdict] += 1
+            if verdict in (WRONG, FAILED):
+                print(f"seed {seed}: {verdict} {text}", flush=True)
+                if arguments.keep:
+                    arguments.keep.mkdir(parents=True, exist_ok=True)
+                    (arguments.keep / f"{seed}.onnx").write_bytes((folder / f"{seed}.onnx").read_bytes())
+            for path in folder.iterdir():
+                path.unlink()
+    print(f"{arguments.count} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) +
+          f"; {time.monotonic() - start:.0f} s")
+    return 1 if counts[WRONG] or counts[FAILED] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
