@@ -79,6 +79,7 @@ int add_build_id(dl_phdr_info* info, size_t, void* out) {
     is_own |= header.p_type == PT_LOAD && own >= start && own < start + header.p_memsz;
   }
   if (!is_own && !path.contains("libLLVM") && !path.contains("libMLIR")) return 0;
+  const size_t before = text.size();
   for (const auto& header : headers) {
     if (header.p_type != PT_NOTE) continue;
     llvm::StringRef notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz);
@@ -94,7 +95,7 @@ int add_build_id(dl_phdr_info* info, size_t, void* out) {
       notes = notes.drop_front(name + description);
     }
   }
-  return 0;
+  return text.size() > before ? 0 : 1;  // stops at one without
 }
 
 }  // namespace
@@ -102,13 +103,20 @@ int add_build_id(dl_phdr_info* info, size_t, void* out) {
 const std::string& code_generators() {
   static const std::string text = [] {
     std::string found;
-    dl_iterate_phdr(add_build_id, &found);
-    return llvm::StringRef(found).contains("own ") ? found : std::string();
+    const bool is_whole = dl_iterate_phdr(add_build_id, &found) == 0;
+    return is_whole && llvm::StringRef(found).contains("own ") ? found : std::string();
   }();
   return text;
 }
 
-CodeCache::CodeCache(const std::string& folder) : files_(code_generators().empty() ? std::string() : folder) {}
+CodeCache::CodeCache(const std::string& folder)
+    : folder_(code_generators().empty() ? std::string() : folder), files_(folder_), wants_folder_(!folder.empty()) {}
+
+std::string CodeCache::why_unused() const {
+  if (wants_folder_ && folder_.empty()) return "the compiler's libraries, LLVM and MLIR have no build IDs";
+  std::string wrong = files_.why_unused();
+  return wrong.empty() && has_failed_ ? folder_ + " cannot be written" : wrong;
+}
 
 std::string CodeCache::key_of(const std::string& text) {
   llvm::BLAKE3 hash;
@@ -169,11 +177,15 @@ std::optional<CachedCode> CodeCache::find(const std::string& key) {
 
 void CodeCache::keep(const std::string& key, const CachedCode& code) {
   std::string text = encode(code);
-  if (text.size() <= most_entry_bytes) has_kept_ |= files_.keep(key, text);
+  if (folder_.empty() || text.size() > most_entry_bytes) return;
+  (files_.keep(key, text) ? has_kept_ : has_failed_) = true;
 }
 
 void CodeCache::trim() {
-  if (has_kept_) files_.trim(most_bytes);
+  auto is_key = [](std::string_view name) {
+    return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  };
+  if (has_kept_) files_.trim(most_bytes, is_key);
 }
 
 }  // namespace heddle::compiler

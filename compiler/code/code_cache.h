@@ -34,19 +34,21 @@ class CodeCache {
   void trim();
 
   unsigned hits() const { return hits_; }
-  std::string why_unused() const { return files_.why_unused(); }
+  // Why nothing is kept, or found; empty if there is no reason.
+  std::string why_unused() const;
 
   // An entry as it is in its file, and back; nothing if it is damaged.
   static std::string encode(const CachedCode& code);
   static std::optional<CachedCode> decode(std::string_view text);
 
  private:
+  std::string folder_;
   module::UserCache files_;
-  bool has_kept_ = false;
+  bool wants_folder_ = false, has_kept_ = false, has_failed_ = false;
   unsigned hits_ = 0;
 };
 
-// Which builds of the libraries that make code this process has; empty if they do not say.
+// Which builds of the libraries that make code this process has; empty if one of them does not say.
 const std::string& code_generators();
 
 }  // namespace heddle::compiler

@@ -43,6 +43,12 @@ struct Job {
   bool failed = false;
 };
 
+std::string text_of(const targets::KernelPlan& plan) {
+  std::string text = plan.strategy + " ";
+  llvm::raw_string_ostream(text) << plan.workgroups;
+  return text;
+}
+
 module::Error failed(const std::string& what) {
   return {HEDDLE_STATUS_INTERNAL, "compiler: " + what + " failed"};
 }
@@ -58,7 +64,7 @@ class Generator {
     if (auto error = plan()) return error;
     for (Variant& variant : variants_) {
       for (Kernel& kernel : family_.kernels.all()) {
-        variant.keys.push_back(CodeCache::key_of(variant.target->identity() + "\n" + kernel.text));
+        variant.keys.push_back(CodeCache::key_of(variant.target->identity() + "\n" + text_of(kernel.plan) + "\n" + kernel.text));
         if (take(variant, variant.keys.back())) continue;
         if (auto error = emit(variant, kernel)) return error;
       }

@@ -56,9 +56,16 @@ SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
   return others;
 }
 
-// Of a region of rows: more of them gain nothing, and each fold needs memory.
+// Of a region of rows, or of what is moved: more of them gain nothing. Each fold needs memory.
 constexpr size_t most_ops_of_rows = 64;
 constexpr unsigned most_folds = 6;
+
+// Of parts that are joined or cut in one region: with each one an element may be computed at more places.
+constexpr size_t most_parts = 12;
+
+// Of products that are one region: how many, and how many ops may be between the first and the last one.
+constexpr size_t most_siblings = 8;
+constexpr unsigned farthest_sibling = 64;
 
 // The rows that such an op goes through: the extents of its input, and without a row's dimensions.
 struct Rows {
@@ -410,6 +417,7 @@ class Former {
       return tx::is_elementwise(op) || llvm::isa<tx::TransposeOp, tx::ReshapeOp, tx::BroadcastOp>(op);
     };
     auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
+    size_t parts = 0;
     for (size_t before = 0; before != group.ops.size();) {  // what several of its ops read is known to be its own when it has all of them
       before = group.ops.size();
       for (size_t i = 0; i < group.ops.size(); ++i) {
@@ -419,13 +427,18 @@ class Former {
           Group* other = producer(operand);
           if (!other) {
             if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(from)) group.ops.insert(from);
-          } else if (other->output == from && llvm::all_of(other->ops, is_simple)) {
+          } else if (other->output == from && llvm::all_of(other->ops, is_simple) && parts + parts_of(*other) <= most_parts) {
+            parts += parts_of(*other);
             group.ops.insert(other->ops.begin(), other->ops.end());
             absorbed.push_back(other);
           }
         }
       }
     }
+  }
+
+  static size_t parts_of(const Group& group) {
+    return static_cast<size_t>(llvm::count_if(group.ops, [](Operation* op) { return llvm::isa<tx::SliceOp, tx::ConcatOp>(op); }));
   }
 
   // What only moves elements, and whatever else is computed for that or from that alone, is one region, where neighbors stay neighbors: a rotation
@@ -436,7 +449,9 @@ class Former {
     auto may_take = [&](const Group& group, const Group& other) {
       bool moves = llvm::any_of(group.ops, is_movement) || llvm::any_of(other.ops, is_movement);
       if (!moves || !llvm::all_of(other.ops, is_simple)) return false;
-      if (llvm::any_of(other.ops, is_narrow_concat)) return llvm::any_of(group.ops, tx::is_elementwise);  // alone they are but copied twice
+      if (group.ops.size() + other.ops.size() > most_ops_of_rows || parts_of(group) + parts_of(other) > most_parts) return false;
+      if (llvm::any_of(other.ops, is_narrow_concat) && llvm::none_of(group.ops, tx::is_elementwise))
+        return false;  // they would be copied twice
       return llvm::none_of(group.ops, is_narrow_concat) || llvm::none_of(other.ops, tx::is_costly);
     };
     for (size_t g = groups_.size(); g-- > 0;) {
@@ -465,7 +480,7 @@ class Former {
     }
   }
 
-  // Products with the same left operand, each with what is behind it, where all that they read is there before the first one.
+  // Products with the same left operand, each with what is behind it, where all that they read is there before the first one, and the last one is not far.
   void join_siblings() {
     if (!has_kernel_) return;
     llvm::MapVector<Value, SmallVector<Group*>> readers;
@@ -475,26 +490,38 @@ class Former {
     }
     for (auto& [lhs, groups] : readers) {
       if (groups.size() < 2) continue;
+      llvm::erase_if(groups, [&](Group* group) { return !has_kernel(*group); });
       llvm::sort(groups, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
-      Group wider = *groups.front();
-      std::vector<Group*> others;
-      for (Group* other : ArrayRef(groups).drop_front()) {
-        if (!llvm::all_of(other->reads, [&](Value read) { return is_known_before(read, groups.front()->root); })) continue;
-        wider.ops.insert(other->ops.begin(), other->ops.end());
-        wider.siblings.push_back(other->output);
-        others.push_back(other);
-      }
+      while (groups.size() > 1) join_first(groups);
+    }
+  }
+
+  // Joins the first of these groups with those behind it that fit, and takes all of them out.
+  void join_first(SmallVector<Group*>& groups) {
+    Group* first = groups.front();
+    Group wider = *first;
+    std::vector<Group*> others;
+    for (Group* other : ArrayRef(groups).drop_front()) {
+      bool is_near = others.size() + 1 < most_siblings && position_[other->root] <= position_[first->root] + farthest_sibling;
+      if (!is_near || wider.reads.size() + wider.siblings.size() + other->reads.size() + 1 > most_reads_) continue;
+      if (!llvm::all_of(other->reads, [&](Value read) { return is_known_before(read, first->root); })) continue;
+      wider.ops.insert(other->ops.begin(), other->ops.end());
+      wider.siblings.push_back(other->output);
+      others.push_back(other);
       count_reads(wider);
-      if (others.empty()) continue;
-      if (wider.reads.size() + wider.siblings.size() > most_reads_) {
-        refuse("TooManyBindings", wider, others.front()->output);
-      } else if (!has_kernel(wider)) {
-        refuse("NoKernel", wider, others.front()->output);
-      } else {
-        for (Value read : wider.reads) raise(read, wider.output);
-        replace(*groups.front(), std::move(wider), others);
+    }
+    llvm::erase_if(groups, [&](Group* group) { return group == first || llvm::is_contained(others, group); });
+    if (others.empty()) return;
+    if (!has_kernel(wider)) {
+      refuse("NoKernel", wider, others.front()->output);
+      return;
+    }
+    for (Operation* op : wider.ops) {
+      for (Value read : op->getOperands()) {
+        if (wider.reads.contains(read)) raise(read, wider.output);
       }
     }
+    replace(*first, std::move(wider), others);
   }
 
   // Moves constants and views to before the op, where they are needed from now on.

@@ -12,12 +12,18 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Whether the value is a contraction's result, or computed of one by element-wise ops.
-bool is_of_contraction(Value value, int depth = 16) {
-  Operation* op = value.getDefiningOp();
-  if (!op || depth == 0) return false;
-  if (llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) return true;
-  return tx::is_elementwise(op) && llvm::any_of(op->getOperands(), [&](Value operand) { return is_of_contraction(operand, depth - 1); });
+// Whether the value is a contraction's result, or computed of one by a few element-wise ops.
+bool is_of_contraction(Value value) {
+  constexpr size_t most = 64;
+  SmallVector<Value> waiting = {value};
+  llvm::DenseSet<Operation*> seen;
+  while (!waiting.empty() && seen.size() < most) {
+    Operation* op = waiting.pop_back_val().getDefiningOp();
+    if (!op || !seen.insert(op).second) continue;
+    if (llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) return true;
+    if (tx::is_elementwise(op)) llvm::append_range(waiting, op->getOperands());
+  }
+  return false;
 }
 
 // f(reshape(x), y)  ->  reshape(f(x, y')), where x is a contraction's, and y' is y in the shape of x.
@@ -34,7 +40,11 @@ struct MoveReshape : RewritePattern {
     }
     if (!moved) return failure();
     RankedTensorType from = tx::tensor(moved.getInput()), to = tx::tensor(op->getResult(0));
-    if (llvm::any_of(op->getOperands(), [&](Value operand) { return !has_form(operand, from); })) return failure();
+    // All that read it, or some would stand on one side of it and some on the other.
+    for (Operation* user : moved->getUsers()) {
+      bool moves = tx::is_elementwise(user) && llvm::all_of(user->getOperands(), [&](Value operand) { return has_form(operand, from); });
+      if (!moves) return failure();
+    }
     SmallVector<Value> operands = llvm::map_to_vector(op->getOperands(), [&](Value operand) { return in_form(operand, from, rewriter); });
     OperationState state(op->getLoc(), op->getName(), operands, tx::with_element_type(from, to.getElementType()), op->getAttrs());
     Value result = rewriter.create(state)->getResult(0);

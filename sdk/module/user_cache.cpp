@@ -137,7 +137,7 @@ void UserCache::touch(const std::string& name) const {
   if (folder) (void)utimensat(folder.get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-void UserCache::trim(uint64_t most_bytes) const {
+void UserCache::trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name)) const {
   std::string wrong;
   const Opened folder = open_folder(folder_, wrong);
   DIR* entries = folder ? fdopendir(dup(folder.get())) : nullptr;
@@ -151,6 +151,8 @@ void UserCache::trim(uint64_t most_bytes) const {
   uint64_t all = 0;
   while (const dirent* entry = readdir(entries)) {
     struct stat facts;
+    const std::string_view name(entry->d_name);
+    if (!is_entry(name.substr(0, name.find('.')))) continue;
     if (fstatat(folder.get(), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode)) continue;
     files.push_back({facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, static_cast<uint64_t>(facts.st_size), entry->d_name});
     all += files.back().bytes;

@@ -28,8 +28,9 @@ class UserCache {
   // Marks an entry as used now, for trim().
   void touch(const std::string& name) const;
 
-  // Removes what was not used for the longest time, until no more bytes than these are left.
-  void trim(uint64_t most_bytes) const;
+  // Removes entries that were not used for the longest time, until no more bytes of them than these are left. Entries, and what an interrupted process left
+  // of one, begin with a name that `is_entry` knows; whatever else is in the folder stays.
+  void trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name)) const;
 
   // Why a folder that is there is not used, for logs: others have rights to it, or it is a link. Empty if it is.
   std::string why_unused() const;

@@ -23,6 +23,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
+bool any(std::string_view) {
+  return true;
+}
+
 class UserCacheTest : public ::testing::Test {
  protected:
   std::string folder() const { return (temporary_.path() / "a" / "b").string(); }
@@ -47,7 +51,7 @@ TEST_F(UserCacheTest, IsNothingWithoutAFolder) {
   EXPECT_FALSE(cache.keep("one", "1"));
   EXPECT_FALSE(cache.find("one", 100));
   cache.touch("one");
-  cache.trim(0);
+  cache.trim(0, any);
   EXPECT_THAT(cache.why_unused(), IsEmpty());
   std::ofstream(temporary_.path() / "file") << "x";
   const UserCache below_a_file((temporary_.path() / "file" / "a").string());
@@ -63,7 +67,7 @@ TEST_F(UserCacheTest, LeavesAloneWhatOthersMayWrite) {
   fs::permissions(folder(), fs::perms(0770));
   EXPECT_FALSE(cache.find("one", 100));
   EXPECT_FALSE(cache.keep("two", "2"));
-  cache.trim(0);
+  cache.trim(0, any);
   EXPECT_THAT(cache.why_unused(), HasSubstr("others have rights to it (mode 0770)"));
   fs::permissions(folder(), fs::perms(0700));
   EXPECT_THAT(cache.find("one", 100), Optional(std::string("1")));
@@ -77,13 +81,16 @@ TEST_F(UserCacheTest, ForgetsWhatWasNotUsedForLongest) {
   const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
   for (const char* name : {"a", "b"}) ASSERT_EQ(utimensat(AT_FDCWD, (fs::path(folder()) / name).c_str(), long_ago, 0), 0);
   cache.touch("a");
-  cache.trim(3000);
+  cache.trim(3000, any);
   EXPECT_TRUE(cache.find("b", 1000));
-  cache.trim(2999);
+  cache.trim(2999, any);
   EXPECT_FALSE(cache.find("b", 1000));
   EXPECT_TRUE(cache.find("a", 1000));
   EXPECT_TRUE(cache.find("c", 1000));
-  cache.trim(0);
+  cache.trim(0, [](std::string_view name) { return name == "a"; });
+  EXPECT_FALSE(cache.find("a", 1000));
+  EXPECT_TRUE(cache.find("c", 1000)) << "what is no entry stays";
+  cache.trim(0, any);
   EXPECT_TRUE(fs::is_empty(folder()));
 }
 
@@ -96,7 +103,7 @@ TEST_F(UserCacheTest, IsSharedByManyAtOnce) {
       const UserCache cache(folder());
       for (int i = 0; i < 200; ++i) {
         std::string name = std::to_string(i % 5);
-        if (i % 50 == 49) cache.trim(20000);
+        if (i % 50 == 49) cache.trim(20000, any);
         cache.keep(name, std::string(5000, static_cast<char>('a' + t)));
         auto found = cache.find(name, 5000);
         if (found && (found->size() != 5000 || found->find_first_not_of((*found)[0]) != std::string::npos)) ++damaged;

@@ -2,7 +2,7 @@
 // A softmax, or whatever goes through rows, between two matrix products: scores of some rows of queries with all keys by microkernels, then these
 // rows (targets/rows.h), then their product with the values. Scores are in the workspace, and of a few rows at a time; keys and values are packed
 // there once for all rows that a workgroup has, from wherever they are and however they are computed. Where the number of keys is not known, the
-// workspace has room for tens of thousands; if a call has more, each row is computed without packing.
+// workspace has room for 100,000 with heads of 64 elements, and fewer with longer ones; if a call has more, each row is computed without packing.
 #include "compiler/targets/rows.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t scores_bytes = 256 * 1024;                // of the rows at a time
 constexpr int64_t whole_tiles = 12;                         // rows that every level's tiles divide
 constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // memory that a call does not use is not touched
+constexpr int64_t most_unknown_bytes = int64_t{1} << 26;    // where the number of keys is not known
 constexpr int64_t unknown_queries = 64;                     // of a workgroup
 constexpr int64_t usual_keys = 128;                         // for an estimate
 constexpr int64_t enough_workgroups = 16;
@@ -228,14 +229,14 @@ struct Layout {
       capacity = keys.padded_columns();
     } else {
       const int64_t width = key_units(level) * Panels::unit, one_key = attention.depth + sums_ldc + score_rows;
-      capacity = (most_workspace_bytes / 4 - rows * (query_lda + sums_ldc) - scores_bytes / 4) / one_key / width * width;
+      capacity = (most_unknown_bytes / 4 - rows * (query_lda + sums_ldc) - scores_bytes / 4) / one_key / width * width;
     }
     key_panels = 0;
     value_panels = key_panels + attention.depth * capacity;
     queries = value_panels + capacity * sums_ldc;
     sums = queries + rows * query_lda;
     scores = sums + rows * sums_ldc;
-    all = known ? scores + score_rows * capacity : most_workspace_bytes / 4;
+    all = known ? scores + score_rows * capacity : most_unknown_bytes / 4;
   }
   int64_t bytes() const { return 4 * all; }
 };
@@ -465,7 +466,7 @@ class AttentionWriter {
     form.columns = units * Panels::unit;
     form.packed = true;
     form.gathered = false;
-    form.rows = tile_rows(k_.level, form.vectors);
+    form.rows = std::min(tile_rows(k_.level, form.vectors), x_.rows_at_once);
     if (x_.known_keys()) {  // tiles of one size
       int64_t tiles = llvm::divideCeilSigned(x_.rows_at_once, form.rows);
       form.rows = llvm::divideCeilSigned(x_.rows_at_once, tiles);
@@ -573,7 +574,7 @@ FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
   if (failed(attention)) return failure();
   for (const Level* level : {&level_v3, &level_v4}) {
     Layout layout(*attention, *level);
-    if (layout.bytes() > most_workspace_bytes || layout.capacity < Panels::unit) {
+    if ((attention->known_keys() && layout.bytes() > most_workspace_bytes) || layout.capacity < Panels::unit) {
       return FailureOr<KernelPlan>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
     }
   }
@@ -587,7 +588,7 @@ FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
   int64_t keys = attention->known_keys().value_or(usual_keys);
   double flops = 2.0 * static_cast<double>(attention->part_rows * keys * (attention->depth + attention->columns));
   KernelPlan plan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};
-  if (!attention->known_keys()) plan.limits.push_back({attention->keys, most_workspace_bytes / 4, "keys of attention"});
+  if (!attention->known_keys()) plan.limits.push_back({attention->keys, most_unknown_bytes / 4, "keys of attention"});
   return plan;
 }
 

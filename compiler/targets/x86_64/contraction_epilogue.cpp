@@ -114,6 +114,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   if (tail.ops_.empty()) tail.key_.clear();
   // Where a result takes the place of an operand, that is read before anything is stored.
   if (region.getTied() && llvm::any_of(*region.getTied(), [](int64_t operand) { return operand >= 0; })) tail.is_long_ = false;
+  if (tail.is_long_ && !tail.key_.empty()) key << "long";
   return tail;
 }
 
