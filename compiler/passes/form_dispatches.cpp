@@ -8,6 +8,7 @@
 #include "compiler/passes/regions.h"
 
 #include "compiler/ir/tx.h"
+#include "compiler/passes/index_expression.h"
 #include "compiler/passes/slots.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
@@ -400,13 +401,77 @@ class Former {
       whole.ops.insert(second);
       whole.output = second;
       std::vector<Group*> others = {first};
+      OwnIndices own = take_index_expressions(whole);
       absorb_movement(whole, others, with_parts);
       count_reads(whole);
-      if (whole.reads.size() > most_reads_ || !has_kernel(whole)) continue;
+      if (whole.reads.size() > most_reads_ || !has_kernel(whole)) {
+        give_back(own);
+        continue;
+      }
       replace(*rows, std::move(whole), others);
+      for (auto& [use, original] : own.uses) drop_unused(original.getDefiningOp());
       return true;
     }
     return refuse("NoKernel", *rows, second);
+  }
+
+  // What a group computes of indices by itself, though others may do so, too.
+  struct OwnIndices {
+    SmallVector<Operation*> copies;
+    SmallVector<std::pair<OpOperand*, Value>> uses;  // and what they read before
+  };
+
+  OwnIndices take_index_expressions(Group& group) {
+    OwnIndices own;
+    IRMapping copies;
+    for (Operation* op : SmallVector<Operation*>(group.ops.begin(), group.ops.end())) {
+      for (OpOperand& operand : op->getOpOperands()) {
+        Operation* from = operand.get().getDefiningOp();
+        if (!from || group.ops.contains(from) || is_splat(operand.get())) continue;
+        for (Operation* part : index_expression(operand.get())) {
+          if (copies.contains(part->getResult(0)) || llvm::isa<tx::ConstantOp>(part)) continue;
+          OpBuilder builder(part);
+          Operation* copy = builder.clone(*part, copies);
+          position_[copy] = position_.lookup(part);
+          own.copies.push_back(copy);
+          group.ops.insert(copy);
+        }
+        if (Value copy = copies.lookupOrNull(operand.get())) {
+          own.uses.emplace_back(&operand, operand.get());
+          operand.set(copy);
+        }
+      }
+    }
+    return own;
+  }
+
+  void give_back(OwnIndices& own) {
+    for (auto& [use, original] : own.uses) use->set(original);
+    for (Operation* copy : llvm::reverse(own.copies)) {
+      position_.erase(copy);
+      copy->erase();
+    }
+  }
+
+  // Removes an op that nothing reads, and then those that it was for.
+  void drop_unused(Operation* op) {
+    if (!op || !op->use_empty()) return;
+    SmallVector<Value> operands(op->getOperands());
+    if (Group* group = group_of_.lookup(op)) {
+      if (group->output != op) return;
+      group->ops.remove(op);
+      if (group->ops.empty()) {
+        for (auto& owned : groups_) {
+          if (owned.get() == group) owned.reset();
+        }
+      } else {
+        group->output = group->ops.back();
+      }
+      group_of_.erase(op);
+    }
+    position_.erase(op);
+    op->erase();
+    for (Value operand : operands) drop_unused(operand.getDefiningOp());
   }
 
   // Takes in what computes or moves elements for the group alone. Of parts that are joined or cut, every element is computed for each part, which

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call.
+// several slots do, each computes and keeps its own. A mask of a softmax that follows from indices stays, since it says which elements count. Extents of a call are not constants: what has such is computed in each call.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
+#include "compiler/passes/index_expression.h"
 #include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -87,6 +88,18 @@ bool stays(Operation* op) {
   return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op);
 }
 
+// Whether it takes part in what a softmax is of, with element-wise ops between them.
+bool masks_softmax(Value value) {
+  constexpr size_t most = 16;
+  llvm::SetVector<Operation*> ops;
+  ops.insert(value.user_begin(), value.user_end());
+  for (size_t i = 0; i < ops.size() && i < most; ++i) {
+    if (llvm::isa<tx::SoftmaxOp>(ops[i])) return true;
+    if (passes_on(ops[i]) || tx::is_elementwise(ops[i])) ops.insert(ops[i]->user_begin(), ops[i]->user_end());
+  }
+  return false;
+}
+
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
   StringRef getArgument() const final { return "heddle-hoist-constants"; }
@@ -108,6 +121,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       note_known(function, known_);
       function.walk([&](Operation* op) {
         if (known_.contains(op) && !stays(op) && !all_users_known(op)) {
+          if (!index_expression(op->getResult(0)).empty() && masks_softmax(op->getResult(0))) return;
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
       });

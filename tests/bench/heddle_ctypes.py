@@ -12,6 +12,11 @@ import numpy as np
 
 MAX_RANK = 16
 TYPES = {np.dtype(np.float16): 0x100C, np.dtype(np.float32): 0x200E, np.dtype(np.float64): 0x400F, np.dtype(np.int32): 0x2008, np.dtype(np.int64): 0x400A}
+try:
+    import ml_dtypes
+    TYPES[np.dtype(ml_dtypes.bfloat16)] = 0x100D
+except ImportError:  # NumPy by itself has no such type
+    pass
 DTYPES = {code: dtype for dtype, code in TYPES.items()}
 
 

@@ -131,8 +131,61 @@ TEST(Attention, TakesManyKeysRowByRow) {
   check_region(attention({s0, 1, s1, s2, 20, 1}, "f32", true), options);
 }
 
-TEST(Attention, TakesHalfPrecision) {
-  check_region(attention({1, 2, 20, 50, 16, 16}, "f16", true), options_of(2e-3));
+// Sums are of f32, what is multiplied is rounded. Few and many queries, in tiles of each size that GPUs have.
+class AttentionInHalfPrecision : public testing::TestWithParam<Shape> {};
+
+TEST_P(AttentionInHalfPrecision, IsOneKernel) {
+  check_region(attention(GetParam(), "f16", false), options_of(4e-3));
+  check_region(attention(GetParam(), "bf16", true), options_of(3e-2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionInHalfPrecision,
+                         testing::Values(Shape{1, 2, 20, 50, 16, 16}, Shape{1, 2, 20, 200, 64, 64}, Shape{8, 16, 65, 70, 32, 16},
+                                         Shape{8, 16, 40, 64, 40, 24}, Shape{2, 1, 33, 100, 256, 256}, Shape{1, 1, 5, 7, 3, 5}));
+
+TEST(Attention, TakesManyRowsOnGpus) {
+  for (const Shape& s : {Shape{8, 16, 33, 70, 16, 16}, {8, 16, 17, 64, 128, 20}, {16, 16, 9, 10, 8, 136}}) {
+    SCOPED_TRACE(s.depth);
+    check_region(attention(s, "f32", true), options_of(1e-5));
+  }
+}
+
+// A mask that follows from indices: a query sees keys up to its own index plus `ahead`, and what it does not see gets `outside` added, or instead.
+std::string causal(int64_t batch, int64_t queries, int64_t keys, int64_t ahead, const std::string& element, const std::string& outside, bool is_added) {
+  auto tensor = [](std::initializer_list<int64_t> extents, const std::string& of) {
+    std::string text = "tensor<";
+    for (int64_t extent : extents) text += std::to_string(extent) + "x";
+    return text + of + ">";
+  };
+  std::string q = tensor({batch, queries, 16}, element), kt = tensor({batch, 16, keys}, element), v = tensor({batch, keys, 16}, element),
+              scores = tensor({batch, queries, keys}, element), bools = tensor({batch, queries, keys}, "i1"),
+              places = tensor({batch, queries, keys}, "i64");
+  auto repeated = [](const std::string& name, const std::string& value, const std::string& of, const std::string& to) {
+    return "%" + name + "0 = tx.constant dense<" + value + "> : tensor<" + of + ">\n%" + name + " = tx.broadcast %" + name +
+           "0 {dimensions = array<i64>} : tensor<" + of + "> -> " + to + "\n";
+  };
+  auto tail = [](const std::string& type) { return type.substr(7, type.size() - 8); };
+  return region_text(
+      {tail(q), tail(kt), tail(v)}, {tail(q)},
+      "%s = tx.matmul %0, %1 : " + q + ", " + kt + " -> " + scores + "\n%i = tx.iota {dimension = 1 : i64} : " + places +
+          "\n%j = tx.iota {dimension = 2 : i64} : " + places + "\n" + repeated("ahead", std::to_string(ahead), "i64", places) +
+          "%last = tx.add %i, %ahead : " + places + "\n%sees = tx.compare le %j, %last : " + places + " -> " + bools + "\n" +
+          repeated("none", outside, element, scores) + repeated("zero", "0.0", element, scores) +
+          (is_added ? "%mask = tx.select %sees, %zero, %none : " + bools + ", " + scores + "\n%masked = tx.add %s, %mask : " + scores
+                    : "%masked = tx.select %sees, %s, %none : " + bools + ", " + scores) +
+          "\n%w = tx.softmax %masked {axis = 2 : i64} : " + scores + "\n%y = tx.matmul %w, %2 : " + scores + ", " + v + " -> " + q +
+          "\ntx.yield %y : " + q);
+}
+
+TEST(Attention, LeavesOutKeysThatNoQuerySees) {
+  for (bool is_added : {false, true}) {
+    check_region(causal(2, 200, 200, 0, "f32", "0xFF800000", is_added), options_of(1e-5));
+    check_region(causal(2, 70, 150, 80, "f32", "-1.0e+38", is_added), options_of(1e-5));
+    check_region(causal(2, 150, 70, 3, "f32", "-1.0e+38", is_added), options_of(1e-5));
+    check_region(causal(2, 130, 130, -3, "f32", "0xFF800000", is_added), options_of(1e-5));  // of the first rows nothing is seen
+    check_region(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), options_of(1e-5));      // so that all counts
+    check_region(causal(128, 130, 190, 0, "f16", "0xFC00", is_added), options_of(4e-3));
+  }
 }
 
 // A value that one op behind the next one still reads has no place of its own in the row.

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "compiler/targets/cuda/kernel_builder.h"
+#include "compiler/targets/strategy.h"
 #include "compiler/targets/region_outputs.h"
 #include "compiler/targets/target.h"
 #include "compiler/targets/thread_space.h"
@@ -47,6 +48,27 @@ mlir::FailureOr<Parts> window_parts(tx::DispatchOp region, llvm::ArrayRef<Output
 // Fails, with a diagnostic, for what has no tiles.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,
                                          tx::TransposeOp transpose, const Budget& budget);
+// A softmax between two products.
+class Attention final : public Strategy {
+ public:
+  using Open = std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                                            mlir::ModuleOp kernels, int64_t threads)>;
+  Attention(Open open, int64_t shared_memory_bytes) : open_(std::move(open)), shared_memory_bytes_(shared_memory_bytes) {}
+
+  llvm::StringRef name() const override { return "attention"; }
+  bool reads_stages() const override { return true; }
+  mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region) const override;
+  mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
+                                        mlir::ModuleOp kernels) const override;
+
+ private:
+  struct Read;
+  mlir::FailureOr<Read> read(tx::DispatchOp region) const;
+
+  const Open open_;
+  const int64_t shared_memory_bytes_;
+};
+
 // Stores elements, which are computed where the transpose reads them, where it writes them.
 void store_transposed(KernelBuilder& kernel, ElementEvaluator& evaluator, mlir::Value elements, unsigned result, tx::TransposeOp transpose,
                       const Point& read);

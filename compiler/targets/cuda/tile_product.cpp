@@ -234,26 +234,17 @@ class MatrixMultiplyAdd final : public Pipeline {
   int64_t fragments_down() const { return tile_.rows / tile_.warp_rows / 16; }
   int64_t fragments_across() const { return tile_.columns / tile_.warp_columns / 8; }
 
-  // Four 8 x 8 matrices of 16-bit elements, or 8 x 4 of 32 bits; this lane's address is that of one of their rows.
-  void load_matrices(Value address, int64_t offset, bool transposed, Values& to) const {
-    Type words = LLVM::LLVMStructType::getLiteral(k_.builder.getContext(), SmallVector<Type>(4, f_.i32()));
-    std::string text = std::string("ldmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") + ".shared.b16 {$0, $1, $2, $3}, [$4+" +
-                       std::to_string(offset) + "];";
-    Value loaded = f_.assembly(text, "=r,=r,=r,=r,r", address, words);
-    for (int64_t i = 0; i < 4; ++i) to.push_back(k_.builder.create<LLVM::ExtractValueOp>(k_.location, loaded, i));
-  }
-
   // What a group of products needs: four words a fragment of the left side, two of the right one.
   Values load(Value stage, int64_t group) const {
     Values words;
     Value lhs = k_.make<arith::AddIOp>(stage, lhs_), rhs = k_.make<arith::AddIOp>(stage, rhs_);
     int64_t rhs_row = tile_.rhs_row_bytes(shape_);
-    for (int64_t i = 0; i < fragments_down(); ++i) load_matrices(lhs, i * 16 * tile_.lhs_row_bytes() + group * 32, false, words);
+    for (int64_t i = 0; i < fragments_down(); ++i) f_.load_matrices(lhs, i * 16 * tile_.lhs_row_bytes() + group * 32, false, words);
     for (int64_t j = 0; j < fragments_across(); j += 2) {
       if (shape_.rhs_transposed) {
-        load_matrices(rhs, j * 8 * rhs_row + group * 32, false, words);
+        f_.load_matrices(rhs, j * 8 * rhs_row + group * 32, false, words);
       } else if (!tf32_) {
-        load_matrices(rhs, j * 16 + group * 16 * rhs_row, true, words);
+        f_.load_matrices(rhs, j * 16 + group * 16 * rhs_row, true, words);
       } else {
         for (int64_t e = 0; e < 4; ++e) {
           words.push_back(f_.load_shared(rhs, (group * 8 + e % 2 * 4) * rhs_row + (j + e / 2) * 32, f_.i32(), 4));
@@ -265,9 +256,6 @@ class MatrixMultiplyAdd final : public Pipeline {
 
   void multiply(const Values& fragments, Values& sums, const std::function<void(size_t done, size_t all)>& after_each) const {
     std::string type = tf32_ ? "tf32" : shape_.element.isF16() ? "f16" : "bf16";
-    std::string text = std::string("mma.sync.aligned.") + (tf32_ ? "m16n8k8" : "m16n8k16") + ".row.col.f32." + type + "." + type +
-                       ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
-    Type floats = LLVM::LLVMStructType::getLiteral(k_.builder.getContext(), SmallVector<Type>(4, k_.builder.getF32Type()));
     Values words(fragments);
     if (tf32_) {
       for (Value& word : words) word = f_.assembly("cvt.rna.tf32.f32 $0, $1;", "=r,r", word, f_.i32(), /*pure=*/true);
@@ -277,14 +265,12 @@ class MatrixMultiplyAdd final : public Pipeline {
       for (size_t n = 0; n < across; ++n) {
         size_t j = i % 2 == 0 ? n : across - 1 - n;  // back and forth: what was used last is used again
         Value& sum = sums[i * across + j];
-        Values operands(words.begin() + i * 4, words.begin() + i * 4 + 4);
-        operands.append({words[down * 4 + j * 2], words[down * 4 + j * 2 + 1]});
-        for (int64_t e = 0; e < 4; ++e) operands.push_back(k_.builder.create<vector::ExtractOp>(k_.location, sum, ArrayRef<int64_t>{e}));
-        Value product = f_.assembly(text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", operands, floats, /*pure=*/true);
-        for (int64_t e = 0; e < 4; ++e) {
-          Value one = k_.builder.create<LLVM::ExtractValueOp>(k_.location, product, e);
-          sum = k_.builder.create<vector::InsertOp>(k_.location, one, sum, ArrayRef<int64_t>{e});
-        }
+        ValueRange all = words;
+        Values four;
+        for (int64_t e = 0; e < 4; ++e) four.push_back(k_.builder.create<vector::ExtractOp>(k_.location, sum, ArrayRef<int64_t>{e}));
+        f_.multiply_add(type, all.slice(i * 4, 4), all.slice(down * 4 + j * 2, 2), four);
+        for (int64_t e = 0; e < 4; ++e)
+          sum = k_.builder.create<vector::InsertOp>(k_.location, four[static_cast<size_t>(e)], sum, ArrayRef<int64_t>{e});
         after_each(i * across + n + 1, down * across);
       }
     }

@@ -3,8 +3,7 @@
 // rows (targets/rows.h), then their product with the values. Scores are in the workspace, and of a few rows at a time; keys and values are packed
 // there once for all rows that a workgroup has, from wherever they are and however they are computed. Where the number of keys is not known, the
 // workspace has room for 100,000 with heads of 64 elements, and fewer with longer ones; if a call has more, each row is computed without packing.
-#include "compiler/targets/rows.h"
-
+#include "compiler/targets/attention_shape.h"
 #include "compiler/targets/x86_64/contraction_shape.h"
 #include "compiler/targets/x86_64/microkernel.h"
 #include "compiler/targets/x86_64/row_loops.h"
@@ -25,55 +24,8 @@ constexpr int64_t usual_keys = 128;                         // for an estimate
 constexpr int64_t enough_workgroups = 16;
 constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
 
-// One operand of a product: where it is in `factors`, and the parallel dimensions that it depends on.
-struct Factor {
-  unsigned number;  // of what `factors` yields
-  llvm::DenseSet<unsigned> dims;
-};
-
-Factor factor_of(stage::ContractOp product, unsigned number) {
-  Factor factor{number, {}};
-  Block& body = product.getFactors().front();
-  unsigned rank = product.getDomain().getRank();
-  SmallVector<Value> waiting = {body.getTerminator()->getOperand(number)};
-  llvm::DenseSet<Value> seen;
-  auto depend = [&](unsigned read, auto& self) -> void {
-    AffineMap map = stage::access_of(product, read).getMap();
-    for (unsigned d = 0; d < rank; ++d) {
-      if (map.isFunctionOfDim(d)) factor.dims.insert(d);
-    }
-    for (unsigned gathered : stage::gathers_of(product, read)) self(gathered, self);
-  };
-  while (!waiting.empty()) {
-    Value value = waiting.pop_back_val();
-    if (!seen.insert(value).second) continue;
-    if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
-      if (argument.getArgNumber() < rank) {
-        factor.dims.insert(argument.getArgNumber());
-      } else {
-        depend(argument.getArgNumber() - rank, depend);
-      }
-      continue;
-    }
-    llvm::append_range(waiting, value.getDefiningOp()->getOperands());
-  }
-  return factor;
-}
-
-// A region of two products as this strategy sees it.
-struct Attention {
-  stage::StagedRegion staged;
-  stage::ContractOp first, second;
-  RowsKernel rows;
-  // Dimensions of rows: which one is of queries (none if there is but one), the others being the batch.
-  std::optional<unsigned> query;
-  SmallVector<AffineExpr> batch;  // extents of all dimensions of rows, 1 for the queries
-  AffineExpr queries, keys;
-  int64_t depth = 1, columns = 1;
-  // The dimensions of the two products' domains.
-  unsigned first_key = 0;
-  std::optional<unsigned> second_column;
-
+// How this strategy goes through it.
+struct Attention : AttentionShape {
   int64_t rows_at_once = 1;  // of scores, at most
   int64_t part_rows = 1;     // of a workgroup; the last one of a batch element may have fewer
 
@@ -83,95 +35,11 @@ struct Attention {
   AffineExpr workgroups() const;
 };
 
-std::optional<int64_t> only(ArrayRef<AffineExpr> extents) {
-  return extents.size() == 1 ? tx::static_extent(extents.front()) : std::nullopt;
-}
-
 FailureOr<Attention> Attention::read(tx::DispatchOp region) {
-  size_t products = 0;
-  for (Operation& op : region.getBody().front()) products += llvm::isa<tx::MatmulOp>(op);
-  if (products != 2) return failure();
-  std::string reason;
-  auto refuse = [&](const Twine& why) { return FailureOr<Attention>(region.emitError("x86_64: attention: ") << why); };
-  auto staged = stage::form_stages(region, reason);
-  if (failed(staged)) return refuse(reason);
+  auto shape = AttentionShape::read(region, "x86_64");
+  if (failed(shape)) return failure();
   Attention result;
-  result.staged = std::move(*staged);
-  auto rows = RowsKernel::read_between(region, result.staged);
-  if (failed(rows)) return refuse("what is between the products does not go through rows");
-  result.rows = std::move(*rows);
-  Block& body = result.staged.region.getBody().front();
-  result.first = llvm::cast<stage::ContractOp>(body.front());
-  result.second = llvm::cast<stage::ContractOp>(body.getTerminator()->getPrevNode());
-  for (stage::ContractOp product : {result.first, result.second}) {
-    if (!product.getAccumulator().isF32()) return refuse("sums are not of f32");
-  }
-  auto depth = only(result.first.getDomain().folded());
-  if (!depth || *depth == 0) return refuse("the length of what is summed up is not known");
-  result.depth = *depth;
-  ArrayRef<AffineExpr> keys = result.second.getDomain().folded();
-  if (keys.size() != 1 || !tx::is_positive(keys.front())) return refuse("there may be no keys");
-  result.keys = keys.front();
-
-  unsigned row_dims = static_cast<unsigned>(result.rows.rows().size());
-  ArrayRef<unsigned> of_first = result.rows.dimensions_of(result.first);
-  auto key = llvm::find(of_first, row_dims);
-  if (key == of_first.end()) return refuse("there is but one key");
-  result.first_key = static_cast<unsigned>(key - of_first.begin());
-  if (result.first.getDomain().parallel()[result.first_key] != result.keys) return refuse("keys and values differ in number");
-  // Which factor is of keys; the other one is of queries, and must not depend on keys.
-  Factor a = factor_of(result.first, 0), b = factor_of(result.first, 1);
-  if (a.dims.contains(result.first_key) || !b.dims.contains(result.first_key)) return refuse("keys are not the second operand");
-
-  // The second product's first factor is what was made of a row, where the row is.
-  Block& factors = result.second.getFactors().front();
-  unsigned rank = result.second.getDomain().getRank();
-  auto made = llvm::dyn_cast<BlockArgument>(factors.getTerminator()->getOperand(0));
-  if (!made || made.getArgNumber() < rank) return refuse("the first operand of the second product is computed");
-  unsigned read = made.getArgNumber() - rank;
-  Operation* last = result.second->getOperand(read).getDefiningOp();
-  if (!last) return refuse("the first operand of the second product is not made of the first one");
-  auto is_made = [](Value operand) { return operand.getDefiningOp() != nullptr; };
-  if (!made.hasOneUse() || llvm::count_if(result.second->getOperands(), is_made) != 1) return refuse("rows are read twice");
-  SmallVector<std::optional<unsigned>> second_of_row(row_dims + 1);
-  ArrayRef<unsigned> of_last = result.rows.dimensions_of(last);
-  for (auto [j, index] : llvm::enumerate(stage::access_of(result.second, read).getMap().getResults())) {
-    auto dim = llvm::dyn_cast<AffineDimExpr>(index);
-    if (of_last[j] > row_dims || tx::static_extent(stage::domain_of(last).parallel()[j]) == 1) continue;
-    if (!dim) return refuse("rows are read elsewhere");
-    second_of_row[of_last[j]] = dim.getPosition();
-  }
-  unsigned second_key = rank - 1;
-  if (second_of_row[row_dims] != second_key) return refuse("the second product does not sum up a row");
-  stage::DomainAttr domain = result.second.getDomain();
-  for (unsigned d = 0; d < domain.getParallelRank(); ++d) {
-    if (llvm::is_contained(second_of_row, std::optional(d)) || tx::static_extent(domain.parallel()[d]) == 1) continue;
-    if (result.second_column) return refuse("values have several columns");
-    result.second_column = d;
-  }
-  if (result.second_column) {
-    auto columns = tx::static_extent(domain.parallel()[*result.second_column]);
-    if (!columns || *columns == 0) return refuse("the number of columns is not known");
-    result.columns = *columns;
-  }
-
-  // Queries: the last dimension of rows that neither keys nor values depend on.
-  Factor values = factor_of(result.second, 1);
-  for (unsigned dim = row_dims; dim-- > 0;) {
-    if (tx::static_extent(result.rows.rows()[dim]) == 1) continue;
-    auto in_first = llvm::find(of_first, dim);
-    bool keys_depend = in_first != of_first.end() && b.dims.contains(static_cast<unsigned>(in_first - of_first.begin()));
-    bool values_depend = second_of_row[dim] && values.dims.contains(*second_of_row[dim]);
-    if (keys_depend || values_depend) continue;
-    result.query = dim;
-    break;
-  }
-  result.batch.assign(result.rows.rows().begin(), result.rows.rows().end());
-  AffineExpr one = getAffineConstantExpr(1, region.getContext());
-  result.queries = result.query ? result.batch[*result.query] : one;
-  if (!tx::is_positive(result.queries)) return refuse("there may be no queries");
-  if (result.query) result.batch[*result.query] = one;
-
+  static_cast<AttentionShape&>(result) = std::move(*shape);
   int64_t batch = 1;
   for (AffineExpr extent : result.batch) batch *= std::max<int64_t>(1, tx::static_extent(extent).value_or(1));
   if (auto queries = tx::static_extent(result.queries)) {
@@ -300,8 +168,8 @@ class AttentionWriter {
           Value sum = zeros;
           auto add = [&](Value d, Value mask) {
             SmallVector<Value> index = first_index(query, key, d);
-            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask).value,
-                  b = factor(x_.first, 1, index, depth_dim, lanes_, mask).value;
+            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask),
+                  b = factor(x_.first, 1, index, depth_dim, lanes_, mask);
             Value product = k_.make<math::FmaOp>(a, b, sum);
             return mask ? k_.make<arith::SelectOp>(mask, product, sum) : product;
           };
@@ -315,7 +183,7 @@ class AttentionWriter {
           Value zero = x_.second_column ? zeros : k_.constant(f32(), 0.0);
           Value sum = k_.loop(k_.index(0), keys_, k_.index(1), ValueRange{zero}, [&](Value key, ValueRange sums) -> KernelBuilder::Values {
             int64_t lanes = x_.second_column ? lanes_ : 0;
-            Value value = factor(x_.second, 1, second_index(k_.index(0), first, key), x_.second_column, lanes, mask).value;
+            Value value = factor(x_.second, 1, second_index(k_.index(0), first, key), x_.second_column, lanes, mask);
             Value weight = k_.load(row, key, f32());
             if (!x_.second_column) return {k_.make<math::FmaOp>(weight, value, sums[0])};
             return {k_.make<math::FmaOp>(k_.splat(weight, lanes_), value, sums[0])};
@@ -330,10 +198,8 @@ class AttentionWriter {
   Type f32() { return k_.builder.getF32Type(); }
   Value at(int64_t offset) { return k_.pointer(k_.workspace(), k_.index(offset), f32()); }
 
-  // What a product's `factors` yield at an index: lanes along one of its dimensions.
-  Element factor(stage::ContractOp product, unsigned number, ArrayRef<Value> index, std::optional<unsigned> lane, int64_t lanes,
-                 Value mask) {
-    BodyEmitter body(k_, product, [&](unsigned, const BodyPlace&) { return Element{k_.constant(f32(), 0), false}; });
+  // Lanes of a factor along one of the dimensions of its product's domain.
+  Value factor(stage::ContractOp product, unsigned number, ArrayRef<Value> index, std::optional<unsigned> lane, int64_t lanes, Value mask) {
     BodyPlace place;
     place.index.assign(index.begin(), index.end());
     if (lane) {
@@ -341,43 +207,11 @@ class AttentionWriter {
       place.lane_dimension = *lane;
       place.mask = mask;
     }
-    SmallVector<Element> both = body.run(product.getFactors().front(), 0, static_cast<unsigned>(product.getStepReads()), {}, place);
-    return body.to_lanes(both[number], lanes);
+    Value value = AttentionShape::factor(k_, product, number, place);
+    return lanes > 0 && !lane ? k_.splat(value, lanes) : value;
   }
-
-  // The index of the first product's domain for a row, a key and what is summed up.
-  SmallVector<Value> first_index(Value query, Value key, Value depth) {
-    SmallVector<Value> index;
-    unsigned rows = static_cast<unsigned>(x_.rows.rows().size());
-    for (unsigned dim : x_.rows.dimensions_of(x_.first)) {
-      bool is_row = dim < rows;
-      index.push_back(dim == rows ? key : !is_row ? k_.index(0) : x_.query == dim ? query : batch_[dim]);
-    }
-    index.push_back(depth);
-    return index;
-  }
-
-  // The same of the second product's, whose sums are over keys; without them for its results.
-  SmallVector<Value> second_index(Value query, Value column, Value key) {
-    stage::DomainAttr domain = x_.second.getDomain();
-    SmallVector<Value> index(domain.getParallelRank(), k_.index(0));
-    if (x_.second_column) index[*x_.second_column] = column;
-    Operation* last = nullptr;
-    unsigned read = 0;
-    for (unsigned i = 0; i < x_.second->getNumOperands(); ++i) {
-      if (Operation* made = x_.second->getOperand(i).getDefiningOp()) {
-        last = made;
-        read = i;
-      }
-    }
-    unsigned rows = static_cast<unsigned>(x_.rows.rows().size());
-    for (auto [expression, dim] : llvm::zip(stage::access_of(x_.second, read).getMap().getResults(), x_.rows.dimensions_of(last))) {
-      auto own = llvm::dyn_cast<AffineDimExpr>(expression);
-      if (own && dim < rows && own.getPosition() < index.size()) index[own.getPosition()] = x_.query == dim ? query : batch_[dim];
-    }
-    if (key) index.push_back(key);
-    return index;
-  }
+  SmallVector<Value> first_index(Value query, Value key, Value depth) { return x_.first_index(k_, batch_, query, key, depth); }
+  SmallVector<Value> second_index(Value query, Value column, Value key) { return x_.second_index(k_, batch_, query, column, key); }
 
   // Panels of one width.
   void for_panels(const Panels& panels, const std::function<void(Value first_unit, int64_t units)>& visit) {
@@ -422,7 +256,7 @@ class AttentionWriter {
           for (int64_t j = 0; j < width; j += lanes_) {
             Value key = k_.add(first_key, j), mask = k_.tail_mask(k_.sub(keys_, key), lanes_);
             key = k_.min(key, k_.sub(keys_, k_.index(1)));  // of no key there are no lanes
-            Value keys = factor(x_.first, 1, first_index(k_.index(0), key, d), x_.first_key, lanes_, mask).value;
+            Value keys = factor(x_.first, 1, first_index(k_.index(0), key, d), x_.first_key, lanes_, mask);
             k_.store(keys, panel, k_.add(k_.mul(d, width), j));
           }
         });
@@ -431,7 +265,7 @@ class AttentionWriter {
       k_.loop(k_.index(0), k_.index(width), [&](Value j) {
         Value key = k_.min(k_.add(first_key, j), k_.sub(keys_, k_.index(1)));
         for_vectors(x_.depth, [&](Value d, Value mask) {
-          Value elements = factor(x_.first, 1, first_index(k_.index(0), key, d), depth_dim, lanes_, mask).value;
+          Value elements = factor(x_.first, 1, first_index(k_.index(0), key, d), depth_dim, lanes_, mask);
           int64_t count = mask ? x_.depth % lanes_ : lanes_;
           for (int64_t lane = 0; lane < count; ++lane) {
             Value element = k_.builder.create<vector::ExtractOp>(k_.location, elements, lane);
@@ -452,7 +286,7 @@ class AttentionWriter {
           Value column = k_.add(k_.mul(unit, Panels::unit), j);
           Value mask = x_.columns % Panels::unit == 0 ? Value() : k_.tail_mask(k_.sub(k_.index(x_.columns), column), lanes_);
           column = k_.min(column, k_.index(x_.columns - 1));
-          Value values = factor(x_.second, 1, second_index(k_.index(0), column, key), x_.second_column, lanes_, mask).value;
+          Value values = factor(x_.second, 1, second_index(k_.index(0), column, key), x_.second_column, lanes_, mask);
           k_.store(values, panel, k_.add(k_.mul(key, width), j));
         }
       });
@@ -497,7 +331,7 @@ class AttentionWriter {
     };
     for_rows([&](Value row, Value query) {
       for_vectors(x_.depth, [&](Value d, Value mask) {
-        Value elements = factor(x_.first, 0, first_index(query, k_.index(0), d), depth_dim, lanes_, mask).value;
+        Value elements = factor(x_.first, 0, first_index(query, k_.index(0), d), depth_dim, lanes_, mask);
         k_.store(elements, at(layout_.queries), k_.add(k_.mul(row, layout_.query_lda), d), mask);
       });
     });
@@ -538,24 +372,8 @@ class AttentionWriter {
     }
   }
 
-  // What is computed of these sums, where it belongs.
   void store(Value query, Value column, Value mask, Value sums) {
-    BodyPlace place;
-    place.index = second_index(query, column, {});
-    if (x_.second_column) {
-      place.lanes = lanes_;
-      place.lane_dimension = *x_.second_column;
-      place.mask = mask;
-    }
-    Element sum{sums, place.lanes > 0};
-    BodyEmitter body(k_, x_.second, [](unsigned, const BodyPlace&) -> Element { llvm_unreachable("no other stage is read"); });
-    unsigned first = stage::first_read_of_last_body(x_.second), count = x_.second->getNumOperands() - first;
-    AffineExpr linear = getAffineConstantExpr(0, x_.second->getContext());
-    for (auto [d, extent] : llvm::enumerate(x_.second.getDomain().parallel()))
-      linear = linear * extent + getAffineDimExpr(d, x_.second->getContext());
-    Value to = body.evaluate(linear, place.index);
-    for (auto [i, element] : llvm::enumerate(body.run(stage::last_body(x_.second), first, count, sum, place)))
-      k_.store(body.to_lanes(element, place.lanes).value, k_.result(i), to, mask);
+    x_.store(k_, batch_, query, column, sums, x_.second_column ? lanes_ : 0, mask);
   }
 
   KernelBuilder& k_;
@@ -578,13 +396,8 @@ FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
       return FailureOr<KernelPlan>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
     }
   }
-  // Neighboring columns of a result are stored together.
-  if (attention->second_column) {
-    AffineExpr step = getAffineConstantExpr(1, region.getContext());
-    for (AffineExpr extent : attention->second.getDomain().parallel().drop_front(*attention->second_column + 1)) step = step * extent;
-    if (tx::static_extent(step) != 1)
-      return FailureOr<KernelPlan>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
-  }
+  if (!attention->has_neighboring_columns())
+    return FailureOr<KernelPlan>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
   int64_t keys = attention->known_keys().value_or(usual_keys);
   double flops = 2.0 * static_cast<double>(attention->part_rows * keys * (attention->depth + attention->columns));
   KernelPlan plan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A region of two products with rows of scores between them, as strategies for attention see it: which dimensions are queries, keys, columns and the
+// batch, and the code of what is multiplied and of what is stored. Knows no target.
+#pragma once
+
+#include "compiler/targets/rows.h"
+
+namespace heddle::targets {
+
+struct AttentionShape {
+  stage::StagedRegion staged;
+  stage::ContractOp first, second;  // scores[.., query, key] and results[.., query, column]; both sum in f32
+  RowsKernel rows;                  // what is between them
+  // Dimensions of rows: which one is of queries (none if there is but one), the others being the batch.
+  std::optional<unsigned> query;
+  llvm::SmallVector<mlir::AffineExpr> batch;  // extents of all dimensions of rows, 1 for the queries
+  mlir::AffineExpr queries, keys;             // at least 1
+  int64_t depth = 1, columns = 1;             // elements of a query, and of a result
+  // The dimensions of the two products' domains.
+  unsigned first_key = 0;
+  std::optional<unsigned> second_column;  // none: there is but one
+
+  // Fails for other regions: with a diagnostic, which begins with `who`, if they have two products.
+  static mlir::FailureOr<AttentionShape> read(tx::DispatchOp region, llvm::StringRef who);
+
+  unsigned first_depth() const { return stage_domain(first).getParallelRank(); }
+  // Whether a result's columns lie one after the other in memory.
+  bool has_neighboring_columns() const;
+
+  // ---- emitting. `element` is the index of a batch element, in the dimensions of rows.
+  // The index of the first product's domain for a query, a key and what is summed up.
+  llvm::SmallVector<mlir::Value> first_index(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index, mlir::Value key,
+                                             mlir::Value depth_index) const;
+  // The same of the second product's, whose sums are over keys; without a key for its results.
+  llvm::SmallVector<mlir::Value> second_index(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index,
+                                              mlir::Value column, mlir::Value key) const;
+  // Factor 0 or 1 of a product, in f32: lanes along one of the dimensions of its domain, or one element (0).
+  static mlir::Value factor(KernelBuilder& k, stage::ContractOp product, unsigned number, const BodyPlace& place);
+  // Computes and stores the results of these sums: `lanes` neighboring columns, or one (0).
+  void store(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index, mlir::Value column, mlir::Value sums,
+             int64_t lanes, mlir::Value mask) const;
+
+ private:
+  static stage::DomainAttr stage_domain(stage::ContractOp product) { return product->getAttrOfType<stage::DomainAttr>("domain"); }
+};
+
+}  // namespace heddle::targets
