@@ -9,6 +9,8 @@
 #include "compiler/targets/llvm_backend.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/Constants.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -54,6 +56,17 @@ void mark_kernels(ModuleOp kernels, llvm::Module& module) {
   }
 }
 
+// Says of the instructions that are written out that all threads of a subgroup come to them together, as those of matrices need it: none of them may be
+// moved into a branch, though its result is used there alone.
+void keep_together(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& instruction : llvm::instructions(function)) {
+      auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
+      if (call && call->isInlineAsm()) call->setConvergent();
+    }
+  }
+}
+
 }  // namespace
 
 FailureOr<std::vector<char>> lower_to_ptx(ModuleOp unit, const Chip& chip) {
@@ -62,6 +75,7 @@ FailureOr<std::vector<char>> lower_to_ptx(ModuleOp unit, const Chip& chip) {
   auto module = translateModuleToLLVMIR(unit, context, "kernels");
   if (!module) return FailureOr<std::vector<char>>(unit.emitError("cuda: translating kernels to LLVM IR failed"));
   mark_kernels(unit, *module);
+  keep_together(*module);
   // Other units have constants and functions of the same names.
   std::string kernel;
   for (auto function : unit.getOps<LLVM::LLVMFuncOp>()) {
