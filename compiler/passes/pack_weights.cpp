@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered ahead of the call, into the panels of the target.
-// Other families read them as they are.
+// Other families read them as they are, those of 16 bits also if they are transposed.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -59,6 +59,17 @@ void pack_rhs(tx::MatmulOp matmul) {
   matmul.setPackedShape(SmallVector<int64_t>(type.getShape()));
 }
 
+// Matrix units take either order, so that a weight needs no second form: the embedding that is the last matrix, too, is there once.
+void read_transposed(tx::MatmulOp matmul) {
+  auto transpose = matmul.getRhs().getDefiningOp<tx::TransposeOp>();
+  if (!transpose || matmul.getTransposeRhs() || matmul.getPackedShape() || !is_constant_expression(transpose.getInput())) return;
+  Type element = tx::tensor(matmul.getRhs()).getElementType();
+  if (!llvm::isa<FloatType>(element) || element.getIntOrFloatBitWidth() != 16) return;
+  if (transpose.getPermutation() != ArrayRef<int64_t>{1, 0}) return;
+  matmul.getRhsMutable().assign(transpose.getInput());
+  matmul.setTransposeRhs(true);
+}
+
 struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PackWeights)
   StringRef getArgument() const final { return "heddle-pack-weights"; }
@@ -69,9 +80,13 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
     Slots slots(getOperation());
     auto module = getOperation()->getParentOfType<ModuleOp>();
     getOperation().walk([&](Operation* op) {
-      if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op) || tx::family_of(module, slots.of_or_default(op)) != "cpu") return;
+      if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
+      bool has_panels = tx::family_of(module, slots.of_or_default(op)) == "cpu";
+      auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
+      if (!has_panels && matmul) read_transposed(matmul);
+      if (!has_panels) return;
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv);
-      if (auto matmul = llvm::dyn_cast<tx::MatmulOp>(op)) pack_rhs(matmul);
+      if (matmul) pack_rhs(matmul);
     });
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and corrects what it has whenever a block's
-// largest score is larger (targets/online_softmax.h), so scores are never in memory. The next block's keys and values are copied while one is computed, if
+// largest score is much larger (targets/online_softmax.h), so scores are never in memory. The next block's keys and values are copied while one is computed, if
 // they are as they are in memory; those that are computed are so on their way. Blocks whose keys no query reads are left out.
 #include "compiler/targets/cuda/attention_form.h"
 #include "compiler/targets/cuda/strategy.h"
@@ -18,6 +18,7 @@ constexpr int64_t enough_workgroups = 128;  // about as many as a device has mul
 constexpr int64_t most_columns = 256;       // and elements of a query
 constexpr int64_t cache_bytes = 32 << 20;   // of keys and values that are read again and again
 constexpr int64_t row_alignment = 16;       // elements
+constexpr double most_growth = 8;           // of a row's largest score above the base of its weights, until the base follows; weights are 2 to its power at most
 constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes, of which a constant of an instruction may be a few
 constexpr double log2_of_e = 1.4426950408889634;
 
@@ -272,7 +273,7 @@ class AttentionWriter {
     operands_[Operand::values].fill(first, AttentionForm::keys, values);
   }
 
-  // Largest scores, sums of weights, and results, of each row.
+  // Bases of weights, near the largest scores, sums of weights, and results, of each row. A base is the row's alone: what another row needs changes no bit.
   Values go_through_keys() {
     // Up to `end` somebody reads keys; in blocks before `whole` all read all.
     Value end = keys_, whole = k_.div(keys_, k_.index(AttentionForm::keys));
@@ -315,25 +316,48 @@ class AttentionWriter {
     }
     if (!all_count) leave_out(weights, first_key);
     if (form_.tensor_cores()) factor *= log2_of_e;
-    Values next(carried.begin(), carried.end()), results(carried.drop_front(2 * thread_rows()));
+    Values next(carried.begin(), carried.end());
     size_t row_scores = weights.size() / thread_rows();
+    auto scores_of = [&](size_t row) { return MutableArrayRef<Value>(weights).slice(row * row_scores, row_scores); };
+    Values bases;
+    Value changes;
     for (size_t r = 0; r < thread_rows(); ++r) {
-      MutableArrayRef<Value> row = MutableArrayRef<Value>(weights).slice(r * row_scores, row_scores);
-      Value largest = row.front();
-      for (Value one : row.drop_front()) largest = larger(largest, one);
-      largest = larger(next[r], factor == 1 ? largest : k_.make<arith::MulFOp>(largest, number(factor)));
+      Value largest = scores_of(r).front();
+      for (Value one : scores_of(r).drop_front()) largest = larger(largest, one);
+      if (factor != 1) largest = k_.make<arith::MulFOp>(largest, number(factor));
       for (int64_t distance : products_->row_distances) largest = larger(largest, k_.exchange(largest, distance));
-      // Of a row that nothing counts of yet, no difference to the largest one is a number.
-      Value nothing = k_.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, largest, number(-std::numeric_limits<double>::infinity()));
-      Value base = k_.make<arith::SelectOp>(nothing, number(0), largest);
-      Value correction = exponential(next[r], 1, base);
-      Value sum = k_.make<arith::MulFOp>(next[thread_rows() + r], correction);
-      for (Value& one : row) {
+      Value enough = k_.make<arith::AddFOp>(next[r], number(most_growth));
+      Value grows = k_.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, largest, enough);
+      bases.push_back(k_.make<arith::SelectOp>(grows, largest, next[r]));
+      changes = changes ? k_.make<arith::OrIOp>(changes, grows) : grows;
+    }
+    // Of a row that nothing counts of yet, no difference to the base is a number.
+    auto number_of = [&](Value base) {
+      Value nothing = k_.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, base, number(-std::numeric_limits<double>::infinity()));
+      return k_.make<arith::SelectOp>(nothing, number(0), base);
+    };
+    Values scaled(next.begin() + static_cast<ptrdiff_t>(thread_rows()), next.end());
+    scaled = k_.branch(
+        any(changes), ValueRange(scaled).getTypes(),
+        [&] {
+          Values corrected = scaled;
+          for (size_t r = 0; r < thread_rows(); ++r) {
+            Value correction = exponential(next[r], 1, number_of(bases[r]));
+            corrected[r] = k_.make<arith::MulFOp>(corrected[r], correction);
+            for (size_t i = r * row_results(); i < (r + 1) * row_results(); ++i)
+              corrected[thread_rows() + i] = k_.make<arith::MulFOp>(corrected[thread_rows() + i], correction);
+          }
+          return corrected;
+        },
+        [&] { return scaled; });
+    Values results(ValueRange(scaled).drop_front(thread_rows()));
+    for (size_t r = 0; r < thread_rows(); ++r) {
+      Value base = number_of(bases[r]), sum = scaled[r];
+      for (Value& one : scores_of(r)) {
         one = exponential(one, factor, base);
         sum = k_.make<arith::AddFOp>(sum, one);
       }
-      for (size_t i = r * row_results(); i < (r + 1) * row_results(); ++i) results[i] = k_.make<arith::MulFOp>(results[i], correction);
-      next[r] = largest;
+      next[r] = bases[r];
       next[thread_rows() + r] = sum;
     }
     products_->accumulate(here, weights, results);
@@ -393,6 +417,12 @@ class AttentionWriter {
     for (auto [lane, one] : llvm::enumerate(elements))
       vector = k_.builder.create<vector::InsertOp>(k_.location, one, vector, static_cast<int64_t>(lane));
     return vector;
+  }
+
+  // Whether it is true in any thread of the subgroup.
+  Value any(Value condition) {
+    Value found = f_.assembly("{ .reg .pred p; vote.sync.any.pred p, $1, -1; selp.b32 $0, 1, 0, p; }", "=r,b", {condition}, f_.i32());
+    return k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, found, f_.word(0));
   }
 
   // NaN if one is.
