@@ -354,10 +354,7 @@ void where(Node& node) {
       node.make<tx::SelectOp>(Node::type_of(on_true), node.broadcast(condition, extents), on_true, node.broadcast(on_false, extents)));
 }
 
-void cast(Node& node) {
-  int64_t wanted = node.integer("to");
-  if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
-  Type type = element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe());
+void cast_to(Node& node, Type type) {
   if (const Operand& operand = node.operand(0); operand.elements && operand.bits == 0 && type.isSignlessInteger(64)) {
     node.set_elements(*operand.elements, operand.rank);
     return;
@@ -375,6 +372,16 @@ void cast(Node& node) {
   node.set_result(to == input.getType() ? input : node.make<tx::CastOp>(to, input));
 }
 
+void cast(Node& node) {
+  int64_t wanted = node.integer("to");
+  if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
+  cast_to(node, element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe()));
+}
+
+void cast_like(Node& node) {
+  cast_to(node, Node::type_of(node.input(1)).getElementType());
+}
+
 }  // namespace
 
 const Table& elementwise_operators() {
@@ -383,6 +390,7 @@ const Table& elementwise_operators() {
       {"Add", binary<tx::AddOp>},
       {"And", logical<false>},
       {"Cast", cast},
+      {"CastLike", cast_like},
       {"Ceil", unary<tx::CeilOp>},
       {"Celu", elu},
       {"Clip", clip},

@@ -199,8 +199,7 @@ void AttentionShape::store(KernelBuilder& k, ArrayRef<Value> element, Value quer
   for (auto [d, extent] : llvm::enumerate(product.getDomain().parallel()))
     linear = linear * extent + getAffineDimExpr(static_cast<unsigned>(d), product->getContext());
   Value to = body.evaluate(linear, place.index);
-  for (auto [i, result] :
-       llvm::enumerate(body.run(stage::last_body(product), first_read, count, Element{sums, place.lanes > 0}, place)))
+  for (auto [i, result] : llvm::enumerate(body.run(stage::last_body(product), first_read, count, Element{sums, place.lanes > 0}, place)))
     k.store(body.to_lanes(result, place.lanes).value, k.result(static_cast<unsigned>(i)), to, mask);
 }
 

@@ -29,8 +29,8 @@ struct AttentionShape {
 
   // ---- emitting. `element` is the index of a batch element, in the dimensions of rows.
   // The index of the first product's domain for a query, a key and what is summed up.
-  llvm::SmallVector<mlir::Value> first_index(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index, mlir::Value key,
-                                             mlir::Value depth_index) const;
+  llvm::SmallVector<mlir::Value> first_index(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index,
+                                             mlir::Value key, mlir::Value depth_index) const;
   // The same of the second product's, whose sums are over keys; without a key for its results.
   llvm::SmallVector<mlir::Value> second_index(KernelBuilder& k, llvm::ArrayRef<mlir::Value> element, mlir::Value query_index,
                                               mlir::Value column, mlir::Value key) const;

@@ -36,8 +36,8 @@ bool is_same(Operation* stage, Value value, Operation* other_stage, Value other)
            stage::access_of(stage, *read) == stage::access_of(other_stage, *other_read);
   }
   Operation *op = value.getDefiningOp(), *other_op = other.getDefiningOp();
-  if (op->getName() != other_op->getName() || op->getAttrs() != other_op->getAttrs() || op->getNumOperands() != other_op->getNumOperands() ||
-      value.getType() != other.getType())
+  if (op->getName() != other_op->getName() || op->getAttrs() != other_op->getAttrs() ||
+      op->getNumOperands() != other_op->getNumOperands() || value.getType() != other.getType())
     return false;
   return llvm::all_of(llvm::zip(op->getOperands(), other_op->getOperands()),
                       [&](auto pair) { return is_same(stage, std::get<0>(pair), other_stage, std::get<1>(pair)); });
@@ -103,7 +103,8 @@ Known evaluate(Value value, Value condition, bool is_true) {
   if (value == condition) return truth(is_true);
   if (llvm::isa<BlockArgument>(value)) return {};
   if (FloatAttr constant; matchPattern(value, m_Constant(&constant))) return Known::of(constant.getValueAsDouble());
-  if (IntegerAttr constant; value.getType().isInteger(1) && matchPattern(value, m_Constant(&constant))) return truth(!constant.getValue().isZero());
+  if (IntegerAttr constant; value.getType().isInteger(1) && matchPattern(value, m_Constant(&constant)))
+    return truth(!constant.getValue().isZero());
   Operation* op = value.getDefiningOp();
   auto operand = [&](unsigned i) { return evaluate(op->getOperand(i), condition, is_true); };
   auto is_number = [](const Known& known) { return known.kind == Known::number; };
@@ -179,7 +180,8 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   auto largest = llvm::dyn_cast<stage::FoldOp>(between[0]), sum = llvm::dyn_cast<stage::FoldOp>(between[2]);
   auto exponentials = llvm::dyn_cast<stage::MapOp>(between[1]), quotients = llvm::dyn_cast<stage::MapOp>(between[3]);
   if (!largest || !sum || !exponentials || !quotients) return refuse("what is between the products is not a softmax");
-  if (!is_plain_fold(largest, -std::numeric_limits<double>::infinity()) || !is_plain_fold(sum, 0)) return refuse("folds are not those of a softmax");
+  if (!is_plain_fold(largest, -std::numeric_limits<double>::infinity()) || !is_plain_fold(sum, 0))
+    return refuse("folds are not those of a softmax");
 
   // exp(argument - largest)
   auto exp = yielded(exponentials.getBody()).getDefiningOp<math::ExpOp>();
@@ -214,7 +216,8 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
     dividend = division.getLhs();
     divisor = division.getRhs();
   }
-  auto of_dividend = dividend ? read_of(quotients, dividend) : std::nullopt, of_divisor = divisor ? read_of(quotients, divisor) : std::nullopt;
+  auto of_dividend = dividend ? read_of(quotients, dividend) : std::nullopt,
+       of_divisor = divisor ? read_of(quotients, divisor) : std::nullopt;
   if (!of_dividend || !of_divisor || quotients->getOperand(*of_dividend) != exponentials->getResult(0) ||
       quotients->getOperand(*of_divisor) != sum->getResult(0))
     return refuse("weights are not exponentials divided by their sum");
@@ -277,8 +280,8 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   return result;
 }
 
-Value OnlineSoftmax::argument(KernelBuilder& k, const AttentionShape& shape, ArrayRef<Value> element, Value query_index, Value key, Value sums,
-                              int64_t lanes) const {
+Value OnlineSoftmax::argument(KernelBuilder& k, const AttentionShape& shape, ArrayRef<Value> element, Value query_index, Value key,
+                              Value sums, int64_t lanes) const {
   stage::MapOp stage = argument_;
   unsigned row_dims = static_cast<unsigned>(shape.rows.rows().size());
   BodyPlace place;

@@ -125,9 +125,10 @@ class Library:
             self.plain("heddle_status_free", status)
             raise RuntimeError(f"{name}: {message}")
 
-    def compile(self, compiler, model, module, target="cpu", flags=1):
+    def compile(self, compiler, model, module, target="cpu", flags=1, dump_after="", dump_path=""):
         """heddle_compile of libheddle_compiler, by default without its cache."""
-        params = CompileParams(struct_size=ctypes.sizeof(CompileParams), input_path=String(model), output_path=String(module), targets=String(target), flags=flags)
+        params = CompileParams(struct_size=ctypes.sizeof(CompileParams), input_path=String(model), output_path=String(module), targets=String(target),
+                               dump_after=String(dump_after), dump_path=String(dump_path), flags=flags)
         compiler.heddle_compile.restype = ctypes.c_void_p
         status = compiler.heddle_compile(ctypes.byref(params))
         if status:

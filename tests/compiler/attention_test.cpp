@@ -151,7 +151,8 @@ TEST(Attention, TakesManyRowsOnGpus) {
 }
 
 // A mask that follows from indices: a query sees keys up to its own index plus `ahead`, and what it does not see gets `outside` added, or instead.
-std::string causal(int64_t batch, int64_t queries, int64_t keys, int64_t ahead, const std::string& element, const std::string& outside, bool is_added) {
+std::string causal(int64_t batch, int64_t queries, int64_t keys, int64_t ahead, const std::string& element, const std::string& outside,
+                   bool is_added) {
   auto tensor = [](std::initializer_list<int64_t> extents, const std::string& of) {
     std::string text = "tensor<";
     for (int64_t extent : extents) text += std::to_string(extent) + "x";
@@ -183,7 +184,7 @@ TEST(Attention, LeavesOutKeysThatNoQuerySees) {
     check_region(causal(2, 70, 150, 80, "f32", "-1.0e+38", is_added), options_of(1e-5));
     check_region(causal(2, 150, 70, 3, "f32", "-1.0e+38", is_added), options_of(1e-5));
     check_region(causal(2, 130, 130, -3, "f32", "0xFF800000", is_added), options_of(1e-5));  // of the first rows nothing is seen
-    check_region(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), options_of(1e-5));      // so that all counts
+    check_region(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), options_of(1e-5));    // so that all counts
     check_region(causal(128, 130, 190, 0, "f16", "0xFC00", is_added), options_of(4e-3));
   }
 }

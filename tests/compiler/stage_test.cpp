@@ -11,6 +11,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/stage_arrays.h"
 
 namespace heddle::tests {
 namespace {
@@ -20,26 +21,6 @@ std::string print(mlir::ModuleOp module) {
   llvm::raw_string_ostream stream(text);
   module.print(stream);
   return text;
-}
-
-stage::Array to_array(const Tensor& tensor, mlir::Type element) {
-  stage::Array array{tensor.shape, {}};
-  for (double value : tensor.data) {
-    bool is_float = llvm::isa<mlir::FloatType>(element);
-    int64_t whole = is_float ? 0 : static_cast<int64_t>(value);
-    if (!is_float && element.getIntOrFloatBitWidth() < 64)
-      whole = llvm::SignExtend64(static_cast<uint64_t>(whole), element.getIntOrFloatBitWidth());
-    array.elements.push_back({is_float ? value : 0, whole});
-  }
-  return array;
-}
-
-Tensor to_tensor(const stage::Array& array, mlir::Type element) {
-  Tensor tensor{array.shape, {}};
-  bool is_float = llvm::isa<mlir::FloatType>(element);
-  for (const stage::Scalar& scalar : array.elements)
-    tensor.data.push_back(is_float ? scalar.real : stored(static_cast<double>(scalar.whole), element));
-  return tensor;
 }
 
 // EXPECTs that the region has stages that mean the same.

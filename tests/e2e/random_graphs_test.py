@@ -15,7 +15,7 @@ class RandomGraphs(HeddleTestCase):
         self.assertEqual(process.returncode, 0, process.stdout[-4000:] + process.stderr[-4000:])
 
     def test_floats(self):
-        self.check("--target", "cpu:x86-64-v3")
+        self.check("--target", "cpu:x86-64-v3", "--interpret", "2")
 
     def test_floats_for_any_cpu(self):
         self.check("--target", "cpu", "--seed", str(COUNT))

@@ -46,7 +46,9 @@ def export(folder, case):
     given = export_networks.arguments_of(inputs, shape, int(batch), 128, 7)
     given = tuple(one.to(TYPES[kind]) if one.is_floating_point() else one for one in given)
     path = folder / f"{case}.onnx"
-    torch.onnx.export(model, given, str(path), input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
+    # Its optimizer folds batch norms of bf16 into filters of f32, which is no valid file.
+    optimize = kind != "bf16" or not isinstance(shape, tuple) or network == "vit"
+    torch.onnx.export(model, given, str(path), input_names=inputs, output_names=outputs, dynamo=True, verbose=False, optimize=optimize)
     return model, given, path
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and runs random graphs, and compares their results with ONNX Runtime's.
 
-    random_graphs.py [--seed N] [--count N] [--type float32|float16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER]
+    random_graphs.py [--seed N] [--count N] [--type float32|float16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER] [--interpret N]
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
-behind a floor or a comparison, decides nothing. Exits with 1 if a graph is wrong, or is not compiled.
+behind a floor or a comparison, decides nothing. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), which must give the graph's
+results in f64. Exits with 1 if a graph is wrong, or is not compiled.
 """
 import argparse
 import ctypes
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,14 +37,39 @@ class Heddle:
         self.runtime, self.device, self.target = heddle_ctypes.Runtime(), device, target
         self.compiler = ctypes.CDLL(str(heddle_ctypes.library_path().with_name("libheddle_compiler.so")))
 
-    def compile(self, model, module):
-        self.runtime.library.compile(self.compiler, model, module, target=self.target)
+    def compile(self, model, module, **options):
+        self.runtime.library.compile(self.compiler, model, module, **{"target": self.target, **options})
 
     def run(self, module, names, feeds):
         function = self.runtime.open(module).instance(self.device).function()
         call, results = function.prepare(*(feeds[name] for name in names))
         call()
         return [result.numpy() for result in results]
+
+
+class Interpreter:
+    """The results of a graph by the stages of its regions, in f64; None for what is left out."""
+
+    def __init__(self, heddle):
+        self.heddle, self.interpreted, self.left_out = heddle, 0, 0
+        program = heddle_ctypes.library_path().parents[1] / "tests" / "interpret_graph"
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, path, folder, names, feeds, wanted):
+        text = folder / "regions.mlir"
+        # Weights are panels for the CPU, in an order of its own.
+        self.heddle.compile(path, folder / "other.heddle", target="cuda:sm_80", dump_after="heddle-form-dispatches", dump_path=text)
+        for index, name in enumerate(names):
+            (folder / f"{index}.in").write_bytes(feeds[name].astype(np.float64).tobytes())
+        print(text, folder, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline().strip()
+        if answer.startswith("left out"):
+            self.left_out += 1
+            return None
+        if answer != "done":
+            raise RuntimeError(f"interpret_graph ended with {self.process.wait()}")
+        self.interpreted += 1
+        return [np.fromfile(folder / f"{index}.out").reshape(one.shape) for index, one in enumerate(wanted)]
 
 
 def distance(got, wanted):
@@ -68,7 +95,30 @@ def changed(feeds, random, by):
     return {name: array * (1 + random.uniform(-by, by, array.shape)) if array.dtype.kind == "f" else array for name, array in feeds.items()}
 
 
-def check(seed, heddle, folder, float_type):
+def judge(got, wanted, model, feeds, seed, float_type):
+    """(verdict, what there is to say) of results, given ONNX Runtime's."""
+    tolerance = TOLERANCE[np.dtype(float_type)]
+    outputs = [output.name for output in model.graph.output]
+    suspects = [i for i in range(len(outputs)) if distance(got[i], wanted[i]) > (tolerance if wanted[i].dtype.kind == "f" else 0)]
+    if not suspects:
+        return RIGHT, ""
+    exact, random = f64_results(model, feeds), np.random.default_rng(seed)
+    others = [f64_results(model, changed(feeds, random, LAST_BITS[np.dtype(float_type)])) for _ in range(4)]
+    verdict, text = RIGHT, ""
+    for i in suspects:
+        ours, theirs = distance(got[i], exact[i]), distance(wanted[i], exact[i])
+        moved = max(distance(other[i], exact[i]) for other in others)
+        if ours <= max(10 * tolerance, 4 * theirs):
+            continue
+        if moved > 0.1 * ours or moved > 100 * tolerance:
+            verdict = UNDECIDED if verdict == RIGHT else verdict
+            continue
+        verdict = WRONG
+        text += f"; {outputs[i]} {got[i].dtype}{list(got[i].shape)}: error {ours:.2e}, ONNX Runtime's {theirs:.2e}, changed inputs' {moved:.2e}"
+    return verdict, text
+
+
+def check(seed, heddle, folder, float_type, interpreter=None):
     """(verdict, what there is to say)."""
     graph = Graph(seed, float_type)
     model = graph.model()
@@ -91,24 +141,12 @@ def check(seed, heddle, folder, float_type):
         got = heddle.run(module, names, feeds)
     except RuntimeError as error:
         return FAILED, str(error)
-    tolerance = TOLERANCE[np.dtype(float_type)]
-    outputs = [output.name for output in model.graph.output]
-    suspects = [i for i in range(len(outputs)) if distance(got[i], wanted[i]) > (tolerance if wanted[i].dtype.kind == "f" else 0)]
-    if not suspects:
-        return RIGHT, ""
-    exact, random = f64_results(model, feeds), np.random.default_rng(seed)
-    others = [f64_results(model, changed(feeds, random, LAST_BITS[np.dtype(float_type)])) for _ in range(4)]
-    verdict, text = RIGHT, ""
-    for i in suspects:
-        ours, theirs = distance(got[i], exact[i]), distance(wanted[i], exact[i])
-        moved = max(distance(other[i], exact[i]) for other in others)
-        if ours <= max(10 * tolerance, 4 * theirs):
-            continue
-        if moved > 0.1 * ours or moved > 100 * tolerance:
-            verdict = UNDECIDED if verdict == RIGHT else verdict
-            continue
-        verdict = WRONG
-        text += f"; {outputs[i]} {got[i].dtype}{list(got[i].shape)}: error {ours:.2e}, ONNX Runtime's {theirs:.2e}, changed inputs' {moved:.2e}"
+    verdict, text = judge(got, wanted, model, feeds, seed, float_type)
+    if verdict != WRONG and interpreter:
+        meant = interpreter.run(path, folder, names, feeds, wanted)
+        if meant:
+            verdict, text = judge(meant, wanted, model, feeds, seed, float_type)
+            text = text and "; as interpreted" + text
     return verdict, text
 
 
@@ -120,13 +158,16 @@ def main():
     parser.add_argument("--target", default="cpu:x86-64-v3", help="as of heddle compile")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right")
+    parser.add_argument("--interpret", type=int, default=0, metavar="N", help="interpret the regions of each Nth graph")
     arguments = parser.parse_args()
     heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
+    interpreter = Interpreter(heddle) if arguments.interpret else None
     with tempfile.TemporaryDirectory(prefix="heddle-random-") as name:
         folder = pathlib.Path(name)
         for seed in range(arguments.seed, arguments.seed + arguments.count):
             began = time.monotonic()
-            verdict, text = check(seed, heddle, folder, np.dtype(arguments.type))
+            turn = interpreter if arguments.interpret and seed % arguments.interpret == 0 else None
+            verdict, text = check(seed, heddle, folder, np.dtype(arguments.type), turn)
             if time.monotonic() - began > 20:
                 print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
             counts[verdict] += 1
@@ -138,7 +179,7 @@ def main():
             for path in folder.iterdir():
                 path.unlink()
     print(f"{arguments.count} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) +
-          f"; {time.monotonic() - start:.0f} s")
+          (f"; {interpreter.interpreted} interpreted, {interpreter.left_out} left out of that" if interpreter else "") + f"; {time.monotonic() - start:.0f} s")
     return 1 if counts[WRONG] or counts[FAILED] else 0
 
 

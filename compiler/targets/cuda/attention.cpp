@@ -18,7 +18,8 @@ constexpr int64_t enough_workgroups = 128;  // about as many as a device has mul
 constexpr int64_t most_columns = 256;       // and elements of a query
 constexpr int64_t cache_bytes = 32 << 20;   // of keys and values that are read again and again
 constexpr int64_t row_alignment = 16;       // elements
-constexpr double most_growth = 8;           // of a row's largest score above the base of its weights, until the base follows; weights are 2 to its power at most
+constexpr double most_growth =
+    8;  // of a row's largest score above the base of its weights, until the base follows; weights are 2 to its power at most
 constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes, of which a constant of an instruction may be a few
 constexpr double log2_of_e = 1.4426950408889634;
 
@@ -91,9 +92,7 @@ class Operand {
     if (number_ == keys) return shape_.first_index(k_, element_, k_.index(0), row, at);
     return shape_.second_index(k_, element_, k_.index(0), at, row);
   }
-  std::optional<unsigned> inner_dimension() const {
-    return number_ == values ? shape_.second_column : std::optional(shape_.first_depth());
-  }
+  std::optional<unsigned> inner_dimension() const { return number_ == values ? shape_.second_column : std::optional(shape_.first_depth()); }
   Value to_shared(Value address, Value row, Value at) const {
     Value offset = k_.add(k_.mul(row, row_bytes_), k_.mul(at, form_.element_bytes()));
     return k_.make<arith::AddIOp>(address, f_.narrow(offset));
@@ -166,8 +165,9 @@ class Operand {
       int64_t further = known_row_step_.value_or(0) * row;
       Value source = known_row_step_ ? from : k_.pointer(from, k_.mul(row_step_, row), byte);
       auto copy = [&] {
-        f_.assembly("cp.async.cg.shared.global [$0+" + std::to_string(row * row_bytes_) + "], [$1+" + std::to_string(further) + "], 16, $2;",
-                    "r,l,r", {to, source, bytes});
+        f_.assembly(
+            "cp.async.cg.shared.global [$0+" + std::to_string(row * row_bytes_) + "], [$1+" + std::to_string(further) + "], 16, $2;",
+            "r,l,r", {to, source, bytes});
       };
       if (row + rows > count) {
         k_.branch(k_.less(own_row_, k_.index(count - row)), copy);
@@ -215,9 +215,9 @@ class Operand {
   std::optional<AffineExpr> place_;  // in memory, over the product's domain
   std::optional<unsigned> read_;
   double scale_ = 1;
-  Value row_step_;                          // bytes from one row to the next; null: not always the same
-  std::optional<int64_t> known_row_step_;   // the same, if an instruction's constant holds it
-  Value own_row_, source_, own_shared_;     // of this thread's first piece
+  Value row_step_;                         // bytes from one row to the next; null: not always the same
+  std::optional<int64_t> known_row_step_;  // the same, if an instruction's constant holds it
+  Value own_row_, source_, own_shared_;    // of this thread's first piece
 };
 
 class AttentionWriter {
@@ -287,9 +287,11 @@ class AttentionWriter {
     Values state(thread_rows(), number(-std::numeric_limits<double>::infinity()));
     state.append(thread_rows() * (1 + row_results()), number(0));
     auto known = tx::static_extent(x_.keys);
-    state = k_.loop(k_.index(0), whole, k_.index(1), state, [&](Value block, ValueRange carried) { return go_on(block, blocks, carried, true); });
+    state = k_.loop(k_.index(0), whole, k_.index(1), state,
+                    [&](Value block, ValueRange carried) { return go_on(block, blocks, carried, true); });
     if (known && *known % AttentionForm::keys == 0 && !softmax_.keys_ahead) return state;
-    return k_.loop(whole, blocks, k_.index(1), state, [&](Value block, ValueRange carried) { return go_on(block, blocks, carried, false); });
+    return k_.loop(whole, blocks, k_.index(1), state,
+                   [&](Value block, ValueRange carried) { return go_on(block, blocks, carried, false); });
   }
 
   Values go_on(Value block, Value blocks, ValueRange carried, bool all_count) {
@@ -375,13 +377,15 @@ class AttentionWriter {
       Value query = rows_[static_cast<size_t>(r)];
       for (int64_t g = 0; g < groups; ++g) {
         Value key = k_.add(first_key, products_->key(g));
-        MutableArrayRef<Value> sums = MutableArrayRef<Value>(scores).slice(static_cast<size_t>((r * groups + g) * lanes), static_cast<size_t>(lanes));
+        MutableArrayRef<Value> sums =
+            MutableArrayRef<Value>(scores).slice(static_cast<size_t>((r * groups + g) * lanes), static_cast<size_t>(lanes));
         if (scale != 1) {
           for (Value& sum : sums) sum = k_.make<arith::MulFOp>(sum, number(scale));
         }
         if (exist && lanes > 1) {
           Value all = softmax_.argument(k_, x_, element_, query, key, vector_of(sums), lanes);
-          for (auto [lane, sum] : llvm::enumerate(sums)) sum = k_.builder.create<vector::ExtractOp>(k_.location, all, static_cast<int64_t>(lane));
+          for (auto [lane, sum] : llvm::enumerate(sums))
+            sum = k_.builder.create<vector::ExtractOp>(k_.location, all, static_cast<int64_t>(lane));
           continue;
         }
         for (auto [lane, sum] : llvm::enumerate(sums)) {
@@ -405,7 +409,8 @@ class AttentionWriter {
       for (int64_t g = 0; g < groups; ++g) {
         for (int64_t lane = 0; lane < lanes; ++lane) {
           Value& one = arguments[static_cast<size_t>((r * groups + g) * lanes + lane)];
-          Value counts = k_.make<arith::CmpIOp>(arith::CmpIPredicate::slt, k_.make<arith::AddIOp>(keys[static_cast<size_t>(g)], f_.word(lane)), left);
+          Value counts =
+              k_.make<arith::CmpIOp>(arith::CmpIPredicate::slt, k_.make<arith::AddIOp>(keys[static_cast<size_t>(g)], f_.word(lane)), left);
           one = k_.make<arith::SelectOp>(counts, one, number(-std::numeric_limits<double>::infinity()));
         }
       }
@@ -430,8 +435,8 @@ class AttentionWriter {
 
   // e to the power of value * factor - base; with tensor cores 2, which the device has an instruction for.
   Value exponential(Value value, double factor, Value base) {
-    Value difference = factor == 1 ? k_.make<arith::SubFOp>(value, base)
-                                   : k_.make<math::FmaOp>(value, number(factor), k_.make<arith::NegFOp>(base));
+    Value difference =
+        factor == 1 ? k_.make<arith::SubFOp>(value, base) : k_.make<math::FmaOp>(value, number(factor), k_.make<arith::NegFOp>(base));
     if (!form_.tensor_cores()) return k_.make<math::ExpOp>(difference);
     return f_.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", {difference}, f32(), /*pure=*/true);
   }
@@ -466,9 +471,7 @@ class AttentionWriter {
       k_.branch(k_.less(at, k_.index(x_.columns)), body);
     };
     if (lanes > 0) {
-      return if_inside(column, [&] {
-        x_.store(k_, element_, query, column, vector_of(group), lanes, {});
-      });
+      return if_inside(column, [&] { x_.store(k_, element_, query, column, vector_of(group), lanes, {}); });
     }
     for (auto [e, one] : llvm::enumerate(group)) {
       Value at = k_.add(column, static_cast<int64_t>(e));

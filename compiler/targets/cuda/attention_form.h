@@ -11,9 +11,9 @@ namespace heddle::targets::cuda {
 struct AttentionForm {
   mlir::Type element;  // in shared memory: f16 or bf16 with tensor cores, f32 without
   int64_t threads = 0;
-  int64_t thread_rows = 0;  // queries of a thread; with tensor cores two for each of a subgroup's matrices
-  int64_t query_rows = 0;   // of a workgroup
-  int64_t stages = 0;       // blocks of keys in shared memory at once
+  int64_t thread_rows = 0;         // queries of a thread; with tensor cores two for each of a subgroup's matrices
+  int64_t query_rows = 0;          // of a workgroup
+  int64_t stages = 0;              // blocks of keys in shared memory at once
   int64_t depth = 0, columns = 0;  // of a row in shared memory
   int64_t batches_at_once = 1;     // whose workgroups are mixed
 

@@ -59,7 +59,8 @@ class AttentionByTensorCores final : public ProductsBase {
         Values words;
         f_.load_matrices(keys, n * 8 * row + d * 32, false, words);
         for (int64_t i = 0; i < tiles; ++i) {
-          for (int64_t side = 0; side < 2; ++side) multiply(words_of(queries, i * 4, 4), words_of(words, side * 2, 2), sums, score_groups, i, n + side);
+          for (int64_t side = 0; side < 2; ++side)
+            multiply(words_of(queries, i * 4, 4), words_of(words, side * 2, 2), sums, score_groups, i, n + side);
         }
       }
     }
@@ -83,7 +84,8 @@ class AttentionByTensorCores final : public ProductsBase {
         Values words;
         f_.load_matrices(values, step * 16 * row + n * 16, true, words);
         for (int64_t i = 0; i < tiles; ++i) {
-          for (int64_t side = 0; side < 2; ++side) multiply(words_of(left, i * 4, 4), words_of(words, side * 2, 2), results, result_groups, i, n + side);
+          for (int64_t side = 0; side < 2; ++side)
+            multiply(words_of(left, i * 4, 4), words_of(words, side * 2, 2), results, result_groups, i, n + side);
         }
       }
     }

@@ -43,8 +43,7 @@ void Instructions::load_matrices(Value address, int64_t offset, bool transposed,
 
 void Instructions::multiply_add(StringRef type, ValueRange lhs, ValueRange rhs, MutableArrayRef<Value> sums) const {
   std::string name = type.str(), text = std::string("mma.sync.aligned.") + (name == "tf32" ? "m16n8k8" : "m16n8k16") + ".row.col.f32." +
-                                        name + "." + name +
-                                        ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
+                                        name + "." + name + ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
   Type floats = LLVM::LLVMStructType::getLiteral(k.builder.getContext(), SmallVector<Type>(4, k.builder.getF32Type()));
   SmallVector<Value> operands(lhs.begin(), lhs.end());
   operands.append(rhs.begin(), rhs.end());

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "compiler/targets/cuda/kernel_builder.h"
-#include "compiler/targets/strategy.h"
 #include "compiler/targets/region_outputs.h"
+#include "compiler/targets/strategy.h"
 #include "compiler/targets/target.h"
 #include "compiler/targets/thread_space.h"
 

@@ -151,11 +151,10 @@ class CudaTarget final : public Target {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };
     // The same for every chip, since the grid is: what the smallest one has.
-    strategies_.push_back(std::make_unique<Attention>(
-        [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
-          return open_kernel(region, plan, symbol, kernels, chip, threads);
-        },
-        std::min(limit_, sm_80.shared_memory_bytes)));
+    strategies_.push_back(
+        std::make_unique<Attention>([&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+                                            int64_t threads) { return open_kernel(region, plan, symbol, kernels, chip, threads); },
+                                    std::min(limit_, sm_80.shared_memory_bytes)));
     strategies_.push_back(rows_on_threads(machine));
     strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit_));
     strategies_.push_back(generic_on_threads(std::move(machine)));

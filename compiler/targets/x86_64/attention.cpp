@@ -168,8 +168,7 @@ class AttentionWriter {
           Value sum = zeros;
           auto add = [&](Value d, Value mask) {
             SmallVector<Value> index = first_index(query, key, d);
-            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask),
-                  b = factor(x_.first, 1, index, depth_dim, lanes_, mask);
+            Value a = factor(x_.first, 0, index, depth_dim, lanes_, mask), b = factor(x_.first, 1, index, depth_dim, lanes_, mask);
             Value product = k_.make<math::FmaOp>(a, b, sum);
             return mask ? k_.make<arith::SelectOp>(mask, product, sum) : product;
           };

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A module of any batch and sequence: what the first call of a shape costs, and what memory many shapes leave behind.
+
+    any_shape.py MODULE.heddle [--shapes N] [--batch N] [--sequence N] [--vocabulary N]
+
+The module takes token ids, masks and types of [batch, sequence] in i64, as those of export_networks.py with .dyn do. Shapes are random, each is called five times; printed are
+the median and the worst of first call / median of the others, and the anonymous memory after a tenth of the shapes and after all.
+"""
+import argparse
+import random
+import statistics
+import time
+
+import numpy as np
+
+import heddle_ctypes
+from peak_memory import anonymous_kib
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("module")
+    parser.add_argument("--shapes", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=5, help="of each shape")
+    parser.add_argument("--batch", type=int, default=8, help="at most")
+    parser.add_argument("--sequence", type=int, default=256, help="at most")
+    parser.add_argument("--vocabulary", type=int, default=256, help="ids are below it")
+    arguments = parser.parse_args()
+    function = heddle_ctypes.Runtime().open(arguments.module).instance("cpu:0").function()
+    generator, ratios, memory = random.Random(5), [], []
+    for turn in range(arguments.shapes):
+        shape = generator.randint(1, arguments.batch), generator.randint(2, arguments.sequence)
+        ids = np.random.default_rng(turn).integers(0, arguments.vocabulary, shape)
+        given = [ids, np.ones(shape, np.int64), np.zeros(shape, np.int64)][:function.argument_count]
+        tensors = [function.tensor(index, array) for index, array in enumerate(given)]
+        times = []
+        for _ in range(arguments.calls):
+            started = time.perf_counter()
+            call, results = function.start(tensors)
+            call.wait()
+            times.append(time.perf_counter() - started)
+            del call, results
+        if len(times) > 1:
+            ratios.append(times[0] / statistics.median(times[1:]))
+        if turn + 1 in (max(1, arguments.shapes // 10), arguments.shapes):
+            memory.append(anonymous_kib() / 1024)
+    if ratios:
+        print(f"first call / median of the others: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f} of {len(ratios)} shapes")
+    print(f"anonymous memory after {max(1, arguments.shapes // 10)} shapes {memory[0]:.1f} MiB, after {arguments.shapes} {memory[-1]:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
