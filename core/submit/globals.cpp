@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/submit/initializer_parts.h"
 #include "core/submit/instance.h"
 #include "core/submit/run.h"
 
@@ -53,14 +54,32 @@ void place_globals(const mf::Module& module, Machine& machine) {
   for (const mf::Global* global : *module.globals()) machine.globals.push_back({{}, machine.device_of_slot[global->slot()]});
 }
 
-Status Instance::load_globals(const InstanceRequest& request) {
+Status Instance::make_globals(const InstanceRequest& request) {
   const mf::Module& meta = module_->metadata();
-  const auto& globals = *meta.globals();
   read_ = find_read_globals(meta, programs());
-  globals_.resize(globals.size());
+  globals_.resize(meta.globals()->size());
   place_globals(meta, machine_);
-  HEDDLE_RETURN_IF_ERROR(load_parameters(request));
+  // All are found before the first is read.
+  open::ParameterFiles files;
+  HEDDLE_RETURN_IF_ERROR(files.open(request.parameter_files));
+  std::vector<memory::WeightExtent> extents(meta.globals()->size());
+  std::vector<uint32_t> kept;
+  for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
+    const mf::Global* global = meta.globals()->Get(i);
+    if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
+    const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
+    Result<open::ParameterExtent> extent = files.find(*module_, parameter);
+    if (!extent.ok()) return extent.take_status();
+    extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()};
+    if (read_.by_functions[i]) kept.push_back(i);
+  }
+  HEDDLE_RETURN_IF_ERROR(load_parameters(kept, extents));
+  HEDDLE_RETURN_IF_ERROR(allocate_globals());
+  return run_initializer(extents);
+}
 
+Status Instance::allocate_globals() {
+  const auto& globals = *module_->metadata().globals();
   std::vector<std::vector<heddle_command_t>> fills(devices_.size());
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
@@ -95,46 +114,54 @@ Status Instance::load_globals(const InstanceRequest& request) {
   return Status();
 }
 
-Status Instance::load_parameters(const InstanceRequest& request) {
-  const mf::Module& meta = module_->metadata();
-  open::ParameterFiles files;
-  HEDDLE_RETURN_IF_ERROR(files.open(request.parameter_files));
-  std::vector<std::vector<memory::WeightExtent>> extents(devices_.size());
-  std::vector<std::vector<uint32_t>> owners(devices_.size());
-  for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
-    const mf::Global* global = meta.globals()->Get(i);
-    if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
-    const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
-    Result<open::ParameterExtent> extent = files.find(*module_, parameter);
-    if (!extent.ok()) return extent.take_status();
-    uint32_t device = machine_.globals[i].device;
-    extents[device].push_back({extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()});
-    owners[device].push_back(i);
-  }
+Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents) {
   for (uint32_t device = 0; device < devices_.size(); ++device) {
-    if (extents[device].empty()) continue;
+    std::vector<memory::WeightExtent> here;
+    std::vector<uint32_t> owners;
+    for (uint32_t i : globals) {
+      if (machine_.globals[i].device != device) continue;
+      here.push_back(extents[i]);
+      owners.push_back(i);
+    }
+    if (here.empty()) continue;
     Result<std::vector<std::shared_ptr<memory::Weight>>> weights =
-        runtime_->weights.load(*devices_[device], extents[device], runtime_->host->config().param_io);
+        runtime_->weights.load(*devices_[device], here, runtime_->host->config().param_io);
     if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
     for (size_t i = 0; i < weights->size(); ++i) {
-      uint32_t global = owners[device][i];
       const heddle_block_t& block = (*weights)[i]->block();
-      machine_.globals[global].memory = {block.buffer, block.offset, extents[device][i].length};
-      globals_[global] = std::move((*weights)[i]);
+      machine_.globals[owners[i]].memory = {block.buffer, block.offset, here[i].length};
+      globals_[owners[i]] = std::move((*weights)[i]);
     }
-    HEDDLE_RETURN_IF_ERROR(check_unchanged(extents[device], *module_));
+    HEDDLE_RETURN_IF_ERROR(check_unchanged(here, *module_));
   }
   return Status();
 }
 
-Status Instance::run_initializer() {
-  if (const mf::Program* program = initializer()) {
-    Pace here(nullptr);
-    Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}}, here, counters_);
-    Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }).run();
-    if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
-  }
-  // What only the initializer reads goes now.
+Status Instance::run_initializer(const std::vector<memory::WeightExtent>& extents) {
+  const mf::Program* program = initializer();
+  if (!program) return Status();
+  const mf::Module& meta = module_->metadata();
+  const std::vector<InitializerPart> parts = parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta));
+  std::vector<uint32_t> pauses;
+  for (size_t i = 1; i < parts.size(); ++i) pauses.push_back(parts[i].first_instruction);
+  size_t part = 0;
+  auto free_part = [&] {
+    for (uint32_t i : parts[part].freed) {
+      globals_[i].reset();
+      machine_.globals[i].memory = {};
+    }
+  };
+  auto next_part = [&] {
+    free_part();
+    return load_parameters(parts[++part].loaded, extents);
+  };
+  HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents));
+  Pace here(nullptr);
+  Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}}, here, counters_);
+  Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();
+  if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
+  free_part();
+  // Nor does anybody else read what it alone has written.
   for (uint32_t i = 0; i < globals_.size(); ++i) {
     if (read_.by_functions[i]) continue;
     globals_[i].reset();

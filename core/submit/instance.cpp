@@ -116,8 +116,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
     instance->decide_functions();
     return instance;
   }
-  HEDDLE_RETURN_IF_ERROR(instance->load_globals(request));
-  HEDDLE_RETURN_IF_ERROR(instance->run_initializer());
+  HEDDLE_RETURN_IF_ERROR(instance->make_globals(request));
   instance->machine_.profile = instance->profile_.get();  // of calls alone
   for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));

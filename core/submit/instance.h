@@ -102,9 +102,12 @@ class Instance final : public memory::Counted {
   // Loads one variant; its entries in the order of the executable's.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
-  Status load_globals(const InstanceRequest& request);
-  Status load_parameters(const InstanceRequest& request);
-  Status run_initializer();
+  // Parameters that functions read, and everything else that the instance keeps; then what only the initializer reads, part by part.
+  Status make_globals(const InstanceRequest& request);
+  Status allocate_globals();
+  // Of these globals; each has its place in `extents`.
+  Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents);
+  Status run_initializer(const std::vector<memory::WeightExtent>& extents);
   // The chosen ones; of the initializer NULL where there is none.
   const module_format::Program& program(uint32_t function) const;
   const module_format::Program* initializer() const;

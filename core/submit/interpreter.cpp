@@ -183,6 +183,10 @@ Result<Interpreter::Outcome> Interpreter::run() {
   const uint32_t count = code->size();
   int64_t* r = registers_.data();
   while (next_ < count) {
+    if (!pauses_.empty() && next_ == pauses_.front()) {
+      pauses_ = pauses_.subspan(1);
+      return Outcome::kPaused;
+    }
     if (++steps_ > limits_.steps) {
       return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the program runs for more than {} steps", limits_.steps);
     }

@@ -60,7 +60,7 @@ using GridLimit = std::array<uint32_t, 3>;
 
 class Interpreter {
  public:
-  enum class Outcome { kFinished, kNeedsScalar };
+  enum class Outcome { kFinished, kNeedsScalar, kPaused };
 
   // argument_dims: per argument, its extents. Static and symbolic extents of results are filled in from symbols (-1: not known). All
   // references are kept and outlive the interpreter.
@@ -70,7 +70,10 @@ class Interpreter {
   // Per slot, what its device takes; kept. A kernel whose grid is larger is passed over like one whose guards do not hold.
   void limit_grids(std::span<const GridLimit> of_slot) { grid_of_slot_ = of_slot; }
 
-  // Runs until the program returns or needs a scalar. A failure's text is the cause alone: callers add who and what.
+  // run() stops before each of these instructions when it comes there, in this order; kept.
+  void pause_before(std::span<const uint32_t> instructions) { pauses_ = instructions; }
+
+  // Runs until the program returns, needs a scalar, or pauses. A failure's text is the cause alone: callers add who and what.
   Result<Outcome> run();
   // After kNeedsScalar: which int64 it is, and the answer before run() is called again.
   RecordedBinding scalar() const { return scalar_; }
@@ -101,7 +104,8 @@ class Interpreter {
   RecordedBinding scalar_;
   uint32_t scalar_register_ = 0;
   uint64_t steps_ = 0;
-  uint32_t next_ = 0;  // instruction
+  uint32_t next_ = 0;                 // instruction
+  std::span<const uint32_t> pauses_;  // that are still to come
 };
 
 }  // namespace heddle::submit

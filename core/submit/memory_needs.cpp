@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Globals summed up as globals.cpp allocates them, arenas as plan.cpp lays them out. Field names are part of the runtime's promise.
 #include "core/submit/memory_needs.h"
+#include "core/submit/initializer_parts.h"
 
 #include <fmt/format.h>
 
@@ -123,28 +124,47 @@ class Needs {
   void sum_up_globals() {
     const mf::Module& meta = module_.metadata();
     const ReadGlobals read = find_read_globals(meta, programs_);
-    // Parameters that are the same bytes are read once for a device: of the module's file, or of one name in one scope.
-    std::set<std::string> counted[2];
+    // Parameters that are the same bytes are read once for a device.
+    std::set<std::string> counted;
     for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
-      if (!read.at_all[i]) continue;
       const mf::Global& global = *meta.globals()->Get(i);
-      const uint32_t device = machine_.globals[i].device;
-      Held& held = held_[device];
+      if (!read.at_all[i] || (global.kind() == mf::GlobalKind::Parameter && !read.by_functions[i])) continue;
+      Held& held = held_[machine_.globals[i].device];
       uint64_t* const kinds[] = {&held.parameters, &held.constants, &held.derived, &held.state};
-      uint64_t bytes = global.size_bytes();
-      std::string key;
-      if (global.kind() == mf::GlobalKind::Parameter) {
-        const mf::Parameter& parameter = *meta.parameters()->Get(global.index());
-        bytes = parameter.size_bytes();
-        const module::FileExtent extent = module_.file().parameter_extent(parameter);
-        key = parameter.stored() ? fmt::format("{} {}+{}", device, extent.offset, extent.length)
-                                 : fmt::format("{} {}:{}{}", device, parameter.scope()->size(), parameter.scope()->string_view(),
-                                               parameter.name()->string_view());
-      }
-      if (key.empty() || counted[0].insert(key).second) add_block(held.while_loading, bytes);
-      if (read.by_functions[i] && (key.empty() || counted[1].insert(key).second))
-        add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
+      const auto [bytes, key] = bytes_of(i);
+      if (!key.empty() && !counted.insert(key).second) continue;
+      add_block(held.while_loading, bytes);
+      if (read.by_functions[i]) add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
     }
+    if (!programs_.initializer) return;
+    // Of what only the initializer reads, the most that is there at once.
+    std::vector<uint64_t> most(held_.size());
+    std::set<uint32_t> there;
+    for (const InitializerPart& part : parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta))) {
+      there.insert(part.loaded.begin(), part.loaded.end());
+      std::vector<uint64_t> now(held_.size());
+      std::set<std::string> known = counted;
+      for (uint32_t i : there) {
+        const auto [bytes, key] = bytes_of(i);
+        if (known.insert(key).second) add_block(now[machine_.globals[i].device], bytes);
+      }
+      for (size_t device = 0; device < most.size(); ++device) most[device] = std::max(most[device], now[device]);
+      for (uint32_t i : part.freed) there.erase(i);
+    }
+    for (size_t device = 0; device < most.size(); ++device) add(held_[device].while_loading, most[device]);
+  }
+
+  // Bytes of a global; and of a parameter which it is on its device: of the module's file, or of one name in one scope.
+  std::pair<uint64_t, std::string> bytes_of(uint32_t index) const {
+    const mf::Module& meta = module_.metadata();
+    const mf::Global& global = *meta.globals()->Get(index);
+    if (global.kind() != mf::GlobalKind::Parameter) return {global.size_bytes(), ""};
+    const uint32_t device = machine_.globals[index].device;
+    const mf::Parameter& parameter = *meta.parameters()->Get(global.index());
+    const module::FileExtent extent = module_.file().parameter_extent(parameter);
+    return {parameter.size_bytes(), parameter.stored() ? fmt::format("{} {}+{}", device, extent.offset, extent.length)
+                                                       : fmt::format("{} {}:{}{}", device, parameter.scope()->size(),
+                                                                     parameter.scope()->string_view(), parameter.name()->string_view())};
   }
 
   Status measure(const mf::Program& program, const open::Signature& signature, const std::vector<std::vector<int64_t>>& dims,

@@ -473,6 +473,14 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   return plan;
 }
 
+uint32_t Resolver::last_use_of_arenas(size_t first_arena) const {
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < transients_.size(); ++i) {
+    if (transients_[i].placed && transients_[i].arena >= first_arena) last = std::max(last, program_.transients()->Get(i)->last());
+  }
+  return last;
+}
+
 Result<Place> Resolver::place(const Interpreter& interpreter, const RecordedBinding& binding) {
   if (!failure_.ok()) return failure_.clone();
   HEDDLE_RETURN_IF_ERROR(size_results(interpreter, false));

@@ -143,6 +143,8 @@ class Resolver {
   // The commands from first_command on as a plan. arena indexes go on from earlier pieces; plan.arenas holds only the new ones.
   // A failure's text is the cause alone.
   Result<memory::Ref<Plan>> resolve(const Interpreter& interpreter, size_t first_command);
+  // The last instruction that uses a transient in one of the arenas from this index on; 0 if there is none.
+  uint32_t last_use_of_arenas(size_t first_arena) const;
   // Where a value read by the program is; only values that earlier pieces named have a place.
   Result<Place> place(const Interpreter& interpreter, const RecordedBinding& binding);
 

@@ -294,13 +294,16 @@ Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t sour
 
 // ------------------------------------------------------------------------------------------------------------- programs
 
-Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare) {
+Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
+                        std::span<const uint32_t> pauses, const std::function<Status()>& paused) {
   const Machine& machine = params_.machine;
   Interpreter interpreter(params_.program, params_.signature, argument_dims, symbols);
   interpreter.limit_grids(machine.grid_of_slot);
+  interpreter.pause_before(pauses);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims);
   std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current one
   std::vector<heddle_block_t> arenas;
+  std::vector<uint32_t> uses_end;  // of each frame, the last instruction that needs it; with pauses
   std::vector<bool> prepared(params_.results.size(), false);
   size_t done = 0;
   for (;;) {
@@ -326,6 +329,19 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
       if (!ran.ok()) co_return std::move(ran);
     }
     if (finished) co_return Status();
+    if (*outcome == Interpreter::Outcome::kPaused) {  // in a program that reads no scalars
+      // The arenas of what is not used any more go; their number goes on.
+      uses_end.push_back(resolver.last_use_of_arenas(arenas.size()));
+      arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
+      for (size_t i = frames.size(); i-- > 0;) {
+        if (uses_end[i] >= pauses.front()) continue;
+        frames.erase(frames.begin() + static_cast<ptrdiff_t>(i));
+        uses_end.erase(uses_end.begin() + static_cast<ptrdiff_t>(i));
+      }
+      pauses = pauses.subspan(1);
+      HEDDLE_CO_RETURN_IF_ERROR(paused());
+      continue;
+    }
     Result<Place> place = resolver.place(interpreter, interpreter.scalar());
     if (!place.ok()) co_return place.take_status();
     int64_t value = 0;

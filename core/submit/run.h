@@ -40,7 +40,9 @@ class Run {
   // The whole program, piece by piece where it reads scalars. `prepare` is called when a result's extents are known and before a
   // command uses it: makes it ready to be written.
   using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
-  Task whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare);
+  // It stops before each of the instructions `pauses`, when what came before is over, to call `paused`.
+  Task whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
+                     std::span<const uint32_t> pauses = {}, const std::function<Status()>& paused = {});
   // Something was enqueued, so that what it writes is undefined after a failure.
   bool started() const { return started_; }
   // CANCELLED or DEADLINE_EXCEEDED if the pace says so, naming what comes next.

@@ -2,11 +2,12 @@
 """Compiles and runs random graphs, and compares their results with ONNX Runtime's.
 
     random_graphs.py [--seed N] [--count N] [--type float32|float16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER] [--interpret N]
+                     [--until-found]
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
 behind a floor or a comparison, decides nothing. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), which must give the graph's
-results in f64. Exits with 1 if a graph is wrong, or is not compiled.
+results in f64. With --until-found the first graph that is wrong is the last one. Exits with 1 if a graph is wrong, or is not compiled.
 """
 import argparse
 import ctypes
@@ -159,6 +160,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right")
     parser.add_argument("--interpret", type=int, default=0, metavar="N", help="interpret the regions of each Nth graph")
+    parser.add_argument("--until-found", action="store_true", help="stop at the first graph that is wrong")
     arguments = parser.parse_args()
     heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
     interpreter = Interpreter(heddle) if arguments.interpret else None
@@ -176,9 +178,11 @@ def main():
                 if arguments.keep:
                     arguments.keep.mkdir(parents=True, exist_ok=True)
                     (arguments.keep / f"{seed}.onnx").write_bytes((folder / f"{seed}.onnx").read_bytes())
+            if verdict == WRONG and arguments.until_found:
+                break
             for path in folder.iterdir():
                 path.unlink()
-    print(f"{arguments.count} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) +
+    print(f"{sum(counts.values())} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) +
           (f"; {interpreter.interpreted} interpreted, {interpreter.left_out} left out of that" if interpreter else "") + f"; {time.monotonic() - start:.0f} s")
     return 1 if counts[WRONG] or counts[FAILED] else 0
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See initializer_parts.h.
+#include "core/submit/initializer_parts.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace heddle::submit {
+
+namespace {
+
+namespace mf = module_format;
+
+constexpr uint64_t kFewestBytes = uint64_t{16} << 20;
+constexpr uint64_t kMostParts = 64;
+
+// Calls visit with each value that the instruction names. False for one that may jump, or waits for a value.
+bool visit_values(const mf::Program& program, const mf::Instruction& instruction, const std::function<void(uint32_t)>& visit) {
+  switch (static_cast<mf::Op>(instruction.op())) {
+    case mf::Op::Branch:
+    case mf::Op::BranchIf:
+    case mf::Op::ReadScalar:
+      return false;
+    case mf::Op::Dispatch:
+      for (const mf::BindingRef* binding : *program.dispatches()->Get(instruction.a())->bindings()) visit(binding->value());
+      return true;
+    case mf::Op::Copy:
+      visit(program.copies()->Get(instruction.a())->source().value());
+      visit(program.copies()->Get(instruction.a())->target().value());
+      return true;
+    case mf::Op::Fill:
+      visit(program.fills()->Get(instruction.a())->target().value());
+      return true;
+    default:
+      return true;
+  }
+}
+
+uint64_t bytes_of(const mf::Module& module, uint32_t global) {
+  return module.parameters()->Get(module.globals()->Get(global)->index())->size_bytes();
+}
+
+}  // namespace
+
+uint64_t usual_part_bytes(const mf::Module& module) {
+  uint64_t all = 0;
+  for (const mf::Parameter* parameter : *module.parameters()) {
+    if (__builtin_add_overflow(all, parameter->size_bytes(), &all)) all = UINT64_MAX;
+  }
+  return std::max(kFewestBytes, all / kMostParts);
+}
+
+std::vector<InitializerPart> parts_of_initializer(const mf::Module& module, const mf::Program& initializer,
+                                                  const std::vector<bool>& read_by_functions, uint64_t most_bytes) {
+  const uint32_t globals = module.globals()->size();
+  std::vector<uint32_t> loaded_in(globals, UINT32_MAX), last_part(globals, 0);
+  std::vector<InitializerPart> parts(1);
+  uint64_t bytes = 0;
+  bool is_straight = true;
+  for (uint32_t at = 0; at < initializer.code()->size() && is_straight; ++at) {
+    std::vector<uint32_t> read, fresh;
+    is_straight = visit_values(initializer, *initializer.code()->Get(at), [&](uint32_t value) {
+      const mf::Value& named = *initializer.values()->Get(value);
+      if (named.kind() != mf::ValueKind::Global) return;
+      const uint32_t global = named.index();
+      if (module.globals()->Get(global)->kind() != mf::GlobalKind::Parameter || read_by_functions[global]) return;
+      read.push_back(global);
+      if (loaded_in[global] == UINT32_MAX && std::ranges::find(fresh, global) == fresh.end()) fresh.push_back(global);
+    });
+    uint64_t more = 0;
+    for (uint32_t global : fresh) {
+      if (__builtin_add_overflow(more, bytes_of(module, global), &more)) more = UINT64_MAX;
+    }
+    if (bytes != 0 && more > most_bytes - std::min(bytes, most_bytes)) {
+      parts.push_back({at, {}, {}});
+      bytes = 0;
+    }
+    for (uint32_t global : fresh) {
+      loaded_in[global] = static_cast<uint32_t>(parts.size() - 1);
+      parts.back().loaded.push_back(global);
+    }
+    bytes += more;
+    for (uint32_t global : read) last_part[global] = static_cast<uint32_t>(parts.size() - 1);
+  }
+  if (!is_straight) {
+    parts.assign(1, {});
+    for (const mf::Value* value : *initializer.values()) {
+      if (value->kind() != mf::ValueKind::Global) continue;
+      const uint32_t global = value->index();
+      const bool is_ours = module.globals()->Get(global)->kind() == mf::GlobalKind::Parameter && !read_by_functions[global];
+      if (is_ours && std::ranges::find(parts[0].loaded, global) == parts[0].loaded.end()) parts[0].loaded.push_back(global);
+    }
+    parts[0].freed = parts[0].loaded;
+    return parts;
+  }
+  for (uint32_t global = 0; global < globals; ++global) {
+    if (loaded_in[global] != UINT32_MAX) parts[last_part[global]].freed.push_back(global);
+  }
+  return parts;
+}
+
+}  // namespace heddle::submit
