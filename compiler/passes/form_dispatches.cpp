@@ -220,6 +220,7 @@ class Former {
       auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
       if (matmul && attend(matmul)) return;
       Group* group = &open(op);
+      if (auto pack = llvm::dyn_cast<tx::PackOp>(op)) take_transpose(*group, pack);
       if (goes_through_rows(op)) go_through_rows(*group);
       for (Value operand : op->getOperands()) {
         if (producer(operand) != group) refuse_if_produced(operand, op, "RootAfterProducer");
@@ -413,6 +414,18 @@ class Former {
       return true;
     }
     return refuse("NoKernel", *rows, second);
+  }
+
+  // A matrix is packed as it lies, whichever of its dimensions comes first.
+  void take_transpose(Group& group, tx::PackOp pack) {
+    auto transpose = pack.getInput().getDefiningOp<tx::TransposeOp>();
+    Group* moved = producer(pack.getInput());
+    if (!transpose || !moved || moved->ops.size() != 1 || !transpose->hasOneUse() || pack.getGroups() != 1) return;
+    if (transpose.getPermutation() != ArrayRef<int64_t>{1, 0}) return;
+    Group whole = group;
+    whole.ops.insert(transpose);
+    count_reads(whole);
+    replace(group, std::move(whole), {moved});
   }
 
   // What a group computes of indices by itself, though others may do so, too.

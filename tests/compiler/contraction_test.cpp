@@ -78,6 +78,38 @@ TEST(Matmul, MultipliesWhenNIsOneOr17) {
   check(Matmul{.rows = 29, .depth = 77, .columns = 1});
   check(Matmul{.rows = 29, .depth = 77, .columns = 17, .bias = true});
 }
+// As it lies: the same panels as of a matrix that was transposed before.
+TEST(Matmul, PacksTransposedMatrices) {
+  for (auto [depth, columns] :
+       std::vector<std::pair<int64_t, int64_t>>{{4, 4}, {17, 75}, {64, 128}, {100, 1}, {33, 50}, {1, 40}, {16, 200}}) {
+    SCOPED_TRACE(std::to_string(depth) + " x " + std::to_string(columns));
+    const std::string matrix = type_of({depth, columns}), transposed = type_of({columns, depth}),
+                      packed = type_of({depth * ((columns + 15) / 16 * 16)});
+    auto pack = [&](const std::string& from) {
+      return "%p = tx.pack " + from + " {groups = 1} : " + tensor(matrix) + " -> " + tensor(packed) + "\ntx.yield %p : " + tensor(packed);
+    };
+    ParsedRegion plain(region_text({matrix}, {packed}, pack("%0")));
+    ParsedRegion turned(region_text(
+        {transposed}, {packed},
+        "%t = tx.transpose %0 {permutation = array<i64: 1, 0>} : " + tensor(transposed) + " -> " + tensor(matrix) + "\n" + pack("%t")));
+    Tensor values = random_tensor(llvm::cast<mlir::RankedTensorType>(plain.region().getInputs()[0].getType()), {}, {-2, 2}, 1);
+    Tensor other{{columns, depth}, std::vector<double>(values.data.size())};
+    for (int64_t k = 0; k < depth; ++k) {
+      for (int64_t n = 0; n < columns; ++n)
+        other.data[static_cast<size_t>(n * depth + k)] = values.data[static_cast<size_t>(k * columns + n)];
+    }
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel first(plain.region(), level), second(turned.region(), level);
+      ASSERT_TRUE(first.usable() && second.usable());
+      for (bool single : {false, true}) {
+        EXPECT_EQ(run_kernel(first, plain.region(), {values}, {}, single)[0].data,
+                  run_kernel(second, turned.region(), {other}, {}, single)[0].data)
+            << level;
+      }
+    }
+  }
+}
+
 TEST(Matmul, TakesUnpackedRightSides) {
   check(Matmul{.rows = 4, .depth = 4, .columns = 4, .packed = false});
   check(Matmul{.rows = 45, .depth = 1000, .columns = 75, .packed = false, .bias = true});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // tx.pack: rows of K go to panels in the order that microkernels read them. Called by contraction. A workgroup takes some
-// source rows whole, so that reading is sequential.
+// source rows whole, so that reading is sequential; of a transposed matrix, which it reads as it lies, these are columns.
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
@@ -15,25 +15,31 @@ struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
-  bool plain = false;  // depthwise: the filter as it is, then zeros
-  int64_t rows_per_workgroup = 1;
+  bool plain = false;              // depthwise: the filter as it is, then zeros
+  bool transposed = false;         // the source is [columns, depth]
+  int64_t rows_per_workgroup = 1;  // of K; of a transposed one units of a panel's columns
 
   int64_t depth() const { return order.depth(); }
-  int64_t workgroups() const { return (depth() + rows_per_workgroup - 1) / rows_per_workgroup; }
+  int64_t rows() const { return transposed ? llvm::divideCeilSigned(columns, Panels::unit) : depth(); }
+  int64_t workgroups() const { return llvm::divideCeilSigned(rows(), rows_per_workgroup); }
 
   static FailureOr<PackShape> read(tx::DispatchOp region) {
     Block& block = region.getBody().front();
-    auto op = llvm::dyn_cast<tx::PackOp>(block.front());
-    auto source = op ? llvm::dyn_cast<BlockArgument>(op.getInput()) : BlockArgument();
     auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
-    if (!source || !llvm::hasNItems(block, 2) || yield.getValues().size() != 1 || yield.getValues().front() != op.getResult()) {
-      return region.emitError("x86_64: a tx.pack must be alone in its region");
+    auto op = yield.getValues().size() == 1 ? yield.getValues().front().getDefiningOp<tx::PackOp>() : tx::PackOp();
+    auto transpose = op ? op.getInput().getDefiningOp<tx::TransposeOp>() : tx::TransposeOp();
+    auto source = op ? llvm::dyn_cast<BlockArgument>(transpose ? transpose.getInput() : op.getInput()) : BlockArgument();
+    if (!source || !llvm::hasNItems(block, transpose ? 3 : 2)) {
+      return region.emitError("x86_64: a tx.pack must be alone in its region, or with a transpose in front of it");
     }
     auto type = llvm::cast<RankedTensorType>(op.getInput().getType());
     if (!type.hasStaticShape() || !type.getElementType().isF32() || type.getRank() < 2) {
       return op.emitError("x86_64: a tx.pack takes a static f32 tensor of two or more dimensions");
     }
     PackShape shape;
+    shape.transposed = transpose != nullptr;
+    if (shape.transposed && (op.getGroups() != 1 || transpose.getPermutation() != ArrayRef<int64_t>{1, 0}))
+      return op.emitError("x86_64: a tx.pack reads matrices alone transposed");
     shape.source = source.getArgNumber();
     shape.groups = op.getGroups();
     int64_t taps = 1;
@@ -44,7 +50,8 @@ struct PackShape {
     if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements has no strategy");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
-    shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * shape.groups * shape.columns));
+    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns;
+    shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * row));
     return shape;
   }
 };
@@ -57,8 +64,8 @@ class PackWriter {
   void write() {
     k_.for_workgroups([&](Value workgroup) {
       Value first = k_.mul(workgroup, shape_.rows_per_workgroup);
-      Value last = k_.min(k_.add(first, shape_.rows_per_workgroup), k_.index(shape_.depth()));
-      k_.loop(first, last, [&](Value row) { shape_.plain ? write_plain(row) : write_row(row); });
+      Value last = k_.min(k_.add(first, shape_.rows_per_workgroup), k_.index(shape_.rows()));
+      k_.loop(first, last, [&](Value row) { shape_.transposed ? write_columns(row) : shape_.plain ? write_plain(row) : write_row(row); });
     });
   }
 
@@ -95,6 +102,37 @@ class PackWriter {
         span(whole, panels_.count, units, panels_.columns - panels_.first_unit(whole) * Panels::unit);
       }
     });
+  }
+
+  // A unit of columns, each of which lies along K in the source.
+  void write_columns(Value unit) {
+    const int64_t depth = shape_.depth(), lanes = k_.level.f32_lanes();
+    Value wide_units = k_.index(panels_.wide_count * panels_.wide), is_wide = k_.less(unit, wide_units);
+    Value units = k_.index(panels_.wide), inside = k_.rem(unit, units);
+    if (panels_.wide > 1) {
+      Value narrow = k_.index(panels_.wide - 1), behind = k_.max(k_.sub(unit, wide_units), k_.index(0));
+      units = k_.make<arith::SelectOp>(is_wide, units, narrow);
+      inside = k_.make<arith::SelectOp>(is_wide, inside, k_.rem(behind, narrow));
+    }
+    Value start = k_.add(k_.mul(k_.sub(unit, inside), Panels::unit * depth), k_.mul(inside, Panels::unit));
+    Value target = k_.pointer(k_.result(0), start, f32()), step = k_.mul(units, Panels::unit);
+    auto piece = [&](Value row, int64_t count) {
+      for (int64_t c = 0; c < Panels::unit; ++c) {
+        Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
+        Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
+        Value mask = count < lanes ? k_.tail_mask(k_.index(count), lanes) : Value();
+        Value elements = k_.load(k_.operand(shape_.source), from, f32(), lanes, mask);
+        if (shape_.columns % Panels::unit != 0)
+          elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(f32(), lanes), 0));
+        for (int64_t lane = 0; lane < count; ++lane) {
+          Value element = k_.builder.create<vector::ExtractOp>(k_.location, elements, lane);
+          k_.store(element, target, k_.add(k_.mul(k_.add(row, lane), step), c));
+        }
+      }
+    };
+    const int64_t whole = depth / lanes * lanes;
+    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value row) { piece(row, lanes); });
+    if (whole < depth) piece(k_.index(whole), depth - whole);
   }
 
   // `valid` elements, then zeros up to `elements`.

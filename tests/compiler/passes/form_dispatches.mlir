@@ -205,3 +205,18 @@ func.func @not_taken_in(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x4
   %c = tx.concat %e, %x {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>
   return %a, %n, %t, %c : tensor<4x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x16xf32>
 }
+
+// -----
+
+// A matrix is packed as it lies.
+// CHECK-LABEL: @packed
+// CHECK: tx.dispatch "packed.0.pack"(%arg0)
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: tx.transpose
+// CHECK-NEXT: tx.pack
+// CHECK-NEXT: tx.yield
+func.func @packed(%w: tensor<20x4xf32>) -> tensor<128xf32> {
+  %0 = tx.transpose %w {permutation = array<i64: 1, 0>} : tensor<20x4xf32> -> tensor<4x20xf32>
+  %1 = tx.pack %0 {groups = 1} : tensor<4x20xf32> -> tensor<128xf32>
+  return %1 : tensor<128xf32>
+}
