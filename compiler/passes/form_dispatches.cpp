@@ -402,15 +402,23 @@ class Former {
       whole.ops.insert(second);
       whole.output = second;
       std::vector<Group*> others = {first};
-      OwnIndices own = take_index_expressions(whole);
-      absorb_movement(whole, others, with_parts);
+      OwnIndices own;
+      for (size_t before = 0; before != whole.ops.size();) {  // what joins may be for masks that follow from indices
+        before = whole.ops.size();
+        take_index_expressions(whole, own);
+        absorb_movement(whole, others, with_parts);
+      }
       count_reads(whole);
       if (whole.reads.size() > most_reads_ || !has_kernel(whole)) {
         give_back(own);
         continue;
       }
       replace(*rows, std::move(whole), others);
-      for (auto& [use, original] : own.uses) drop_unused(original.getDefiningOp());
+      llvm::SetVector<Operation*> originals;
+      for (auto& [use, original] : own.uses) originals.insert(original.getDefiningOp());
+      for (Operation* original : originals) {
+        if (position_.contains(original)) drop_unused(original);  // it may have gone with another one
+      }
       return true;
     }
     return refuse("NoKernel", *rows, second);
@@ -434,8 +442,7 @@ class Former {
     SmallVector<std::pair<OpOperand*, Value>> uses;  // and what they read before
   };
 
-  OwnIndices take_index_expressions(Group& group) {
-    OwnIndices own;
+  void take_index_expressions(Group& group, OwnIndices& own) {
     IRMapping copies;
     for (Operation* op : SmallVector<Operation*>(group.ops.begin(), group.ops.end())) {
       for (OpOperand& operand : op->getOpOperands()) {
@@ -455,7 +462,6 @@ class Former {
         }
       }
     }
-    return own;
   }
 
   void give_back(OwnIndices& own) {
@@ -466,25 +472,32 @@ class Former {
     }
   }
 
-  // Removes an op that nothing reads, and then those that it was for.
+  // Removes an op that nothing reads, with its group, and then those that it was for.
   void drop_unused(Operation* op) {
-    if (!op || !op->use_empty()) return;
-    SmallVector<Value> operands(op->getOperands());
+    if (!op->use_empty()) return;
+    SmallVector<Operation*> dead = {op};
     if (Group* group = group_of_.lookup(op)) {
-      if (group->output != op) return;
-      group->ops.remove(op);
-      if (group->ops.empty()) {
-        for (auto& owned : groups_) {
-          if (owned.get() == group) owned.reset();
-        }
-      } else {
-        group->output = group->ops.back();
+      if (group->output != op || !group->siblings.empty()) return;
+      dead.assign(group->ops.begin(), group->ops.end());
+      llvm::sort(dead, [&](Operation* a, Operation* b) { return position_.lookup(a) > position_.lookup(b); });
+      for (auto& owned : groups_) {
+        if (owned.get() == group) owned.reset();
       }
-      group_of_.erase(op);
     }
-    position_.erase(op);
-    op->erase();
-    for (Value operand : operands) drop_unused(operand.getDefiningOp());
+    llvm::SetVector<Operation*> sources;
+    for (Operation* one : dead) {
+      for (Value operand : one->getOperands()) {
+        if (Operation* from = operand.getDefiningOp(); from && !llvm::is_contained(dead, from)) sources.insert(from);
+      }
+    }
+    for (Operation* one : dead) {
+      group_of_.erase(one);
+      position_.erase(one);
+      one->erase();
+    }
+    for (Operation* source : sources) {
+      if (position_.contains(source)) drop_unused(source);
+    }
   }
 
   // Takes in what computes or moves elements for the group alone. Of parts that are joined or cut, every element is computed for each part, which

@@ -10,15 +10,15 @@ namespace {
 
 constexpr size_t most_ops = 16;
 
-bool add_ops(Value value, llvm::SetVector<Operation*>& ops) {
+bool add_ops(Value value, llvm::SetVector<Operation*>& ops, size_t depth = 0) {
   Operation* op = value.getDefiningOp();
-  if (!op || ops.size() > most_ops) return false;
+  if (!op || ops.size() > most_ops || depth > most_ops) return false;
   if (ops.contains(op)) return true;
   auto constant = llvm::dyn_cast<tx::ConstantOp>(op);
   bool is_leaf = llvm::isa<tx::IotaOp>(op) || (constant && llvm::isa<SplatElementsAttr>(constant.getValue()));
   bool is_cheap = llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op) || (tx::is_elementwise(op) && !tx::is_costly(op));
   if (!is_leaf && !is_cheap) return false;
-  if (!llvm::all_of(op->getOperands(), [&](Value operand) { return add_ops(operand, ops); })) return false;
+  if (!llvm::all_of(op->getOperands(), [&](Value operand) { return add_ops(operand, ops, depth + 1); })) return false;
   ops.insert(op);
   return ops.size() <= most_ops;
 }

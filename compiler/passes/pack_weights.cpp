@@ -83,8 +83,10 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
       if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
       bool has_panels = tx::family_of(module, slots.of_or_default(op)) == "cpu";
       auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
-      if (!has_panels && matmul) read_transposed(matmul);
-      if (!has_panels) return;
+      if (!has_panels) {
+        if (matmul) read_transposed(matmul);
+        return;
+      }
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv);
       if (matmul) pack_rhs(matmul);
     });

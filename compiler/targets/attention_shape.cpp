@@ -2,6 +2,8 @@
 // See attention_shape.h.
 #include "compiler/targets/attention_shape.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 
 namespace heddle::targets {
@@ -51,13 +53,19 @@ std::optional<int64_t> only(ArrayRef<AffineExpr> extents) {
 
 FailureOr<AttentionShape> AttentionShape::read(tx::DispatchOp region, StringRef who) {
   size_t products = 0;
-  for (Operation& op : region.getBody().front()) products += llvm::isa<tx::MatmulOp>(op);
+  llvm::SmallSetVector<Type, 2> elements;
+  for (Operation& op : region.getBody().front()) {
+    if (!llvm::isa<tx::MatmulOp>(op)) continue;
+    ++products;
+    for (Value operand : op.getOperands()) elements.insert(tx::tensor(operand).getElementType());
+  }
   if (products != 2) return failure();
   std::string reason;
   auto refuse = [&](const Twine& why) { return FailureOr<AttentionShape>(region.emitError() << who << ": attention: " << why); };
   auto staged = stage::form_stages(region, reason);
   if (failed(staged)) return refuse(reason);
   AttentionShape result;
+  if (elements.size() == 1) result.element = elements.front();
   result.staged = std::move(*staged);
   auto rows = RowsKernel::read_between(region, result.staged);
   if (failed(rows)) return refuse("what is between the products does not go through rows");

@@ -16,6 +16,7 @@ struct AttentionShape {
   llvm::SmallVector<mlir::AffineExpr> batch;  // extents of all dimensions of rows, 1 for the queries
   mlir::AffineExpr queries, keys;             // at least 1
   int64_t depth = 1, columns = 1;             // elements of a query, and of a result
+  mlir::Type element;                         // of the operands of both products in the graph; null if they differ
   // The dimensions of the two products' domains.
   unsigned first_key = 0;
   std::optional<unsigned> second_column;  // none: there is but one

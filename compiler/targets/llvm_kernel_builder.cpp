@@ -8,6 +8,12 @@ namespace heddle::targets {
 
 namespace {
 
+// Lanes of bf16 that a mask chooses are integers: without masks in hardware they are taken one by one, and LLVM would have each go through f32 and back by a call.
+Type masked_type(Type type) {
+  auto vector = llvm::dyn_cast<VectorType>(type);
+  return vector && vector.getElementType().isBF16() ? vector.clone(IntegerType::get(type.getContext(), 16)) : type;
+}
+
 unsigned alignment_of(Type type) {
   return getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8;
 }
@@ -26,13 +32,17 @@ Value LlvmKernelBuilder::pointer(Value base, Value element_index, Type element) 
 Value LlvmKernelBuilder::load_memory(Type type, Value base, Value element_index, Value mask) {
   Value at = pointer(base, element_index, getElementTypeOrSelf(type));
   if (!mask) return builder.create<LLVM::LoadOp>(location, type, at, alignment_of(type));
-  Value fill = builder.create<arith::ConstantOp>(location, builder.getZeroAttr(type));
-  return builder.create<LLVM::MaskedLoadOp>(location, type, at, mask, fill, alignment_of(type));
+  Type loaded = masked_type(type);
+  Value fill = builder.create<arith::ConstantOp>(location, builder.getZeroAttr(loaded));
+  Value elements = builder.create<LLVM::MaskedLoadOp>(location, loaded, at, mask, fill, alignment_of(type));
+  return loaded == type ? elements : make<arith::BitcastOp>(type, elements);
 }
 
 void LlvmKernelBuilder::store_memory(Value value, Value base, Value element_index, Value mask) {
   Value at = pointer(base, element_index, getElementTypeOrSelf(value.getType()));
   if (mask) {
+    Type stored = masked_type(value.getType());
+    if (stored != value.getType()) value = make<arith::BitcastOp>(stored, value);
     builder.create<LLVM::MaskedStoreOp>(location, value, at, mask, alignment_of(value.getType()));
   } else {
     builder.create<LLVM::StoreOp>(location, value, at, alignment_of(value.getType()));

@@ -26,22 +26,39 @@ std::optional<unsigned> read_of(Operation* stage, Value value, unsigned first = 
 }
 
 // Whether two bodies of the same domain compute the same.
-bool is_same(Operation* stage, Value value, Operation* other_stage, Value other) {
-  auto argument = llvm::dyn_cast<BlockArgument>(value), other_argument = llvm::dyn_cast<BlockArgument>(other);
-  if (argument || other_argument) {
-    if (!argument || !other_argument) return false;
-    auto read = read_of(stage, value), other_read = read_of(other_stage, other);
-    if (!read && !other_read) return argument.getArgNumber() == other_argument.getArgNumber();
-    return read && other_read && stage->getOperand(*read) == other_stage->getOperand(*other_read) &&
-           stage::access_of(stage, *read) == stage::access_of(other_stage, *other_read);
+class SameBodies {
+ public:
+  SameBodies(Operation* stage, Operation* other) : stage_(stage), other_(other) {}
+
+  bool are_same(Value value, Value other) {
+    auto [known, is_new] = known_.try_emplace({value, other}, false);
+    if (!is_new) return known->second;
+    bool same = compare(value, other);
+    known_[{value, other}] = same;
+    return same;
   }
-  Operation *op = value.getDefiningOp(), *other_op = other.getDefiningOp();
-  if (op->getName() != other_op->getName() || op->getAttrs() != other_op->getAttrs() ||
-      op->getNumOperands() != other_op->getNumOperands() || value.getType() != other.getType())
-    return false;
-  return llvm::all_of(llvm::zip(op->getOperands(), other_op->getOperands()),
-                      [&](auto pair) { return is_same(stage, std::get<0>(pair), other_stage, std::get<1>(pair)); });
-}
+
+ private:
+  bool compare(Value value, Value other) {
+    auto argument = llvm::dyn_cast<BlockArgument>(value), other_argument = llvm::dyn_cast<BlockArgument>(other);
+    if (argument || other_argument) {
+      if (!argument || !other_argument) return false;
+      auto read = read_of(stage_, value), other_read = read_of(other_, other);
+      if (!read && !other_read) return argument.getArgNumber() == other_argument.getArgNumber();
+      return read && other_read && stage_->getOperand(*read) == other_->getOperand(*other_read) &&
+             stage::access_of(stage_, *read) == stage::access_of(other_, *other_read);
+    }
+    Operation *op = value.getDefiningOp(), *other_op = other.getDefiningOp();
+    if (op->getName() != other_op->getName() || op->getAttrs() != other_op->getAttrs() ||
+        op->getNumOperands() != other_op->getNumOperands() || value.getType() != other.getType())
+      return false;
+    return llvm::all_of(llvm::zip(op->getOperands(), other_op->getOperands()),
+                        [&](auto pair) { return are_same(std::get<0>(pair), std::get<1>(pair)); });
+  }
+
+  Operation *stage_, *other_;
+  llvm::DenseMap<std::pair<Value, Value>, bool> known_;
+};
 
 Value yielded(Region& body) {
   Operation* yield = body.front().getTerminator();
@@ -71,7 +88,9 @@ Value beside_accumulator(stage::FoldOp fold) {
 }
 
 // An integer in a body as an expression over the domain's dimensions and the function's symbols; null if it is none.
-AffineExpr affine(Operation* stage, Value value) {
+AffineExpr affine(Operation* stage, Value value, int depth = 0) {
+  constexpr int deepest = 8;
+  if (depth > deepest) return {};
   MLIRContext* context = stage->getContext();
   if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
     return argument.getArgNumber() < stage::domain_of(stage).getRank() ? getAffineDimExpr(argument.getArgNumber(), context) : AffineExpr();
@@ -79,9 +98,11 @@ AffineExpr affine(Operation* stage, Value value) {
   if (IntegerAttr constant; matchPattern(value, m_Constant(&constant))) return getAffineConstantExpr(constant.getInt(), context);
   Operation* op = value.getDefiningOp();
   if (auto extent = llvm::dyn_cast<stage::ExtentOp>(op)) return extent.getExpression().getResult(0);
-  if (llvm::isa<arith::ExtSIOp, arith::TruncIOp>(op)) return affine(stage, op->getOperand(0));
+  // An index fits into 32 bits; into fewer it may wrap.
+  if (llvm::isa<arith::ExtSIOp>(op) || (llvm::isa<arith::TruncIOp>(op) && value.getType().getIntOrFloatBitWidth() >= 32))
+    return affine(stage, op->getOperand(0), depth + 1);
   if (!llvm::isa<arith::AddIOp, arith::SubIOp>(op)) return {};
-  AffineExpr a = affine(stage, op->getOperand(0)), b = affine(stage, op->getOperand(1));
+  AffineExpr a = affine(stage, op->getOperand(0), depth + 1), b = affine(stage, op->getOperand(1), depth + 1);
   if (!a || !b) return {};
   return llvm::isa<arith::AddIOp>(op) ? a + b : a - b;
 }
@@ -98,15 +119,35 @@ bool compare(arith::CmpFPredicate predicate, double a, double b) {
   return arith::applyCmpPredicate(predicate, llvm::APFloat(a), llvm::APFloat(b));
 }
 
-Known evaluate(Value value, Value condition, bool is_true) {
+// What follows from a condition.
+class Consequences {
+ public:
+  Consequences(Value condition, bool is_true) : condition_(condition), is_true_(is_true) {}
+
+  Known of(Value value) {
+    if (auto known = known_.find(value); known != known_.end()) return known->second;
+    Known result = evaluate(value);
+    known_[value] = result;
+    return result;
+  }
+
+ private:
+  Known evaluate(Value value);
+
+  Value condition_;  // null: there is none
+  bool is_true_;
+  llvm::DenseMap<Value, Known> known_;
+};
+
+Known Consequences::evaluate(Value value) {
   auto truth = [](bool value) { return Known{Known::number, value ? 1.0 : 0.0}; };
-  if (value == condition) return truth(is_true);
+  if (value == condition_) return truth(is_true_);
   if (llvm::isa<BlockArgument>(value)) return {};
   if (FloatAttr constant; matchPattern(value, m_Constant(&constant))) return Known::of(constant.getValueAsDouble());
   if (IntegerAttr constant; value.getType().isInteger(1) && matchPattern(value, m_Constant(&constant)))
     return truth(!constant.getValue().isZero());
   Operation* op = value.getDefiningOp();
-  auto operand = [&](unsigned i) { return evaluate(op->getOperand(i), condition, is_true); };
+  auto operand = [&](unsigned i) { return of(op->getOperand(i)); };
   auto is_number = [](const Known& known) { return known.kind == Known::number; };
   if (llvm::isa<arith::ExtFOp, arith::TruncFOp>(op)) return operand(0);
   if (llvm::isa<arith::SelectOp>(op)) {
@@ -116,6 +157,8 @@ Known evaluate(Value value, Value condition, bool is_true) {
   }
   if (llvm::isa<arith::AddFOp>(op)) {
     Known a = operand(0), b = operand(1);
+    if (is_number(a) && b.kind == Known::nothing) return Known::of(a.value + b.value);
+    if (is_number(b) && a.kind == Known::nothing) return Known::of(a.value + b.value);
     if (a.kind == Known::nothing || b.kind == Known::nothing) return {Known::nothing, std::min(a.value, b.value)};
     return is_number(a) && is_number(b) ? Known::of(a.value + b.value) : Known{};
   }
@@ -139,10 +182,18 @@ Known evaluate(Value value, Value condition, bool is_true) {
 // Whether a body yields what it reads of the contraction, as it is, which the contraction does with its sums, too.
 bool yields_sums(stage::MapOp stage, stage::ContractOp contraction) {
   Value value = yielded(stage.getBody());
-  while (auto sum = value.getDefiningOp<arith::AddFOp>()) {
-    Known added = evaluate(sum.getRhs(), {}, false);
-    if (added.kind != Known::number || added.value != 0) return false;
-    value = sum.getLhs();
+  Consequences known({}, false);
+  for (Operation* op = value.getDefiningOp(); op; op = value.getDefiningOp()) {
+    if (auto select = llvm::dyn_cast<arith::SelectOp>(op)) {
+      Known condition = known.of(select.getCondition());
+      if (condition.kind != Known::number) return false;
+      value = condition.value != 0 ? select.getTrueValue() : select.getFalseValue();
+    } else {
+      auto sum = llvm::dyn_cast<arith::AddFOp>(op);
+      Known added = sum ? known.of(sum.getRhs()) : Known();
+      if (added.kind != Known::number || added.value != 0) return false;
+      value = sum.getLhs();
+    }
   }
   auto read = read_of(stage, value);
   return read && stage->getOperand(*read) == contraction->getResult(0) &&
@@ -190,7 +241,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   Value compared = beside_accumulator<arith::MaximumFOp>(largest);
   if (!of_largest || exponentials->getOperand(*of_largest) != largest->getResult(0) || !compared ||
       stage::domain_of(largest).getExtents() != stage::domain_of(exponentials).getExtents() ||
-      !is_same(largest, compared, exponentials, difference.getLhs()))
+      !SameBodies(largest, exponentials).are_same(compared, difference.getLhs()))
     return refuse("there is no exponential of a difference to the largest one");
   Value summed = beside_accumulator<arith::AddFOp>(sum);
   auto of_exponentials = summed ? read_of(sum, summed) : std::nullopt;
@@ -253,7 +304,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
     if (!compare) continue;
     Value argument = yielded(result.argument_.getBody());
     for (bool holds : {true, false}) {
-      Known otherwise = evaluate(argument, compare, !holds);
+      Known otherwise = Consequences(compare, !holds).of(argument);
       if (otherwise.kind != Known::nothing) continue;
       AffineExpr margin = not_negative(result.argument_, compare, holds);
       if (!margin) continue;
@@ -262,18 +313,23 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
       if (query_dim) ahead = ahead - getAffineDimExpr(*query_dim, context);
       ahead = simplifyAffineExpr(ahead, stage::domain_of(exponentials).getRank(), static_cast<unsigned>(symbol_count(region)));
       if (!ahead.isSymbolicOrConstant()) continue;
-      // Where nothing counts of a row, all do alike, unless they are -inf.
-      if (!std::isinf(otherwise.value) && tx::static_extent(ahead).value_or(-1) < 0) continue;
-      result.keys_ahead = ahead;
       size_t at = position;
-      result.argument_ = without_exp([&](stage::MapOp, Block& body) {
+      stage::MapOp where_it_holds = without_exp([&](stage::MapOp, Block& body) {
         Operation& same = *std::next(body.begin(), static_cast<ptrdiff_t>(at));
         OpBuilder inside(&same);
         Value constant = inside.create<arith::ConstantOp>(same.getLoc(), inside.getBoolAttr(holds));
         same.getResult(0).replaceAllUsesWith(constant);
         same.erase();
       });
-      result.is_plain = yields_sums(result.argument_, first);
+      bool is_plain = yields_sums(where_it_holds, first);
+      // What is finite has weight where nothing of a row counts for more: each query must see a key whose argument is its sum, and nothing else.
+      if (!std::isinf(otherwise.value) && (!is_plain || tx::static_extent(ahead).value_or(-1) < 0)) {
+        where_it_holds.erase();
+        continue;
+      }
+      result.keys_ahead = ahead;
+      result.argument_ = where_it_holds;
+      result.is_plain = is_plain;
       return result;
     }
   }

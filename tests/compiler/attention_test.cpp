@@ -2,6 +2,7 @@
 // A softmax between two products, as one kernel.
 #include <gtest/gtest.h>
 
+#include "compiler/targets/online_softmax.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "mlir/IR/Diagnostics.h"
 #include "tests/compiler/kernel_run.h"
@@ -178,6 +179,82 @@ std::string causal(int64_t batch, int64_t queries, int64_t keys, int64_t ahead, 
           "\ntx.yield %y : " + q);
 }
 
+// How many keys behind its own a query of this region is known to see; nothing if all may count.
+std::optional<int64_t> keys_ahead(const std::string& text) {
+  ParsedRegion parsed(text);
+  auto shape = targets::AttentionShape::read(parsed.region(), "test");
+  if (mlir::failed(shape)) return -1000;
+  auto softmax = targets::OnlineSoftmax::read(*shape, "test");
+  if (mlir::failed(softmax)) return -2000;
+  return softmax->keys_ahead ? tx::static_extent(*softmax->keys_ahead) : std::nullopt;
+}
+
+TEST(OnlineSoftmax, KnowsWhichKeysCount) {
+  for (bool is_added : {false, true}) {
+    EXPECT_EQ(keys_ahead(causal(2, 30, 30, 0, "f32", "0xFF800000", is_added)), 0);
+    EXPECT_EQ(keys_ahead(causal(2, 30, 30, 5, "f32", "-1.0e+38", is_added)), 5);
+    EXPECT_EQ(keys_ahead(causal(2, 30, 30, -3, "f32", "0xFF800000", is_added)), -3);
+    EXPECT_EQ(keys_ahead(causal(2, 30, 30, -3, "f32", "-1.0e+38", is_added)), std::nullopt)
+        << "rows that see nothing are of all keys alike";
+    EXPECT_EQ(keys_ahead(causal(2, 30, 30, 0, "f32", "-1.0e+9", is_added)), std::nullopt) << "scores may be as far from each other";
+  }
+  EXPECT_EQ(keys_ahead(attention({1, 1, 30, 30, 16, 16}, "f32", true)), std::nullopt);
+}
+
+// `text` with more between the masked scores, %masked, and the softmax, which is of %more.
+std::string with_more(std::string text, const std::string& more, const std::string& operand) {
+  const std::string softmax = "%w = tx.softmax %masked";
+  text.replace(text.find(softmax), softmax.size(), more + "\n%w = tx.softmax %more");
+  if (operand.empty()) return text;
+  for (const char* list : {"(%a0: ", "(%0: "}) {
+    size_t at = text.find(list);
+    text.insert(at + 1, std::string(list).substr(1, 2) == "%a" ? "%a9: tensor<" + operand + ">, " : "%9: tensor<" + operand + ">, ");
+  }
+  size_t call = text.find("(%a0, ");
+  text.insert(call + 1, "%a9, ");
+  size_t types = text.find(" : (tensor<", call);
+  text.insert(types + 4, "tensor<" + operand + ">, ");
+  return text;
+}
+
+// A key that a query sees may be masked by something else.
+TEST(OnlineSoftmax, AsksForKeysThatCountWithoutCondition) {
+  const std::string type = "tensor<2x30x30xf32>", more = "%more = tx.add %masked, %9 : " + type;
+  EXPECT_EQ(keys_ahead(with_more(causal(2, 30, 30, 0, "f32", "-1.0e+38", false), more, "2x30x30xf32")), std::nullopt);
+  EXPECT_EQ(keys_ahead(with_more(causal(2, 30, 30, 0, "f32", "0xFF800000", false), more, "2x30x30xf32")), 0);
+}
+
+// Values that are read twice again and again, as x * x is.
+TEST(OnlineSoftmax, LooksAtEachValueOnce) {
+  const std::string type = "tensor<2x30x30xf32>";
+  std::string more = "%m0 = tx.relu %masked : " + type;
+  for (int i = 1; i < 40; ++i)
+    more += "\n%m" + std::to_string(i) + " = tx.mul %m" + std::to_string(i - 1) + ", %m" + std::to_string(i - 1) + " : " + type;
+  more += "\n%more = tx.neg %m39 : " + type;
+  EXPECT_EQ(keys_ahead(with_more(causal(2, 30, 30, 0, "f32", "0xFF800000", false), more, "")), std::nullopt);
+}
+
+// Tensor cores multiply what the graph multiplies in that type, not what is of it before a cast.
+TEST(OnlineSoftmax, MultipliesInTheTypeOfTheGraph) {
+  const std::string wide = "tensor<1x20x16xf32>";
+  auto cast = [&](const std::string& name, const std::string& operand) {
+    return "%" + name + " = tx.cast " + operand + " : tensor<1x20x16xf16> -> " + wide + "\n";
+  };
+  const std::string text = region_text({"1x20x16xf16", "1x20x16xf16", "1x20x16xf16"}, {"1x20x16xf32"},
+                                       cast("q", "%0") + cast("k", "%1") + cast("v", "%2") +
+                                           "%kt = tx.transpose %k {permutation = array<i64: 0, 2, 1>} : " + wide +
+                                           " -> tensor<1x16x20xf32>\n%s = tx.matmul %q, %kt : " + wide +
+                                           ", tensor<1x16x20xf32> -> tensor<1x20x20xf32>\n%w = tx.softmax %s {axis = 2 : i64} : "
+                                           "tensor<1x20x20xf32>\n%y = tx.matmul %w, %v : "
+                                           "tensor<1x20x20xf32>, " +
+                                           wide + " -> " + wide + "\ntx.yield %y : " + wide);
+  ParsedRegion parsed(text);
+  auto shape = targets::AttentionShape::read(parsed.region(), "test");
+  ASSERT_TRUE(mlir::succeeded(shape));
+  EXPECT_TRUE(shape->element.isF32());
+  check_region(text, options_of(1e-5));
+}
+
 TEST(Attention, LeavesOutKeysThatNoQuerySees) {
   for (bool is_added : {false, true}) {
     check_region(causal(2, 200, 200, 0, "f32", "0xFF800000", is_added), options_of(1e-5));
@@ -186,6 +263,7 @@ TEST(Attention, LeavesOutKeysThatNoQuerySees) {
     check_region(causal(2, 130, 130, -3, "f32", "0xFF800000", is_added), options_of(1e-5));  // of the first rows nothing is seen
     check_region(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), options_of(1e-5));    // so that all counts
     check_region(causal(128, 130, 190, 0, "f16", "0xFC00", is_added), options_of(4e-3));
+    check_region(causal(2, 70, 70, -3, "bf16", "-3.3895e+38", is_added), options_of(3e-2));  // as far as numbers go
   }
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Some random graphs, always the same ones; tests/random_graphs/random_graphs.py by hand has as many as one wants."""
+import re
 import subprocess
 import sys
 
@@ -13,9 +14,11 @@ class RandomGraphs(HeddleTestCase):
         process = subprocess.run([sys.executable, "-B", REPOSITORY / "tests" / "random_graphs" / "random_graphs.py", "--count", str(COUNT), *arguments], text=True,
                                  capture_output=True, timeout=TIMEOUT_S, env={**environment(), "HEDDLE_BIN": str(heddle_path().parent)})
         self.assertEqual(process.returncode, 0, process.stdout[-4000:] + process.stderr[-4000:])
+        return process.stdout
 
     def test_floats(self):
-        self.check("--target", "cpu:x86-64-v3", "--interpret", "2")
+        text = self.check("--target", "cpu:x86-64-v3", "--interpret", "2")
+        self.assertGreater(int(re.search(r"(\d+) interpreted", text)[1]), COUNT // 4, text)
 
     def test_floats_for_any_cpu(self):
         self.check("--target", "cpu", "--seed", str(COUNT))

@@ -58,7 +58,7 @@ def flat(results):
 
 def error_of(got, right):
     """The largest difference, of the largest element."""
-    return max(float((one.double().cpu() - expected).abs().max() / expected.abs().max()) for one, expected in zip(got, right, strict=True))
+    return float(np.max([float((one.double().cpu() - expected).abs().max() / expected.abs().max()) for one, expected in zip(got, right, strict=True)]))
 
 
 def is_right(got, right):
@@ -81,7 +81,7 @@ def run(case, runtime, device, folder, arguments):
     right = [one.double().cpu() for one in flat(model.double()(*(one.double() if one.is_floating_point() else one for one in there)))]
     ours, eager = error_of(got, right), error_of(theirs_eager, right)
     if not (is_right(got, right) if ".f32." in case else ours <= 2 * eager + 1e-3):
-        print(f"WRONG {case}: off by {ours:.2e} of the largest element, PyTorch by {eager:.2e}", flush=True)
+        raise RuntimeError(f"wrong: off by {ours:.2e} of the largest element, PyTorch by {eager:.2e}")
     if arguments.profile:
         profile = subprocess.run([heddle_ctypes.command_path(), "profile", module, "--device", device], capture_output=True, text=True)
         print(profile.stdout[:6000], profile.stderr[:500])
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--profile", action="store_true", help="print where our time goes")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    device, runtime, rows = cuda_device(), heddle_ctypes.Runtime(), []
+    device, runtime, rows, failed = cuda_device(), heddle_ctypes.Runtime(), [], False
     if device is None:
         print("SKIP: no CUDA device")
         sys.exit(77)
@@ -121,9 +121,11 @@ def main():
             except (RuntimeError, subprocess.CalledProcessError, KeyError) as error:
                 text = error.stderr.decode() if isinstance(error, subprocess.CalledProcessError) else str(error)
                 print(f"FAILED {case}: {text[:1500]}", flush=True)
+                failed = True
             torch.cuda.empty_cache()
     print(turns.table(["network", "ours ms", "Inductor + CUDA graphs ms", "ratio", "off by, of the largest", "PyTorch"], rows))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

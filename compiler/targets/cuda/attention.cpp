@@ -23,21 +23,6 @@ constexpr double most_growth =
 constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes, of which a constant of an instruction may be a few
 constexpr double log2_of_e = 1.4426950408889634;
 
-// The type of all tensors that the products multiply elements of; null if they differ.
-Type element_of(const AttentionShape& shape) {
-  Type element;
-  for (stage::ContractOp product : {shape.first, shape.second}) {
-    for (unsigned i = 0; i < product.getStepReads(); ++i) {
-      if (product->getOperand(i).getDefiningOp()) continue;
-      Type own = tx::tensor(product->getOperand(i)).getElementType();
-      if (!llvm::isa<FloatType>(own)) continue;  // a mask, or an index
-      if (element && element != own) return {};
-      element = own;
-    }
-  }
-  return element;
-}
-
 // What one factor of a product is, in rows of shared memory: queries, keys or values.
 class Operand {
  public:
@@ -326,9 +311,8 @@ class AttentionWriter {
     for (size_t r = 0; r < thread_rows(); ++r) {
       Value largest = scores_of(r).front();
       for (Value one : scores_of(r).drop_front()) largest = larger(largest, one);
-      if (factor != 1) largest = k_.make<arith::MulFOp>(largest, number(factor));
       for (int64_t distance : products_->row_distances) largest = larger(largest, k_.exchange(largest, distance));
-      Value enough = k_.make<arith::AddFOp>(next[r], number(most_growth));
+      Value enough = k_.make<arith::AddFOp>(next[r], number(most_growth / factor));
       Value grows = k_.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, largest, enough);
       bases.push_back(k_.make<arith::SelectOp>(grows, largest, next[r]));
       changes = changes ? k_.make<arith::OrIOp>(changes, grows) : grows;
@@ -344,7 +328,7 @@ class AttentionWriter {
         [&] {
           Values corrected = scaled;
           for (size_t r = 0; r < thread_rows(); ++r) {
-            Value correction = exponential(next[r], 1, number_of(bases[r]));
+            Value correction = exponential(next[r], factor, number_of(bases[r]));
             corrected[r] = k_.make<arith::MulFOp>(corrected[r], correction);
             for (size_t i = r * row_results(); i < (r + 1) * row_results(); ++i)
               corrected[thread_rows() + i] = k_.make<arith::MulFOp>(corrected[thread_rows() + i], correction);
@@ -433,12 +417,18 @@ class AttentionWriter {
   // NaN if one is.
   Value larger(Value a, Value b) { return f_.assembly("max.NaN.f32 $0, $1, $2;", "=f,f,f", {a, b}, f32(), /*pure=*/true); }
 
-  // e to the power of value * factor - base; with tensor cores 2, which the device has an instruction for.
+  // e to the power of (value - base) * factor; with tensor cores 2, which the device has an instruction for. Arguments may be as large as numbers are, as those of
+  // masks; sums of products may not.
   Value exponential(Value value, double factor, Value base) {
-    Value difference =
-        factor == 1 ? k_.make<arith::SubFOp>(value, base) : k_.make<math::FmaOp>(value, number(factor), k_.make<arith::NegFOp>(base));
-    if (!form_.tensor_cores()) return k_.make<math::ExpOp>(difference);
-    return f_.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", {difference}, f32(), /*pure=*/true);
+    Value power;
+    if (softmax_.is_plain && form_.tensor_cores()) {
+      power = k_.make<math::FmaOp>(value, number(factor), k_.make<arith::MulFOp>(base, number(-factor)));
+    } else {
+      power = k_.make<arith::SubFOp>(value, base);
+      if (factor != 1) power = k_.make<arith::MulFOp>(power, number(factor));
+    }
+    if (!form_.tensor_cores()) return k_.make<math::ExpOp>(power);
+    return f_.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", {power}, f32(), /*pure=*/true);
   }
 
   void finish(const Values& state) {
@@ -494,10 +484,8 @@ class AttentionWriter {
 
 std::optional<AttentionForm> AttentionForm::choose(const AttentionShape& shape, int64_t shared_memory_bytes) {
   AttentionForm form;
-  Type element = element_of(shape);
-  MLIRContext* context = shape.queries.getContext();
-  bool tensor_cores = element && (element.isF16() || element.isBF16());
-  form.element = tensor_cores ? element : Float32Type::get(context);
+  bool tensor_cores = shape.element && (shape.element.isF16() || shape.element.isBF16());
+  form.element = tensor_cores ? shape.element : Float32Type::get(shape.queries.getContext());
   form.depth = llvm::alignTo(static_cast<uint64_t>(shape.depth), row_alignment);
   form.columns = llvm::alignTo(static_cast<uint64_t>(shape.columns), tensor_cores ? row_alignment : 64);
   if (form.depth > most_columns || form.columns > most_columns) return std::nullopt;

@@ -48,6 +48,7 @@ mlir::FailureOr<Parts> window_parts(tx::DispatchOp region, llvm::ArrayRef<Output
 // Fails, with a diagnostic, for what has no tiles.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,
                                          tx::TransposeOp transpose, const Budget& budget);
+
 // A softmax between two products.
 class Attention final : public Strategy {
  public:
