@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own.
-// A mask of a softmax that follows from indices stays, though where no attention is formed it is computed in each call: it says which elements count. Extents of a call are not constants: what has such is computed in each call.
+// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is a mask of
+// a softmax that follows from indices, since it says which elements count, whether or not an attention is formed that makes use of it.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"

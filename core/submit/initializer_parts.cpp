@@ -11,7 +11,7 @@ namespace {
 
 namespace mf = module_format;
 
-constexpr uint64_t kFewestBytes = uint64_t{16} << 20;
+constexpr uint64_t kFewestBytes = uint64_t{4} << 20;
 constexpr uint64_t kMostParts = 64;
 
 // Calls visit with each value that the instruction names. False for one that may jump, or waits for a value.
