@@ -6,8 +6,8 @@
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
-behind a floor or a comparison, decides nothing. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), which must give the graph's
-results in f64. With --until-found the first graph that is wrong is the last one. Exits with 1 if a graph is wrong, or is not compiled.
+behind a floor or a comparison, decides nothing. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), and those results
+are judged in the same way. With --until-found the first graph that is wrong is the last one. Exits with 1 if a graph is wrong, or is not compiled.
 """
 import argparse
 import ctypes

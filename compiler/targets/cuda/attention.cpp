@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and corrects what it has whenever a block's
-// largest score is much larger (targets/online_softmax.h), so scores are never in memory. The next block's keys and values are copied while one is computed, if
-// they are as they are in memory; those that are computed are so on their way. Blocks whose keys no query reads are left out.
+// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and rescales what it has when a block's
+// largest score is much larger (targets/online_softmax.h), so scores are never in memory. While one block is computed, the next one's keys and values are copied,
+// or computed if the region does more than read them. Blocks whose keys no query of the workgroup reads are left out.
 #include "compiler/targets/cuda/attention_form.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -18,8 +18,9 @@ constexpr int64_t enough_workgroups = 128;  // about as many as a device has mul
 constexpr int64_t most_columns = 256;       // and elements of a query
 constexpr int64_t cache_bytes = 32 << 20;   // of keys and values that are read again and again
 constexpr int64_t row_alignment = 16;       // elements
-constexpr double most_growth =
-    8;  // of a row's largest score above the base of its weights, until the base follows; weights are 2 to its power at most
+// How far a row's largest argument may be above the base of its weights before the base follows. Weights are at most 2 to its power with tensor cores, and e to
+// its power without.
+constexpr double most_growth = 8;
 constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes, of which a constant of an instruction may be a few
 constexpr double log2_of_e = 1.4426950408889634;
 
