@@ -21,6 +21,14 @@ size_t entries_of(const char* folder) {
   return count;
 }
 
+// The number of threads, as soon as it is at most the expected one, or after ten seconds: Linux lists a thread for a moment after it was joined.
+size_t threads_falling_to(size_t expected) {
+  size_t count = 0;
+  for (int i = 0; i < 10'000 && (count = entries_of("/proc/self/task")) > expected; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return count;
+}
+
 TEST(CpuStress, ThreadsShareOneQueue) {
   PluginHost host;
   OpenDriver driver(kCpu, &host);
@@ -158,7 +166,7 @@ TEST(CpuStress, DevicesComeAndGoWithoutGrowth) {
       files_before = entries_of("/proc/self/fd");
     }
   }
-  EXPECT_EQ(entries_of("/proc/self/task"), threads_before);
+  EXPECT_LE(threads_falling_to(threads_before), threads_before);
   EXPECT_EQ(entries_of("/proc/self/fd"), files_before);
 }
 
@@ -171,7 +179,7 @@ TEST(Cpu, CheapListsStartNoThread) {
   const std::vector<heddle_binding_t> bindings = {{value, 0, 8}};
   const std::vector<int64_t> constants = {1};
   ASSERT_OK(driver.run(std::vector<heddle_command_t>(100, kernels.command(kChain, bindings, constants, 1))));
-  EXPECT_EQ(entries_of("/proc/self/task"), before);
+  EXPECT_LE(entries_of("/proc/self/task"), before);
   driver.buffer_api->free(value);
 }
 
