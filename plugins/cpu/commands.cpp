@@ -24,7 +24,8 @@ class Lowering {
     index_ = index;
     switch (command.kind) {
       case HEDDLE_COMMAND_BARRIER:
-        return nullptr;  // commands run in order
+        behind_barrier_ = true;
+        return nullptr;
       case HEDDLE_COMMAND_DISPATCH:
         return dispatch(command.as.dispatch);
       case HEDDLE_COMMAND_COPY:
@@ -48,6 +49,8 @@ class Lowering {
     op->next = nullptr;
     op->kind = kind;
     op->command = index_;
+    op->behind_barrier = behind_barrier_;
+    behind_barrier_ = false;
     *work_->end = op;
     work_->end = &op->next;
     work_->cost_ns = cost_ns > kUnknownCost - work_->cost_ns ? kUnknownCost : work_->cost_ns + cost_ns;
@@ -236,6 +239,7 @@ class Lowering {
   Arena* arena_;
   Work* work_;
   uint32_t index_ = 0;
+  bool behind_barrier_ = false;
 };
 
 }  // namespace

@@ -87,6 +87,7 @@ struct Op {
 
   Op* next;
   Kind kind;
+  bool behind_barrier;
   uint32_t command;  // its index in the caller's list
   union {
     Dispatch dispatch;
@@ -122,11 +123,11 @@ bool lower_io(IoJob* job, Arena* arena, Work* work) noexcept;
 
 // Runs everything in this thread, in order. The result is NULL or the failure of a kernel, owned by the caller.
 heddle_status_t* run_inline(Device* device, const Work& work) noexcept;
-// The same, spread over the device's workers; the caller is a queue's thread.
-heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept;
+// The same, spread over the device's workers. own_core as Workers::Team takes it.
+heddle_status_t* run_on_workers(Device* device, const Work& work, bool* own_core) noexcept;
 
 // param_io.cpp: runs and ends a job.
-heddle_status_t* run_io(Device* device, IoJob* job) noexcept;
+heddle_status_t* run_io(Device* device, Workers::Team* team, IoJob* job) noexcept;
 void free_io(Device* device, IoJob* job) noexcept;
 
 }  // namespace heddle::cpu

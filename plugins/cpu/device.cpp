@@ -53,13 +53,27 @@ bool Workspace::reserve(uint64_t bytes) noexcept {
   return true;
 }
 
-Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus)
+uint32_t Instance::most_threads(size_t cores) const noexcept {
+  // A part of a processor is left to the threads of the application: whoever uses up its time sleeps for the rest of the period.
+  uint64_t most = std::max<uint64_t>(limits.processor_thousandths / 1000 / options.device_count, 1);
+  if (options.threads != 0) most = std::min<uint64_t>(most, options.threads);
+  return static_cast<uint32_t>(std::min<uint64_t>(most, cores));
+}
+
+uint64_t Instance::memory_bytes() const noexcept {
+  return std::min(limits.memory_bytes, physical_memory_bytes());
+}
+
+Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
+               bool claimed, CoreClaims claims_)
     : sdk::DeviceRoot{},
       instance(instance_),
       ordinal(ordinal_),
-      memory_bytes(physical_memory_bytes()),
-      workers(std::move(cpus), instance_->options.pin, instance_->options.spin_ns),
-      workspaces(new Workspace[workers.count()]) {
+      memory_bytes(instance_->memory_bytes()),
+      numa_node(numa_node_of(cpus)),
+      claims(std::move(claims_)),
+      workers(std::move(cpus), threads, claimed, instance_->options.spin_ns),
+      workspaces(new Workspace[workers.places()]) {
   api = api_;
   host = instance_->host;
   who = "cpu";
@@ -95,11 +109,11 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.ordinal = ordinal;
     description.name = sdk::string_of(instance->name);
     description.family = sdk::string_of("cpu");
-    description.numa_node = -1;
+    description.numa_node = numa_node_of(instance->device_cpus[ordinal]);
     description.features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_TIMESTAMPS;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
-    description.compute_units = static_cast<uint32_t>(instance->device_cpus[ordinal].size());
-    description.memory_bytes = description.max_allocation_bytes = physical_memory_bytes();
+    description.compute_units = instance->most_threads(instance->device_cpus[ordinal].size());
+    description.memory_bytes = description.max_allocation_bytes = instance->memory_bytes();
     description.min_alignment_bytes = kAlignment;
     description.max_workgroup_size = 1;
     description.subgroup_size = 1;
@@ -164,8 +178,6 @@ heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_
                   "the container's cpuset",
                   ordinal, static_cast<int>(std::min<size_t>(cpus.size(), 200)), cpus.data());
   }
-  const uint32_t threads = instance->options.threads;
-  if (threads != 0 && threads < out->size()) out->resize(threads);
   return nullptr;
 }
 
@@ -186,7 +198,15 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     }
     std::vector<uint32_t> cpus;
     if (heddle_status_t* bad = choose_cpus(instance, ordinal, params, &cpus)) return bad;
-    *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus))->handle();
+    const uint32_t threads = instance->most_threads(cpus.size());
+    // Who gets a part of the processors' time shares them with others, who may pin to the same.
+    const bool limited = instance->limits.processor_thousandths / 1000 < allowed_cpus().size();
+    CoreClaims claims;
+    std::vector<uint32_t> claimed;
+    if (instance->options.pin && !limited) claimed = claims.take(cpus, threads);
+    const bool pinned = !claimed.empty();
+    if (pinned) cpus = std::move(claimed);
+    *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus), threads, pinned, std::move(claims))->handle();
     instance->open_devices.fetch_add(1);
     return nullptr;
   });

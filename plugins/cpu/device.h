@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cpu/control_groups.h"
+#include "cpu/core_claims.h"
 #include "cpu/threads.h"
 #include "heddle/code.h"
 #include "heddle/ext/profile.h"
@@ -41,8 +43,13 @@ struct Instance {
   const heddle_host_t* host = nullptr;
   Options options;
   std::string name;
-  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal
+  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal, each ascending
+  GroupLimits limits;                              // when the instance was made
   std::atomic<uint64_t> open_devices{0};
+
+  // The most threads of a device of `cores` cores, and the memory that all devices have.
+  uint32_t most_threads(size_t cores) const noexcept;
+  uint64_t memory_bytes() const noexcept;
 
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };
@@ -70,7 +77,9 @@ struct Counters {
 class Queue;
 
 struct Device : sdk::DeviceRoot {
-  Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus);
+  // Threads are pinned if their cores were claimed; else they are anywhere on the processors.
+  Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
+         bool claimed, CoreClaims claims_);
   ~Device();
 
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
@@ -79,8 +88,10 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
+  int32_t numa_node;  // where buffers are; -1: wherever they are touched first
+  CoreClaims claims;
   Workers workers;
-  std::unique_ptr<Workspace[]> workspaces;           // one a worker, under workers.busy()
+  std::unique_ptr<Workspace[]> workspaces;           // by place
   std::atomic<Workspace*> spare_workspace{nullptr};  // for lists that run in the caller's thread
   std::atomic<uint32_t> pinned_queues{0};
   Counters counters;

@@ -21,6 +21,7 @@ using sdk::status;
 namespace {
 
 constexpr uint64_t kDefaultChunk = 4 << 20;
+constexpr uint32_t kChunksEach = 4;  // of a worker in a batch
 
 struct File {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
@@ -39,21 +40,29 @@ struct IoJob {
       : job(host, "cpu", file, writes), in_flight(at_once) {}
   sdk::FileJob job;
   uint32_t in_flight;  // 0: one a worker
+  uint32_t workers = 0;
   // Past the page cache whole blocks are read, to where blocks may go: a chunk's worth for each worker.
   std::unique_ptr<char, decltype(&std::free)> blocks{nullptr, &std::free};
 };
 
 namespace {
 
-int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
-  auto* io = static_cast<IoJob*>(context);
+// Some chunks of a job.
+struct Batch {
+  IoJob* io;
+  uint64_t first;
+};
+
+int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t place) noexcept {
+  const auto* batch = static_cast<const Batch*>(context);
+  IoJob* io = batch->io;
   sdk::FileJob& job = io->job;
   for (uint64_t i = first; i < last; ++i) {
-    const sdk::FileChunk& chunk = job.chunks()[i];
+    const sdk::FileChunk& chunk = job.chunks()[batch->first + i];
     if (job.cancelled()) return 1;
     char* to = Buffer::from(chunk.buffer)->data + chunk.buffer_offset;
     if (io->blocks) {
-      char* from = io->blocks.get() + worker * job.chunk_bytes() + chunk.lead();
+      char* from = io->blocks.get() + std::min(place, io->workers) * job.chunk_bytes() + chunk.lead();
       if (!job.move(chunk, from, sdk::FileJob::Room::kBlocks)) return 1;
       std::memcpy(to, from, chunk.length);
     } else if (!job.move(chunk, to, sdk::FileJob::Room::kChunk)) {
@@ -66,17 +75,21 @@ int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) 
 
 }  // namespace
 
-heddle_status_t* run_io(Device* device, IoJob* io) noexcept {
+heddle_status_t* run_io(Device* device, Workers::Team* team, IoJob* io) noexcept {
   sdk::EnvironmentKeeper keep;
   Workers& workers = device->workers;
   io->job.choose_method();
+  io->workers = workers.count() - 1;  // their places; the caller's is behind them
   if (io->job.direct()) {
     io->blocks.reset(static_cast<char*>(std::aligned_alloc(sdk::kFileBlock, workers.count() * io->job.chunk_bytes())));
   }
-  {
-    std::lock_guard<std::mutex> lock(workers.busy());
-    const uint32_t at_once = io->in_flight ? std::min(io->in_flight, workers.count()) : workers.count();
-    workers.run(io_piece, io, io->job.chunks().size(), at_once, 1);
+  const uint32_t at_once = io->in_flight ? std::min(io->in_flight, workers.count()) : workers.count();
+  const uint64_t all = io->job.chunks().size();
+  // Between two batches other callers get their part of the workers.
+  for (Batch batch{io, 0}; batch.first < all;) {
+    const uint64_t count = std::min<uint64_t>(all - batch.first, uint64_t{kChunksEach} * at_once);
+    if (team->run(io_piece, &batch, count, team->settle(at_once), 1) != 0) break;
+    batch.first += count;
   }
   if (io->job.chunks().empty()) io->job.cancelled();
   return io->job.result();

@@ -148,16 +148,14 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
 
 void Queue::loop() noexcept {
   name_thread("heddle-cpu-q");
-  if (device_->instance->options.pin) {
-    // The first queue is worker 0 of the device; others share the device's cores.
-    pin_thread(pinned_ ? std::vector<uint32_t>{device_->workers.cpus()[0]} : device_->workers.cpus());
-  }
+  pin_thread(device_->workers.cpus());
+  bool own_core = false;
   const uint64_t spin_ns = device_->instance->options.spin_ns;
   bool busy = false;  // ran something since it last slept
   for (;;) {
     const uint32_t seen = news_.load(std::memory_order_acquire);
     while (Work* work = take_first()) {
-      execute(work);
+      execute(work, pinned_ ? &own_core : nullptr);
       busy = true;
     }
     if (news_.load(std::memory_order_acquire) != seen) continue;
@@ -205,11 +203,11 @@ Work* Queue::take_for(heddle_point_t point) noexcept {
 }
 
 void Queue::run_taken(Work* work) noexcept {
-  execute(work);
+  execute(work, nullptr);
   helpers_.fetch_sub(1, std::memory_order_release);  // the last touch: a destructor polls it
 }
 
-void Queue::execute(Work* work) noexcept {
+void Queue::execute(Work* work, bool* own_core) noexcept {
   heddle_status_t* failure = nullptr;
   if (work->wait_count) {
     try {
@@ -218,7 +216,7 @@ void Queue::execute(Work* work) noexcept {
       failure = sdk::exhausted_status(device_->host, "cpu: waiting for a submission's points");
     }
   }
-  if (!failure) failure = run_on_workers(device_, *work);
+  if (!failure) failure = run_on_workers(device_, *work, own_core);
   for (Op* op = work->first; op; op = op->next) {
     if (op->kind == Op::Kind::kIo) free_io(device_, op->io);
   }

@@ -49,7 +49,7 @@ class Queue {
  private:
   void loop() noexcept;
   Work* take_first() noexcept;
-  void execute(Work* work) noexcept;
+  void execute(Work* work, bool* own_core) noexcept;
   void retire(const Work& work, heddle_status_t* failure) noexcept;
   void give_back(Arena::Block* blocks) noexcept;
   heddle_status_t* hand_over(Work* work) noexcept;

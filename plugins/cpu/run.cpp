@@ -123,46 +123,101 @@ heddle_status_t* run_operation(const Op::Dispatch& dispatch, uint64_t first, uin
   return failure;
 }
 
-// What a piece of a job needs: the op and the workers' workspaces; and the first failure of an operation, which it owns.
-struct Context {
-  const Op* op;
-  const Workspace* workspaces;
-  const heddle_host_t* host;
+// Dispatches without a barrier between them: one job over the workgroups of all, one dispatch behind the other. And the first failure.
+struct Group {
+  Device* device;
+  const Op* first;
+  const Op* end;
+  uint64_t workgroups;
+  uint64_t cost_ns;  // of all; kUnknownCost: unknown
   std::atomic<heddle_status_t*> failure{nullptr};
 };
 
-int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept {
-  auto* at = static_cast<Context*>(context);
-  const Op::Dispatch& dispatch = at->op->dispatch;
-  if (dispatch.entry->operation) [[unlikely]] {
-    heddle_status_t* failure = run_operation(dispatch, first, last);
-    clear_upper_halves();
-    if (!failure) return 0;
-    heddle_status_t* none = nullptr;
-    if (!at->failure.compare_exchange_strong(none, failure)) at->host->status_free(at->host->self, failure);
-    return 1;
+uint64_t cost_of(const Op::Dispatch& dispatch) noexcept {
+  uint64_t cost = 0;
+  const uint64_t each = dispatch.entry->operation ? 0 : dispatch.entry->cost_ns;
+  return each == 0 || __builtin_mul_overflow(each, dispatch.workgroups, &cost) ? kUnknownCost : cost;
+}
+
+int32_t failed(Group* group, heddle_status_t* failure) noexcept {
+  const heddle_host_t* host = group->device->host;
+  heddle_status_t* none = nullptr;
+  if (!group->failure.compare_exchange_strong(none, failure)) host->status_free(host->self, failure);
+  return 1;
+}
+
+int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t place) noexcept {
+  auto* group = static_cast<Group*>(context);
+  int32_t result = 0;
+  for (const Op* op = group->first; op != group->end && first < last; op = op->next) {
+    const Op::Dispatch& dispatch = op->dispatch;
+    const uint64_t count = dispatch.workgroups;
+    if (first < count) {
+      const uint64_t end = std::min(last, count);
+      if (dispatch.entry->operation) [[unlikely]] {
+        if (heddle_status_t* failure = run_operation(dispatch, first, end))
+          result = failed(group, with_region(group->device, dispatch, failure));
+      } else {
+        void* workspace = dispatch.entry->workspace_bytes ? group->device->workspaces[place].data() : nullptr;
+        const int32_t failure = dispatch.entry->kernel(&dispatch.record, first, end, workspace);
+        if (failure != 0) [[unlikely]]
+          result = failed(group, kernel_failed(group->device, dispatch, failure));
+      }
+      first = end;
+    }
+    first -= count;
+    last -= count;
   }
-  void* workspace = dispatch.entry->workspace_bytes ? at->workspaces[worker].data() : nullptr;
-  const int32_t result = dispatch.entry->kernel(&dispatch.record, first, last, workspace);
   clear_upper_halves();
   return result;
 }
 
+// The workgroup before which share / shares of the group's cost lies.
+uint64_t bound_of(void* context, uint64_t share, uint64_t shares) noexcept {
+  const auto* group = static_cast<const Group*>(context);
+  if (share == 0) return 0;
+  if (share == shares) return group->workgroups;
+  auto before = static_cast<uint64_t>(static_cast<__uint128_t>(group->cost_ns) * share / shares);
+  uint64_t bound = 0;
+  for (const Op* op = group->first; op != group->end; op = op->next) {
+    const uint64_t whole = cost_of(op->dispatch);
+    if (before < whole) return bound + before / op->dispatch.entry->cost_ns;
+    before -= whole;
+    bound += op->dispatch.workgroups;
+  }
+  return bound;
+}
+
+// Adds what may overlap with the group's first dispatch, as long as all costs are known.
+void extend(Group* group) noexcept {
+  for (const Op* op = group->end; op && op->kind == Op::Kind::kDispatch && !op->behind_barrier; op = op->next) {
+    const uint64_t more = cost_of(op->dispatch);
+    uint64_t workgroups = 0, cost = 0;
+    if (group->cost_ns == kUnknownCost || more == kUnknownCost || __builtin_add_overflow(group->cost_ns, more, &cost) ||
+        __builtin_add_overflow(group->workgroups, op->dispatch.workgroups, &workgroups)) {
+      break;
+    }
+    group->workgroups = workgroups;
+    group->cost_ns = cost;
+    group->end = op->next;
+  }
+}
+
 int32_t copy_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  const Op::Copy& copy = static_cast<const Context*>(context)->op->copy;
+  const Op::Copy& copy = static_cast<const Op*>(context)->copy;
   const uint64_t start = first * kCopyPieceBytes, end = std::min(copy.length, last * kCopyPieceBytes);
   std::memcpy(copy.target + start, copy.source + start, end - start);
   return 0;
 }
 
 int32_t fill_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  const Op::Fill& fill = static_cast<const Context*>(context)->op->fill;
+  const Op::Fill& fill = static_cast<const Op*>(context)->fill;
   fill_range(fill, first * kCopyPieceBytes, std::min(fill.length, last * kCopyPieceBytes));
   return 0;
 }
 
 int32_t rows_piece(void* context, uint64_t first, uint64_t last, uint32_t) noexcept {
-  copy_rows(static_cast<const Context*>(context)->op->copy_2d, first, last);
+  copy_rows(static_cast<const Op*>(context)->copy_2d, first, last);
   return 0;
 }
 
@@ -208,31 +263,46 @@ heddle_status_t* run_inline(Device* device, const Work& work) noexcept {
   return failure;
 }
 
-heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
+heddle_status_t* run_group(Workers::Team* team, Group* group) noexcept {
+  if (group->workgroups == 0) return nullptr;
+  Device* device = group->device;
+  const Op::Dispatch& first = group->first->dispatch;
+  const bool one = group->end == group->first->next;
+  const uint64_t cost = first.entry->cost_ns;
+  uint32_t members =
+      team->settle(group->cost_ns < kMinForkNs ? 1 : static_cast<uint32_t>(std::min<uint64_t>(device->workers.count(), group->workgroups)));
+  for (const Op* op = group->first; op != group->end; op = op->next) {
+    const uint64_t bytes = op->dispatch.entry->workspace_bytes;
+    for (uint32_t member = 0; bytes && member < members; ++member) {
+      if (!device->workspaces[team->place(member)].reserve(bytes)) return no_workspace(device, op->dispatch);
+    }
+  }
+  int32_t result;
+  if (one) {
+    result = team->run(dispatch_piece, group, group->workgroups, members, cost ? std::max<uint64_t>(kMinPieceNs / cost, 1) : 1);
+  } else {
+    const uint64_t pieces = group->cost_ns / kMinPieceNs;
+    members = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, members));
+    result = team->run(dispatch_piece, group, bound_of, members, pieces / members);
+  }
+  return result == 0 ? nullptr : group->failure.load();
+}
+
+heddle_status_t* run_on_workers(Device* device, const Work& work, bool* own_core) noexcept {
   KernelFloatState state;
-  Workers& workers = device->workers;
+  Workers::Team team(&device->workers, own_core);
+  const uint32_t all = device->workers.count();
   const uint64_t start_ns = OpTimer::now_if_timed(work);
-  for (const Op* op = work.first; op; op = op->next) {
+  for (const Op* op = work.first; op;) {
     OpTimer timer(work, *op, start_ns);
-    Context context{op, device->workspaces.get(), device->host};
+    const Op* next = op->next;
+    void* context = const_cast<Op*>(op);
     switch (op->kind) {
       case Op::Kind::kDispatch: {
-        const Op::Dispatch& dispatch = op->dispatch;
-        if (dispatch.workgroups == 0) break;
-        std::lock_guard<std::mutex> lock(workers.busy());
-        const uint64_t cost = dispatch.entry->cost_ns;
-        uint64_t whole = 0;
-        if (__builtin_mul_overflow(cost, dispatch.workgroups, &whole)) whole = kUnknownCost;
-        const bool alone = cost != 0 && whole < kMinForkNs;
-        if (const uint64_t bytes = dispatch.entry->workspace_bytes) {
-          for (uint32_t i = 0; i < workers.count(); ++i) {
-            if (!device->workspaces[i].reserve(bytes)) return no_workspace(device, dispatch);
-          }
-        }
-        const int32_t result = workers.run(dispatch_piece, &context, dispatch.workgroups, alone ? 1 : workers.count(),
-                                           cost ? std::max<uint64_t>(kMinPieceNs / cost, 1) : 1);
-        if (heddle_status_t* failure = context.failure.load()) return with_region(device, dispatch, failure);
-        if (result != 0) return kernel_failed(device, dispatch, result);
+        Group group{device, op, op->next, op->dispatch.workgroups, cost_of(op->dispatch)};
+        if (!work.times) extend(&group);  // each by itself, if somebody wants to know how long it takes
+        if (heddle_status_t* failure = run_group(&team, &group)) return failure;
+        next = group.end;
         break;
       }
       case Op::Kind::kCopy:
@@ -243,8 +313,7 @@ heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
           run_transfer(*op);
           break;
         }
-        std::lock_guard<std::mutex> lock(workers.busy());
-        workers.run(copy ? copy_piece : fill_piece, &context, (length - 1) / kCopyPieceBytes + 1, workers.count(), 1);
+        team.run(copy ? copy_piece : fill_piece, context, (length - 1) / kCopyPieceBytes + 1, team.settle(all), 1);
         break;
       }
       case Op::Kind::kCopy2d: {
@@ -253,14 +322,14 @@ heddle_status_t* run_on_workers(Device* device, const Work& work) noexcept {
           run_transfer(*op);
           break;
         }
-        std::lock_guard<std::mutex> lock(workers.busy());
-        workers.run(rows_piece, &context, rows.rows, workers.count(), kCopyPieceBytes / rows.row_bytes + 1);
+        team.run(rows_piece, context, rows.rows, team.settle(all), kCopyPieceBytes / rows.row_bytes + 1);
         break;
       }
       case Op::Kind::kIo:
-        if (heddle_status_t* failure = run_io(device, op->io)) return failure;
+        if (heddle_status_t* failure = run_io(device, &team, op->io)) return failure;
         break;
     }
+    op = next;
   }
   return nullptr;
 }

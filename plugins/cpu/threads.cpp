@@ -18,6 +18,12 @@ namespace {
 
 constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zero, exceptions masked (code.h)
 constexpr uint64_t kPiecesPerShare = 4;
+constexpr uint32_t kSpareSeats = 8;     // callers beyond one a core
+constexpr uint64_t kRest = UINT32_MAX;  // in place of a seat and a member: sleep at once
+
+uint32_t bit_of(uint32_t worker) noexcept {
+  return 1u << (worker % 32);
+}
 
 }  // namespace
 
@@ -57,23 +63,38 @@ void pin_thread(const std::vector<uint32_t>& cpus) noexcept {
   CPU_FREE(set);
 }
 
-Workers::Workers(std::vector<uint32_t> cpus, bool pin, uint64_t spin_ns)
-    : cpus_(std::move(cpus)), pin_(pin), spin_ns_(spin_ns), shares_(new Share[std::max<size_t>(cpus_.size(), 1)]) {}
+Workers::Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns)
+    : cpus_(std::move(cpus)),
+      threads_(std::max(threads, 1u)),
+      pin_(pin && cpus_.size() >= threads_),
+      spin_ns_(spin_ns),
+      seats_(threads_ + kSpareSeats),
+      shares_(new Share[places()]),
+      mailboxes_(new Mailbox[threads_]),
+      all_seats_(new Seat[seats_]) {
+  for (uint32_t i = 0; i < seats_; ++i) {
+    Seat& seat = all_seats_[i];
+    seat.number = i;
+    seat.places.reset(new std::atomic<uint32_t>[threads_]);
+    for (uint32_t member = 0; member < threads_; ++member) seat.places[member].store(threads_ - 1 + i, std::memory_order_relaxed);
+  }
+}
 
 Workers::~Workers() {
-  stop_.store(true, std::memory_order_relaxed);
-  number_.fetch_add(1);
-  sdk::futex_wake(number_);
-  for (std::thread& thread : threads_) thread.join();
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  sdk::futex_wake(epoch_);
+  for (std::thread& thread : running_) thread.join();
 }
 
 void Workers::start() noexcept {
-  started_ = true;
+  if (started_.exchange(true)) return;
   SignalsBlocked blocked;
-  for (uint32_t worker = 1; worker < count(); ++worker) {
+  for (uint32_t worker = 0; worker + 1 < threads_; ++worker) {
     try {
-      threads_.emplace_back([this, worker] { work(worker); });
-      running_ = worker + 1;
+      owner_.reserve(worker + 1);
+      running_.emplace_back([this, worker] { work(worker); });
+      owner_.push_back(kNobody);
     } catch (...) {  // no more threads to be had: go on with fewer
       break;
     }
@@ -82,37 +103,42 @@ void Workers::start() noexcept {
 
 void Workers::work(uint32_t worker) noexcept {
   char name[16];
-  std::snprintf(name, sizeof name, "heddle-cpu-%u", worker % 10000);
+  std::snprintf(name, sizeof name, "heddle-cpu-%u", (worker + 1) % 10000);
   name_thread(name);
-  if (pin_) pin_thread({cpus_[worker]});
+  pin_thread(pin_ ? std::vector<uint32_t>{cpus_[worker + 1]} : cpus_);
   _mm_setcsr(kDefaultMxcsr);  // a new thread inherits its creator's
-  uint32_t seen = 0;
+  Mailbox& mailbox = mailboxes_[worker];
+  uint64_t seen = 0;
   for (;;) {
-    uint32_t number;
-    uint64_t spin_end = 0;
-    for (uint32_t turn = 0; (number = number_.load(std::memory_order_acquire)) == seen; ++turn) {
+    uint64_t call;
+    uint64_t spin_end = (seen & kRest) == kRest ? 1 : 0;
+    for (uint32_t turn = 0; (call = mailbox.call.load(std::memory_order_acquire)) == seen; ++turn) {
       sdk::cpu_pause();
       if ((turn & 63) != 63) continue;  // look at the clock now and then only
+      if (stop_.load(std::memory_order_relaxed)) return;
       const uint64_t now = sdk::monotonic_ns();
       if (spin_end == 0) spin_end = now + spin_ns_;
       if (now < spin_end) continue;
-      sleepers_.fetch_add(1);  // ordered before the look at number_ inside the kernel's wait
-      if (number_.load() == seen) sdk::futex_wait(number_, seen, UINT64_MAX);
+      // Who calls either sees this sleeper or has written the call before this looks.
+      mailbox.asleep.store(1, std::memory_order_relaxed);
+      sleepers_.fetch_add(1);
+      const uint32_t epoch = epoch_.load();
+      if (mailbox.call.load(std::memory_order_relaxed) == seen && !stop_.load()) sdk::futex_wait_bits(epoch_, epoch, bit_of(worker));
       sleepers_.fetch_sub(1);
-      spin_end = 0;
+      mailbox.asleep.store(0, std::memory_order_relaxed);
+      if (spin_end != 1) spin_end = 0;  // a neighbor was meant, or nobody
     }
-    if (stop_.load(std::memory_order_relaxed)) return;
-    seen = number;
-    take_pieces(worker, number);
+    seen = call;
+    if ((call & kRest) == kRest) continue;
+    take_pieces(&all_seats_[(call >> 16) & 0xffff], call & 0xffff, worker, static_cast<uint32_t>(call >> 32));
   }
 }
 
-void Workers::take_pieces(uint32_t worker, uint32_t number) noexcept {
+void Workers::take_pieces(Seat* seat, uint32_t member, uint32_t place, uint32_t number) noexcept {
   uint64_t taken = 0;
-  const uint32_t all = count();
-  uint32_t share = worker;
-  for (uint32_t visited = 0; visited < all; ++visited, share = share + 1 == all ? 0 : share + 1) {
-    Share& from = shares_[share];
+  const uint32_t all = seat->size.load(std::memory_order_relaxed);
+  for (uint32_t visited = 0; visited < all; ++visited, member = member + 1 >= all ? 0 : member + 1) {
+    Share& from = shares_[seat->places[member].load(std::memory_order_relaxed)];
     uint64_t ticket = from.ticket.load(std::memory_order_acquire);
     for (;;) {
       const uint64_t next = ticket & 0xffff, pieces = (ticket >> 16) & 0xffff;
@@ -122,57 +148,155 @@ void Workers::take_pieces(uint32_t worker, uint32_t number) noexcept {
       const uint64_t length = from.last - from.first;
       const uint64_t first = from.first + length / pieces * next + std::min(next, length % pieces);
       const uint64_t last = first + length / pieces + (next < length % pieces ? 1 : 0);
-      const int32_t failure = job_.body(job_.context, first, last, worker);
+      const int32_t failure = first == last ? 0 : seat->body(seat->context, first, last, place);
       if (failure != 0) [[unlikely]] {
         int32_t none = 0;
-        failure_.compare_exchange_strong(none, failure, std::memory_order_relaxed);
+        seat->failure.compare_exchange_strong(none, failure, std::memory_order_relaxed);
       }
       ++taken;
       ticket = from.ticket.load(std::memory_order_acquire);
     }
   }
-  if (taken) done_.fetch_add(taken, std::memory_order_acq_rel);
+  if (taken) seat->done.fetch_add(taken, std::memory_order_acq_rel);
 }
 
-int32_t Workers::run(Body body, void* context, uint64_t count, uint32_t workers, uint64_t min_piece) noexcept {
-  if (count == 0) return 0;
-  if (min_piece == 0) min_piece = 1;
-  workers = static_cast<uint32_t>(std::min<uint64_t>({workers, this->count(), (count - 1) / min_piece + 1}));
-  if (workers > 1 && !started_) start();
-  workers = std::min(workers, running_);
-  if (workers <= 1) return body(context, 0, count, 0);
-
-  job_.body = body;
-  job_.context = context;
-  job_.shares = workers;
-  done_.store(0, std::memory_order_relaxed);
-  failure_.store(0, std::memory_order_relaxed);
-  uint32_t number = number_.load(std::memory_order_relaxed) + 1;
-  if (number == 0) number = 1;  // after 2^32 jobs; 0 is what a new worker has seen
-  uint64_t pieces_in_all = 0;
-  const uint64_t length = count / workers, rest = count % workers;
-  for (uint32_t i = 0; i < this->count(); ++i) {
-    Share& share = shares_[i];
-    uint64_t pieces = 0;
-    if (i < workers) {
-      share.first = length * i + std::min<uint64_t>(i, rest);
-      share.last = share.first + length + (i < rest ? 1 : 0);
-      pieces = std::clamp<uint64_t>((share.last - share.first) / min_piece, 1, kPiecesPerShare);
-      pieces_in_all += pieces;
-    }
-    share.ticket.store((static_cast<uint64_t>(number) << 32) | (pieces << 16), std::memory_order_release);
+void Workers::adopt(Seat* seat) noexcept {
+  // Workers are shared out evenly; what is left over goes to the first seats.
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < seat->number; ++i) before += all_seats_[i].taken;
+  const uint32_t spare = threads_ > callers_ ? threads_ - callers_ : 0;
+  const uint32_t fair = spare / callers_ + (before < spare % callers_ ? 1 : 0);
+  uint32_t has = 0;
+  bool freed = false;
+  for (uint32_t& owner : owner_) has += owner == seat->number;
+  for (uint32_t worker = static_cast<uint32_t>(owner_.size()); worker-- > 0 && has > fair;) {
+    if (owner_[worker] != seat->number) continue;
+    release(worker);
+    freed = true;
+    --has;
   }
-  number_.store(number);  // seq_cst: ordered before the look at sleepers_
-  if (sleepers_.load() != 0) sdk::futex_wake(number_);
-  take_pieces(0, number);
-  for (uint32_t turn = 0; done_.load(std::memory_order_acquire) != pieces_in_all; ++turn) {
+  if (freed) generation_.fetch_add(1, std::memory_order_release);
+  for (uint32_t worker = 0; worker < owner_.size() && has < fair; ++worker) {
+    if (owner_[worker] != kNobody) continue;
+    owner_[worker] = seat->number;
+    ++has;
+  }
+  seat->members = 1;
+  for (uint32_t worker = 0; worker < owner_.size(); ++worker) {
+    if (owner_[worker] == seat->number) seat->places[seat->members++].store(worker, std::memory_order_relaxed);
+  }
+  seat->generation = generation_.load(std::memory_order_relaxed);
+  if (pin_ && seat->own_core && *seat->own_core != (callers_ == 1)) {
+    *seat->own_core = callers_ == 1;
+    pin_thread(callers_ == 1 ? std::vector<uint32_t>{cpus_[0]} : cpus_);
+  }
+}
+
+void Workers::release(uint32_t worker) noexcept {
+  owner_[worker] = kNobody;
+  mailboxes_[worker].call.store(kRest, std::memory_order_release);
+}
+
+Workers::Team::Team(Workers* workers, bool* own_core) noexcept : workers_(workers) {
+  std::unique_lock<std::mutex> lock(workers->mutex_);
+  workers->seat_free_.wait(lock, [&] { return workers->callers_ < workers->seats_; });
+  seat_ = workers->all_seats_.get();
+  while (seat_->taken) ++seat_;
+  seat_->taken = true;
+  seat_->own_core = own_core;
+  ++workers->callers_;
+  workers->generation_.fetch_add(1, std::memory_order_release);
+  workers->adopt(seat_);
+}
+
+Workers::Team::~Team() {
+  Workers* workers = workers_;
+  bool waited = false;
+  {
+    std::lock_guard<std::mutex> lock(workers->mutex_);
+    for (uint32_t& owner : workers->owner_) {
+      if (owner == seat_->number) owner = kNobody;
+    }
+    seat_->taken = false;
+    waited = workers->callers_-- == workers->seats_;
+    workers->generation_.fetch_add(1, std::memory_order_release);
+  }
+  if (waited) workers->seat_free_.notify_all();
+}
+
+uint32_t Workers::Team::settle(uint32_t wanted) noexcept {
+  const bool starts = wanted > 1 && !workers_->started_.load(std::memory_order_acquire);
+  if (starts || seat_->generation != workers_->generation_.load(std::memory_order_acquire)) [[unlikely]] {
+    std::lock_guard<std::mutex> lock(workers_->mutex_);
+    if (starts) workers_->start();
+    workers_->adopt(seat_);
+  }
+  return std::min(seat_->members, wanted);
+}
+
+uint32_t Workers::Team::place(uint32_t member) const noexcept {
+  return seat_->places[member].load(std::memory_order_relaxed);
+}
+
+template <typename First, typename Pieces>
+int32_t Workers::Team::fork(Body body, void* context, uint32_t members, First first_of, Pieces pieces_of) noexcept {
+  Workers& all = *workers_;
+  seat_->body = body;
+  seat_->context = context;
+  seat_->size.store(members, std::memory_order_relaxed);
+  seat_->done.store(0, std::memory_order_relaxed);
+  seat_->failure.store(0, std::memory_order_relaxed);
+  uint32_t number = 0;
+  while (number == 0) number = all.number_.fetch_add(1, std::memory_order_relaxed) + 1;  // 0 is what a new worker has seen
+  uint64_t pieces_in_all = 0, first = first_of(0);
+  for (uint32_t member = 0; member < members; ++member) {
+    Share& share = all.shares_[place(member)];
+    share.first = first;
+    share.last = first = first_of(member + 1);
+    const uint64_t pieces = std::clamp<uint64_t>(pieces_of(share.last - share.first), 1, kPiecesPerShare);
+    pieces_in_all += pieces;
+    share.ticket.store((uint64_t{number} << 32) | (pieces << 16), std::memory_order_release);
+  }
+  for (uint32_t member = 1; member < members; ++member) {
+    all.mailboxes_[place(member)].call.store((uint64_t{number} << 32) | (seat_->number << 16) | member, std::memory_order_release);
+  }
+  if (all.sleepers_.fetch_add(0) != 0) {  // an exchange with the sleepers, not only a look: see work()
+    uint32_t bits = 0;
+    for (uint32_t member = 1; member < members; ++member) {
+      if (all.mailboxes_[place(member)].asleep.load(std::memory_order_relaxed)) bits |= bit_of(place(member));
+    }
+    if (bits) {
+      all.epoch_.fetch_add(1);
+      sdk::futex_wake_bits(all.epoch_, bits);
+    }
+  }
+  all.take_pieces(seat_, 0, place(0), number);
+  for (uint32_t turn = 0; seat_->done.load(std::memory_order_acquire) != pieces_in_all; ++turn) {
     if (turn < 20000) {
       sdk::cpu_pause();
     } else {
       sched_yield();  // a worker lost its core to another process
     }
   }
-  return failure_.load(std::memory_order_relaxed);
+  return seat_->failure.load(std::memory_order_relaxed);
+}
+
+int32_t Workers::Team::run(Body body, void* context, uint64_t count, uint32_t members, uint64_t min_piece) noexcept {
+  if (count == 0) return 0;
+  if (min_piece == 0) min_piece = 1;
+  members = static_cast<uint32_t>(std::min<uint64_t>(members, (count - 1) / min_piece + 1));
+  if (members <= 1) return body(context, 0, count, place(0));
+  const uint64_t length = count / members, rest = count % members;
+  return fork(
+      body, context, members, [&](uint64_t member) { return length * member + std::min(member, rest); },
+      [&](uint64_t items) { return items / min_piece; });
+}
+
+int32_t Workers::Team::run(Body body, void* context, Bound bound, uint32_t members, uint64_t pieces) noexcept {
+  if (members <= 1) return body(context, bound(context, 0, 1), bound(context, 1, 1), place(0));
+  return fork(
+      body, context, members, [&](uint64_t member) { return bound(context, member, members); },
+      [&](uint64_t items) { return std::min(items, pieces); });
 }
 
 }  // namespace heddle::cpu

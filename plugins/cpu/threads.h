@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fork-join of one CPU device: workers that spin, then sleep. A queue's thread calls run() and is worker 0; knows nothing
-// of kernels or commands.
+// The fork-join of one CPU device: workers that spin, then sleep, and are shared out among the callers that have work at the same time. A caller
+// is a queue's thread, or one that waits; knows nothing of kernels or commands.
 //
-// A job's items are cut into one share per worker and each share into a few pieces. A worker claims pieces of its own share first
+// A caller takes a team for as long as it has work. Callers and workers together are as many as the device has cores: one caller alone has all
+// other workers in its team, two have half each, and with as many callers as cores each works by itself. A team takes and gives back workers
+// between two jobs only.
+//
+// A job's items are cut into one share per member of the team and each share into a few pieces. A member claims pieces of its own share first
 // (so that the same worker touches the same data dispatch after dispatch), then those of others. The join waits for pieces, not for
-// workers: who is still asleep is not missed. A claim compares the job's number, so a late worker never touches a newer job,
-// and everything else about a job is read only after a successful claim.
+// workers: who is still asleep is not missed. A claim compares the job's number, which no other job of the device has, so a late worker never touches
+// a newer job, and everything else about a job is read only after a successful claim.
 #ifndef HEDDLE_CPU_THREADS_H_
 #define HEDDLE_CPU_THREADS_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,56 +51,108 @@ void name_thread(const char* name) noexcept;
 void pin_thread(const std::vector<uint32_t>& cpus) noexcept;
 
 class Workers {
- public:
-  // Runs items [first, last) as `worker`. Returns 0 or the number of a failure.
-  using Body = int32_t (*)(void* context, uint64_t first, uint64_t last, uint32_t worker) noexcept;
+  struct Seat;
 
-  // Worker i runs on cpus[i] (worker 0 is the caller of run). Threads start at the first job that needs them.
-  Workers(std::vector<uint32_t> cpus, bool pin, uint64_t spin_ns);
+ public:
+  // Runs items [first, last) at `place`, below places(), where no other body runs meanwhile. Returns 0 or the number of a failure.
+  using Body = int32_t (*)(void* context, uint64_t first, uint64_t last, uint32_t place) noexcept;
+  // The first item of share `share` of `shares`; `shares` of them end with the last item.
+  using Bound = uint64_t (*)(void* context, uint64_t share, uint64_t shares) noexcept;
+
+  // Callers and workers are `threads`. If pinned, each worker runs on one of cpus[1..], else anywhere on cpus. Threads start at the first job that
+  // needs them.
+  Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  uint32_t count() const noexcept { return static_cast<uint32_t>(cpus_.size()); }
+  uint32_t count() const noexcept { return threads_; }
   const std::vector<uint32_t>& cpus() const noexcept { return cpus_; }
+  // How many memories of their own bodies need.
+  uint32_t places() const noexcept { return threads_ - 1 + seats_; }
 
-  // One job at a time: hold this around run() and what it needs per worker.
-  std::mutex& busy() noexcept { return busy_; }
+  // One caller's part of the workers. Of more than `seats` callers at once the last ones wait.
+  class Team {
+   public:
+    // A caller that is a thread of the driver's own passes whether it is pinned to cpus[0], false at first: it is as long as it is the only caller, and
+    // may be anywhere on cpus beside others. NULL: the caller is left where it is.
+    explicit Team(Workers* workers, bool* own_core = nullptr) noexcept;
+    ~Team();
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
 
-  // Runs [0, count) on at most `workers` workers, cut into pieces of at least min_piece items; blocks. Returns 0, or the failure
-  // of one of the pieces.
-  int32_t run(Body body, void* context, uint64_t count, uint32_t workers, uint64_t min_piece) noexcept;
+    // Takes or gives back workers, as the number of callers demands. Returns how many members the next job may have, of those wanted and the
+    // caller included.
+    uint32_t settle(uint32_t wanted) noexcept;
+    // The place of a member, until the team settles again; 0 is the caller.
+    uint32_t place(uint32_t member) const noexcept;
+    // Runs [0, count) on at most `members` members, as settle said, cut into pieces of at least min_piece items; blocks. Returns 0, or the failure
+    // of one of the pieces.
+    int32_t run(Body body, void* context, uint64_t count, uint32_t members, uint64_t min_piece) noexcept;
+    // The same with shares that begin at bounds, each cut into `pieces`.
+    int32_t run(Body body, void* context, Bound bound, uint32_t members, uint64_t pieces) noexcept;
+
+   private:
+    template <typename First, typename Pieces>
+    int32_t fork(Body body, void* context, uint32_t members, First first_of, Pieces pieces_of) noexcept;
+
+    Workers* workers_;
+    Seat* seat_;
+  };
 
  private:
+  static constexpr uint32_t kNobody = UINT32_MAX;
+
   struct alignas(64) Share {
     std::atomic<uint64_t> ticket{0};  // job's number << 32 | pieces << 16 | next piece
     uint64_t first = 0, last = 0;
   };
-  struct alignas(64) Job {
+  // What a worker watches.
+  struct alignas(64) Mailbox {
+    std::atomic<uint64_t> call{0};  // job's number << 32 | the seat << 16 | which member the worker is; a low half of ones: go to sleep
+    std::atomic<uint32_t> asleep{0};
+  };
+  struct alignas(64) Seat {
     Body body = nullptr;
     void* context = nullptr;
-    uint32_t shares = 0;
+    std::atomic<uint32_t> size{1};  // members of the newest job
+    uint32_t members = 1;           // of the team
+    uint32_t generation = 0;        // when it last settled
+    uint32_t number = 0;            // which seat it is
+    bool taken = false;             // under mutex_
+    bool* own_core = nullptr;       // the caller's
+    std::unique_ptr<std::atomic<uint32_t>[]> places;
+    alignas(64) std::atomic<uint64_t> done{0};  // pieces of the newest job
+    std::atomic<int32_t> failure{0};
   };
 
-  void start() noexcept;
   void work(uint32_t worker) noexcept;
-  // Claims and runs pieces of job `number` until none is left.
-  void take_pieces(uint32_t worker, uint32_t number) noexcept;
+  // Claims and runs pieces of job `number` until none is left, at the place of the thread that does.
+  void take_pieces(Seat* seat, uint32_t member, uint32_t place, uint32_t number) noexcept;
+  // Under mutex_.
+  void start() noexcept;
+  void adopt(Seat* seat) noexcept;
+  void release(uint32_t worker) noexcept;
 
-  std::vector<uint32_t> cpus_;
+  const std::vector<uint32_t> cpus_;
+  const uint32_t threads_;
   const bool pin_;
   const uint64_t spin_ns_;
-  std::mutex busy_;
-  bool started_ = false;  // under busy_
-  uint32_t running_ = 1;  // workers that exist, the caller included
-  std::vector<std::thread> threads_;
-  std::unique_ptr<Share[]> shares_;
-  Job job_;
-  alignas(64) std::atomic<uint32_t> number_{0};  // of the newest job; workers sleep on it
+  const uint32_t seats_;
+  std::mutex mutex_;
+  std::condition_variable seat_free_;
+  std::atomic<bool> started_{false};  // written under mutex_, as are the next three
+  uint32_t callers_ = 0;              // seats that are taken
+  std::vector<uint32_t> owner_;       // of each worker: a seat or kNobody; as many as run
+  std::vector<std::thread> running_;
+  std::unique_ptr<Share[]> shares_;       // by place
+  std::unique_ptr<Mailbox[]> mailboxes_;  // by worker, which is its place
+  std::unique_ptr<Seat[]> all_seats_;
+  alignas(64) std::atomic<uint32_t> generation_{0};  // grows when callers come and go and when workers become free
+  alignas(64) std::atomic<uint32_t> number_{0};      // of the newest job
   alignas(64) std::atomic<uint32_t> sleepers_{0};
+  std::atomic<uint32_t> epoch_{0};  // what workers sleep on
   std::atomic<bool> stop_{false};
-  alignas(64) std::atomic<uint64_t> done_{0};  // pieces of the newest job
-  std::atomic<int32_t> failure_{0};
 };
 
 }  // namespace heddle::cpu

@@ -135,6 +135,19 @@ bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* re
   return found;
 }
 
+int32_t numa_node_of(const std::vector<uint32_t>& cpus) {
+  char text[256];
+  std::vector<uint32_t> nodes, its;
+  if (!parse_cpu_list(read_small("/sys/devices/system/node/online", text), &nodes)) return -1;
+  for (uint32_t node : nodes) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", node);
+    if (!parse_cpu_list(read_small(path, text), &its)) continue;
+    if (std::includes(its.begin(), its.end(), cpus.begin(), cpus.end())) return static_cast<int32_t>(node);
+  }
+  return -1;
+}
+
 uint64_t physical_memory_bytes() noexcept {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
   return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;

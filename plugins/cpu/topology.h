@@ -19,6 +19,8 @@ std::vector<uint32_t> one_per_core(const std::vector<uint32_t>& cpus);
 bool parse_cpu_list(std::string_view text, std::vector<uint32_t>* out);
 // Processors of a NUMA node, through hwloc; false with a reason if hwloc or the node is not there.
 bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* reason);
+// The NUMA node that all of the processors belong to; -1 if there is none.
+int32_t numa_node_of(const std::vector<uint32_t>& cpus);
 uint64_t physical_memory_bytes() noexcept;
 std::string cpu_name();
 

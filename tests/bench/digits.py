@@ -8,7 +8,7 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[1:1] = [str(TESTS / "models"), str(TESTS / "models" / "digits")]
 import heddle_ctypes
-import light_networks
+import peers
 import turns
 from split import load_split
 
@@ -24,12 +24,13 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(prefix="heddle-bench-") as folder:
         module = pathlib.Path(folder, "digits.heddle")
-        compile_s = light_networks.compile_network(heddle, model, module)
+        compile_s = peers.compile_network(heddle, model, module)
         opened = heddle_ctypes.Runtime(heddle_ctypes.one_core_config()).open(module)
         for batch in arguments.batches:
             image, contenders = images[:batch], {}
+            inputs, (expected,) = peers.expected_of(model, image)
             for which, threads, device in (("all", turns.cores(), "cpu"), ("one", 1, "one")):
-                contenders[f"theirs {which}"], expected = light_networks.onnx_runtime_call(model, image, threads)
+                contenders[f"theirs {which}"] = peers.onnx_runtime_call(model, inputs, threads)
                 contenders[f"ours {which}"], results = opened.instance(device).function().prepare(image)
                 if (results[0].numpy().argmax(1) != expected.argmax(1)).any():
                     raise RuntimeError(f"batch {batch}, {which}: a prediction differs from ONNX Runtime's")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""ONNX files beside ONNX Runtime and OpenVINO, in turns, in one process.
+"""ONNX files beside ONNX Runtime, OpenVINO and PyTorch's Inductor, in turns, in one process.
 
     exported_networks.py FILE.onnx ...
 
-Each FILE has a FILE.npz beside it, as export_networks.py writes it: inputs (in:...) and what the results are (out:...). Prints a Markdown table: compile
-seconds, milliseconds of a call with all cores and with one, and the ratio to the better of the two others (below 1 is faster). A result that is
+Whoever is installed takes part; Inductor does with --inductor, which makes the network anew as export_networks.py did. Each FILE has a FILE.npz beside it, as export_networks.py writes it: inputs (in:...) and what the results are (out:...). Prints a Markdown table: compile
+seconds, milliseconds of a call with all cores and with one, and the ratio to the best of the others (below 1 is faster). A result that is
 wrong is an error. Products are of true f32 everywhere.
 """
 import argparse
@@ -14,57 +14,28 @@ import sys
 import tempfile
 
 import numpy as np
-import onnxruntime
 
 import heddle_ctypes
+import peers
 import turns
-from light_networks import agree, compile_network
-
-try:
-    import openvino
-except ImportError:
-    openvino = None
-
-
-def onnx_runtime_call(model, inputs, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
-    given = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
-    for name, value in given.items():
-        binding.bind_ortvalue_input(name, value)
-    results = []
-    for output, expected in zip(session.get_outputs(), session.run(None, inputs), strict=True):
-        results.append(onnxruntime.OrtValue.ortvalue_from_numpy(expected))
-        binding.bind_ortvalue_output(output.name, results[-1])
-    return lambda keep=(given, results): session.run_with_iobinding(binding)
-
-
-def openvino_call(model, inputs, threads):
-    core = openvino.Core()
-    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
-    request = core.compile_model(str(model), "CPU", hints).create_infer_request()
-    for name, array in inputs.items():
-        request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
-    return request.infer
 
 
 def bench(heddle, runtime, model, folder, arguments):
     data = np.load(model.with_suffix(".npz"))
     inputs = {name[3:]: data[name] for name in data.files if name.startswith("in:")}
     module = folder / f"{model.stem}.heddle"
-    compile_s = compile_network(heddle, model, module)
+    compile_s = peers.compile_network(heddle, model, module)
     opened, contenders = runtime.open(module), {}
     for which, threads, device in (("all", turns.cores(), arguments.device), ("one", 1, "one")):
         contenders[f"ours {which}"], results = opened.instance(device).function().prepare(*inputs.values())
         for result, name in zip(results, (name for name in data.files if name.startswith("out:")), strict=True):
-            if not agree(result.numpy(), data[name]):
+            if not peers.agree(result.numpy(), data[name]):
                 raise RuntimeError(f"{model.name}, {which} cores: {name[4:]} is wrong")
-        contenders[f"ORT {which}"] = onnx_runtime_call(model, inputs, threads)
-        if openvino:
-            contenders[f"OpenVINO {which}"] = openvino_call(model, inputs, threads)
+        contenders[f"ORT {which}"] = peers.onnx_runtime_call(model, inputs, threads)
+        if peers.openvino:
+            contenders[f"OpenVINO {which}"] = peers.openvino_call(model, inputs, threads)
+        if arguments.inductor:
+            contenders[f"Inductor {which}"] = peers.inductor_call(model, inputs, threads)
     medians = turns.measure(contenders, arguments.rounds, arguments.seconds)
     row, ratios = [model.stem, f"{compile_s:.2f}"], []
     for which in ("all", "one"):
@@ -81,6 +52,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each contender in each round")
     parser.add_argument("--device", default="cpu", help="Heddle's device for all cores")
+    parser.add_argument("--inductor", action="store_true", help="time torch.compile as well; needs what export_networks.py needs")
     arguments = parser.parse_args()
     heddle, runtime = str(heddle_ctypes.command_path()), heddle_ctypes.Runtime(heddle_ctypes.one_core_config())
     rows, ratios = [], []
@@ -90,15 +62,14 @@ def main():
             row, pair = bench(heddle, runtime, model, pathlib.Path(folder), arguments)
             rows.append(row)
             ratios.append(pair)
-    peers = ["ONNX Runtime"] + (["OpenVINO"] if openvino else [])
-    print(f"{turns.machine()}; ONNX Runtime {onnxruntime.__version__}; OpenVINO {openvino.__version__ if openvino else 'not installed'}; f32; "
-          f"{arguments.rounds} rounds in turns, medians\n")
+    others = ["ONNX Runtime"] + (["OpenVINO"] if peers.openvino else []) + (["Inductor"] if arguments.inductor else [])
+    print(f"{turns.machine()}; {peers.versions()}; f32; {arguments.rounds} rounds in turns, medians\n")
     headings = ["network", "compile s"]
     for which in (f"{turns.cores()} cores", "1 core"):
-        headings += [f"{name} ms, {which}" for name in ["Heddle"] + peers] + ["ratio"]
+        headings += [f"{name} ms, {which}" for name in ["Heddle"] + others] + ["ratio"]
     print(turns.table(headings, rows))
     means = [statistics.geometric_mean(column) for column in zip(*ratios, strict=True)]
-    print(f"\ngeometric mean of the ratios to the better one: {means[0]:.2f} with all cores, {means[1]:.2f} with one")
+    print(f"\ngeometric mean of the ratios to the best one: {means[0]:.2f} with all cores, {means[1]:.2f} with one")
     return 0
 
 

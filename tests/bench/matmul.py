@@ -34,7 +34,7 @@ import threadpoolctl
 from onnx import TensorProto, helper, numpy_helper
 
 import heddle_ctypes
-import light_networks
+import peers
 import turns
 
 # (m, k, n) and the least ratio of rates, ours / OpenBLAS's, that is asked for.
@@ -67,7 +67,7 @@ def main():
             c = np.empty((m, n), np.float32)
             model = pathlib.Path(folder, f"{m}x{k}x{n}.onnx")
             write_model(model, b, m)
-            light_networks.compile_network(str(heddle_ctypes.command_path()), str(model), model.with_suffix(".heddle"))
+            peers.compile_network(str(heddle_ctypes.command_path()), str(model), model.with_suffix(".heddle"))
             call, (result,) = runtime.open(model.with_suffix(".heddle")).instance("one").function().prepare(a)
             np.matmul(a, b, out=c)
             error = float(np.abs(result.numpy() - c).max())

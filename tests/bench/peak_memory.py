@@ -33,11 +33,11 @@ def child(runtime, model, module):
         import heddle_ctypes
         call, _ = heddle_ctypes.Runtime().open(module).instance("cpu:0").function().prepare(*inputs.values())
     elif runtime == "ONNX Runtime":
-        import exported_networks
-        call = exported_networks.onnx_runtime_call(model, inputs, turns.cores())
+        import peers
+        call = peers.onnx_runtime_call(model, inputs, turns.cores())
     else:
-        import exported_networks
-        call = exported_networks.openvino_call(model, inputs, turns.cores())
+        import peers
+        call = peers.openvino_call(model, inputs, turns.cores())
     for _ in range(5):
         call()
 
@@ -61,7 +61,7 @@ def main():
     if sys.argv[1:2] == ["--child"]:
         return child(sys.argv[2], pathlib.Path(sys.argv[3]), sys.argv[4])
     import heddle_ctypes
-    from light_networks import compile_network
+    from peers import compile_network
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=pathlib.Path, metavar="FILE.onnx")
     arguments = parser.parse_args()

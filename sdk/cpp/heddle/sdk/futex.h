@@ -44,5 +44,14 @@ inline void futex_wake(const std::atomic<uint32_t>& word, int count = INT_MAX) n
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+// The same for those who share a word: a wake reaches who waits with one of its bits, and may reach others.
+inline void futex_wait_bits(const std::atomic<uint32_t>& word, uint32_t expected, uint32_t bits) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, expected, nullptr, nullptr, bits);
+}
+
+inline void futex_wake_bits(const std::atomic<uint32_t>& word, uint32_t bits) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
+}
+
 }  // namespace heddle::sdk
 #endif  // HEDDLE_SDK_FUTEX_H_

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which cores the devices of this user's processes have pinned threads to, so that no two of them pin to the same. A claim lasts as long as the
+// object, or the process.
+#ifndef HEDDLE_CPU_CORE_CLAIMS_H_
+#define HEDDLE_CPU_CORE_CLAIMS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace heddle::cpu {
+
+class CoreClaims {
+ public:
+  CoreClaims() noexcept = default;
+  ~CoreClaims();
+  CoreClaims(CoreClaims&& other) noexcept;
+  CoreClaims& operator=(CoreClaims&&) = delete;
+
+  // Claims `count` of the processors, the first ones that nobody has; all or none. Returns those claimed. Claims are advice: where they cannot be
+  // made (there is no /dev/shm), none are.
+  std::vector<uint32_t> take(const std::vector<uint32_t>& cpus, uint32_t count);
+
+ private:
+  int file_ = -1;  // with a lock of the byte of each processor
+};
+
+}  // namespace heddle::cpu
+#endif  // HEDDLE_CPU_CORE_CLAIMS_H_

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The CPU driver's threads without the driver: limits of control groups, claims of cores, teams of workers. Also run under ThreadSanitizer.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "../temporary_folder.h"
+#include "cpu/control_groups.h"
+#include "cpu/core_claims.h"
+#include "cpu/threads.h"
+#include "cpu/topology.h"
+
+namespace heddle::test {
+namespace {
+
+using cpu::CoreClaims;
+using cpu::group_limits;
+using cpu::GroupLimits;
+using cpu::Workers;
+
+// A folder with a process's groups below it.
+class ControlGroups : public ::testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_.path().string() + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  GroupLimits limits() const { return group_limits(root_.path().string()); }
+
+ private:
+  heddle::testing::TemporaryFolder root_;
+};
+
+TEST_F(ControlGroups, NoneIsNoLimit) {
+  EXPECT_EQ(limits().processor_thousandths, UINT64_MAX);
+  EXPECT_EQ(limits().memory_bytes, UINT64_MAX);
+  write("/proc/self/cgroup", "0::/user.slice\n");
+  write("/sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
+  write("/sys/fs/cgroup/user.slice/memory.max", "max\n");
+  EXPECT_EQ(limits().processor_thousandths, UINT64_MAX);
+  EXPECT_EQ(limits().memory_bytes, UINT64_MAX);
+}
+
+TEST_F(ControlGroups, TheTightestOfAllGroupsCounts) {
+  write("/proc/self/cgroup", "0::/a/b/c\n");
+  write("/sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+  write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  write("/sys/fs/cgroup/a/b/c/cpu.max", "40000 10000\n");
+  write("/sys/fs/cgroup/a/b/memory.max", "1073741824\n");
+  write("/sys/fs/cgroup/a/b/c/memory.max", "2147483648\n");
+  EXPECT_EQ(limits().processor_thousandths, 2500u);
+  EXPECT_EQ(limits().memory_bytes, uint64_t{1} << 30);
+}
+
+TEST_F(ControlGroups, AContainersOwnGroupIsTheMount) {
+  write("/proc/self/cgroup", "0::/\n");
+  write("/sys/fs/cgroup/cpu.max", "150000 100000\n");
+  EXPECT_EQ(limits().processor_thousandths, 1500u);
+}
+
+TEST_F(ControlGroups, Version1HasAFolderForEachController) {
+  write("/proc/self/cgroup", "5:cpu,cpuacct:/docker/0123\n4:memory:/docker/0123\n3:cpuset:/docker/0123\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes", "536870912\n");
+  EXPECT_EQ(limits().processor_thousandths, 3000u);
+  EXPECT_EQ(limits().memory_bytes, uint64_t{512} << 20);
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(limits().processor_thousandths, UINT64_MAX);
+}
+
+TEST_F(ControlGroups, NonsenseIsNoLimit) {
+  write("/proc/self/cgroup", "0::\nno line\n:::::\n\n0::/a\n");
+  write("/sys/fs/cgroup/a/cpu.max", "100000 0\n");
+  write("/sys/fs/cgroup/cpu.max", "18446744073709551615 1\n");
+  write("/sys/fs/cgroup/a/memory.max", "12x\n");
+  EXPECT_EQ(limits().processor_thousandths, UINT64_MAX);
+  EXPECT_EQ(limits().memory_bytes, UINT64_MAX);
+}
+
+// Numbers that no machine has, so that no device's threads are there.
+constexpr uint32_t kFirst = 1'000'000;
+
+TEST(CoreClaimsOf, NobodyGetsWhatAnotherHas) {
+  const std::vector<uint32_t> all = {kFirst, kFirst + 1, kFirst + 2, kFirst + 3};
+  CoreClaims first;
+  const std::vector<uint32_t> two = first.take(all, 2);
+  if (two.empty()) GTEST_SKIP() << "no locks in /dev/shm, or another run of this test has them";
+  EXPECT_EQ(two, (std::vector<uint32_t>{kFirst, kFirst + 1}));
+  {
+    CoreClaims second, third;
+    EXPECT_TRUE(third.take(all, 3).empty()) << "all or none";
+    EXPECT_EQ(second.take(all, 2), (std::vector<uint32_t>{kFirst + 2, kFirst + 3}));
+    EXPECT_TRUE(third.take(all, 1).empty());
+  }
+  CoreClaims moved(std::move(first)), fourth;
+  EXPECT_EQ(fourth.take(all, 2), (std::vector<uint32_t>{kFirst + 2, kFirst + 3})) << "claims end with their object";
+}
+
+// Counts how often each item is run, and where.
+struct Items {
+  explicit Items(size_t count) : runs(count) {}
+  static int32_t body(void* context, uint64_t first, uint64_t last, uint32_t place) noexcept {
+    auto* items = static_cast<Items*>(context);
+    for (uint64_t i = first; i < last; ++i) items->runs[i].fetch_add(1, std::memory_order_relaxed);
+    if (items->busy && items->busy[place].exchange(1) != 0) items->shared = true;
+    if (items->busy) items->busy[place].store(0);
+    return 0;
+  }
+  bool each_once() {
+    for (auto& count : runs) {
+      if (count.exchange(0) != 1) return false;
+    }
+    return true;
+  }
+  std::vector<std::atomic<int>> runs;
+  std::atomic<int>* busy = nullptr;  // by place
+  std::atomic<bool> shared{false};
+};
+
+std::vector<uint32_t> any_cpus(uint32_t threads) {
+  const std::vector<uint32_t> allowed = cpu::allowed_cpus();
+  std::vector<uint32_t> cpus;
+  for (uint32_t i = 0; i < threads; ++i) cpus.push_back(allowed[i % allowed.size()]);
+  return cpus;
+}
+
+TEST(Teams, OneHasAllWorkers) {
+  Workers workers(any_cpus(4), 4, false, 1000);
+  Workers::Team team(&workers);
+  EXPECT_EQ(team.settle(4), 4u);
+  EXPECT_EQ(team.settle(3), 3u);
+  std::set<uint32_t> places;
+  for (uint32_t member = 0; member < 4; ++member) places.insert(team.place(member));
+  EXPECT_EQ(places.size(), 4u);
+  EXPECT_LT(*places.rbegin(), workers.places());
+  for (size_t count : {1, 2, 3, 17, 1000}) {
+    Items items(count);
+    EXPECT_EQ(team.run(Items::body, &items, count, team.settle(4), 1), 0);
+    EXPECT_TRUE(items.each_once()) << count;
+  }
+}
+
+TEST(Teams, ShareTheWorkers) {
+  Workers workers(any_cpus(7), 7, false, 1000);
+  Workers::Team first(&workers);
+  EXPECT_EQ(first.settle(7), 7u);
+  {
+    Workers::Team second(&workers);
+    EXPECT_EQ(second.settle(7), 1u) << "the first has not let go";
+    EXPECT_EQ(first.settle(7), 4u) << "seven are two callers and five workers";
+    EXPECT_EQ(second.settle(7), 3u);
+    std::set<uint32_t> places;
+    for (uint32_t member = 0; member < 4; ++member) places.insert(first.place(member));
+    for (uint32_t member = 0; member < 3; ++member) places.insert(second.place(member));
+    EXPECT_EQ(places.size(), 7u);
+  }
+  EXPECT_EQ(first.settle(7), 7u);
+}
+
+TEST(Teams, AsManyCallersAsCoresWorkAlone) {
+  Workers workers(any_cpus(2), 2, false, 1000);
+  Workers::Team first(&workers), second(&workers), third(&workers);
+  EXPECT_EQ(first.settle(2), 1u);
+  EXPECT_EQ(second.settle(2), 1u);
+  EXPECT_EQ(third.settle(2), 1u);
+}
+
+// Shares that begin where the caller says; some are empty.
+TEST(Teams, SharesMayBeUneven) {
+  Workers workers(any_cpus(4), 4, false, 1000);
+  Workers::Team team(&workers);
+  Items items(10);
+  const Workers::Bound bound = [](void*, uint64_t share, uint64_t shares) noexcept -> uint64_t {
+    constexpr uint64_t kFirsts[] = {0, 7, 7, 8};
+    return share == shares ? 10 : kFirsts[share];
+  };
+  for (uint64_t pieces : {0, 1, 3, 100}) {
+    EXPECT_EQ(team.run(Items::body, &items, bound, team.settle(4), pieces), 0);
+    EXPECT_TRUE(items.each_once()) << pieces;
+  }
+}
+
+TEST(Teams, OneFailureIsReported) {
+  Workers workers(any_cpus(3), 3, false, 1000);
+  Workers::Team team(&workers);
+  const Workers::Body body = [](void*, uint64_t first, uint64_t last, uint32_t) noexcept -> int32_t {
+    return first <= 500 && 500 < last ? 7 : 0;
+  };
+  EXPECT_EQ(team.run(body, nullptr, 1000, team.settle(3), 1), 7);
+  EXPECT_EQ(team.run(body, nullptr, 400, team.settle(3), 1), 0);
+}
+
+// Callers that come and go, more of them than seats; workers that sleep at once.
+TEST(Teams, ManyCallersComeAndGo) {
+  for (uint64_t spin_ns : {0, 20'000}) {
+    Workers workers(any_cpus(5), 5, false, spin_ns);
+    std::vector<std::atomic<int>> busy(workers.places());
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 20; ++i) {
+      callers.emplace_back([&, i] {
+        Items items(100 + static_cast<size_t>(i));
+        items.busy = busy.data();
+        for (int turn = 0; turn < 50; ++turn) {
+          Workers::Team team(&workers);
+          for (int job = 0; job < 5; ++job) {
+            team.run(Items::body, &items, items.runs.size(), team.settle(5), 1);
+            if (!items.each_once()) ++wrong;
+          }
+        }
+        if (items.shared) ++wrong;
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test
