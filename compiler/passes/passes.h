@@ -22,6 +22,7 @@ std::unique_ptr<mlir::Pass> propagate_transposes();
 std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
+std::unique_ptr<mlir::Pass> order_dispatches();
 std::unique_ptr<mlir::Pass> pack_weights();
 std::unique_ptr<mlir::Pass> hoist_constants();
 // Whether devices of the family have a kernel of its own kind for a region, which is not the generic one.

@@ -15,6 +15,7 @@ void register_passes() {
   mlir::registerPass(fold_casts);
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
+  mlir::registerPass(order_dispatches);
   mlir::registerPass(pack_weights);
   mlir::registerPass(hoist_constants);
   mlir::registerPass([] { return form_dispatches(); });

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-order-dispatches: what does not depend on each other stands together. Commands between two barriers may overlap, so a branch fills the cores
+// that the last workgroups of another leave idle.
+//
+// Each dispatch comes as late as its longest way to the end allows, since what is made late need not be kept. Where that would still take notably more memory than
+// the order of the model, that order stays.
+#include "compiler/passes/passes.h"
+
+#include "compiler/ir/tx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+// Of a symbol, to compare sizes.
+constexpr int64_t usual_extent = 64;
+
+bool is_leaf(Operation* op) {
+  return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || op->hasTrait<OpTrait::IsTerminator>();
+}
+
+// A view, not a command.
+bool is_view(Operation* op) {
+  return llvm::isa<tx::ReshapeOp>(op);
+}
+
+uint64_t usual_bytes(Value value) {
+  RankedTensorType type = tx::tensor(value);
+  uint64_t bytes = (type.getElementTypeBitWidth() + 7) / 8;
+  for (AffineExpr extent : tx::extents(type)) {
+    unsigned symbols = 0;
+    extent.walk([&](AffineExpr part) {
+      if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part)) symbols = std::max(symbols, symbol.getPosition() + 1);
+    });
+    SmallVector<AffineExpr> usual(symbols, getAffineConstantExpr(usual_extent, extent.getContext()));
+    auto number = llvm::dyn_cast<AffineConstantExpr>(simplifyAffineExpr(extent.replaceSymbols(usual), 0, 0));
+    uint64_t count = number ? static_cast<uint64_t>(std::max<int64_t>(number.getValue(), 0)) : usual_extent;
+    bytes = llvm::SaturatingMultiply(bytes, count);
+  }
+  return bytes;
+}
+
+class Orderer {
+ public:
+  explicit Orderer(Block& block) : block_(block) {
+    for (Operation& op : block) {
+      if (!is_leaf(&op)) ops_.push_back(&op);
+    }
+    for (Operation* op : llvm::reverse(ops_)) {
+      unsigned steps = 0;
+      for (Operation* user : op->getUsers()) {
+        if (!is_leaf(user)) steps = std::max(steps, steps_.lookup(user) + (is_view(user) ? 0 : 1));
+      }
+      steps_[op] = steps;
+    }
+  }
+
+  void run() {
+    // Who overwrites an operand comes behind all others who read it.
+    auto overwrites = [](Operation* op) {
+      auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op);
+      return dispatch && dispatch.getTied() && llvm::any_of(*dispatch.getTied(), [](int64_t operand) { return operand >= 0; });
+    };
+    if (llvm::any_of(ops_, overwrites)) return;
+    SmallVector<Operation*> ordered(ops_.begin(), ops_.end());
+    llvm::stable_sort(ordered, [&](Operation* a, Operation* b) { return steps_.lookup(a) > steps_.lookup(b); });
+    if (llvm::equal(ordered, ops_) || peak(ordered) > peak(ops_) / 10 * 11) return;
+    for (Operation* op : ordered) op->moveBefore(block_.getTerminator());
+  }
+
+ private:
+  static Value storage_of(Value value) {
+    while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
+    return value;
+  }
+
+  // The most bytes of intermediate values that are there at once, each from the op that makes it to the last one of its step that reads it.
+  uint64_t peak(ArrayRef<Operation*> order) const {
+    llvm::DenseMap<Value, size_t> last;
+    for (auto [i, op] : llvm::enumerate(order)) {
+      for (Value operand : op->getOperands()) {
+        if (Operation* maker = storage_of(operand).getDefiningOp(); maker && !is_leaf(maker)) last[storage_of(operand)] = i;
+      }
+    }
+    for (Value result : block_.getTerminator()->getOperands()) last.erase(storage_of(result));
+    SmallVector<SmallVector<Value>> freed(order.size());
+    for (auto [value, i] : last) freed[i].push_back(value);
+    uint64_t now = 0, most = 0;
+    for (auto [i, op] : llvm::enumerate(order)) {
+      for (Value result : op->getResults()) {
+        if (last.contains(result)) now = llvm::SaturatingAdd(now, usual_bytes(result));
+      }
+      most = std::max(most, now);
+      for (Value value : freed[i]) now -= std::min(now, usual_bytes(value));
+    }
+    return most;
+  }
+
+  Block& block_;
+  SmallVector<Operation*> ops_;
+  llvm::DenseMap<Operation*, unsigned> steps_;  // to the end, on the longest way
+};
+
+struct OrderDispatches : PassWrapper<OrderDispatches, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OrderDispatches)
+  StringRef getArgument() const override { return "heddle-order-dispatches"; }
+  StringRef getDescription() const override { return "dispatches that do not depend on each other stand together"; }
+  // The initializer reads parameters in its own order (core/submit/initializer_parts).
+  void runOnOperation() override {
+    if (getOperation().getName() != tx::initializer_name) Orderer(getOperation().getBody().front()).run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> order_dispatches() {
+  return std::make_unique<OrderDispatches>();
+}
+
+}  // namespace heddle::passes
