@@ -99,6 +99,10 @@ class Graph:
         self.values.append(value)
         return value
 
+    def other_feeds(self):
+        """Other numbers for the inputs of the same graph; the same each time it is made anew."""
+        return {value.name: self.numbers(self.feeds[value.name].shape, value.dtype) for value in self.inputs}
+
     def constant(self, array):
         name = f"c{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(array), name))
