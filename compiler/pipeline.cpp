@@ -7,6 +7,7 @@
 
 #include "compiler/code/generate.h"
 #include "compiler/emit/module_file.h"
+#include "compiler/emit/schedule.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
 #include "compiler/passes/passes.h"
@@ -57,6 +58,8 @@ void add_combination_passes(PassManager& passes, passes::HasKernel has_kernel) {
   passes.addPass(createCSEPass());
   // One kernel each from here on.
   passes.addPass(passes::form_dispatches(std::move(has_kernel)));
+  // Side by side where nothing says otherwise.
+  passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
 }
 
 namespace {
@@ -178,7 +181,7 @@ void place_parts(ModuleOp module, import::Placements& placements) {
       const auto* rule = placements.of_input(name_of(function.getArgAttrDict(i), "input" + std::to_string(i)));
       if (rule) function.setArgAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
     }
-    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    for (unsigned i = 0; i < emit::own_result_count(function); ++i) {
       const auto* rule = placements.of_output(name_of(function.getResultAttrDict(i), "output" + std::to_string(i)));
       if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
     }

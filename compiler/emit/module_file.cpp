@@ -51,7 +51,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     result->arguments.push_back(described(function.getArgumentTypes()[i], function.getArgAttrDict(i), "input" + std::to_string(i)));
   }
-  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+  for (unsigned i = 0; i < own_result_count(function); ++i) {
     result->results.push_back(described(function.getResultTypes()[i], function.getResultAttrDict(i), "output" + std::to_string(i)));
   }
   for (Attribute name : symbols ? symbols.getValue() : ArrayRef<Attribute>()) {

@@ -24,7 +24,7 @@ class Scheduler {
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
-    if (failed(bind_symbols())) return failure();
+    if (failed(bind_symbols()) || failed(verify_checks())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
@@ -67,6 +67,26 @@ class Scheduler {
       }
     }
     if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
+    return success();
+  }
+
+  LogicalResult verify_checks() {
+    Attribute attribute = function_->getAttr(tx::checks_attr);
+    auto checks = llvm::dyn_cast_or_null<ArrayAttr>(attribute);
+    if (!attribute) return success();
+    if (!checks || checks.size() > function_.getNumResults()) return function_.emitError("has a malformed ") << tx::checks_attr;
+    uint32_t symbols = symbol_count(&function_.getBody().front().front());
+    for (auto [type, each] : llvm::zip_equal(function_.getResultTypes().take_back(checks.size()), checks)) {
+      auto check = llvm::dyn_cast<DictionaryAttr>(each);
+      auto limit = check ? check.getAs<AffineMapAttr>("limit") : AffineMapAttr();
+      auto kind = check ? check.getAs<StringAttr>("kind") : StringAttr();
+      bool is_verdict = type == RankedTensorType::get({}, IntegerType::get(function_.getContext(), 64));
+      if (!is_verdict || !limit || limit.getValue().getNumDims() != 0 || limit.getValue().getNumSymbols() > symbols ||
+          limit.getValue().getNumResults() != 1 || !kind || (kind.getValue() != "index" && kind.getValue() != "divisor") ||
+          !check.getAs<StringAttr>("node")) {
+        return function_.emitError("has a malformed entry of ") << tx::checks_attr;
+      }
+    }
     return success();
   }
 
@@ -159,14 +179,40 @@ class Scheduler {
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       Value storage = storage_of(operand);
+      if (index == own_result_count(function_)) note_checks(return_op.getOperands().drop_front(index));
+      if (index >= own_result_count(function_)) break;
       if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) && !location_.contains(storage))
         location_[storage] = result_value(index);
     }
   }
 
+  // Verdicts are written in place too, several checks of one value share one.
+  void note_checks(ValueRange verdicts) {
+    auto checks = function_->getAttrOfType<ArrayAttr>(tx::checks_attr);
+    unsigned first = own_result_count(function_);
+    program_->checks = std::make_unique<mf::KernelChecksT>();
+    for (auto [i, value, attribute] : llvm::enumerate(verdicts, checks)) {
+      auto check = llvm::cast<DictionaryAttr>(attribute);
+      auto [verdict, is_first] = verdicts_.try_emplace(value, static_cast<uint32_t>(i));
+      Value storage = storage_of(value);
+      if (is_first && llvm::isa_and_nonnull<tx::DispatchOp>(storage.getDefiningOp()) && !location_.contains(storage))
+        location_[storage] = add_value(mf::ValueKind::Verdict, i);
+      bool is_index = check.getAs<StringAttr>("kind").getValue() == "index";
+      uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(first + static_cast<unsigned>(i))));
+      uint32_t limit = registers_.value_of(check.getAs<AffineMapAttr>("limit").getValue().getResult(0));
+      std::string message = "node '" + shortened(check.getAs<StringAttr>("node").getValue()).str() + "'";
+      if (auto where = check.getAs<StringAttr>("where")) message += ", " + where.str();
+      if (!is_index) message += ": an integer is divided by zero";
+      program_->checks->all.emplace_back(verdict->second, slot, is_index ? mf::CheckKind::Index : mf::CheckKind::Divisor, limit,
+                                         static_cast<uint32_t>(program_->messages.size()));
+      program_->messages.push_back(std::move(message));
+    }
+  }
+
   LogicalResult copy_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
-      uint32_t target = result_value(index);
+      bool is_own = index < own_result_count(function_);
+      uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
       uint32_t source = locate(storage_of(operand));
       if (source == target) continue;
       synchronize(source);
@@ -396,11 +442,18 @@ class Scheduler {
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
   llvm::DenseSet<AffineExpr> checked_;
+  llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
   uint32_t operations_ = 0;
   llvm::SmallSet<uint32_t, 16> written_;  // values written since the last barrier
 };
 
 }  // namespace
+
+unsigned own_result_count(func::FuncOp function) {
+  auto checks = function->getAttrOfType<ArrayAttr>(tx::checks_attr);
+  unsigned all = function.getNumResults();
+  return checks ? all - std::min(all, static_cast<unsigned>(checks.size())) : all;
+}
 
 uint32_t slot_index(const ProgramTarget& target, StringRef name) {
   auto it = llvm::find_if(target, [&](const SlotTarget& slot) { return slot.name == name; });

@@ -27,6 +27,9 @@ using ProgramTarget = std::vector<SlotTarget>;
 // Position of a slot; the default one's for a name that is not there.
 uint32_t slot_index(const ProgramTarget& target, llvm::StringRef name);
 
+// How many of a function's results are the model's own; behind them come verdicts (tx::checks_attr).
+unsigned own_result_count(mlir::func::FuncOp function);
+
 // The program of `function` for a combination of families; with `initializer`, results go to the derived globals of their names.
 mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target,
                                                                    Globals& globals, bool initializer);

@@ -110,6 +110,7 @@ void binary(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
   if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
+  if constexpr (std::is_same_v<OpT, tx::DivOp>) expect_not_zero(node, node.input(1));
   node.set_result(node.make<OpT>(Node::type_of(values[0]), values[0], values[1]));
 }
 

@@ -32,6 +32,22 @@ struct Operand {
   bool is_shape() const { return is_folded() && bits != 1; }
 };
 
+// What a node expects of integers (onnx_checks.h). Without an extent: they are divisors.
+struct Expected {
+  mlir::Value value;
+  std::optional<int64_t> column;  // of the last dimension
+  mlir::AffineExpr extent;
+  std::string where;
+};
+// And what became of it: the verdict has to stay below the limit.
+struct Check {
+  mlir::Value verdict;
+  mlir::AffineExpr limit;
+  bool is_index;
+  mlir::Location location;
+  std::string where;
+};
+
 class Graph {
  public:
   Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, std::shared_ptr<OnnxFile> file, int64_t opset)
@@ -43,6 +59,10 @@ class Graph {
   int64_t opset;
   std::map<std::string, Operand> operands;
   std::vector<std::string> symbols;
+  std::vector<Expected> expected;  // by the node that is translated now
+  std::vector<Check> checks;
+  llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were asked for
+  llvm::DenseMap<mlir::Value, bool> of_call;
 
   mlir::AffineExpr symbol(const std::string& name);
   // A symbol that no name finds again, whatever a model calls its own.

@@ -272,6 +272,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
     }
     check_made(translated, block, before);
     if (translate) declared.offer(translated, node, block, before);
+    make_checks(translated);
     const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
     if (rule && !block->empty()) place(block, before, *rule);
     for (int i = 0; i < node.output_size(); ++i) {
@@ -329,6 +330,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
   end.set_op_type("graph output");
   Node outputs(graph, end, module->getLoc());
   for (int i = 0; i < proto.output_size(); ++i) results.push_back(outputs.input(i));
+  if (!graph.checks.empty()) function->setAttr(tx::checks_attr, describe_checks(graph, results));
   for (Value result : results) result_types.push_back(result.getType());
   builder.create<func::ReturnOp>(module->getLoc(), results);
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_checks.h"
 
 using namespace mlir;
 
@@ -27,6 +27,7 @@ void gather(Node& node) {
   Extents from = Node::extents_of(input), middle = Node::extents_of(indices), to;
   int64_t axis = node.axis(node.integer("axis", 0), from.size());
   check_indices(node, indices);
+  expect_inside(node, input, axis, indices);
   to.append(from.begin(), from.begin() + axis);
   llvm::append_range(to, middle);
   to.append(from.begin() + axis + 1, from.end());
@@ -39,6 +40,7 @@ void gather_elements(Node& node) {
   RankedTensorType type = Node::type_of(input);
   check_indices(node, indices);
   int64_t axis = node.axis(node.integer("axis", 0), type.getRank());
+  expect_inside(node, input, axis, indices);
   RankedTensorType result = tx::with_element_type(Node::type_of(indices), type.getElementType());
   node.set_result(node.make<tx::GatherElementsOp>(result, input, indices, node.builder.getI64IntegerAttr(axis)));
 }
@@ -56,6 +58,7 @@ void gather_nd(Node& node) {
   if (*count < 1 || *count > rank - batch)
     node.fail("the indices name " + std::to_string(*count) + " dimensions, and the input has " + std::to_string(rank - batch) +
               " behind the batch's");
+  for (int64_t i = 0; i < *count; ++i) expect_inside(node, input, batch + i, indices, i);
   Extents to(rows.begin(), rows.end() - 1);
   to.append(from.begin() + batch + *count, from.end());
   node.set_result(node.make<tx::GatherNdOp>(node.tensor_type(to, Node::type_of(input).getElementType()), input, indices,

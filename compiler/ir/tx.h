@@ -31,6 +31,9 @@ namespace heddle::tx {
 
 // Name of the function attribute (ArrayAttr of StringAttr) that lists the symbols of dynamic extents.
 inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
+// Of a function: what its last results are, one dictionary each. They are no results of the model, but verdicts of kernels on the values of a call (i64, of rank
+// 0): `kind` ("index" or "divisor") as CheckKind in module.fbs, `limit`, which the verdict is below where all is well, the `node`, and `where` in it.
+inline constexpr llvm::StringLiteral checks_attr = "tx.checks";
 
 // Name of the attribute that holds the name of an argument, a result or a derived constant.
 inline constexpr llvm::StringLiteral name_attr = "tx.name";

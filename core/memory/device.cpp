@@ -203,13 +203,28 @@ Status Device::unmap(const heddle_binding_t& memory, uint32_t flags) {
   return noted(flushed.ok() ? std::move(unmapped) : std::move(flushed));
 }
 
-Status Device::make_staging(Staging* out) {
-  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED, kStagingBytes, 0};
+Status Device::make_pinned(uint64_t bytes, Staging* out) {
+  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED, bytes, 0};
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->allocate(device_, &params, &out->buffer))));
-  Status mapped(api_->buffer->map(out->buffer, 0, kStagingBytes, HEDDLE_MAP_READ | HEDDLE_MAP_WRITE, &out->memory));
+  Status mapped(api_->buffer->map(out->buffer, 0, bytes, HEDDLE_MAP_READ | HEDDLE_MAP_WRITE, &out->memory));
   if (mapped.ok()) return mapped;
   api_->buffer->free(out->buffer);
   return noted(std::move(mapped));
+}
+
+Result<Device::Staging> Device::make_shared(uint64_t bytes) {
+  HEDDLE_RETURN_IF_ERROR(check());
+  Staging shared;
+  if ((description_.memory_kinds & HEDDLE_MEMORY_PINNED) && make_pinned(bytes, &shared).ok()) return shared;
+  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_DEVICE, bytes, 0};
+  HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->allocate(device_, &params, &shared.buffer))));
+  shared.memory = nullptr;
+  return shared;
+}
+
+void Device::free_shared(const Staging& shared) {
+  if (shared.memory) static_cast<void>(Status(api_->buffer->unmap(shared.buffer)));
+  api_->buffer->free(shared.buffer);
 }
 
 Result<Device::Staging> Device::borrow_staging() {
@@ -225,7 +240,7 @@ Result<Device::Staging> Device::borrow_staging() {
   }
   Staging staging;
   if (description_.memory_kinds & HEDDLE_MEMORY_PINNED) {
-    Status made = make_staging(&staging);
+    Status made = make_pinned(kStagingBytes, &staging);
     if (made.ok()) return staging;
     host_->log(
         HEDDLE_LOG_DEBUG, "memory",

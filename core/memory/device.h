@@ -144,13 +144,16 @@ class Device final : public Counted {
   static constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
   Result<Staging> borrow_staging();
   void return_staging(Staging staging);
+  // A little memory that kernels write and the host reads, of which `memory` is NULL where it has to be downloaded. [may-block]
+  Result<Staging> make_shared(uint64_t bytes);
+  void free_shared(const Staging& shared);
   TransferCounts transfer_counts() const;
 
  private:
   Device() = default;
   Result<Ref<Timeline>> borrow_timeline();
   void return_timeline(Ref<Timeline> timeline);
-  Status make_staging(Staging* out);
+  Status make_pinned(uint64_t bytes, Staging* out);
   void free_staging(Staging staging);
   [[gnu::cold]] Status loss() const;
   [[gnu::cold]] void remember_loss(const Status& answer) const;

@@ -4,6 +4,7 @@
 #include "core/submit/frame.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "core/submit/profile.h"
@@ -43,20 +44,22 @@ Result<std::unique_ptr<Frame>> Frame::create_piece(memory::Ref<Plan> plan, std::
     frame->arenas_.push_back(block);
     frame->arena_devices_.push_back(need.device);
   }
+  if (!source.verdicts.empty()) HEDDLE_RETURN_IF_ERROR(frame->make_verdicts());
   frame->commands_ = source.commands;
   frame->bindings_ = source.bindings;
   for (size_t i = 0; i < frame->commands_.size(); ++i) {
     heddle_command_t& command = frame->commands_[i];
     if (command.kind == HEDDLE_COMMAND_DISPATCH) command.as.dispatch.bindings = frame->bindings_.data() + source.first_binding[i];
   }
-  for (uint32_t i = 0; i < source.arena_patch_count; ++i) {
+  for (uint32_t i = 0; i < source.frame_patch_count; ++i) {
     const Patch& patch = source.patches[i];
     const Target target = frame->target_of(patch);
-    *target.buffer = frame->arenas_[patch.index].buffer;
-    *target.offset = frame->arenas_[patch.index].offset + patch.offset;
+    const bool is_verdict = patch.source == Source::kVerdict;
+    *target.buffer = is_verdict ? frame->verdicts_[patch.index].buffer : frame->arenas_[patch.index].buffer;
+    *target.offset = is_verdict ? patch.offset : frame->arenas_[patch.index].offset + patch.offset;
   }
-  frame->targets_.reserve(source.patches.size() - source.arena_patch_count);
-  for (size_t i = source.arena_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
+  frame->targets_.reserve(source.patches.size() - source.frame_patch_count);
+  for (size_t i = source.frame_patch_count; i < source.patches.size(); ++i) frame->targets_.push_back(frame->target_of(source.patches[i]));
   if (source.profile) {
     frame->times_.resize(source.commands.size());
     frame->submitted_ns_.resize(source.segments.size());
@@ -76,6 +79,42 @@ Frame::~Frame() {
   collect_times();
   if (recording_) devices_[plan_->segments[0].device]->api().dispatch->recording_free(recording_);
   for (size_t i = first_own_arena_; i < arenas_.size(); ++i) devices_[arena_devices_[i]]->pool().free(arenas_[i]);
+  for (size_t device = 0; device < verdicts_.size(); ++device) {
+    if (verdicts_[device].buffer) devices_[device]->free_shared(verdicts_[device]);
+  }
+}
+
+Status Frame::make_verdicts() {
+  verdicts_.resize(devices_.size());
+  const uint64_t bytes = plan_->program->checks()->all()->size() * sizeof(int64_t);
+  for (const VerdictNeed& need : plan_->verdicts) {
+    if (verdicts_[need.device].buffer) continue;
+    Result<memory::Device::Staging> shared = devices_[need.device]->make_shared(bytes);
+    if (!shared.ok())
+      return wrap(shared.take_status(),
+                  fmt::format("allocating {} bytes for checks on device '{}'", bytes, devices_[need.device]->alias()));
+    verdicts_[need.device] = *shared;
+  }
+  return Status();
+}
+
+Status Frame::verdict() const {
+  for (const VerdictNeed& need : plan_->verdicts) {
+    const memory::Device::Staging& shared = verdicts_[need.device];
+    int64_t verdict = 0;
+    if (shared.memory) {
+      verdict = std::atomic_ref(static_cast<int64_t*>(shared.memory)[need.index]).load(std::memory_order_acquire);
+    } else {
+      HEDDLE_RETURN_IF_ERROR(devices_[need.device]->download({shared.buffer, need.index * sizeof verdict, sizeof verdict}, &verdict));
+    }
+    if (verdict < need.limit) continue;
+    const std::string_view message = plan_->program->messages()->Get(need.message)->string_view();
+    if (need.kind == module_format::CheckKind::Divisor) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", message);
+    const int64_t index = verdict % 2 == 0 ? verdict / 2 : -(verdict / 2) - 1, extent = need.limit / 2;
+    if (extent == 0) return error(HEDDLE_STATUS_OUT_OF_RANGE, "{}: index {} of a dimension without elements", message, index);
+    return error(HEDDLE_STATUS_OUT_OF_RANGE, "{}: index {} is outside of {}..{}", message, index, -extent, extent - 1);
+  }
+  return Status();
 }
 
 Frame::Target Frame::target_of(const Patch& patch) {
@@ -95,7 +134,7 @@ Frame::Target Frame::target_of(const Patch& patch) {
 void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) {
   if (plan_->profile) [[unlikely]]
     collect_times();
-  const Patch* patch = plan_->patches.data() + plan_->arena_patch_count;
+  const Patch* patch = plan_->patches.data() + plan_->frame_patch_count;
   for (const Target& target : targets_) {
     const heddle_block_t& block = (patch->source == Source::kArgument ? arguments : results)[patch->index]->block();
     *target.buffer = block.buffer;
@@ -158,7 +197,7 @@ void Frame::record() {
   };
   std::vector<uint8_t> dynamic(count, 0);
   std::vector<Dynamic> order;
-  for (size_t i = plan_->arena_patch_count; i < plan_->patches.size(); ++i) {
+  for (size_t i = plan_->frame_patch_count; i < plan_->patches.size(); ++i) {
     const Patch& patch = plan_->patches[i];
     const heddle_command_t& command = commands_[patch.field == Field::kBinding ? 0 : patch.at];
     uint32_t at = 0;
@@ -183,7 +222,7 @@ void Frame::record() {
     }
     dynamic[at] = HEDDLE_BINDING_DYNAMIC;
     if (patch.source == Source::kArgument) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;  // no verified program writes to one
-    order.push_back({at, static_cast<uint32_t>(i - plan_->arena_patch_count), length});
+    order.push_back({at, static_cast<uint32_t>(i - plan_->frame_patch_count), length});
   }
   std::sort(order.begin(), order.end(), [](const Dynamic& a, const Dynamic& b) { return a.at < b.at; });
   const Segment& segment = plan_->segments[0];
@@ -229,6 +268,7 @@ heddle_status_t* Frame::submit_otherwise(const Segment& segment, const heddle_sy
 heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,
                                std::span<memory::Tensor* const> results) const {
   if (place.source == Source::kFixed) return {place.buffer, place.offset, place.length};
+  if (place.source == Source::kVerdict) return {verdicts_[place.index].buffer, place.offset, place.length};
   const heddle_block_t& block = place.source == Source::kArgument ? arguments[place.index]->block()
                                 : place.source == Source::kResult ? results[place.index]->block()
                                                                   : arenas_[place.index];

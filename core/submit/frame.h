@@ -42,6 +42,8 @@ class Frame {
   heddle_status_t* submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
     return submit_commands(segment, command, 1, sync);
   }
+  // Whether the kernels found the call's values in order; its work is over. A failure's text is the cause alone. [may-block]
+  Status verdict() const;
   const heddle_command_t& command(uint32_t index) const { return commands_[index]; }
   // Records the segment of a single() plan where the device can and the frame is used again and again. After bind; may take a while, so
   // that nothing is locked meanwhile.
@@ -76,6 +78,7 @@ class Frame {
   heddle_status_t* submit_commands(const Segment& segment, uint32_t first, uint32_t count, const heddle_sync_t& sync) const;
   heddle_status_t* submit_otherwise(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const;
   [[gnu::cold]] Status make_timeline();
+  [[gnu::cold]] Status make_verdicts();
   // Records the only segment; from then on bind() fills in dynamic_. A driver that cannot is not asked again.
   [[gnu::cold]] void record();
 
@@ -95,6 +98,7 @@ class Frame {
   std::vector<heddle_binding_t> bindings_;
   std::vector<heddle_block_t> arenas_;
   std::vector<uint32_t> arena_devices_;
+  std::vector<memory::Device::Staging> verdicts_;     // by device
   mutable std::vector<heddle_command_time_t> times_;  // by command, with a profile: written by drivers
   mutable std::vector<uint64_t> submitted_ns_;        // by segment, with a profile: drivers' times begin about there
   size_t first_own_arena_ = 0;

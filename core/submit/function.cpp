@@ -228,7 +228,8 @@ void Function::hold_state_long(const Invocation& call) const {
 }
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
-  if (!frame.plan().single()) return false;
+  // What kernels found is looked at by the host.
+  if (!frame.plan().single() || !frame.plan().verdicts.empty()) return false;
   if (!call.pending && !call.turn) [[likely]]
     return true;
   const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
@@ -296,7 +297,7 @@ Status Function::run_single(Invocation& call, Frame& frame) {
   HEDDLE_RETURN_IF_ERROR(submit_single(frame, call, &value));
   Status status = frame.timeline_ref()->wait(value);
   if (!status.ok()) static_cast<void>(frame.take_timeline());
-  return status;
+  return status.ok() ? frame.verdict() : std::move(status);
 }
 
 RunParams Function::run_params(const Invocation& call) const {
@@ -358,7 +359,8 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     if (!taken.frame) status = make(call, taken);
     if (status.ok()) status = prepare_results(taken.frame->plan(), call);
     if (!status.ok()) return fail(std::move(status), call);
-    if (taken.frame->plan().single()) {
+    // Where kernels check values, no other call may come to the state before the host has looked.
+    if (taken.frame->plan().single() && (!call.turn || taken.frame->plan().verdicts.empty())) {
       status = run_single(call, *taken.frame);
     } else {
       hold_state_long(call);

@@ -91,6 +91,8 @@ Status Resolver::find_devices(const Recording& recording, size_t first_command, 
         return machine_.device_of_slot[signature_.results[value->index()].slot];
       case mf::ValueKind::Global:
         return machine_.globals[value->index()].device;
+      case mf::ValueKind::Verdict:
+        return machine_.device_of_slot[program_.checks()->all()->Get(value->index())->slot()];
       default:
         return transients_[value->index()].device_known ? static_cast<int64_t>(transients_[value->index()].device) : -1;
     }
@@ -245,6 +247,13 @@ Result<Place> Resolver::place_of(const RecordedBinding& binding) const {
       place.index = transient.arena;
       return place;
     }
+    case mf::ValueKind::Verdict:
+      place.source = Source::kVerdict;
+      place.device = machine_.device_of_slot[program_.checks()->all()->Get(value->index())->slot()];
+      HEDDLE_RETURN_IF_ERROR(check_range(binding, sizeof(int64_t), &place.length));
+      place.offset = place.index * sizeof(int64_t) + binding.offset;
+      place.index = place.device;
+      return place;
     default: {
       const GlobalMemory& global = machine_.globals[place.index];
       if (!global.memory.buffer) {
@@ -461,9 +470,10 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   }
   // A function without commands still signals.
   if (plan->segments.empty()) open_segment(*plan, machine_.device_of_slot.empty() ? 0 : machine_.device_of_slot[0]);
-  std::stable_partition(plan->patches.begin(), plan->patches.end(), [](const Patch& patch) { return patch.source == Source::kArena; });
-  plan->arena_patch_count = static_cast<uint32_t>(
-      std::count_if(plan->patches.begin(), plan->patches.end(), [](const Patch& patch) { return patch.source == Source::kArena; }));
+  auto is_of_frame = [](const Patch& patch) { return patch.source == Source::kArena || patch.source == Source::kVerdict; };
+  const auto others = std::stable_partition(plan->patches.begin(), plan->patches.end(), is_of_frame);
+  plan->frame_patch_count = static_cast<uint32_t>(others - plan->patches.begin());
+  add_verdicts(interpreter, first_command, *plan);
   for (const Segment& segment : plan->segments) ++(segment.crossing ? plan->crossing_count : plan->submission_count);
   for (const heddle_command_t& command : plan->commands) {
     if (command.kind == HEDDLE_COMMAND_DISPATCH) ++plan->dispatch_count;
@@ -471,6 +481,25 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
     if (command.kind == HEDDLE_COMMAND_COPY) plan->copied_bytes += command.as.copy.length;
   }
   return plan;
+}
+
+void Resolver::add_verdicts(const Interpreter& interpreter, size_t first_command, Plan& plan) const {
+  if (!program_.checks()) return;
+  const Recording& recording = interpreter.recording();
+  std::vector<bool> written(program_.checks()->all()->size(), false);
+  for (size_t i = first_command; i < recording.commands.size(); ++i) {
+    const RecordedCommand& command = recording.commands[i];
+    for (uint32_t j = 0; j < command.binding_count; ++j) {
+      const mf::Value* value = program_.values()->Get(recording.bindings[command.first_binding + j].value);
+      if (value->kind() == mf::ValueKind::Verdict) written[value->index()] = true;
+    }
+  }
+  for (const mf::KernelCheck* check : *program_.checks()->all()) {
+    if (!written[check->verdict()]) continue;
+    const uint32_t slot = program_.checks()->all()->Get(check->verdict())->slot();
+    plan.verdicts.push_back({machine_.device_of_slot[slot], check->verdict(), check->kind(), check->message(),
+                             interpreter.register_value(check->limit_register())});
+  }
 }
 
 uint32_t Resolver::last_use_of_arenas(size_t first_arena) const {

@@ -23,11 +23,11 @@
 namespace heddle::submit {
 
 // Where a value is, before its block is known.
-enum class Source : uint32_t { kFixed, kArgument, kResult, kArena };
+enum class Source : uint32_t { kFixed, kArgument, kResult, kArena, kVerdict };
 
 struct Place {
   Source source = Source::kFixed;
-  uint32_t index = 0;                 // of the argument, result or arena
+  uint32_t index = 0;                 // of the argument, result or arena; of verdicts the device
   heddle_buffer_t* buffer = nullptr;  // kFixed
   uint64_t offset = 0;                // from the start of the source's block, or of the buffer
   uint64_t length = 0;
@@ -39,7 +39,7 @@ enum class Field : uint32_t { kBinding, kCopySource, kCopyTarget, kFillTarget };
 struct Patch {
   Source source;
   Field field;
-  uint32_t index;  // of the argument, result or arena
+  uint32_t index;  // as in Place
   uint32_t at;     // binding or command
   uint64_t offset;
 };
@@ -55,6 +55,15 @@ struct ArenaNeed {
   uint32_t device = 0;
   uint64_t size_bytes = 0;
   uint64_t alignment_bytes = 64;
+};
+
+// An int64 among the verdicts of a device, as the module format has it.
+struct VerdictNeed {
+  uint32_t device = 0;
+  uint32_t index = 0;
+  module_format::CheckKind kind = module_format::CheckKind::Index;
+  uint32_t message = 0;
+  int64_t limit = 0;
 };
 
 struct ResultNeed {
@@ -111,8 +120,8 @@ class Plan final : public memory::Counted {
   std::vector<int64_t> key;
   std::vector<Segment> segments;
   std::vector<ResultNeed> results;
-  std::vector<Patch> patches;  // arena first, then arguments and results
-  uint32_t arena_patch_count = 0;
+  std::vector<Patch> patches;  // of frames' own memory first, then of arguments and results
+  uint32_t frame_patch_count = 0;
   bool inspected = false;      // its commands are enqueued one by one, and looked at
   Profile* profile = nullptr;  // the instance's, like program
   const module_format::Program* program = nullptr;
@@ -121,6 +130,7 @@ class Plan final : public memory::Counted {
   std::vector<heddle_binding_t> bindings;
   std::vector<int64_t> constants;  // commands point into it
   std::vector<ArenaNeed> arenas;
+  std::vector<VerdictNeed> verdicts;                         // that the commands write
   std::vector<std::shared_ptr<const Operation>> operations;  // what commands name
   std::vector<bool> result_known;                            // false: a later piece of the program sets its extents
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
@@ -174,6 +184,8 @@ class Resolver {
   Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
   void open_segment(Plan& plan, uint32_t device);
+  // Of the checks whose verdicts the commands from first_command on write, or read.
+  void add_verdicts(const Interpreter& interpreter, size_t first_command, Plan& plan) const;
   std::string region(const RecordedCommand& command) const;
 
   const module_format::Program& program_;

@@ -125,7 +125,8 @@ Task Run::plan(const Frame& frame) {
   Status outcome;
   Task settled = settle(outcome);
   outcome = co_await pieces_of(frame);
-  co_return co_await std::move(settled);
+  Status ended = co_await std::move(settled);
+  co_return ended.ok() ? frame.verdict() : std::move(ended);
 }
 
 Task Run::pieces_of(const Frame& frame) {

@@ -30,7 +30,7 @@ class ProgramChecker {
                  WorkBudget& budget)
       : module_(module), function_(function), program_(program), name_(name), budget_(budget) {}
 
-  bool run() { return present() && affordable() && families() && values() && transients() && texts() && sites() && code(); }
+  bool run() { return present() && affordable() && families() && values() && transients() && texts() && checks() && sites() && code(); }
   Status error() const { return error_; }
 
  private:
@@ -56,6 +56,7 @@ class ProgramChecker {
                     program_.transients(), program_.dispatches(), program_.copies(), program_.fills())) {
       return fail("a vector is missing or misaligned");
     }
+    if (program_.checks() && !usable(program_.checks()->all())) return fail("the vector of checks is misaligned");
     if (program_.register_count() > kMaxRegisters) return fail("register count ", program_.register_count(), " is above ", kMaxRegisters);
     return true;
   }
@@ -66,7 +67,7 @@ class ProgramChecker {
                            sizeof(mf::Transient) * uint64_t{program_.transients()->size()} + uint64_t{4} * program_.dispatches()->size() +
                            sizeof(mf::CopySite) * uint64_t{program_.copies()->size()} +
                            sizeof(mf::FillSite) * uint64_t{program_.fills()->size()} + uint64_t{4} * program_.messages()->size() +
-                           uint64_t{4} * program_.families()->size();
+                           sizeof(mf::KernelCheck) * uint64_t{check_count()} + uint64_t{4} * program_.families()->size();
     if (!budget_.take(bytes)) return fail("its vectors are shared with others");
     for (uint32_t i = 0; i < program_.dispatches()->size(); ++i) {
       const mf::DispatchSite* site = program_.dispatches()->Get(i);
@@ -133,6 +134,11 @@ class ProgramChecker {
             return fail("value ", i, ": global ", value->index(), " is for the initializer only");
           }
           break;
+        case ValueKind::Verdict:
+          good = below(value->index(), check_count(), "verdict", "value ", i, ": ");
+          if (good && program_.checks()->all()->Get(value->index())->verdict() != value->index())
+            return fail("value ", i, ": check ", value->index(), " has its verdict elsewhere");
+          break;
         default:
           return fail("value ", i, ": kind ", static_cast<uint32_t>(value->kind()), " is not known");
       }
@@ -153,6 +159,24 @@ class ProgramChecker {
       if (transient->first() > transient->last() || transient->last() >= size) {
         return fail("transient ", i, ": it lives from instruction ", transient->first(), " to ", transient->last(), " of ", size);
       }
+    }
+    return true;
+  }
+
+  uint32_t check_count() const { return program_.checks() ? program_.checks()->all()->size() : 0; }
+
+  bool checks() {
+    if (check_count() != 0 && !function_) return fail("an initializer has checks of kernels");
+    for (uint32_t i = 0; i < check_count(); ++i) {
+      const mf::KernelCheck* check = program_.checks()->all()->Get(i);
+      if (!below(check->verdict(), i + 1, "verdict", "check ", i, ": ")) return false;
+      if (program_.checks()->all()->Get(check->verdict())->verdict() != check->verdict())
+        return fail("check ", i, ": check ", check->verdict(), " has its verdict elsewhere");
+      if (!below(check->slot(), module_.slots()->size(), "slot", "check ", i, ": ")) return false;
+      if (check->kind() > mf::CheckKind::Divisor)
+        return fail("check ", i, ": kind ", static_cast<uint32_t>(check->kind()), " is not known");
+      if (!reg(check->limit_register(), "check ", i, ": limit ")) return false;
+      if (!below(check->message(), program_.messages()->size(), "message", "check ", i, ": ")) return false;
     }
     return true;
   }

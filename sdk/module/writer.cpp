@@ -53,12 +53,17 @@ Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Stat
 
 // The oldest readers that understand the module.
 uint16_t minor_of(const module_format::ModuleT& module) {
-  auto has_operation = [](const std::unique_ptr<module_format::ProgramT>& program) {
-    return std::any_of(program->dispatches.begin(), program->dispatches.end(), [](const auto& site) { return site->operation != nullptr; });
+  uint16_t minor = kFormatMinorOfKernels;
+  auto look = [&](const module_format::ProgramT& program) {
+    auto has_operation = [](const auto& site) { return site->operation != nullptr; };
+    if (std::any_of(program.dispatches.begin(), program.dispatches.end(), has_operation)) minor = std::max(minor, kFormatMinorOfOperations);
+    if (program.checks) minor = kFormatMinor;
   };
-  bool found = std::any_of(module.initializer.begin(), module.initializer.end(), has_operation);
-  for (const auto& function : module.functions) found |= std::any_of(function->programs.begin(), function->programs.end(), has_operation);
-  return found ? kFormatMinor : kFormatMinorOfKernels;
+  for (const auto& program : module.initializer) look(*program);
+  for (const auto& function : module.functions) {
+    for (const auto& program : function->programs) look(*program);
+  }
+  return minor;
 }
 
 }  // namespace

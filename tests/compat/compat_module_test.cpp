@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens the frozen .heddle files. sample-0.1.heddle and sample-0.2.heddle were written by the writers of these formats from module_sample.h; set
+// Opens the frozen .heddle files. sample-0.1.heddle to sample-0.3.heddle were written by the writers of these formats from module_sample.h; set
 // HEDDLE_FREEZE=FILE to write one of the present version. add-0.1.heddle was compiled from an ONNX file with one Add of 4 floats.
 #include <gtest/gtest.h>
 
@@ -63,24 +63,63 @@ TEST(FrozenModule, Sample02SaysWhatBindingsHold) {
   EXPECT_EQ(site.operation()->input_count(), 2u);
 }
 
-TEST(FrozenModule, TheWriterStillWritesFormat02) {
-  if (kFormatMajor != 0 || kFormatMinor != 2) GTEST_SKIP() << "SKIP: the writer writes a newer format";
-  heddle::testing::TemporaryFolder folder;
-  const char* freeze = std::getenv("HEDDLE_FREEZE");
-  const std::string path = freeze ? freeze : folder.path("m.heddle");
-  ModuleWriter writer;
-  auto module = sample::make(writer);
-  module_format::DispatchSiteT& site = *module.functions.at(0)->programs.at(0)->dispatches.at(0);
-  site.operation = std::make_unique<module_format::OperationT>();
-  site.operation->domain = "org.example";
-  site.operation->name = "Dense";
-  site.operation->version = 1;
-  site.operation->input_count = 2;
-  site.operation->operands = site.binding_types;
-  site.candidates.clear();
-  site.constants.assign(6, 0);  // extents
-  ASSERT_FALSE(writer.write(module, path));
-  EXPECT_EQ(heddle::testing::read_file(path), heddle::testing::read_file(kFolder + "/sample-0.2.heddle"));
+TEST(FrozenModule, Sample03SaysWhatKernelsCheck) {
+  auto opened = open_module(kFolder + "/sample-0.3.heddle");
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto& program = *opened.value()->metadata().functions()->Get(0)->programs()->Get(0);
+  ASSERT_NE(program.checks(), nullptr);
+  ASSERT_EQ(program.checks()->all()->size(), 2u);
+  const auto& check = *program.checks()->all()->Get(1);
+  EXPECT_EQ(check.verdict(), 0u);
+  EXPECT_EQ(static_cast<uint32_t>(check.kind()), 1u);
+  EXPECT_EQ(check.limit_register(), 4u);
+  EXPECT_EQ(check.message(), 0u);
+  EXPECT_EQ(static_cast<uint32_t>(program.values()->Get(4)->kind()), 4u);
+}
+
+// The sample, and what it became in each format since; with HEDDLE_FREEZE=FILE the newest is written there.
+class Writer : public ::testing::Test {
+ protected:
+  void add_operation() {
+    module_format::DispatchSiteT& site = *program().dispatches.at(0);
+    site.operation = std::make_unique<module_format::OperationT>();
+    site.operation->domain = "org.example";
+    site.operation->name = "Dense";
+    site.operation->version = 1;
+    site.operation->input_count = 2;
+    site.operation->operands = site.binding_types;
+    site.candidates.clear();
+    site.constants.assign(6, 0);  // extents
+  }
+  // A fill writes a verdict instead of the state.
+  void add_checks() {
+    using module_format::CheckKind;
+    program().checks = std::make_unique<module_format::KernelChecksT>();
+    program().checks->all = {{0, 0, CheckKind::Index, 3, 0}, {0, 0, CheckKind::Divisor, 4, 0}};
+    program().values.at(4) = module_format::Value(module_format::ValueKind::Verdict, 0);
+  }
+  void expect(const std::string& frozen, const char* freeze = nullptr) {
+    const std::string path = freeze ? freeze : folder_.path("m.heddle");
+    ASSERT_FALSE(writer_.write(module_, path));
+    EXPECT_EQ(heddle::testing::read_file(path) == heddle::testing::read_file(kFolder + "/" + frozen), true) << frozen;
+  }
+
+ private:
+  module_format::ProgramT& program() { return *module_.functions.at(0)->programs.at(0); }
+  heddle::testing::TemporaryFolder folder_;
+  ModuleWriter writer_;
+  module_format::ModuleT module_ = sample::make(writer_);
+};
+
+TEST_F(Writer, StillWritesFormat02) {
+  add_operation();
+  expect("sample-0.2.heddle");
+}
+
+TEST_F(Writer, StillWritesFormat03) {
+  add_operation();
+  add_checks();
+  expect("sample-0.3.heddle", std::getenv("HEDDLE_FREEZE"));
 }
 
 }  // namespace

@@ -42,7 +42,15 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
       case mf::ValueKind::Global:
         require(value->index() < module.globals()->size(), "global");
         break;
+      case mf::ValueKind::Verdict:
+        require(function && program.checks() && value->index() < program.checks()->all()->size(), "verdict");
+        break;
     }
+  }
+  for (uint32_t i = 0; program.checks() && i < program.checks()->all()->size(); ++i) {
+    const mf::KernelCheck* check = program.checks()->all()->Get(i);
+    require(check->verdict() <= i && check->slot() < module.slots()->size() && check->limit_register() < registers, "check");
+    require(check->message() < program.messages()->size(), "message of a check");
   }
   for (const mf::DispatchSite* site : *program.dispatches()) {
     if (const mf::Operation* operation = site->operation()) {

@@ -70,6 +70,11 @@ struct Limits {
       case Source::kArena:
         size = arenas.at(index);
         break;
+      case Source::kVerdict:
+        require(std::any_of(plan.verdicts.begin(), plan.verdicts.end(), [&](const VerdictNeed& need) { return need.device == index; }),
+                "a verdict on a device without any");
+        size = plan.program->checks()->all()->size() * sizeof(int64_t);
+        break;
       case Source::kFixed:
         return;  // checked against the global below
     }

@@ -48,6 +48,10 @@ void PrintTo(const Wrong& wrong, std::ostream* out) {
 mf::ProgramT& program(mf::ModuleT& m) {
   return *m.functions[0]->programs[0];
 }
+void set_checks(mf::ProgramT& program, std::vector<mf::KernelCheck> checks) {
+  program.checks = std::make_unique<mf::KernelChecksT>();
+  program.checks->all = std::move(checks);
+}
 mf::ExecutableT& executable(mf::ModuleT& m) {
   return *m.executables[0];
 }
@@ -278,7 +282,7 @@ const Wrong kWrong[] = {
      },
      "it has no instruction"},
     {"LastInstruction", [](auto& m) { program(m).code.pop_back(); }, "the last one is neither Return nor Branch"},
-    {"ValueKind", [](auto& m) { program(m).values[0] = mf::Value(static_cast<mf::ValueKind>(4), 0); }, "value 0: kind 4 is not known"},
+    {"ValueKind", [](auto& m) { program(m).values[0] = mf::Value(static_cast<mf::ValueKind>(5), 0); }, "value 0: kind 5 is not known"},
     {"ValueArgument", [](auto& m) { program(m).values[0] = mf::Value(mf::ValueKind::Argument, 1); }, "value 0: argument 1 is outside 0..0"},
     {"ValueResult", [](auto& m) { program(m).values[1] = mf::Value(mf::ValueKind::Result, 1); }, "value 1: result 1 is outside 0..0"},
     {"ValueTransient", [](auto& m) { program(m).values[2] = mf::Value(mf::ValueKind::Transient, 1); },
@@ -288,6 +292,21 @@ const Wrong kWrong[] = {
      "value 3: global 0 is for the initializer only"},
     {"InitializerArgument", [](auto& m) { m.initializer[0]->values[0] = mf::Value(mf::ValueKind::Argument, 0); },
      "initializer 0: value 0: argument 0 does not exist"},
+    {"ValueVerdict", [](auto& m) { program(m).values[1] = mf::Value(mf::ValueKind::Verdict, 0); }, "value 1: verdict 0 does not exist"},
+    {"CheckVerdict", [](auto& m) { set_checks(program(m), {{1, 0, mf::CheckKind::Index, 4, 0}}); }, "check 0: verdict 1 is outside 0..0"},
+    {"CheckElsewhere",
+     [](auto& m) {
+       set_checks(program(m), {{0, 0, mf::CheckKind::Index, 4, 0}, {0, 0, mf::CheckKind::Index, 4, 0}, {1, 0, mf::CheckKind::Index, 4, 0}});
+     },
+     "check 2: check 1 has its verdict elsewhere"},
+    {"CheckSlot", [](auto& m) { set_checks(program(m), {{0, 1, mf::CheckKind::Index, 4, 0}}); }, "check 0: slot 1 is outside 0..0"},
+    {"CheckKind", [](auto& m) { set_checks(program(m), {{0, 0, static_cast<mf::CheckKind>(2), 4, 0}}); }, "check 0: kind 2 is not known"},
+    {"CheckLimit", [](auto& m) { set_checks(program(m), {{0, 0, mf::CheckKind::Index, 6, 0}}); },
+     "check 0: limit register 6 is outside 0..5"},
+    {"KernelCheckMessage", [](auto& m) { set_checks(program(m), {{0, 0, mf::CheckKind::Divisor, 4, 1}}); },
+     "check 0: message 1 is outside 0..0"},
+    {"CheckOfInitializer", [](auto& m) { set_checks(*m.initializer[0], {{0, 0, mf::CheckKind::Index, 0, 0}}); },
+     "initializer 0: an initializer has checks of kernels"},
     {"TransientRegister", [](auto& m) { program(m).transients[0] = mf::Transient(6, 64, 8, 12); },
      "transient 0: register 6 is outside 0..5"},
     {"TransientAlignment", [](auto& m) { program(m).transients[0] = mf::Transient(3, 48, 8, 12); }, "transient 0: alignment 48"},

@@ -322,6 +322,12 @@ MODELS = {
     "gather_nd_symbolic": lambda: (
         [node("GatherND", ["x", "i"], ["y"], name="subject")],
         [value("x", (2, 3)), value("i", (2, "n"), TensorProto.INT64)], [value("y", None)], [], 17),
+    "gather_input": lambda: (
+        [node("Gather", ["x", "i"], ["y"], name="subject")],
+        [value("x", (5, 2)), value("i", (3,), TensorProto.INT64)], [value("y", None)], [], 17),
+    "gather_arg_max": lambda: (
+        [node("ArgMax", ["x"], ["i"], axis=0, keepdims=0), node("Gather", ["x", "i"], ["y"], name="subject")],
+        [value("x", (5, 2))], [value("y", None)], [], 17),
     "gather_elements": lambda: with_constants("GatherElements", indices_of((2, 1, 3)), axis=-2),
     "gather_elements_beyond": lambda: with_constants("GatherElements", indices_of((3, 1, 4)), axis=1),
     "cos_sin": lambda: ([node("Cos", ["x"], ["c"]), node("Sin", ["c"], ["y"])], [value("x", (2,))], [value("y", (2,))], [], 17),

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranges of integers, from where they come from; and the verdicts that kernels compute: of an index i the number 2 i, of a negative one -2 i - 1, so that what
+// is farthest outside is the largest, and the index can be told from it.
+#include "compiler/import/onnx_checks.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+
+// What the elements of a tensor of integers may be, both ends included.
+struct Range {
+  int64_t low = least, high = most;
+};
+
+Range united(Range a, Range b) {
+  return {std::min(a.low, b.low), std::max(a.high, b.high)};
+}
+
+Range of_type(Type element) {
+  auto integer = llvm::dyn_cast<IntegerType>(element);
+  if (!integer || integer.getWidth() > 63) return {integer && integer.isUnsigned() ? 0 : least, most};
+  if (integer.getWidth() == 1) return {0, 1};
+  if (integer.isUnsigned()) return {0, (int64_t{1} << integer.getWidth()) - 1};
+  return {-(int64_t{1} << (integer.getWidth() - 1)), (int64_t{1} << (integer.getWidth() - 1)) - 1};
+}
+
+// Where the arithmetic of the type wraps, nothing is known.
+Range if_it_fits(Range range, bool overflows, Range type) {
+  return overflows || range.low < type.low || range.high > type.high ? type : range;
+}
+
+Range of_constant(DenseElementsAttr elements, Range type) {
+  auto integer = llvm::dyn_cast<IntegerType>(elements.getElementType());
+  if (!integer || elements.empty()) return type;
+  Range range{most, least};
+  auto add = [&](const APInt& value) {
+    int64_t number = integer.isUnsigned() || integer.getWidth() == 1 ? static_cast<int64_t>(value.getZExtValue()) : value.getSExtValue();
+    range = united(range, {number, number});
+  };
+  if (elements.isSplat()) {
+    add(elements.getSplatValue<APInt>());
+  } else {
+    for (const APInt& value : elements.getValues<APInt>()) add(value);
+  }
+  return integer.isUnsigned() && range.low < 0 ? type : range;  // above 63 bits
+}
+
+Range range_of(Graph& graph, Value value);
+
+Range computed_range(Graph& graph, Operation* op, Range type) {
+  auto operand = [&](unsigned i) { return range_of(graph, op->getOperand(i)); };
+  auto extent_along = [&](RankedTensorType of, int64_t axis) -> Range {
+    auto extent = tx::static_extent(tx::extents(of)[static_cast<size_t>(axis)]);
+    return {0, extent ? std::max<int64_t>(*extent - 1, 0) : most};
+  };
+  if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
+    auto elements = llvm::dyn_cast<DenseElementsAttr>(constant.getValue());
+    return elements ? of_constant(elements, type) : type;
+  }
+  if (auto iota = llvm::dyn_cast<tx::IotaOp>(op)) return extent_along(tx::tensor(iota.getResult()), iota.getDimension());
+  if (auto found = llvm::dyn_cast<tx::ArgReduceOp>(op)) return extent_along(tx::tensor(found.getInput()), found.getAxis());
+  if (llvm::isa<tx::CompareOp>(op)) return {0, 1};
+  if (llvm::isa<tx::ReshapeOp, tx::TransposeOp, tx::BroadcastOp, tx::SliceOp, tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op))
+    return operand(0);
+  if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
+      reduce && reduce.getKind() != tx::ReduceKind::sum && reduce.getKind() != tx::ReduceKind::prod)
+    return operand(0);
+  if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) {
+    if (!llvm::isa<IntegerType>(tx::tensor(cast.getInput()).getElementType())) return type;
+    return if_it_fits(operand(0), false, type);
+  }
+  if (llvm::isa<tx::ConcatOp>(op)) {
+    Range range = operand(0);
+    for (unsigned i = 1; i < op->getNumOperands(); ++i) range = united(range, operand(i));
+    return range;
+  }
+  if (llvm::isa<tx::SelectOp>(op)) return united(operand(1), operand(2));
+  if (!llvm::isa<tx::AddOp, tx::SubOp, tx::MaxOp, tx::MinOp>(op)) return type;
+  Range a = operand(0), b = operand(1), range;
+  if (llvm::isa<tx::MaxOp>(op)) return {std::max(a.low, b.low), std::max(a.high, b.high)};
+  if (llvm::isa<tx::MinOp>(op)) return {std::min(a.low, b.low), std::min(a.high, b.high)};
+  bool overflows = false;
+  if (llvm::isa<tx::AddOp>(op)) {
+    overflows |= __builtin_add_overflow(a.low, b.low, &range.low);
+    overflows |= __builtin_add_overflow(a.high, b.high, &range.high);
+  } else {
+    overflows |= __builtin_sub_overflow(a.low, b.high, &range.low);
+    overflows |= __builtin_sub_overflow(a.high, b.low, &range.high);
+  }
+  return if_it_fits(range, overflows, type);
+}
+
+Range range_of(Graph& graph, Value value) {
+  if (auto known = graph.ranges.find(value); known != graph.ranges.end()) return {known->second.first, known->second.second};
+  Range range = of_type(tx::tensor(value).getElementType());
+  if (Operation* op = value.getDefiningOp()) range = computed_range(graph, op, range);
+  graph.ranges[value] = {range.low, range.high};
+  return range;
+}
+
+// Not known before a call: it depends on an input or on a symbol, or on what a plugin computes. What is known is computed once, at load.
+bool is_of_call(Graph& graph, Value value) {
+  if (auto known = graph.of_call.find(value); known != graph.of_call.end()) return known->second;
+  Operation* op = value.getDefiningOp();
+  bool result = !op || !tx::tensor(value).hasStaticShape() || llvm::isa<tx::CustomOp>(op);
+  for (unsigned i = 0; op && !result && i < op->getNumOperands(); ++i) result = is_of_call(graph, op->getOperand(i));
+  return graph.of_call[value] = result;
+}
+
+// The largest element, as a tensor of rank 0.
+Value largest(Node& node, Value value) {
+  RankedTensorType type = Node::type_of(value);
+  if (type.getRank() == 0) return value;
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
+  return node.make<tx::ReduceOp>(RankedTensorType::get({}, type.getElementType()), tx::ReduceKind::max, value,
+                                 node.builder.getDenseI64ArrayAttr(axes));
+}
+
+Value verdict_of_indices(Node& node, Value indices, std::optional<int64_t> column) {
+  if (column) {
+    RankedTensorType type = Node::type_of(indices);
+    Extents extents = tx::extents(type);
+    SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
+    starts.back() = *column;
+    extents.back() = node.builder.getAffineConstantExpr(1);
+    indices = node.make<tx::SliceOp>(node.tensor_type(extents, type.getElementType()), indices, node.builder.getDenseI64ArrayAttr(starts),
+                                     node.builder.getDenseI64ArrayAttr(strides));
+  }
+  RankedTensorType type = tx::with_element_type(Node::type_of(indices), node.builder.getI64Type());
+  if (Node::type_of(indices) != type) indices = node.make<tx::CastOp>(type, indices);
+  // Twice an index must not wrap.
+  constexpr double far = 0x1p53;
+  indices = node.make<tx::MinOp>(type, node.make<tx::MaxOp>(type, indices, node.splat(type, -far)), node.splat(type, far));
+  RankedTensorType truth = tx::with_element_type(type, node.builder.getI1Type());
+  Value is_negative = node.make<tx::CompareOp>(truth, tx::CompareKind::lt, indices, node.splat(type, 0));
+  Value twice = node.make<tx::AddOp>(type, indices, indices);
+  Value mirrored = node.make<tx::SubOp>(type, node.splat(type, -1), twice);
+  return largest(node, node.make<tx::SelectOp>(type, is_negative, mirrored, twice));
+}
+
+Value verdict_of_divisor(Node& node, Value divisor) {
+  RankedTensorType type = Node::type_of(divisor), wide = tx::with_element_type(type, node.builder.getI64Type());
+  RankedTensorType truth = tx::with_element_type(type, node.builder.getI1Type());
+  Value is_zero = node.make<tx::CompareOp>(truth, tx::CompareKind::eq, divisor, node.splat(type, 0));
+  return largest(node, node.make<tx::CastOp>(wide, is_zero));
+}
+
+}  // namespace
+
+void expect_inside(Node& node, Value input, int64_t dimension, Value indices, std::optional<int64_t> column) {
+  AffineExpr extent = Node::extents_of(input)[static_cast<size_t>(dimension)];
+  std::string where = "dimension " + std::to_string(dimension) + " of its input";
+  if (auto known = tx::static_extent(extent)) {
+    Range range = range_of(node.graph, indices);
+    if (range.low >= -*known && range.high < *known) return;
+    bool is_constant = !column && known_elements(indices) && *known > 0;
+    if (is_constant) {
+      node.fail(where + " has " + std::to_string(*known) + " elements, and the index " +
+                std::to_string(range.high >= *known ? range.high : range.low) + " is outside of " + std::to_string(-*known) + ".." +
+                std::to_string(*known - 1));
+    }
+  }
+  if (is_of_call(node.graph, indices) || !tx::static_extent(extent)) node.graph.expected.push_back({indices, column, extent, where});
+}
+
+void expect_not_zero(Node& node, Value divisor) {
+  if (!llvm::isa<IntegerType>(Node::type_of(divisor).getElementType()) || !is_of_call(node.graph, divisor)) return;
+  Range range = range_of(node.graph, divisor);
+  if (range.low > 0 || range.high < 0) return;
+  node.graph.expected.push_back({divisor, {}, {}, {}});
+}
+
+void make_checks(Node& node) {
+  for (const Expected& expected : node.graph.expected) {
+    bool is_index = static_cast<bool>(expected.extent);
+    Value verdict = is_index ? verdict_of_indices(node, expected.value, expected.column) : verdict_of_divisor(node, expected.value);
+    AffineExpr limit = is_index ? expected.extent * 2 : node.builder.getAffineConstantExpr(1);
+    node.graph.checks.push_back({verdict, limit, is_index, node.location(), expected.where});
+  }
+  node.graph.expected.clear();
+}
+
+ArrayAttr describe_checks(const Graph& graph, SmallVectorImpl<Value>& results) {
+  OpBuilder& builder = graph.builder;
+  SmallVector<Attribute> checks;
+  for (const Check& check : graph.checks) {
+    results.push_back(check.verdict);
+    AffineMap limit = AffineMap::get(0, static_cast<unsigned>(graph.symbols.size()), check.limit);
+    SmallVector<NamedAttribute> named = {{builder.getStringAttr("kind"), builder.getStringAttr(check.is_index ? "index" : "divisor")},
+                                         {builder.getStringAttr("limit"), AffineMapAttr::get(limit)},
+                                         {builder.getStringAttr("node"), llvm::cast<NameLoc>(check.location).getName()}};
+    if (!check.where.empty()) named.push_back({builder.getStringAttr("where"), builder.getStringAttr(check.where)});
+    checks.push_back(builder.getDictionaryAttr(named));
+  }
+  return builder.getArrayAttr(checks);
+}
+
+}  // namespace heddle::import

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What kernels find about a call's values, on every driver: the call fails when it is over, and what it wrote stays undefined.
+#include "core_drivers.h"
+
+namespace heddle::testing {
+namespace {
+
+constexpr uint32_t kI64 = HEDDLE_TYPE_I64;
+
+class RuntimeChecks : public OnDriver {
+ protected:
+  // out = verdict, which is checked against the limit; a state is stepped, too, and read into out, if there is one.
+  void add_checked(ModuleBuilder& module, mf::CheckKind kind, int64_t limit, uint32_t state = UINT32_MAX, bool scalar = false) {
+    mf::FunctionT& function = module.add_function("main");
+    function.arguments.push_back(ModuleBuilder::type("verdict", {ModuleBuilder::extent(1)}, kI64));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, kI64));
+    ProgramBuilder p = program();
+    const uint32_t most = p.literal(limit), one = p.literal(1), zero = p.literal(0);
+    const uint32_t verdict = p.value(mf::ValueKind::Verdict, 0);
+    p.program->messages.push_back(kind == mf::CheckKind::Index ? "node 'x', dimension 0 of its input"
+                                                               : "node 'y': an integer is divided by zero");
+    p.program->checks = std::make_unique<mf::KernelChecksT>();
+    p.program->checks->all.emplace_back(0, 0, kind, most, static_cast<uint32_t>(p.program->messages.size() - 1));
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(verdict, kWrite));
+    if (scalar) {  // the rest is a piece of its own
+      p.barrier();
+      p.emit(mf::Op::ReadScalar, p.reg(), p.argument(0), zero);
+    }
+    if (state != UINT32_MAX) {
+      p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {one}, {one, one, one});
+      p.barrier();
+      p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    } else {
+      p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    }
+    function.programs.push_back(p.finish());
+  }
+  // A call's failure, or success.
+  static void call(heddle_function_t* function, int64_t verdict, heddle_status_code_t expected, const std::string& text) {
+    TensorHandle argument = make_tensor<int64_t>(function, 0, {1}, {verdict}, kI64);
+    heddle_tensor_t *arguments[] = {argument.get()}, *result = nullptr;
+    if (expected != HEDDLE_STATUS_OK) {
+      HEDDLE_EXPECT_FAILS(heddle_call(function, arguments, 1, &result, 1), expected, text);
+      EXPECT_EQ(result, nullptr);
+      return;
+    }
+    TensorHandle out = call_for_one(function, {argument.get()});
+    ASSERT_NE(out, nullptr);
+    EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{verdict});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeChecks, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeChecks, AnIndexOutsideFailsTheCall) {
+  for (bool scalar : {false, true}) {
+    ModuleBuilder module = builder();
+    add_checked(module, mf::CheckKind::Index, 10, UINT32_MAX, scalar);
+    InstanceHandle instance = open(module);
+    ASSERT_NE(instance, nullptr);
+    heddle_function_t* function = find_function(instance);
+    for (int round = 0; round < 3; ++round) {
+      call(function, 9, HEDDLE_STATUS_OK, "");  // index -5
+      call(function, 10, HEDDLE_STATUS_OUT_OF_RANGE, "node 'x', dimension 0 of its input: index 5 is outside of -5..4");
+      call(function, 8, HEDDLE_STATUS_OK, "");  // index 4
+      call(function, 11, HEDDLE_STATUS_OUT_OF_RANGE, "index -6 is outside of -5..4");
+      call(function, INT64_MIN, HEDDLE_STATUS_OK, "");  // there were no indices
+    }
+  }
+}
+
+TEST_P(RuntimeChecks, NoIndexIsInsideOfNothing) {
+  ModuleBuilder module = builder();
+  add_checked(module, mf::CheckKind::Index, 0);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  call(find_function(instance), 0, HEDDLE_STATUS_OUT_OF_RANGE, "index 0 of a dimension without elements");
+}
+
+TEST_P(RuntimeChecks, ADivisionByZeroFailsTheCall) {
+  ModuleBuilder module = builder();
+  add_checked(module, mf::CheckKind::Divisor, 1);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  call(function, 0, HEDDLE_STATUS_OK, "");
+  call(function, 1, HEDDLE_STATUS_INVALID_ARGUMENT, "node 'y': an integer is divided by zero");
+}
+
+// A call that was started, what reads its result, and the result itself.
+TEST_P(RuntimeChecks, WhatComesOfAFailedCallFails) {
+  ModuleBuilder module = builder();
+  add_checked(module, mf::CheckKind::Index, 10);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  for (int64_t verdict : {int64_t{12}, int64_t{2}}) {
+    TensorHandle argument = make_tensor<int64_t>(function, 0, {1}, {verdict}, kI64);
+    heddle_tensor_t *arguments[] = {argument.get()}, *first = nullptr, *second = nullptr;
+    heddle_call_t *producer = nullptr, *consumer = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(function, nullptr, arguments, 1, &first, 1, &producer));
+    TensorHandle kept_first(first);
+    CallHandle kept_producer(producer);
+    heddle_status_t* started = heddle_call_start(function, nullptr, &first, 1, &second, 1, &consumer);
+    TensorHandle kept_second(second);
+    CallHandle kept_consumer(consumer);
+    int64_t out = 0;
+    if (verdict == 2) {
+      HEDDLE_EXPECT_OK(started);
+      HEDDLE_EXPECT_OK(heddle_call_wait(consumer, HEDDLE_TIMEOUT_INFINITE));
+      HEDDLE_EXPECT_OK(heddle_tensor_read(second, &out, sizeof out));
+      EXPECT_EQ(out, 2);
+      continue;
+    }
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(producer, HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_OUT_OF_RANGE, "index 6 is outside");
+    HEDDLE_EXPECT_FAILS(heddle_tensor_read(first, &out, sizeof out), HEDDLE_STATUS_OUT_OF_RANGE, "index 6 is outside");
+    if (!started) {  // it may have seen the failure at once
+      HEDDLE_EXPECT_FAILS(heddle_call_wait(consumer, HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_OUT_OF_RANGE, "an earlier call");
+    } else {
+      HEDDLE_EXPECT_FAILS(started, HEDDLE_STATUS_OUT_OF_RANGE, "an earlier call");
+    }
+  }
+}
+
+TEST_P(RuntimeChecks, StateIsUndefinedAfterIt) {
+  ModuleBuilder module = builder();
+  add_checked(module, mf::CheckKind::Index, 10, module.add_global("value", mf::GlobalKind::State, 8));
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  TensorHandle good = make_tensor<int64_t>(function, 0, {1}, {0}, kI64);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(call_for_one(function, {good.get()}), nullptr);
+  call(function, 10, HEDDLE_STATUS_OUT_OF_RANGE, "index 5 is outside");
+  call(function, 0, HEDDLE_STATUS_OUT_OF_RANGE, "state is undefined since an earlier call on it failed");
+}
+
+}  // namespace
+}  // namespace heddle::testing
