@@ -170,6 +170,33 @@ TEST(Conv, ConvolvesThreeByThreeWithHalo) {
   check(Conv{.height = 7, .width = 7, .channels = 192, .columns = 96, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 56, .width = 56, .channels = 8, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::scalars});
 }
+// A line is cut anywhere, each band with its own part of the halo; the last one is shorter.
+TEST(Conv, ConvolvesLinesWithHalo) {
+  check(
+      Conv{.height = 1, .width = 1500, .channels = 40, .columns = 72, .kernel = {1, 3}, .low = {0, 1}, .high = {0, 1}, .tail = Conv::gelu});
+  check(Conv{.batch = 2,
+             .height = 1,
+             .width = 401,
+             .channels = 12,
+             .columns = 20,
+             .kernel = {1, 5},
+             .strides = {1, 2},
+             .low = {0, 7},
+             .high = {0, 3}});
+  check(Conv{.height = 1,
+             .width = 300,
+             .channels = 16,
+             .columns = 32,
+             .kernel = {1, 3},
+             .low = {0, 2},
+             .high = {0, 2},
+             .groups = 2,
+             .tail = Conv::residual});
+  check(Conv{
+      .height = 1, .width = 4, .channels = 8, .columns = 16, .kernel = {1, 3}, .low = {0, 9}, .high = {0, 9}, .tail = Conv::bias_relu});
+  check(Conv{
+      .height = 1, .width = 70, .channels = 8, .columns = 16, .kernel = {3, 3}, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
+}
 TEST(Conv, ComputesAnyElementWiseTail) {
   check(Conv{.height = 7, .width = 7, .channels = 5, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved});
 }

@@ -47,7 +47,7 @@ constexpr int64_t largest_workspace_bytes = int64_t{1} << 32;
 std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionCut& cut) {
   if (!shape.needs_halo()) return 0;
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(shape.needed_width(shape.width), shape.needed_height(cut.band_size), &bytes)) return {};
+  if (__builtin_mul_overflow(shape.band_width(cut.band_size), shape.band_height(cut.band_size), &bytes)) return {};
   if (__builtin_mul_overflow(bytes, shape.channels, &bytes) || __builtin_mul_overflow(bytes, int64_t{4}, &bytes)) return {};
   if (bytes < 0 || bytes > largest_workspace_bytes) return {};
   return static_cast<uint64_t>(bytes);
@@ -62,7 +62,7 @@ LogicalResult check_needs(const ContractionShape& shape, const ContractionCut& c
   }
   if (!workspace_bytes_of(shape, cut)) {
     return shape.root->emitError("x86_64: a padded band of ")
-           << shape.needed_height(cut.band_size) << " x " << shape.needed_width(shape.width) << " pixels of " << shape.channels
+           << shape.band_height(cut.band_size) << " x " << shape.band_width(cut.band_size) << " pixels of " << shape.channels
            << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
   }
   return success();
@@ -176,9 +176,9 @@ class ContractionWriter {
     Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)), f32());
     group_column_ = k_.mul(group, shape_.group_columns());
     if (shape_.needs_halo()) {
-      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
+      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
       Value moved = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band_, previous_band);
-      k_.branch(moved, [&] { copy_band(a, from, rows); });
+      k_.branch(moved, [&] { flat ? copy_part_of_line(a, from, rows) : copy_band(a, from, rows); });
       a = k_.workspace();
     } else {
       a = k_.pointer(a, k_.mul(from, flat ? pixel_ : shape_.stride_height * row_), f32());
@@ -215,6 +215,32 @@ class ContractionWriter {
     });
   }
 
+  // The same of a line: what the windows of some of its pixels reach.
+  void copy_part_of_line(Value line, Value from, Value pixels) {
+    int64_t channels = shape_.channels;
+    Value start = k_.sub(k_.mul(from, shape_.stride_width), k_.index(shape_.pad_left));
+    Value count = k_.add(k_.mul(k_.sub(pixels, k_.index(1)), shape_.stride_width), (shape_.kernel_width - 1) * shape_.dilation_width + 1);
+    Value before = k_.min(k_.max(k_.sub(k_.index(0), start), k_.index(0)), count);
+    Value end = k_.max(k_.min(k_.sub(k_.index(shape_.in_width), start), count), before);
+    auto at = [&](Value base, Value pixel) { return k_.pointer(base, k_.mul(pixel, channels), f32()); };
+    Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
+    auto fill = [&](Value first, Value last) {
+      Value target = at(k_.workspace(), first);
+      for_vectors(k_.mul(k_.sub(last, first), channels), [&](Value i, Value mask) { k_.store(zeros, target, i, mask); });
+    };
+    fill(k_.index(0), before);
+    Value target = at(k_.workspace(), before), source = at(line, k_.add(start, before));
+    for_vectors(k_.mul(k_.sub(end, before), channels),
+                [&](Value i, Value mask) { k_.store(k_.load(source, i, f32(), k_.level.f32_lanes(), mask), target, i, mask); });
+    fill(end, count);
+  }
+
+  void for_vectors(Value elements, const std::function<void(Value, Value)>& visit) {
+    int64_t lanes = k_.level.f32_lanes();
+    Value whole = k_.mul(k_.div(elements, k_.index(lanes)), lanes);
+    k_.loop(k_.index(0), whole, k_.index(lanes), [&](Value i) { visit(i, Value()); });
+    k_.branch(k_.less(whole, elements), [&] { visit(whole, k_.tail_mask(k_.sub(elements, whole), lanes)); });
+  }
   void for_vectors(int64_t elements, const std::function<void(Value, Value)>& visit) {
     int64_t lanes = k_.level.f32_lanes(), whole = elements / lanes * lanes;
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value i) { visit(i, Value()); });

@@ -198,7 +198,7 @@ double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, in
   double band_bytes =
       4.0 * static_cast<double>(shape.channels) *
       (shape.is_flat() ? flat_pixels
-                       : static_cast<double>(shape.needed_height(band_size)) * static_cast<double>(shape.needed_width(shape.width)));
+                       : static_cast<double>(shape.band_height(band_size)) * static_cast<double>(shape.band_width(band_size)));
   double score = 0;
   const std::pair<int, double> weights[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
   double rhs_rate = rhs_bytes * static_cast<double>(shape.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
@@ -252,15 +252,19 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
   int64_t units = flat ? shape.width : shape.height;
   cut.bands = units;
   double best = -1;
-  for (int64_t bands = 1; bands <= std::min<int64_t>(units, 128); ++bands) {
+  // What is copied has to fit into L2.
+  constexpr double copy_bytes = 512e3;
+  auto bytes_of = [&](int64_t size) {
+    return 4.0 * static_cast<double>(shape.band_height(size)) * static_cast<double>(shape.band_width(size)) *
+           static_cast<double>(shape.channels);
+  };
+  int64_t most_bands = 128;
+  if (flat && shape.needs_halo()) most_bands = std::max(most_bands, static_cast<int64_t>(2 * bytes_of(units) / copy_bytes));
+  for (int64_t bands = 1; bands <= std::min(units, most_bands); ++bands) {
     int64_t size = llvm::divideCeilSigned(units, bands);
     if (llvm::divideCeilSigned(units, size) != bands) continue;
     if (flat && bands > 1 && size < 24) continue;
-    if (shape.needs_halo() && bands < units) {
-      double bytes = 4.0 * static_cast<double>(shape.needed_height(size)) * static_cast<double>(shape.needed_width(shape.width)) *
-                     static_cast<double>(shape.channels);
-      if (bytes > 512e3) continue;
-    }
+    if (shape.needs_halo() && bands < units && bytes_of(size) > copy_bytes) continue;
     for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
       if (llvm::divideCeilSigned(panels, llvm::divideCeilSigned(panels, blocks)) != blocks) continue;
       double score = cut_score(shape, units, bands, size, blocks, images);

@@ -73,8 +73,13 @@ struct ContractionShape {
   bool needs_halo() const {
     return pad_top > 0 || pad_left > 0 || needed_height(height) > in_height || (width > 0 && needed_width(width) > in_width);
   }
-  // One row of pixels an image, at a constant distance in memory: bands may cut it anywhere.
-  bool is_flat() const { return height == 1 && !needs_halo(); }
+  // One row of pixels an image, at a constant distance in memory, or in a band's copy of it: bands may cut it anywhere.
+  bool is_flat() const { return height == 1 && (!needs_halo() || is_line()); }
+  // The image itself is one row, as of a convolution over one dimension.
+  bool is_line() const { return in_height == 1 && kernel_height == 1 && pad_top == 0; }
+  // Pixels of input under a band of `size` pixels (flat) or of output rows, with their halo.
+  int64_t band_width(int64_t size) const { return needed_width(is_flat() ? size : width); }
+  int64_t band_height(int64_t size) const { return needed_height(is_flat() ? 1 : size); }
   double flops_per_image() const;
 };
 
