@@ -21,7 +21,7 @@ constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // memory that a cal
 constexpr int64_t most_unknown_bytes = int64_t{1} << 26;    // where the number of keys is not known
 constexpr int64_t unknown_queries = 64;                     // of a workgroup
 constexpr int64_t usual_keys = 128;                         // for an estimate
-constexpr int64_t enough_workgroups = 16;
+constexpr int64_t enough_workgroups = 128;
 constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
 
 // How this strategy goes through it.
