@@ -195,7 +195,10 @@ class Scheduler {
       auto check = llvm::cast<DictionaryAttr>(attribute);
       auto [verdict, is_first] = verdicts_.try_emplace(value, static_cast<uint32_t>(i));
       Value storage = storage_of(value);
-      if (is_first && llvm::isa_and_nonnull<tx::DispatchOp>(storage.getDefiningOp()) && !location_.contains(storage))
+      // What others read too is copied: nobody reads a verdict in a program.
+      bool is_alone = llvm::all_of(value.getUsers(), [](Operation* user) { return llvm::isa<func::ReturnOp>(user); });
+      if (is_first && storage == value && is_alone && llvm::isa_and_nonnull<tx::DispatchOp>(storage.getDefiningOp()) &&
+          !location_.contains(storage))
         location_[storage] = add_value(mf::ValueKind::Verdict, i);
       bool is_index = check.getAs<StringAttr>("kind").getValue() == "index";
       uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(first + static_cast<unsigned>(i))));
@@ -212,6 +215,7 @@ class Scheduler {
   LogicalResult copy_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       bool is_own = index < own_result_count(function_);
+      if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // another check's
       uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
       uint32_t source = locate(storage_of(operand));
       if (source == target) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranges of integers, from where they come from; and the verdicts that kernels compute: of an index i the number 2 i, of a negative one -2 i - 1, so that what
-// is farthest outside is the largest, and the index can be told from it.
+// Ranges of integers, followed through the graph; and the verdicts that kernels compute: 2 i for an index i, -2 i - 1 for a negative one. So the index that is
+// farthest outside has the largest verdict, which also says which index it is (up to 2^53; those beyond are reported as that).
 #include "compiler/import/onnx_checks.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Range united(Range a, Range b) {
 
 Range of_type(Type element) {
   auto integer = llvm::dyn_cast<IntegerType>(element);
-  if (!integer || integer.getWidth() > 63) return {integer && integer.isUnsigned() ? 0 : least, most};
+  if (!integer || integer.getWidth() > 63) return {};  // of unsigned ones some are above what a Range holds
   if (integer.getWidth() == 1) return {0, 1};
   if (integer.isUnsigned()) return {0, (int64_t{1} << integer.getWidth()) - 1};
   return {-(int64_t{1} << (integer.getWidth() - 1)), (int64_t{1} << (integer.getWidth() - 1)) - 1};
@@ -51,10 +51,13 @@ Range of_constant(DenseElementsAttr elements, Range type) {
   return integer.isUnsigned() && range.low < 0 ? type : range;  // above 63 bits
 }
 
-Range range_of(Graph& graph, Value value);
+// How far back it is looked; beyond that nothing is known.
+constexpr unsigned deepest = 200;
 
-Range computed_range(Graph& graph, Operation* op, Range type) {
-  auto operand = [&](unsigned i) { return range_of(graph, op->getOperand(i)); };
+Range range_of(Graph& graph, Value value, unsigned depth = 0);
+
+Range computed_range(Graph& graph, Operation* op, Range type, unsigned depth) {
+  auto operand = [&](unsigned i) { return range_of(graph, op->getOperand(i), depth + 1); };
   auto extent_along = [&](RankedTensorType of, int64_t axis) -> Range {
     auto extent = tx::static_extent(tx::extents(of)[static_cast<size_t>(axis)]);
     return {0, extent ? std::max<int64_t>(*extent - 1, 0) : most};
@@ -69,7 +72,7 @@ Range computed_range(Graph& graph, Operation* op, Range type) {
   if (llvm::isa<tx::ReshapeOp, tx::TransposeOp, tx::BroadcastOp, tx::SliceOp, tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op))
     return operand(0);
   if (auto reduce = llvm::dyn_cast<tx::ReduceOp>(op);
-      reduce && reduce.getKind() != tx::ReduceKind::sum && reduce.getKind() != tx::ReduceKind::prod)
+      reduce && (reduce.getKind() == tx::ReduceKind::max || reduce.getKind() == tx::ReduceKind::min))
     return operand(0);
   if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) {
     if (!llvm::isa<IntegerType>(tx::tensor(cast.getInput()).getElementType())) return type;
@@ -96,20 +99,20 @@ Range computed_range(Graph& graph, Operation* op, Range type) {
   return if_it_fits(range, overflows, type);
 }
 
-Range range_of(Graph& graph, Value value) {
+Range range_of(Graph& graph, Value value, unsigned depth) {
   if (auto known = graph.ranges.find(value); known != graph.ranges.end()) return {known->second.first, known->second.second};
   Range range = of_type(tx::tensor(value).getElementType());
-  if (Operation* op = value.getDefiningOp()) range = computed_range(graph, op, range);
+  if (Operation* op = value.getDefiningOp(); op && depth < deepest) range = computed_range(graph, op, range, depth);
   graph.ranges[value] = {range.low, range.high};
   return range;
 }
 
 // Not known before a call: it depends on an input or on a symbol, or on what a plugin computes. What is known is computed once, at load.
-bool is_of_call(Graph& graph, Value value) {
+bool is_of_call(Graph& graph, Value value, unsigned depth = 0) {
   if (auto known = graph.of_call.find(value); known != graph.of_call.end()) return known->second;
   Operation* op = value.getDefiningOp();
-  bool result = !op || !tx::tensor(value).hasStaticShape() || llvm::isa<tx::CustomOp>(op);
-  for (unsigned i = 0; op && !result && i < op->getNumOperands(); ++i) result = is_of_call(graph, op->getOperand(i));
+  bool result = depth == deepest || !op || !tx::tensor(value).hasStaticShape() || llvm::isa<tx::CustomOp>(op);
+  for (unsigned i = 0; op && !result && i < op->getNumOperands(); ++i) result = is_of_call(graph, op->getOperand(i), depth + 1);
   return graph.of_call[value] = result;
 }
 
@@ -117,6 +120,15 @@ bool is_of_call(Graph& graph, Value value) {
 Value largest(Node& node, Value value) {
   RankedTensorType type = Node::type_of(value);
   if (type.getRank() == 0) return value;
+  // In two steps where there are many: one row of all of them would be one workgroup's.
+  constexpr int64_t many = 1 << 16;
+  if (type.getRank() > 1 && (!type.hasStaticShape() || type.getNumElements() > many)) {
+    Extents left = tx::extents(type);
+    left.pop_back();
+    value = node.make<tx::ReduceOp>(node.tensor_type(left, type.getElementType()), tx::ReduceKind::max, value,
+                                    node.builder.getDenseI64ArrayAttr({type.getRank() - 1}));
+    type = Node::type_of(value);
+  }
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
   return node.make<tx::ReduceOp>(RankedTensorType::get({}, type.getElementType()), tx::ReduceKind::max, value,
                                  node.builder.getDenseI64ArrayAttr(axes));
@@ -155,18 +167,25 @@ Value verdict_of_divisor(Node& node, Value divisor) {
 
 void expect_inside(Node& node, Value input, int64_t dimension, Value indices, std::optional<int64_t> column) {
   AffineExpr extent = Node::extents_of(input)[static_cast<size_t>(dimension)];
+  Extents shape = Node::extents_of(indices);
+  if (llvm::any_of(shape, [](AffineExpr one) { return tx::static_extent(one) == 0; })) return;
   std::string where = "dimension " + std::to_string(dimension) + " of its input";
-  if (auto known = tx::static_extent(extent)) {
-    Range range = range_of(node.graph, indices);
-    if (range.low >= -*known && range.high < *known) return;
-    bool is_constant = !column && known_elements(indices) && *known > 0;
-    if (is_constant) {
-      node.fail(where + " has " + std::to_string(*known) + " elements, and the index " +
-                std::to_string(range.high >= *known ? range.high : range.low) + " is outside of " + std::to_string(-*known) + ".." +
-                std::to_string(*known - 1));
+  auto known = tx::static_extent(extent);
+  DenseElementsAttr constant = known_elements(indices);
+  if (known && constant) {
+    int64_t columns = column ? *tx::static_extent(shape.back()) : 1, place = 0;
+    for (const APInt& value : constant.getValues<APInt>()) {
+      int64_t index = value.sextOrTrunc(64).getSExtValue();
+      if (place++ % columns == column.value_or(0) && (index < -*known || index >= *known)) {
+        node.fail(where + " has " + std::to_string(*known) + " elements, and the index " + std::to_string(index) + " is outside " +
+                  std::to_string(-*known) + ".." + std::to_string(*known - 1));
+      }
     }
+    return;
   }
-  if (is_of_call(node.graph, indices) || !tx::static_extent(extent)) node.graph.expected.push_back({indices, column, extent, where});
+  Range range = range_of(node.graph, indices);
+  if (known && range.low >= -*known && range.high < *known) return;
+  if (is_of_call(node.graph, indices) || !known) node.graph.expected.push_back({indices, column, extent, where});
 }
 
 void expect_not_zero(Node& node, Value divisor) {

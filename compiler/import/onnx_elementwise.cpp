@@ -110,7 +110,11 @@ void binary(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
   if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
-  if constexpr (std::is_same_v<OpT, tx::DivOp>) expect_not_zero(node, node.input(1));
+  if constexpr (std::is_same_v<OpT, tx::DivOp>) {
+    // Nothing is divided where there is no quotient.
+    bool may_be_empty = llvm::any_of(Node::extents_of(values[0]), [](AffineExpr extent) { return !tx::is_positive(extent); });
+    expect_not_zero(node, may_be_empty ? values[1] : node.input(1));
+  }
   node.set_result(node.make<OpT>(Node::type_of(values[0]), values[0], values[1]));
 }
 

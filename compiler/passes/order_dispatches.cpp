@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-order-dispatches: what does not depend on each other stands together. Commands between two barriers may overlap, so a branch fills the cores
+// heddle-order-dispatches: independent dispatches are placed next to each other. Commands between two barriers may overlap, so a branch fills the cores
 // that the last workgroups of another leave idle.
 //
 // Each dispatch comes as late as its longest way to the end allows, since what is made late need not be kept. Where that would still take notably more memory than
@@ -76,24 +76,32 @@ class Orderer {
     return value;
   }
 
-  // The most bytes of intermediate values that are there at once, each from the op that makes it to the last one of its step that reads it.
+  // The most bytes of intermediate values that are there at once. A value is there from the op that makes it to the barrier behind the last one that reads
+  // it, and there is a barrier in front of whoever reads what was made since the last one.
   uint64_t peak(ArrayRef<Operation*> order) const {
-    llvm::DenseMap<Value, size_t> last;
-    for (auto [i, op] : llvm::enumerate(order)) {
+    llvm::DenseMap<Value, Operation*> last;
+    for (Operation* op : order) {
       for (Value operand : op->getOperands()) {
-        if (Operation* maker = storage_of(operand).getDefiningOp(); maker && !is_leaf(maker)) last[storage_of(operand)] = i;
+        if (Operation* maker = storage_of(operand).getDefiningOp(); maker && !is_leaf(maker)) last[storage_of(operand)] = op;
       }
     }
     for (Value result : block_.getTerminator()->getOperands()) last.erase(storage_of(result));
-    SmallVector<SmallVector<Value>> freed(order.size());
-    for (auto [value, i] : last) freed[i].push_back(value);
-    uint64_t now = 0, most = 0;
-    for (auto [i, op] : llvm::enumerate(order)) {
-      for (Value result : op->getResults()) {
+    llvm::DenseMap<Operation*, SmallVector<Value>> freed;
+    for (auto [value, op] : last) freed[op].push_back(value);
+    uint64_t now = 0, most = 0, at_barrier = 0;
+    llvm::DenseSet<Value> fresh;
+    for (Operation* op : order) {
+      bool waits = llvm::any_of(op->getOperands(), [&](Value operand) { return fresh.contains(storage_of(operand)); });
+      if (!is_view(op) && waits) {
+        now -= std::min(now, std::exchange(at_barrier, 0));
+        fresh.clear();
+      }
+      for (Value result : is_view(op) ? ValueRange() : ValueRange(op->getResults())) {
+        fresh.insert(result);
         if (last.contains(result)) now = llvm::SaturatingAdd(now, usual_bytes(result));
       }
       most = std::max(most, now);
-      for (Value value : freed[i]) now -= std::min(now, usual_bytes(value));
+      for (Value value : freed.lookup(op)) at_barrier = llvm::SaturatingAdd(at_barrier, usual_bytes(value));
     }
     return most;
   }

@@ -212,17 +212,24 @@ Status Device::make_pinned(uint64_t bytes, Staging* out) {
   return noted(std::move(mapped));
 }
 
-Result<Device::Staging> Device::make_shared(uint64_t bytes) {
+Result<Device::Shared> Device::make_shared(uint64_t bytes) {
   HEDDLE_RETURN_IF_ERROR(check());
-  Staging shared;
-  if ((description_.memory_kinds & HEDDLE_MEMORY_PINNED) && make_pinned(bytes, &shared).ok()) return shared;
+  Staging pinned;
+  if ((description_.memory_kinds & HEDDLE_MEMORY_PINNED) && make_pinned(bytes, &pinned).ok()) return Shared{pinned.buffer, pinned.memory};
+  Shared shared;
   heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_DEVICE, bytes, 0};
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->allocate(device_, &params, &shared.buffer))));
-  shared.memory = nullptr;
   return shared;
 }
 
-void Device::free_shared(const Staging& shared) {
+Status Device::read_shared(const Shared& shared, uint64_t offset, uint64_t bytes, void* out) {
+  if (!shared.memory) return download({shared.buffer, offset, bytes}, out);
+  HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->invalidate(shared.buffer, offset, bytes))));
+  std::memcpy(out, static_cast<const std::byte*>(shared.memory) + offset, bytes);
+  return Status();
+}
+
+void Device::free_shared(const Shared& shared) {
   if (shared.memory) static_cast<void>(Status(api_->buffer->unmap(shared.buffer)));
   api_->buffer->free(shared.buffer);
 }

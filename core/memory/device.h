@@ -144,9 +144,15 @@ class Device final : public Counted {
   static constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
   Result<Staging> borrow_staging();
   void return_staging(Staging staging);
-  // A little memory that kernels write and the host reads, of which `memory` is NULL where it has to be downloaded. [may-block]
-  Result<Staging> make_shared(uint64_t bytes);
-  void free_shared(const Staging& shared);
+  // A little memory that kernels write and the host reads: mapped where the driver has pinned memory, else downloaded. [may-block]
+  struct Shared {
+    heddle_buffer_t* buffer = nullptr;
+    const void* memory = nullptr;  // NULL: not mapped
+  };
+  Result<Shared> make_shared(uint64_t bytes);
+  // What kernels wrote; they are done. Does not block where it is mapped.
+  Status read_shared(const Shared& shared, uint64_t offset, uint64_t bytes, void* out);
+  void free_shared(const Shared& shared);
   TransferCounts transfer_counts() const;
 
  private:

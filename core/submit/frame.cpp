@@ -4,7 +4,6 @@
 #include "core/submit/frame.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "core/submit/profile.h"
@@ -86,33 +85,35 @@ Frame::~Frame() {
 
 Status Frame::make_verdicts() {
   verdicts_.resize(devices_.size());
-  const uint64_t bytes = plan_->program->checks()->all()->size() * sizeof(int64_t);
-  for (const VerdictNeed& need : plan_->verdicts) {
-    if (verdicts_[need.device].buffer) continue;
-    Result<memory::Device::Staging> shared = devices_[need.device]->make_shared(bytes);
+  std::vector<uint64_t> bytes(devices_.size(), 0);
+  for (const VerdictNeed& need : plan_->verdicts) bytes[need.device] = std::max(bytes[need.device], need.offset + sizeof(int64_t));
+  for (size_t device = 0; device < bytes.size(); ++device) {
+    if (bytes[device] == 0) continue;
+    Result<memory::Device::Shared> shared = devices_[device]->make_shared(bytes[device]);
     if (!shared.ok())
       return wrap(shared.take_status(),
-                  fmt::format("allocating {} bytes for checks on device '{}'", bytes, devices_[need.device]->alias()));
-    verdicts_[need.device] = *shared;
+                  fmt::format("allocating {} bytes for checks on device '{}'", bytes[device], devices_[device]->alias()));
+    verdicts_[device] = *shared;
   }
   return Status();
 }
 
+bool Frame::verdict_may_block() const {
+  return std::any_of(plan_->verdicts.begin(), plan_->verdicts.end(),
+                     [this](const VerdictNeed& need) { return !verdicts_[need.device].memory; });
+}
+
 Status Frame::verdict() const {
   for (const VerdictNeed& need : plan_->verdicts) {
-    const memory::Device::Staging& shared = verdicts_[need.device];
     int64_t verdict = 0;
-    if (shared.memory) {
-      verdict = std::atomic_ref(static_cast<int64_t*>(shared.memory)[need.index]).load(std::memory_order_acquire);
-    } else {
-      HEDDLE_RETURN_IF_ERROR(devices_[need.device]->download({shared.buffer, need.index * sizeof verdict, sizeof verdict}, &verdict));
-    }
+    HEDDLE_RETURN_IF_ERROR(devices_[need.device]->read_shared(verdicts_[need.device], need.offset, sizeof verdict, &verdict));
     if (verdict < need.limit) continue;
-    const std::string_view message = plan_->program->messages()->Get(need.message)->string_view();
-    if (need.kind == module_format::CheckKind::Divisor) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", message);
+    const module_format::KernelCheck& check = *plan_->program->checks()->all()->Get(need.check);
+    const std::string_view message = plan_->program->messages()->Get(check.message())->string_view();
+    if (check.kind() == module_format::CheckKind::Divisor) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", message);
     const int64_t index = verdict % 2 == 0 ? verdict / 2 : -(verdict / 2) - 1, extent = need.limit / 2;
     if (extent == 0) return error(HEDDLE_STATUS_OUT_OF_RANGE, "{}: index {} of a dimension without elements", message, index);
-    return error(HEDDLE_STATUS_OUT_OF_RANGE, "{}: index {} is outside of {}..{}", message, index, -extent, extent - 1);
+    return error(HEDDLE_STATUS_OUT_OF_RANGE, "{}: index {} is outside {}..{}", message, index, -extent, extent - 1);
   }
   return Status();
 }
@@ -154,7 +155,7 @@ heddle_status_t* Frame::submit_commands(const Segment& segment, uint32_t first, 
 }
 
 void Frame::collect_times() {
-  if (!plan_ || !plan_->profile) return;
+  if (times_.empty()) return;  // nobody asks, or it was not made to the end
   for (size_t s = 0; s < plan_->segments.size(); ++s) {
     const Segment& segment = plan_->segments[s];
     bool any = false;

@@ -42,8 +42,9 @@ class Frame {
   heddle_status_t* submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
     return submit_commands(segment, command, 1, sync);
   }
-  // Whether the kernels found the call's values in order; its work is over. A failure's text is the cause alone. [may-block]
+  // Whether the kernels found the call's values in order; its work is over. A failure's text is the cause alone. Blocks if it may.
   Status verdict() const;
+  bool verdict_may_block() const;
   const heddle_command_t& command(uint32_t index) const { return commands_[index]; }
   // Records the segment of a single() plan where the device can and the frame is used again and again. After bind; may take a while, so
   // that nothing is locked meanwhile.
@@ -98,7 +99,7 @@ class Frame {
   std::vector<heddle_binding_t> bindings_;
   std::vector<heddle_block_t> arenas_;
   std::vector<uint32_t> arena_devices_;
-  std::vector<memory::Device::Staging> verdicts_;     // by device
+  std::vector<memory::Device::Shared> verdicts_;      // by device
   mutable std::vector<heddle_command_time_t> times_;  // by command, with a profile: written by drivers
   mutable std::vector<uint64_t> submitted_ns_;        // by segment, with a profile: drivers' times begin about there
   size_t first_own_arena_ = 0;

@@ -251,7 +251,7 @@ Result<Place> Resolver::place_of(const RecordedBinding& binding) const {
       place.source = Source::kVerdict;
       place.device = machine_.device_of_slot[program_.checks()->all()->Get(value->index())->slot()];
       HEDDLE_RETURN_IF_ERROR(check_range(binding, sizeof(int64_t), &place.length));
-      place.offset = place.index * sizeof(int64_t) + binding.offset;
+      place.offset = place.index * verdict_stride(place.device) + binding.offset;
       place.index = place.device;
       return place;
     default: {
@@ -494,11 +494,12 @@ void Resolver::add_verdicts(const Interpreter& interpreter, size_t first_command
       if (value->kind() == mf::ValueKind::Verdict) written[value->index()] = true;
     }
   }
-  for (const mf::KernelCheck* check : *program_.checks()->all()) {
-    if (!written[check->verdict()]) continue;
-    const uint32_t slot = program_.checks()->all()->Get(check->verdict())->slot();
-    plan.verdicts.push_back({machine_.device_of_slot[slot], check->verdict(), check->kind(), check->message(),
-                             interpreter.register_value(check->limit_register())});
+  const auto& checks = *program_.checks()->all();
+  for (uint32_t i = 0; i < checks.size(); ++i) {
+    const uint32_t verdict = checks.Get(i)->verdict();
+    if (!written[verdict]) continue;
+    const uint32_t device = machine_.device_of_slot[checks.Get(verdict)->slot()];
+    plan.verdicts.push_back({device, i, verdict * verdict_stride(device), interpreter.register_value(checks.Get(i)->limit_register())});
   }
 }
 

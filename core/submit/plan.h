@@ -4,7 +4,7 @@
 //
 // Glossary
 //   arena    one block per device that holds the call's intermediate values
-//   patch    a place in the command list that names an argument, a result or the arena: filled in per frame or per call
+//   patch    a place in the command list that names an argument, a result, the arena or a verdict: filled in per frame or per call
 //   segment  a run of commands for one device, or one copy between two devices
 #ifndef HEDDLE_CORE_SUBMIT_PLAN_H_
 #define HEDDLE_CORE_SUBMIT_PLAN_H_
@@ -57,12 +57,11 @@ struct ArenaNeed {
   uint64_t alignment_bytes = 64;
 };
 
-// An int64 among the verdicts of a device, as the module format has it.
+// A check of the program whose verdict is written: an int64 in the frame's memory for verdicts on a device.
 struct VerdictNeed {
   uint32_t device = 0;
-  uint32_t index = 0;
-  module_format::CheckKind kind = module_format::CheckKind::Index;
-  uint32_t message = 0;
+  uint32_t check = 0;   // its index in the program
+  uint64_t offset = 0;  // of the verdict
   int64_t limit = 0;
 };
 
@@ -184,7 +183,9 @@ class Resolver {
   Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
   void open_segment(Plan& plan, uint32_t device);
-  // Of the checks whose verdicts the commands from first_command on write, or read.
+  // From one verdict to the next: bindings begin at aligned places.
+  uint64_t verdict_stride(uint32_t device) const { return std::max<uint64_t>(machine_.min_alignment_of_device[device], 64); }
+  // Of the checks whose verdicts the commands from first_command on write.
   void add_verdicts(const Interpreter& interpreter, size_t first_command, Plan& plan) const;
   std::string region(const RecordedCommand& command) const;
 

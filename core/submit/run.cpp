@@ -126,6 +126,7 @@ Task Run::plan(const Frame& frame) {
   Task settled = settle(outcome);
   outcome = co_await pieces_of(frame);
   Status ended = co_await std::move(settled);
+  if (ended.ok() && frame.verdict_may_block()) ended = co_await pace_.may_block();
   co_return ended.ok() ? frame.verdict() : std::move(ended);
 }
 

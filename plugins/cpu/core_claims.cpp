@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Claims are locks of open file descriptions (fcntl(2), F_OFD_SETLK) on an empty file of the user's in /dev/shm: one byte a processor. The system
-// drops them with the process.
+// drops them with the process, or with the last one that it forked meanwhile.
 #include "cpu/core_claims.h"
 
 #include <fcntl.h>
@@ -13,13 +13,13 @@
 namespace heddle::cpu {
 namespace {
 
-bool set_lock(int file, short type, uint32_t cpu) noexcept {
+bool set_lock(int file, short type, uint32_t cpu, int how = F_OFD_SETLK) noexcept {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = cpu;
   lock.l_len = 1;
-  return fcntl(file, F_OFD_SETLK, &lock) == 0;
+  return fcntl(file, how, &lock) == 0;
 }
 
 // The user's own file; -1 if there is none or somebody else made it.
@@ -44,14 +44,20 @@ CoreClaims::CoreClaims(CoreClaims&& other) noexcept : file_(std::exchange(other.
 
 std::vector<uint32_t> CoreClaims::take(const std::vector<uint32_t>& cpus, uint32_t count) {
   if (file_ < 0) file_ = open_file();
+  // One after the other, or two could each get half of the processors, and give up.
+  constexpr uint32_t kTurn = 1u << 30;
+  const bool in_turn = file_ >= 0 && set_lock(file_, F_WRLCK, kTurn, F_OFD_SETLKW);
   std::vector<uint32_t> taken;
   taken.reserve(count);
   for (size_t i = 0; file_ >= 0 && i < cpus.size() && taken.size() < count; ++i) {
     if (set_lock(file_, F_WRLCK, cpus[i])) taken.push_back(cpus[i]);
   }
-  if (taken.size() == count) return taken;
-  for (uint32_t cpu : taken) set_lock(file_, F_UNLCK, cpu);
-  return {};
+  if (taken.size() != count) {
+    for (uint32_t cpu : taken) set_lock(file_, F_UNLCK, cpu);
+    taken.clear();
+  }
+  if (in_turn) set_lock(file_, F_UNLCK, kTurn);
+  return taken;
 }
 
 }  // namespace heddle::cpu

@@ -16,8 +16,8 @@ class CoreClaims {
   CoreClaims(CoreClaims&& other) noexcept;
   CoreClaims& operator=(CoreClaims&&) = delete;
 
-  // Claims `count` of the processors, the first ones that nobody has; all or none. Returns those claimed. Claims are advice: where they cannot be
-  // made (there is no /dev/shm), none are.
+  // Claims `count` of the processors, the first ones that nobody has; all or none. Returns those claimed. None where claims cannot be made, as
+  // without /dev/shm.
   std::vector<uint32_t> take(const std::vector<uint32_t>& cpus, uint32_t count);
 
  private:

@@ -88,7 +88,7 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
-  int32_t numa_node;  // where buffers are; -1: wherever they are touched first
+  int32_t numa_node;  // where large buffers are; -1: wherever they are touched first
   CoreClaims claims;
   Workers workers;
   std::unique_ptr<Workspace[]> workspaces;           // by place

@@ -62,7 +62,7 @@ heddle_status_t* check_size(Device* device, uint64_t size, uint64_t alignment) {
       number(device->memory_bytes - std::min(device->memory_bytes, device->counters.bytes_allocated.load()));
   if (size > device->memory_bytes) {
     return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                  "cpu: allocating %llu bytes on device %u failed: the machine has %llu (%llu not given out by this device); "
+                  "cpu: allocating %llu bytes on device %u failed: this process may have %llu (%llu not given out by this device); "
                   "allocate less [HD-M-03]",
                   number(size), device->ordinal, number(device->memory_bytes), free_bytes);
   }

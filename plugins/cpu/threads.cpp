@@ -89,6 +89,7 @@ Workers::~Workers() {
 
 void Workers::start() noexcept {
   if (started_.exchange(true)) return;
+  generation_.fetch_add(1, std::memory_order_release);  // teams that are there already get their part
   SignalsBlocked blocked;
   for (uint32_t worker = 0; worker + 1 < threads_; ++worker) {
     try {
@@ -164,7 +165,7 @@ void Workers::adopt(Seat* seat) noexcept {
   // Workers are shared out evenly; what is left over goes to the first seats.
   uint32_t before = 0;
   for (uint32_t i = 0; i < seat->number; ++i) before += all_seats_[i].taken;
-  const uint32_t spare = threads_ > callers_ ? threads_ - callers_ : 0;
+  const uint32_t running = static_cast<uint32_t>(owner_.size()) + 1, spare = running > callers_ ? running - callers_ : 0;
   const uint32_t fair = spare / callers_ + (before < spare % callers_ ? 1 : 0);
   uint32_t has = 0;
   bool freed = false;

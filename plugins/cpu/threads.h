@@ -2,9 +2,8 @@
 // The fork-join of one CPU device: workers that spin, then sleep, and are shared out among the callers that have work at the same time. A caller
 // is a queue's thread, or one that waits; knows nothing of kernels or commands.
 //
-// A caller takes a team for as long as it has work. Callers and workers together are as many as the device has cores: one caller alone has all
-// other workers in its team, two have half each, and with as many callers as cores each works by itself. A team takes and gives back workers
-// between two jobs only.
+// A caller takes a team for as long as it has work. Callers and their workers share the device's cores: one caller alone has all workers in its team, two have half
+// each, and with as many callers as cores, or more, each works by itself. A team takes and gives back workers between two jobs only.
 //
 // A job's items are cut into one share per member of the team and each share into a few pieces. A member claims pieces of its own share first
 // (so that the same worker touches the same data dispatch after dispatch), then those of others. The join waits for pieces, not for
@@ -68,14 +67,14 @@ class Workers {
 
   uint32_t count() const noexcept { return threads_; }
   const std::vector<uint32_t>& cpus() const noexcept { return cpus_; }
-  // How many memories of their own bodies need.
+  // Number of places; a body that needs scratch memory keeps one per place.
   uint32_t places() const noexcept { return threads_ - 1 + seats_; }
 
   // One caller's part of the workers. Of more than `seats` callers at once the last ones wait.
   class Team {
    public:
-    // A caller that is a thread of the driver's own passes whether it is pinned to cpus[0], false at first: it is as long as it is the only caller, and
-    // may be anywhere on cpus beside others. NULL: the caller is left where it is.
+    // A queue's thread passes a flag that says whether it is pinned to cpus[0], false at first. It is pinned there while it is the only caller; otherwise it may run
+    // on any of cpus. NULL: the caller is left where it is.
     explicit Team(Workers* workers, bool* own_core = nullptr) noexcept;
     ~Team();
     Team(const Team&) = delete;

@@ -196,8 +196,9 @@ class ProgramChecker {
     if (ref.length_register() != kNoRegister && !reg(ref.length_register(), where..., "length ")) return false;
     if (ref.access() < kRead || ref.access() > (kRead | kWrite)) return fail(where..., "access ", ref.access(), " is outside 1..3");
     if ((ref.access() & required) != required) return fail(where..., "access ", ref.access(), " lacks ", required, " (1 read, 2 write)");
-    if ((ref.access() & kWrite) == 0) return true;
     const mf::Value* value = program_.values()->Get(ref.value());
+    if (value->kind() == ValueKind::Verdict && (ref.access() & kRead) != 0) return fail(where..., "verdict ", value->index(), " is read");
+    if ((ref.access() & kWrite) == 0) return true;
     if (value->kind() == ValueKind::Argument) return fail(where..., "argument ", value->index(), " is written");
     if (value->kind() == ValueKind::Global) {
       const mf::GlobalKind kind = module_.globals()->Get(value->index())->kind();
@@ -440,7 +441,9 @@ class ProgramChecker {
       case Op::Fill:
         return in(a, program_.fills()->size(), "fill site") && alive(program_.fills()->Get(a)->target().value(), pc);
       case Op::ReadScalar:
-        return r(a) && in(b, program_.values()->size(), "value") && r(c) && alive(b, pc);
+        if (!r(a) || !in(b, program_.values()->size(), "value") || !r(c)) return false;
+        if (program_.values()->Get(b)->kind() == ValueKind::Verdict) return fail("instruction ", pc, ": a verdict is read");
+        return alive(b, pc);
     }
     return fail("instruction ", pc, ": operation ", at.op(), " is not known");
   }

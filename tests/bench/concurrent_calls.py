@@ -54,12 +54,15 @@ class Beside:
     """Calls `work` over and over in a thread while it is entered."""
 
     def __init__(self, work):
-        self.work, self.stop = work, False
+        self.work, self.stop, self.failure = work, False, None
         self.thread = threading.Thread(target=self.loop)
 
     def loop(self):
-        while not self.stop:
-            self.work()
+        try:
+            while not self.stop:
+                self.work()
+        except Exception as failure:  # without load the line would be wrong
+            self.failure = failure
 
     def __enter__(self):
         self.thread.start()
@@ -67,6 +70,8 @@ class Beside:
     def __exit__(self, *_):
         self.stop = True
         self.thread.join()
+        if self.failure:
+            raise self.failure
 
 
 def child(module, model, seconds):

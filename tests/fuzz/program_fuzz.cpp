@@ -73,7 +73,7 @@ struct Limits {
       case Source::kVerdict:
         require(std::any_of(plan.verdicts.begin(), plan.verdicts.end(), [&](const VerdictNeed& need) { return need.device == index; }),
                 "a verdict on a device without any");
-        size = plan.program->checks()->all()->size() * sizeof(int64_t);
+        size = plan.program->checks()->all()->size() * 256;  // their alignment
         break;
       case Source::kFixed:
         return;  // checked against the global below

@@ -60,9 +60,9 @@ TEST_P(RuntimeChecks, AnIndexOutsideFailsTheCall) {
     heddle_function_t* function = find_function(instance);
     for (int round = 0; round < 3; ++round) {
       call(function, 9, HEDDLE_STATUS_OK, "");  // index -5
-      call(function, 10, HEDDLE_STATUS_OUT_OF_RANGE, "node 'x', dimension 0 of its input: index 5 is outside of -5..4");
+      call(function, 10, HEDDLE_STATUS_OUT_OF_RANGE, "node 'x', dimension 0 of its input: index 5 is outside -5..4");
       call(function, 8, HEDDLE_STATUS_OK, "");  // index 4
-      call(function, 11, HEDDLE_STATUS_OUT_OF_RANGE, "index -6 is outside of -5..4");
+      call(function, 11, HEDDLE_STATUS_OUT_OF_RANGE, "index -6 is outside -5..4");
       call(function, INT64_MIN, HEDDLE_STATUS_OK, "");  // there were no indices
     }
   }

@@ -299,6 +299,18 @@ const Wrong kWrong[] = {
        set_checks(program(m), {{0, 0, mf::CheckKind::Index, 4, 0}, {0, 0, mf::CheckKind::Index, 4, 0}, {1, 0, mf::CheckKind::Index, 4, 0}});
      },
      "check 2: check 1 has its verdict elsewhere"},
+    {"VerdictRead",
+     [](auto& m) {
+       set_checks(program(m), {{0, 0, mf::CheckKind::Index, 4, 0}});
+       program(m).values[0] = mf::Value(mf::ValueKind::Verdict, 0);
+     },
+     "dispatch site 0: binding 0: verdict 0 is read"},
+    {"VerdictScalar",
+     [](auto& m) {
+       set_checks(program(m), {{0, 0, mf::CheckKind::Index, 4, 0}});
+       program(m).values[4] = mf::Value(mf::ValueKind::Verdict, 0);
+     },
+     "instruction 13: a verdict is read"},
     {"CheckSlot", [](auto& m) { set_checks(program(m), {{0, 1, mf::CheckKind::Index, 4, 0}}); }, "check 0: slot 1 is outside 0..0"},
     {"CheckKind", [](auto& m) { set_checks(program(m), {{0, 0, static_cast<mf::CheckKind>(2), 4, 0}}); }, "check 0: kind 2 is not known"},
     {"CheckLimit", [](auto& m) { set_checks(program(m), {{0, 0, mf::CheckKind::Index, 6, 0}}); },

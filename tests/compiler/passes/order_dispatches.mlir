@@ -31,12 +31,14 @@ func.func @branches(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// Each branch makes much and keeps little: side by side both would be kept at once, so they stay one behind the other.
+// Each branch makes much and keeps little: side by side all three would be kept at once, so they stay one behind the other, where two are.
 // CHECK-LABEL: @large
 // CHECK: tx.dispatch "large1"
 // CHECK: tx.dispatch "small1"
 // CHECK: tx.dispatch "large2"
 // CHECK: tx.dispatch "small2"
+// CHECK: tx.dispatch "large3"
+// CHECK: tx.dispatch "small3"
 func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
   %l1 = tx.dispatch "large1"(%x) : (tensor<8xf32>) -> tensor<1000000xf32> {
   ^bb0(%a: tensor<8xf32>):
@@ -58,8 +60,18 @@ func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
     %c = tx.constant dense<0.0> : tensor<8xf32>
     tx.yield %c : tensor<8xf32>
   }
-  %y = tx.dispatch "join"(%s1, %s2) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
-  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+  %l3 = tx.dispatch "large3"(%x) : (tensor<8xf32>) -> tensor<1000000xf32> {
+  ^bb0(%a: tensor<8xf32>):
+    %c = tx.constant dense<0.0> : tensor<1000000xf32>
+    tx.yield %c : tensor<1000000xf32>
+  }
+  %s3 = tx.dispatch "small3"(%l3) : (tensor<1000000xf32>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<1000000xf32>):
+    %c = tx.constant dense<0.0> : tensor<8xf32>
+    tx.yield %c : tensor<8xf32>
+  }
+  %y = tx.dispatch "join"(%s1, %s2, %s3) : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<8xf32>):
     tx.yield %b : tensor<8xf32>
   }
   return %y : tensor<8xf32>
