@@ -13,13 +13,13 @@
 namespace heddle::cpu {
 namespace {
 
-bool set_lock(int file, short type, uint32_t cpu, int how = F_OFD_SETLK) noexcept {
+bool set_lock(int file, short type, uint32_t cpu) noexcept {
   struct flock lock = {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = cpu;
   lock.l_len = 1;
-  return fcntl(file, how, &lock) == 0;
+  return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
 // The user's own file; -1 if there is none or somebody else made it.
@@ -44,9 +44,10 @@ CoreClaims::CoreClaims(CoreClaims&& other) noexcept : file_(std::exchange(other.
 
 std::vector<uint32_t> CoreClaims::take(const std::vector<uint32_t>& cpus, uint32_t count) {
   if (file_ < 0) file_ = open_file();
-  // One after the other, or two could each get half of the processors, and give up.
+  // One after the other, or two could each get half of the processors, and give up. Nobody waits for long: a process may be stopped in its turn.
   constexpr uint32_t kTurn = 1u << 30;
-  const bool in_turn = file_ >= 0 && set_lock(file_, F_WRLCK, kTurn, F_OFD_SETLKW);
+  bool in_turn = false;
+  for (int tries = 0; file_ >= 0 && !(in_turn = set_lock(file_, F_WRLCK, kTurn)) && tries < 50; ++tries) usleep(200);
   std::vector<uint32_t> taken;
   taken.reserve(count);
   for (size_t i = 0; file_ >= 0 && i < cpus.size() && taken.size() < count; ++i) {
