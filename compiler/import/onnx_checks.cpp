@@ -174,8 +174,9 @@ void expect_inside(Node& node, Value input, int64_t dimension, Value indices, st
   DenseElementsAttr constant = known_elements(indices);
   if (known && constant) {
     int64_t columns = column ? *tx::static_extent(shape.back()) : 1, place = 0;
+    bool has_sign = !llvm::cast<IntegerType>(constant.getElementType()).isUnsigned();
     for (const APInt& value : constant.getValues<APInt>()) {
-      int64_t index = value.sextOrTrunc(64).getSExtValue();
+      int64_t index = has_sign ? value.getSExtValue() : static_cast<int64_t>(value.getZExtValue());
       if (place++ % columns == column.value_or(0) && (index < -*known || index >= *known)) {
         node.fail(where + " has " + std::to_string(*known) + " elements, and the index " + std::to_string(index) + " is outside " +
                   std::to_string(-*known) + ".." + std::to_string(*known - 1));

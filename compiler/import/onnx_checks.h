@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values that ONNX calls an error when a model runs: an index outside of its dimension, an integer divided by zero. Where the model does not show that they
+// Values that ONNX calls an error when a model runs: an index outside its dimension, an integer divided by zero. Where the model does not show that they
 // cannot be, the function gets one more result for each check (tx::checks_attr), which kernels compute and the runtime looks at.
 #pragma once
 

@@ -42,7 +42,8 @@ class Frame {
   heddle_status_t* submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
     return submit_commands(segment, command, 1, sync);
   }
-  // Whether the kernels found the call's values in order; its work is over. A failure's text is the cause alone. Blocks if it may.
+  // Whether the kernels found the call's values in order; its work is over. A failure's text is the cause alone. Blocks only
+  // if verdict_may_block().
   Status verdict() const;
   bool verdict_may_block() const;
   const heddle_command_t& command(uint32_t index) const { return commands_[index]; }

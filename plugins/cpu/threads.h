@@ -58,7 +58,7 @@ class Workers {
   // The first item of share `share` of `shares`; `shares` of them end with the last item.
   using Bound = uint64_t (*)(void* context, uint64_t share, uint64_t shares) noexcept;
 
-  // Callers and workers are `threads`. If pinned, each worker runs on one of cpus[1..], else anywhere on cpus. Threads start at the first job that
+  // `threads`: a caller and its workers. If pinned, each worker runs on one of cpus[1..], else anywhere on cpus. Threads start at the first job that
   // needs them.
   Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns);
   ~Workers();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What ONNX calls an error when a model runs: an index outside of its dimension, an integer divided by zero. The call says which node and which value; good values
+"""What ONNX calls an error when a model runs: an index outside its dimension, an integer divided by zero. The call says which node and which value; good values
 give what ONNX Runtime gives."""
 import numpy as np
 import onnxruntime
