@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls over two devices, of every pair of drivers: copies between them, what overlaps in time, and how many threads that takes.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -89,13 +90,19 @@ TEST_P(RuntimeDelayedPairs, CallsOverlapInTime) {
   const double apart = seconds_of([&] {
     for (int i = 0; i < 8; ++i) call_for_one(functions[i % 2], {});
   });
-  const double started = seconds_of([&] {
+  // A busy machine may hold up any one attempt; calls that never overlap are late in each.
+  const auto least_of = [&](const std::function<void()>& calls) {
+    double least = seconds_of(calls);
+    for (int attempt = 1; attempt < 20 && least >= apart / 2; ++attempt) least = std::min(least, seconds_of(calls));
+    return least;
+  };
+  const double started = least_of([&] {
     std::vector<CallHandle> calls;
     std::vector<TensorHandle> results(8);
     for (size_t i = 0; i < 8; ++i) calls.push_back(start(functions[i % 2], {}, &results[i]));
     for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
   });
-  const double threads = seconds_of([&] {
+  const double threads = least_of([&] {
     std::vector<std::thread> callers;
     for (int i = 0; i < 8; ++i) callers.emplace_back([&, i] { call_for_one(functions[i % 2], {}); });
     for (std::thread& caller : callers) caller.join();
