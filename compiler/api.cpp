@@ -75,6 +75,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.threads = params.threads;
   if ((params.flags & ~HEDDLE_COMPILE_NO_CACHE) != 0)
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: flags has bits of a newer version [HD-E-04]"};
+  options.tuned_path = text(params.tuned_path);
   options.cache_path = text(params.cache_path);
   if (options.cache_path.empty()) options.cache_path = heddle::module::UserCache::default_folder("kernels");
   if ((params.flags & HEDDLE_COMPILE_NO_CACHE) != 0) options.cache_path.clear();

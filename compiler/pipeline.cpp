@@ -310,13 +310,17 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
 
   if (!going_on("code", 2)) return cancelled;
   CodeCache cache(options.cache_path);
+  Tuned tuned;
+  if (!options.tuned_path.empty()) {
+    if (std::string wrong = tuned.read(options.tuned_path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  }
   unsigned images_done = 0;
   CodeOptions code_options{
-      options.targets, options.math, options.ptxas, &cache,
+      options.targets, options.math, options.ptxas, &cache, &tuned,
       [&] { return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size())); }};
   for (const auto& [family, level] : options.targets) {
     if (!codes.empty() && codes.back().name == family) continue;
-    codes.push_back({family, {}, {}});
+    codes.push_back({family, {}, {}, {}});
     for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family);
     if (auto error = generate(code_options, codes.back(), context)) return {error->code, error->message};
   }
@@ -327,11 +331,12 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.output_path = options.output_path;
   file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
-  file.report = report(combinations, codes, options.math);
+  file.report = report(combinations, codes, options.math, /*with_plans=*/false);
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
   times.done("write");
   // times, and what the cache had, are in this report only: the module's own must not differ from run to run
-  return report_file ? report_file->write(add_run(file.report, times, cache)) : Failure{};
+  if (!report_file) return {};
+  return report_file->write(add_run(report(combinations, codes, options.math, /*with_plans=*/true), times, cache, tuned));
 }
 
 }  // namespace

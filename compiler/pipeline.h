@@ -36,6 +36,7 @@ struct Options {
   std::string report_path;
   std::string reproducer_path;
   targets::Math math = targets::Math::strict;
+  std::string tuned_path;  // choices of `heddle tune`; empty: the best plans by estimate
   std::string ptxas;       // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
   unsigned threads = 0;    // 0: all cores
   std::string cache_path;  // folder of code that was made before; empty: none

@@ -52,7 +52,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
-    const auto& kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels;
+    ArrayRef<emit::Kernel> kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels.of(region);
     json::Array ops;
     for (Operation& op : region.getBody().front().without_terminator()) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
@@ -65,8 +65,15 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
                            {"placed_by", placed_by(region, slot)},
                            {"region", region.getName().str()},
                            {"node", location_text(region.getLoc())},
-                           {"kernel", kernels.all()[kernels.index_of(region)].symbol},
+                           {"kernel", kernels.back().symbol},
                            {"ops", std::move(ops)}};
+    if (kernels.size() > 1) {
+      json::Array special;
+      for (const emit::Kernel& kernel : kernels.drop_back()) {
+        special.push_back(json::Object{{"kernel", kernel.symbol}, {"when", targets::text_of(kernel.plan.guards)}});
+      }
+      described["special_kernels"] = std::move(special);
+    }
     if (tx::OperationAttr other = region.getAlternativeAttr()) described["operator"] = other.describe();
     regions.push_back(std::move(described));
   });
@@ -90,7 +97,8 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
 
 }  // namespace
 
-std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math) {
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
+                   bool with_plans) {
   json::Array regions, operations, transfers, described, not_fused;
   for (const emit::Combination& combination : combinations) {
     add_places(combination, codes, regions, operations, transfers);
@@ -121,6 +129,17 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                          {"workgroups", text_of(kernel.plan.workgroups)},
                          {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
                          {"variants", std::move(variants)}};
+      if (!kernel.plan.choice.text.empty()) entry["choice"] = kernel.plan.choice.text;
+      if (!kernel.plan.guards.empty()) entry["when"] = targets::text_of(kernel.plan.guards);
+      if (with_plans) {
+        entry["name"] = name_of_kernel(kernel.text);
+        json::Array plans;
+        for (const targets::KernelPlan& plan : code.plans.at(name_of_kernel(kernel.text))) {
+          if (plan.guards != kernel.plan.guards) continue;
+          plans.push_back(json::Object{{"choice", plan.choice.text}, {"estimate_ns", static_cast<int64_t>(plan.estimate_ns)}});
+        }
+        if (plans.size() > 1) entry["plans"] = std::move(plans);
+      }
       json::Array refused;
       for (const targets::Refusal& refusal : kernel.plan.refusals)
         refused.push_back(json::Object{{"strategy", refusal.strategy}, {"reason", refusal.reason}});
@@ -148,7 +167,7 @@ void StageTimes::done(const char* stage) {
   last_ = now;
 }
 
-std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache) {
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned) {
   auto parsed = json::parse(report);
   if (!parsed) {
     llvm::consumeError(parsed.takeError());
@@ -159,6 +178,10 @@ std::string add_run(const std::string& report, const StageTimes& times, const Co
   if (std::string wrong = cache.why_unused(); !wrong.empty()) cached["unused"] = wrong;
   (*parsed->getAsObject())["seconds"] = std::move(seconds);
   (*parsed->getAsObject())["cache"] = std::move(cached);
+  if (tuned.all() > 0) {
+    (*parsed->getAsObject())["tuned"] =
+        json::Object{{"choices", static_cast<int64_t>(tuned.all())}, {"of_this_model", static_cast<int64_t>(tuned.found())}};
+  }
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;
   return text;

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "compiler/code/code_cache.h"
+#include "compiler/code/tuned.h"
 #include "compiler/emit/module_file.h"
 
 namespace heddle::compiler {
 
-// The report; the same for the same input.
-std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math);
+// The report; the same for the same input. with_plans: what each kernel could have been, too.
+std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
+                   bool with_plans);
 
 // Wall time of each stage.
 class StageTimes {
@@ -27,6 +29,6 @@ class StageTimes {
 };
 
 // The report with what is of one run alone.
-std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache);
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned);
 
 }  // namespace heddle::compiler

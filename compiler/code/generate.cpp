@@ -44,7 +44,7 @@ struct Job {
 };
 
 std::string text_of(const targets::KernelPlan& plan) {
-  std::string text = plan.strategy + " ";
+  std::string text = plan.strategy + " " + plan.choice.text + " ";
   llvm::raw_string_ostream(text) << plan.workgroups;
   return text;
 }
@@ -63,7 +63,7 @@ class Generator {
     }
     if (auto error = plan()) return error;
     for (Variant& variant : variants_) {
-      for (Kernel& kernel : family_.kernels.all()) {
+      for (const Kernel& kernel : family_.kernels.all()) {
         variant.keys.push_back(CodeCache::key_of(variant.target->identity() + "\n" + text_of(kernel.plan) + "\n" + kernel.text));
         if (take(variant, variant.keys.back())) continue;
         if (auto error = emit(variant, kernel)) return error;
@@ -80,18 +80,24 @@ class Generator {
 
  private:
   module::Status plan() {
-    for (Kernel& kernel : family_.kernels.all()) {
+    std::vector<targets::Plans> chosen;
+    for (const Kernel& kernel : family_.kernels.all()) {
+      tx::DispatchOp region = kernel.region;
       if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form
-        return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: region '" + kernel.region.getName().str() + "' needs " +
+        return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: region '" + region.getName().str() + "' needs " +
                                                               std::to_string(kernel.binding_count) + " bindings, kernels have at most " +
                                                               std::to_string(passes::most_bindings) + "; cut it"};
       }
-      auto plan = variants_.front().target->plan(kernel.region);
-      if (mlir::failed(plan)) {
-        return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + kernel.region.getName().str() + "' failed"};
+      auto plans = variants_.front().target->plans(region);
+      if (mlir::failed(plans)) {
+        return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + region.getName().str() + "' failed"};
       }
-      kernel.plan = *plan;
+      const std::string name = name_of_kernel(kernel.text);
+      chosen.push_back(targets::choose(
+          *plans, [&](const std::string& when) { return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string(); }));
+      family_.plans[name] = std::move(*plans);
     }
+    family_.kernels.plan(std::move(chosen));
     return {};
   }
 
@@ -118,13 +124,14 @@ class Generator {
     }
   }
 
-  module::Status emit(Variant& variant, Kernel& kernel) {
+  module::Status emit(Variant& variant, const Kernel& kernel) {
+    tx::DispatchOp region = kernel.region;
     const std::string& key = variant.keys.back();
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
-    auto resources = variant.target->emit(kernel.region, kernel.plan, Variant::unit_of(key), *module);
+    auto resources = variant.target->emit(region, kernel.plan, Variant::unit_of(key), *module);
     if (mlir::failed(resources)) {
       return module::Error{HEDDLE_STATUS_UNIMPLEMENTED,
-                           "compiler: generating region '" + kernel.region.getName().str() + "' for " + variant.level + " failed"};
+                           "compiler: generating region '" + region.getName().str() + "' for " + variant.level + " failed"};
     }
     for (targets::CodeUnit& unit : targets::split_code(*module)) {
       bool is_kernel = unit.name == Variant::unit_of(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the kernels of a family to its images, one a target: planned once, since the grid is the host program's, emitted for each, made into code by
+// From the kernels of a family to its images, one a target: planned once, since grids are the host program's, emitted for each, made into code by
 // several threads or taken from the cache, and linked. Called by the pipeline; knows which targets there are, and each only by its interface.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/code/code_cache.h"
+#include "compiler/code/tuned.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/targets/math.h"
 
@@ -23,6 +24,7 @@ struct CodeOptions {
   targets::Math math = targets::Math::strict;
   std::string ptxas;                 // as of Options
   CodeCache* cache = nullptr;        // never null
+  Tuned* tuned = nullptr;            // null: the best plans by estimate
   std::function<bool()> image_done;  // false cancels
 };
 

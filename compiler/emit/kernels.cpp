@@ -56,4 +56,18 @@ void Kernels::add(ModuleOp model, StringRef family) {
   });
 }
 
+void Kernels::plan(std::vector<targets::Plans> plans) {
+  std::vector<Kernel> planned;
+  for (auto [kernel, its_plans] : llvm::zip_equal(kernels_, plans)) {
+    first_.push_back(static_cast<uint32_t>(planned.size()));
+    for (auto [i, plan] : llvm::enumerate(its_plans)) {
+      planned.push_back(kernel);
+      if (size_t special = its_plans.size() - 1 - i; special > 0) planned.back().symbol += "_" + std::to_string(special);
+      planned.back().plan = std::move(plan);
+    }
+  }
+  first_.push_back(static_cast<uint32_t>(planned.size()));
+  kernels_ = std::move(planned);
+}
+
 }  // namespace heddle::emit

@@ -26,13 +26,22 @@ class Kernels {
   // Adds the regions on the model's slots of this family, in order.
   void add(mlir::ModuleOp model, llvm::StringRef family);
 
-  std::vector<Kernel>& all() { return kernels_; }
+  // One for each that is different, and for each of its plans once these are known.
   const std::vector<Kernel>& all() const { return kernels_; }
-  uint32_t index_of(tx::DispatchOp region) const { return index_.lookup(region); }
+  // Once, when all are added: each kernel becomes one for each of its plans, in their order. plans: of the kernels, in order; none is empty.
+  void plan(std::vector<targets::Plans> plans);
+
+  // Those of a region are neighbors, in the order of its plans.
+  uint32_t first_of(tx::DispatchOp region) const { return first_[index_.lookup(region)]; }
+  llvm::ArrayRef<Kernel> of(tx::DispatchOp region) const {
+    uint32_t index = index_.lookup(region);
+    return llvm::ArrayRef(kernels_).slice(first_[index], first_[index + 1] - first_[index]);
+  }
 
  private:
   std::vector<Kernel> kernels_;
-  llvm::StringMap<uint32_t> known_;  // by text
+  std::vector<uint32_t> first_;      // kernel of each text, and the end
+  llvm::StringMap<uint32_t> known_;  // texts, in order
   llvm::DenseMap<mlir::Operation*, uint32_t> index_;
 };
 

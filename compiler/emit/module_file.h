@@ -2,6 +2,7 @@
 // Finished pieces to a .heddle file: programs, images, parameters, report. The last step of the pipeline.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct FamilyCode {
   std::string name;  // "cpu", "cuda"
   Kernels kernels;
   std::vector<Image> images;
+  std::map<std::string, targets::Plans> plans;  // all that there were, by the names of kernels
 };
 
 // The model after the passes for one combination of families, which are in its tx.families, one for each slot.

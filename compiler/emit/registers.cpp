@@ -26,6 +26,12 @@ uint32_t Registers::literal(int64_t value) {
   return it->second;
 }
 
+uint32_t Registers::compute_units(uint32_t slot) {
+  auto [it, is_new] = compute_units_.try_emplace(slot, 0);
+  if (is_new) it->second = emit(module_format::Op::ComputeUnits, slot, 0);
+  return it->second;
+}
+
 uint32_t Registers::at_most(uint32_t left, uint32_t right) {
   return emit(module_format::Op::LessEqual, left, right);
 }

@@ -18,6 +18,8 @@ class Registers {
   // The register that holds the expression's value.
   uint32_t value_of(mlir::AffineExpr expression);
   uint32_t literal(int64_t value);
+  // Of the device of that slot.
+  uint32_t compute_units(uint32_t slot);
   // The register that holds 1 if left <= right, else 0.
   uint32_t at_most(uint32_t left, uint32_t right);
   // Instructions that compute all of them.
@@ -31,6 +33,7 @@ class Registers {
   llvm::DenseMap<mlir::AffineExpr, uint32_t> known_;
   llvm::DenseMap<int64_t, uint32_t> literals_;
   llvm::DenseMap<unsigned, uint32_t> symbols_;
+  llvm::DenseMap<uint32_t, uint32_t> compute_units_;
 };
 
 }  // namespace heddle::emit

@@ -37,10 +37,10 @@ class GenericOnThreads final : public Strategy {
   StringRef name() const override { return "generic"; }
   bool reads_stages() const override { return true; }
 
-  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+  FailureOr<Plans> plans(tx::DispatchOp region) const override {
     auto kernel = GenericKernel::read(region);
     if (failed(kernel)) return failure();
-    return KernelPlan{space_of(*kernel, region).workgroups()};
+    return Plans{{space_of(*kernel, region).workgroups()}};
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {

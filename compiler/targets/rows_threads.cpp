@@ -35,22 +35,22 @@ class RowsOnThreads final : public Strategy {
   StringRef name() const override { return "rows"; }
   bool reads_stages() const override { return true; }
 
-  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+  FailureOr<Plans> plans(tx::DispatchOp region) const override {
     auto rows = RowsKernel::read(region);
     if (failed(rows)) return failure();
     Division division = divide(*rows, region);
     AffineExpr count = product(rows->rows());
     switch (division.kind) {
       case Division::Kind::row_per_subgroup:
-        return KernelPlan{count.ceilDiv(division.threads / machine_.subgroup_size)};
+        return Plans{{count.ceilDiv(division.threads / machine_.subgroup_size)}};
       case Division::Kind::row_per_workgroup:
-        return KernelPlan{count};
+        return Plans{{count}};
       case Division::Kind::columns:
-        return KernelPlan{count.ceilDiv(machine_.subgroup_size)};
+        return Plans{{count.ceilDiv(machine_.subgroup_size)}};
       case Division::Kind::neighbors:
         break;
     }
-    return KernelPlan{ThreadSpace(rows->rows(), 1, division.lanes, division.threads).workgroups()};
+    return Plans{{ThreadSpace(rows->rows(), 1, division.lanes, division.threads).workgroups()}};
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {

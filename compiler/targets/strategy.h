@@ -25,14 +25,32 @@ struct Limit {
   std::string what;  // "keys of attention"
 };
 
+// A condition on a call, or on the device that runs it.
+struct Guard {
+  mlir::AffineExpr value;  // over the function's symbols; null: the device's compute units
+  int64_t min = 0, max = INT64_MAX;
+  bool operator==(const Guard&) const = default;
+};
+
+// Which of a strategy's ways to make a kernel it is.
+struct Choice {
+  std::string text;              // as reports and files of choices have it: "4 bands, 2 blocks"; empty: there is one way
+  std::vector<int64_t> numbers;  // the strategy's own
+};
+
 // How a region is cut into workgroups. The same for all variants of a family, since the host program holds the grid.
 struct KernelPlan {
   mlir::AffineExpr workgroups;  // number of workgroups (x; y = z = 1) over the function's symbols
   uint64_t cost_ns = 0;         // estimate for one workgroup on one core
-  std::string strategy = {};    // whose plan it is
+  Choice choice = {};
+  std::vector<Guard> guards = {};  // of calls that it is for
+  double estimate_ns = 0;          // for the whole region in such a call; 0: none
+  std::string strategy = {};       // whose plan it is
   std::vector<Refusal> refusals = {};
   std::vector<Limit> limits = {};
 };
+
+using Plans = std::vector<KernelPlan>;
 
 // What one variant needs for one kernel.
 struct KernelResources {
@@ -53,10 +71,12 @@ class Strategy {
   // Whether it goes by stages, and so takes ops that nothing else defines (tx::has_only_stages).
   virtual bool reads_stages() const { return false; }
 
-  // Fails for a region that is not this strategy's: with a diagnostic on the op that it cannot do, or with none if it never does the like.
-  virtual mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region) const = 0;
+  // The ways to make the region's kernel. Plans with the same guards stand together, the best by estimate first; a program has one of them. A call
+  // takes the first guards that hold, and the last plans have none. Plans with different guards give the same bits. Fails for a region
+  // that is not this strategy's: with a diagnostic on the op that it cannot do, or with none if it never does the like.
+  virtual mlir::FailureOr<Plans> plans(tx::DispatchOp region) const = 0;
 
-  // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is what plan() answered, of this or of another variant of the family.
+  // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is one of plans(), of this or of another variant of the family.
   virtual mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                                 mlir::ModuleOp kernels) const = 0;
 };

@@ -42,11 +42,11 @@ bool is_loaded(Type element) {
 
 }  // namespace
 
-FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const {
+FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only) const {
   for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
     Type element = tx::tensor(value).getElementType();
     if (!is_loaded(element)) {
-      return FailureOr<KernelPlan>(region.emitError() << name() << ": operand " << operand << " has elements of type " << element
+      return FailureOr<Plans>(region.emitError() << name() << ": operand " << operand << " has elements of type " << element
                                                       << ", which kernels do not load");
     }
   }
@@ -57,11 +57,13 @@ FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const 
     if (has_only_stages && !strategy->reads_stages()) continue;
     if (!only.empty() && strategy->name() != only) continue;
     Reason reason(region.getContext());
-    FailureOr<KernelPlan> plan = strategy->plan(region);
-    if (succeeded(plan)) {
-      plan->strategy = strategy->name();
-      plan->refusals = std::move(refusals);
-      return plan;
+    FailureOr<Plans> plans = strategy->plans(region);
+    if (succeeded(plans)) {
+      for (KernelPlan& plan : *plans) {
+        plan.strategy = strategy->name();
+        plan.refusals = refusals;
+      }
+      return plans;
     }
     if (!reason.location() || (!refusals.empty() && refusals.back().reason == reason.text())) continue;
     if (!at) at = reason.location();
@@ -78,8 +80,8 @@ FailureOr<KernelPlan> Target::plan(tx::DispatchOp region, StringRef only) const 
 
 bool Target::has_own_kernel(tx::DispatchOp region) const {
   ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
-  FailureOr<KernelPlan> found = plan(region);
-  return succeeded(found) && found->strategy != strategies().back()->name();
+  FailureOr<Plans> found = plans(region);
+  return succeeded(found) && found->back().strategy != strategies().back()->name();
 }
 
 FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {

@@ -24,14 +24,14 @@ class Target {
   // The last one takes every region that has stages (targets/generic.h).
   virtual const Strategies& strategies() const = 0;
 
-  // The plan of the first strategy that takes the region, with why those before it did not; or of the one named `only`. Fails, with a diagnostic
+  // The plans of the first strategy that takes the region, with why those before it did not; or of the one named `only`. Fails, with a diagnostic
   // that has all reasons, for a region that none takes.
-  mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region, llvm::StringRef only = {}) const;
+  mlir::FailureOr<Plans> plans(tx::DispatchOp region, llvm::StringRef only = {}) const;
 
   // Whether a strategy other than the generic one takes the region.
   bool has_own_kernel(tx::DispatchOp region) const;
 
-  // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is what plan() answered, of this or of another variant of the family.
+  // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is one of plans(), of this or of another variant of the family.
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                         mlir::ModuleOp kernels) const;
 

@@ -36,7 +36,7 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
 
 Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) const {
   Interpreter interpreter(program_, signature_, dims, symbols);
-  interpreter.limit_grids(instance_.machine().grid_of_slot);
+  interpreter.describe_slots(instance_.machine().slots);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
   Resolver resolver(program_, signature_, instance_.machine(), dims);

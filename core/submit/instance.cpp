@@ -198,8 +198,9 @@ Status Instance::bind(const InstanceRequest& request, const std::vector<route::R
   }
   machine_.device_of_slot = route_.device_of_slot;
   for (uint32_t device : machine_.device_of_slot) {
-    const uint32_t(&most)[3] = devices_[device]->description().max_workgroup_count;
-    machine_.grid_of_slot.push_back({most[0], most[1], most[2]});
+    const heddle_device_description_t& described = devices_[device]->description();
+    const uint32_t(&most)[3] = described.max_workgroup_count;
+    machine_.slots.push_back({{most[0], most[1], most[2]}, described.compute_units});
   }
   return Status();
 }

@@ -139,7 +139,7 @@ Status Interpreter::dispatch(uint32_t index) {
                      workgroups, i);
       }
       command.grid[i] = static_cast<uint32_t>(workgroups);
-      const uint32_t most = site->slot() < grid_of_slot_.size() ? grid_of_slot_[site->slot()][i] : 0;
+      const uint32_t most = site->slot() < slots_.size() ? slots_[site->slot()].most_workgroups[i] : 0;
       if (most == 0 || command.grid[i] <= most) continue;
       taken = false;
       refused = error(HEDDLE_STATUS_OUT_OF_RANGE, "region '{}' asks for {} workgroups in dimension {}, and its device takes {} at most",
@@ -244,6 +244,9 @@ Result<Interpreter::Outcome> Interpreter::run() {
         break;
       case mf::Op::ArgumentDim:
         r[a] = argument_dims_[b][c];
+        break;
+      case mf::Op::ComputeUnits:
+        r[a] = b < slots_.size() ? slots_[b].compute_units : 0;
         break;
       case mf::Op::ResultDim:
         HEDDLE_RETURN_IF_ERROR(set_result_dim(a, b, r[c]));

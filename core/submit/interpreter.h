@@ -55,8 +55,11 @@ struct InterpreterLimits {
   uint64_t commands = uint64_t{1} << 22;  // and, times four, bindings and constants
 };
 
-// Most workgroups of a dispatch in x, y and z; 0: not known.
-using GridLimit = std::array<uint32_t, 3>;
+// What a slot's device is like; 0: not known.
+struct SlotDevice {
+  std::array<uint32_t, 3> most_workgroups{};  // of a dispatch, in x, y and z
+  uint32_t compute_units = 0;
+};
 
 class Interpreter {
  public:
@@ -67,8 +70,8 @@ class Interpreter {
   Interpreter(const module_format::Program& program, const open::Signature& signature,
               const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits = {});
 
-  // Per slot, what its device takes; kept. A kernel whose grid is larger is passed over like one whose guards do not hold.
-  void limit_grids(std::span<const GridLimit> of_slot) { grid_of_slot_ = of_slot; }
+  // Kept. A kernel whose grid is larger than a device takes is passed over like one whose guards do not hold.
+  void describe_slots(std::span<const SlotDevice> slots) { slots_ = slots; }
 
   // run() stops before each of these instructions when it comes there, in this order; kept.
   void pause_before(std::span<const uint32_t> instructions) { pauses_ = instructions; }
@@ -97,7 +100,7 @@ class Interpreter {
   const open::Signature& signature_;
   const std::vector<std::vector<int64_t>>& argument_dims_;
   InterpreterLimits limits_;
-  std::span<const GridLimit> grid_of_slot_;
+  std::span<const SlotDevice> slots_;
   std::vector<int64_t> registers_;
   std::vector<std::vector<int64_t>> result_dims_;
   Recording recording_;

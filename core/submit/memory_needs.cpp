@@ -182,7 +182,7 @@ class Needs {
       add_block(out[machine_.device_of_slot[argument.slot]].arguments, *bytes);
     }
     Interpreter interpreter(program, signature, dims, symbols);
-    interpreter.limit_grids(machine_.grid_of_slot);
+    interpreter.describe_slots(machine_.slots);
     Result<Interpreter::Outcome> outcome = interpreter.run();
     if (!outcome.ok()) return outcome.take_status();
     Resolver resolver(program, signature, machine_, dims);
@@ -215,7 +215,7 @@ Machine unbound_machine(const mf::Module& module) {
   for (const mf::Slot* slot : *module.slots()) machine.device_names.push_back(slot->name()->str());
   const size_t count = machine.device_names.size();
   machine.min_alignment_of_device.assign(count, 64);
-  machine.grid_of_slot.assign(count, {0, 0, 0});
+  machine.slots.resize(count);
   machine.device_of_slot.resize(count);
   std::iota(machine.device_of_slot.begin(), machine.device_of_slot.end(), 0u);
   place_globals(module, machine);

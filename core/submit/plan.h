@@ -102,7 +102,7 @@ std::span<const int64_t> operation_dims(const module_format::DispatchSite& site,
 struct Machine {
   std::vector<std::string> device_names;
   std::vector<uint64_t> min_alignment_of_device;
-  std::vector<GridLimit> grid_of_slot;
+  std::vector<SlotDevice> slots;
   std::vector<uint32_t> device_of_slot;
   Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
   Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does

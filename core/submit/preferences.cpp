@@ -236,7 +236,7 @@ void Preferences::decide(const mf::Program& program, const open::Signature& sign
   const std::optional<std::vector<std::vector<int64_t>>> dims = open::static_dims(signature);
   if (!dims) return;
   Interpreter interpreter(program, signature, *dims, {});
-  interpreter.limit_grids(machine_.grid_of_slot);
+  interpreter.describe_slots(machine_.slots);
   if (!interpreter.run().ok()) return;
   for (const RecordedCommand& command : interpreter.recording().commands) {
     if (command.kind != RecordedKind::kDispatch) continue;
@@ -286,7 +286,8 @@ std::vector<Preferences::Region> Preferences::regions() const {
           continue;
         }
         region.runs += (region.runs.empty() ? "" : ", or else ") + (way.kind == Kind::kOwn ? name_of_own(*added.site) : way.text);
-        if (way.kind != Kind::kLibrary && added.site->candidates()->Get(0)->guards()->size() == 0) break;  // it takes any extents
+        const uint32_t last = added.site->candidates()->size() - 1;
+        if (way.kind != Kind::kLibrary && added.site->candidates()->Get(last)->guards()->size() == 0) break;  // it takes any extents
       }
     }
     list.push_back(std::move(region));

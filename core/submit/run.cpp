@@ -300,7 +300,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
                         std::span<const uint32_t> pauses, const std::function<Status()>& paused) {
   const Machine& machine = params_.machine;
   Interpreter interpreter(params_.program, params_.signature, argument_dims, symbols);
-  interpreter.limit_grids(machine.grid_of_slot);
+  interpreter.describe_slots(machine.slots);
   interpreter.pause_before(pauses);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims);
   std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current one

@@ -444,6 +444,8 @@ class ProgramChecker {
         if (!r(a) || !in(b, program_.values()->size(), "value") || !r(c)) return false;
         if (program_.values()->Get(b)->kind() == ValueKind::Verdict) return fail("instruction ", pc, ": a verdict is read");
         return alive(b, pc);
+      case Op::ComputeUnits:
+        return r(a) && in(b, module_.slots()->size(), "slot");
     }
     return fail("instruction ", pc, ": operation ", at.op(), " is not known");
   }

@@ -57,7 +57,8 @@ uint16_t minor_of(const module_format::ModuleT& module) {
   auto look = [&](const module_format::ProgramT& program) {
     auto has_operation = [](const auto& site) { return site->operation != nullptr; };
     if (std::any_of(program.dispatches.begin(), program.dispatches.end(), has_operation)) minor = std::max(minor, kFormatMinorOfOperations);
-    if (program.checks) minor = kFormatMinor;
+    auto asks_units = [](const auto& at) { return static_cast<module_format::Op>(at.op()) == module_format::Op::ComputeUnits; };
+    if (program.checks || std::any_of(program.code.begin(), program.code.end(), asks_units)) minor = kFormatMinor;
   };
   for (const auto& program : module.initializer) look(*program);
   for (const auto& function : module.functions) {

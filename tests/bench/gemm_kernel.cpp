@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "compiler/targets/candidates.h"
 #include "compiler/targets/target.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
@@ -68,11 +69,12 @@ Kernel::Kernel(mlir::MLIRContext& context, const std::string& level, const std::
   tx::DispatchOp region;
   module->walk([&](tx::DispatchOp op) { region = op; });
   auto target = targets::make_x86_64_target(level);
-  auto plan = target->plan(region);
-  if (mlir::failed(plan)) give_up(text, "this has no plan");
-  workgroups_ = static_cast<uint64_t>(llvm::cast<mlir::AffineConstantExpr>(plan->workgroups).getValue());
+  auto plans = target->plans(region);
+  if (mlir::failed(plans)) give_up(text, "this has no plan");
+  const targets::KernelPlan plan = targets::choose(*plans, {}).back();
+  workgroups_ = static_cast<uint64_t>(llvm::cast<mlir::AffineConstantExpr>(plan.workgroups).getValue());
   mlir::OwningOpRef<mlir::ModuleOp> kernels = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  auto resources = target->emit(region, *plan, "kernel", *kernels);
+  auto resources = target->emit(region, plan, "kernel", *kernels);
   if (mlir::failed(resources)) give_up(text, "this was not emitted");
   auto image = target->assemble(*kernels);
   if (mlir::failed(image)) give_up(text, "this was not assembled");

@@ -373,9 +373,9 @@ TEST(Matmul, KeepsItsTileInRegisters) {
                                     "tensor<96x128xf32>\n tx.yield %y : tensor<96x128xf32>"));
     auto target = targets::make_x86_64_target(level->name);
     mlir::OwningOpRef<mlir::ModuleOp> kernels = mlir::ModuleOp::create(mlir::UnknownLoc::get(parsed.context()));
-    auto plan = target->plan(parsed.region());
-    ASSERT_TRUE(mlir::succeeded(plan));
-    ASSERT_TRUE(mlir::succeeded(target->emit(parsed.region(), *plan, "kernel", *kernels)));
+    auto plans = target->plans(parsed.region());
+    ASSERT_TRUE(mlir::succeeded(plans));
+    ASSERT_TRUE(mlir::succeeded(target->emit(parsed.region(), plans->back(), "kernel", *kernels)));
     auto assembly = targets::x86_64::lower_to_assembly(*kernels, *level);
     ASSERT_TRUE(mlir::succeeded(assembly));
     size_t sums = 0, spills = 0;

@@ -30,9 +30,9 @@ std::vector<char> image_of(int count, const std::string& level) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, first.context());
     tx::DispatchOp region;
     module->walk([&](tx::DispatchOp op) { region = op; });
-    auto plan = target->plan(region);
-    EXPECT_TRUE(mlir::succeeded(plan));
-    EXPECT_TRUE(mlir::succeeded(target->emit(region, *plan, "k" + std::to_string(i), *kernels)));
+    auto plans = target->plans(region);
+    EXPECT_TRUE(mlir::succeeded(plans));
+    EXPECT_TRUE(mlir::succeeded(target->emit(region, plans->front(), "k" + std::to_string(i), *kernels)));
   }
   auto image = target->assemble(*kernels);
   EXPECT_TRUE(mlir::succeeded(image));

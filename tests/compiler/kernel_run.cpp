@@ -15,6 +15,7 @@
 #include <random>
 
 #include "compiler/targets/amdgpu/amdgpu.h"
+#include "compiler/targets/candidates.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
@@ -169,14 +170,14 @@ ParsedRegion::ParsedRegion(const std::string& text) {
 
 ParsedRegion::~ParsedRegion() = default;
 
-std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy) {
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy, size_t plan) {
   CompiledKernel kernel;
-  auto plan = target.plan(region, strategy);
-  if (failed(plan)) {
+  auto plans = target.plans(region, strategy);
+  if (failed(plans)) {
     ADD_FAILURE() << target.name() << ": no plan";
     return std::nullopt;
   }
-  kernel.plan = *plan;
+  kernel.plan = plan == usual_plan ? targets::choose(*plans, {}).back() : plans->at(plan);
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(region.getContext()));
   auto resources = target.emit(region, kernel.plan, "kernel", *kernels);
   if (failed(resources)) {
@@ -194,13 +195,25 @@ std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::
   return kernel;
 }
 
+std::vector<size_t> plans_to_check(const targets::Target& target, tx::DispatchOp region, const std::string& strategy) {
+  std::vector<size_t> checked{usual_plan};
+  auto plans = target.plans(region, strategy);
+  if (failed(plans)) return checked;
+  const std::vector<int64_t> usual = targets::choose(*plans, {}).back().choice.numbers;
+  for (size_t i = 0; i < plans->size(); ++i) {
+    const bool is_first = i == 0 || !((*plans)[i].guards == (*plans)[i - 1].guards);
+    if ((is_first || i + 1 == plans->size()) && (*plans)[i].choice.numbers != usual) checked.push_back(i);
+  }
+  return checked;
+}
+
 uint64_t CompiledKernel::workgroups(const std::vector<int64_t>& symbols) const {
   auto type = tx::tensor_type({plan.workgroups}, IntegerType::get(plan.workgroups.getContext(), 32));
   return static_cast<uint64_t>(shape_of(type, symbols)[0]);
 }
 
-LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy) {
-  auto compiled = compile_region(*targets::make_x86_64_target(level), region, strategy);
+LoadedKernel::LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy, size_t plan) {
+  auto compiled = compile_region(*targets::make_x86_64_target(level), region, strategy, plan);
   if (!compiled) return;
   kernel_ = std::move(*compiled);
   const testing::TemporaryFolder folder;
@@ -226,8 +239,8 @@ std::string plan_error(tx::DispatchOp region) {
     text += diagnostic.str();
     return success();
   });
-  auto plan = targets::make_x86_64_target("x86-64-v3")->plan(region);
-  EXPECT_EQ(failed(plan), !text.empty());
+  auto plans = targets::make_x86_64_target("x86-64-v3")->plans(region);
+  EXPECT_EQ(failed(plans), !text.empty());
   return text;
 }
 
@@ -391,6 +404,14 @@ void check_amdgpu_code(tx::DispatchOp region) {
 
 }  // namespace
 
+namespace {
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.data.size() == b.data.size() && std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(a.data[0])) == 0;
+}
+
+}  // namespace
+
 void check_region(const std::string& text, const CheckOptions& options) {
   ParsedRegion parsed(text);
   std::vector<Tensor> operands;
@@ -401,13 +422,16 @@ void check_region(const std::string& text, const CheckOptions& options) {
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
   for (const std::string& level : runnable_levels()) {
-    LoadedKernel kernel(parsed.region(), level, options.strategy);
-    if (!kernel.usable()) continue;
-    for (bool single : {false, true}) {
-      std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
-      for (size_t i = 0; i < got.size(); ++i) {
-        expect_close(got[i], wanted[i], options,
-                     level + (single ? ", one workgroup a call" : ", one call") + ", result " + std::to_string(i));
+    std::vector<Tensor> usual;
+    for (size_t plan : plans_to_check(*targets::make_x86_64_target(level), parsed.region(), options.strategy)) {
+      LoadedKernel kernel(parsed.region(), level, options.strategy, plan);
+      if (!kernel.usable()) continue;
+      for (bool single : {false, true}) {
+        const std::string how = level + ", " + kernel.plan_text() + (single ? ", one workgroup a call" : ", one call");
+        std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
+        for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], wanted[i], options, how + ", result " + std::to_string(i));
+        if (usual.empty()) usual = got;
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], usual[i])) << how << ", result " << i << ": other bits";
       }
     }
   }

@@ -57,13 +57,18 @@ struct CompiledKernel {
 
 // Fails the current test and gives nothing when planning, emitting or assembling fails.
 // strategy: the only one that is asked; empty: the first that takes the region.
-std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy = "");
+// plan: which of the region's plans; usual_plan for the one that needs no guards.
+constexpr size_t usual_plan = SIZE_MAX;
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy = "",
+                                             size_t plan = usual_plan);
+// Plans that differ: the usual one, the first of each other case, and the one that is thought the worst.
+std::vector<size_t> plans_to_check(const targets::Target& target, tx::DispatchOp region, const std::string& strategy = "");
 
 // A compiled kernel for x86-64, loaded.
 class LoadedKernel {
  public:
   // Fails the current test and is not usable when planning, emitting, assembling or loading fails.
-  LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy = "");
+  LoadedKernel(tx::DispatchOp region, const std::string& level, const std::string& strategy = "", size_t plan = usual_plan);
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
@@ -71,6 +76,7 @@ class LoadedKernel {
   bool usable() const { return entry_ != nullptr; }
   uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const { return kernel_.workgroups(symbols); }
   uint64_t cost_ns() const { return kernel_.plan.cost_ns; }
+  std::string plan_text() const { return kernel_.plan.strategy + " " + kernel_.plan.choice.text; }
   size_t image_bytes() const { return kernel_.code.size(); }
   const std::vector<char>& image() const { return kernel_.code; }
 

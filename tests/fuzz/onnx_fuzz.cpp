@@ -89,8 +89,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       kernels.add(*module, "cpu");
       mlir::OwningOpRef<mlir::ModuleOp> code = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
       for (const heddle::emit::Kernel& kernel : kernels.all()) {
-        auto plan = target->plan(kernel.region);
-        if (mlir::failed(plan) || mlir::failed(target->emit(kernel.region, *plan, kernel.symbol, *code))) {
+        auto plans = target->plans(kernel.region);
+        if (mlir::failed(plans) || mlir::failed(target->emit(kernel.region, plans->front(), kernel.symbol, *code))) {
           require(!said.empty(), "a kernel was refused without a word", "");
           break;
         }

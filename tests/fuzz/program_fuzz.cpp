@@ -46,7 +46,7 @@ struct Nothing {
       machine.entries.push_back({entries, entries});
     }
     machine.min_alignment_of_device.assign(machine.device_names.size(), 256);
-    machine.grid_of_slot.assign(machine.device_of_slot.size(), {0, 0, 1 << 16});
+    machine.slots.assign(machine.device_of_slot.size(), {{0, 0, 1 << 16}, 4});
   }
   static heddle_buffer_t* buffer() { return reinterpret_cast<heddle_buffer_t*>(uintptr_t{32}); }
   Machine machine;
@@ -181,7 +181,7 @@ void run_program(const mf::Program& program, const open::Signature& signature, c
     dims.push_back(std::move(extents));
   }
   Interpreter interpreter(program, signature, dims, symbols, kLimits);
-  interpreter.limit_grids(machine.grid_of_slot);
+  interpreter.describe_slots(machine.slots);
   Resolver resolver(program, signature, machine, dims);
   std::vector<uint64_t> arenas;
   size_t done = 0;

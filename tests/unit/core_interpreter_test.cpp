@@ -190,6 +190,32 @@ TEST(Interpreter, RefusesGridsOutside32Bits) {
   }
 }
 
+TEST(Interpreter, TakesTheFirstKernelWhoseGuardsHold) {
+  const SlotDevice few{{}, 2}, many{{}, 16}, unknown{};
+  for (const auto& [device, extent, entry] : {std::tuple(few, 5, 2u), std::tuple(many, 5, 0u), std::tuple(many, 50, 1u),
+                                              std::tuple(few, 50, 2u), std::tuple(unknown, 5, 2u)}) {
+    ProgramBuilder p;
+    uint32_t one = p.literal(1), rows = p.literal(extent), units = p.reg();
+    p.emit(mf::Op::ComputeUnits, units, 0);
+    p.dispatch("region", 2, {}, {}, {one, one, one});
+    auto& candidates = p.program->dispatches[0]->candidates;
+    for (uint32_t special = 2; special-- > 0;) {
+      auto candidate = std::make_unique<mf::CandidateT>(*candidates.back());
+      candidate->entry = special;
+      candidate->guards = {mf::Guard(units, 0, 6, INT64_MAX, 1)};
+      if (special == 0) candidate->guards.emplace_back(rows, 0, 0, 12, 1);
+      candidates.insert(candidates.begin(), std::move(candidate));
+    }
+    Running running(p.finish());
+    const SlotDevice slots[] = {device};
+    running.interpreter->describe_slots(slots);
+    ASSERT_TRUE(running.run().ok());
+    EXPECT_EQ(running.interpreter->register_value(units), device.compute_units);
+    ASSERT_EQ(running.interpreter->recording().commands.size(), 1u);
+    EXPECT_EQ(running.interpreter->recording().commands[0].entry, entry) << device.compute_units << " units, " << extent << " rows";
+  }
+}
+
 TEST(Interpreter, NamesTheRegionThatHasNoKernelForTheExtents) {
   ProgramBuilder p;
   uint32_t one = p.literal(1), seven = p.literal(7);

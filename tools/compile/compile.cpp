@@ -31,7 +31,7 @@ struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
   std::vector<std::string> places, slots, operators;
-  std::string cache;
+  std::string cache, tuned;
   bool annotate_affinity = false, no_cache = false;
   uint64_t threads = 0;
 
@@ -55,6 +55,7 @@ struct Options {
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--cache", cache, "where code of kernels is kept for the next time (default: the user's cache folder)", "FOLDER");
+    flags.text("--tuned", tuned, "choices of kernels that heddle tune wrote, for the device that it ran on", "FILE");
     flags.on("--no-cache", no_cache, "make all code anew, and keep none");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
@@ -144,6 +145,7 @@ int explain(const std::string& path, const std::string& form) {
 std::string overwrites(const Options& options) {
   std::vector<NamedFile> read{{"MODEL", options.model}};
   for (const std::string& path : options.operators) read.push_back({"--operators", path});
+  read.push_back({"--tuned", options.tuned});
   return file_named_twice({{"-o", options.output},
                            {"--params-out", options.params_out},
                            {"--dump-to", options.dump_to},
@@ -210,6 +212,7 @@ int compile(const Arguments& arguments) {
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);
   params.cache_path = view(options.cache);
+  params.tuned_path = view(options.tuned);
   params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
   params.progress = on_progress;
   params.context = &progress;

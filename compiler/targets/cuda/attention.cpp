@@ -541,12 +541,12 @@ FailureOr<Attention::Read> Attention::read(tx::DispatchOp region) const {
   return result;
 }
 
-FailureOr<KernelPlan> Attention::plan(tx::DispatchOp region) const {
+FailureOr<Plans> Attention::plans(tx::DispatchOp region) const {
   auto found = read(region);
   if (failed(found)) return failure();
   KernelPlan plan;
   plan.workgroups = product(found->shape.batch) * found->shape.queries.ceilDiv(found->form.query_rows);
-  return plan;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> Attention::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {

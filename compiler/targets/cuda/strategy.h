@@ -27,6 +27,9 @@ class Part {
   virtual std::string rung() const { return {}; }
   // Workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
+  // Tiles that it could have, of which Budget says one; 0: it has none.
+  virtual size_t tiles() const { return 0; }
+  virtual double estimate_ns() const { return 0; }  // 0: none
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
@@ -38,6 +41,7 @@ struct Budget {
   int64_t threads;
   int64_t shared_memory_bytes;
   Math math;
+  unsigned tile = 0;  // of a contraction: which of its tiles, the best by estimate first
 };
 
 // The strategies. A root is a window's op or a contraction. transpose_parts is empty if the outputs are not its.
@@ -58,7 +62,7 @@ class Attention final : public Strategy {
 
   llvm::StringRef name() const override { return "attention"; }
   bool reads_stages() const override { return true; }
-  mlir::FailureOr<KernelPlan> plan(tx::DispatchOp region) const override;
+  mlir::FailureOr<Plans> plans(tx::DispatchOp region) const override;
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                         mlir::ModuleOp kernels) const override;
 

@@ -52,6 +52,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
 
 constexpr int64_t few_workgroups = 16;  // a device has a hundred multiprocessors
 constexpr int64_t access_bytes = 16;    // of a thread
+constexpr size_t most_tiles = 6;        // that whoever chooses among plans is offered
 
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
@@ -80,20 +81,30 @@ class OutputGroups final : public Strategy {
 
   StringRef name() const override { return "output groups"; }
 
-  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override {
+  FailureOr<Plans> plans(tx::DispatchOp region) const override {
     for (Operation& op : region.getBody().front()) {
       if (llvm::isa<tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
     }
-    auto parts = parts_of(region, budget_of(region));
-    if (failed(parts)) return failure();
-    KernelPlan plan;
-    plan.workgroups = getAffineConstantExpr(0, region.getContext());
-    for (const auto& part : *parts) plan.workgroups = plan.workgroups + part->workgroups();
-    return plan;
+    Plans plans;
+    size_t tiles = 1;
+    for (unsigned tile = 0; tile < std::min(tiles, most_tiles); ++tile) {
+      auto parts = parts_of(region, budget_of(region, tile));
+      if (failed(parts)) return failure();
+      KernelPlan plan{getAffineConstantExpr(0, region.getContext())};
+      for (const auto& part : *parts) {
+        plan.workgroups = plan.workgroups + part->workgroups();
+        plan.estimate_ns += part->estimate_ns();
+        if (part->tiles() == 0) continue;
+        tiles = part->tiles();
+        plan.choice = {part->rung(), {tile}};
+      }
+      plans.push_back(std::move(plan));
+    }
+    return plans;
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
-    Budget budget = budget_of(region);
+    Budget budget = budget_of(region, plan.choice.numbers.empty() ? 0 : static_cast<unsigned>(plan.choice.numbers.front()));
     auto parts = parts_of(region, budget);
     if (failed(parts)) return failure();
     std::unique_ptr<KernelBuilder> opened = open_kernel(region, plan, symbol, kernels, chip_, budget.threads);
@@ -134,7 +145,9 @@ class OutputGroups final : public Strategy {
 
  private:
   // The same for every chip, since the grid is: what the smallest one has.
-  Budget budget_of(tx::DispatchOp region) const { return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes), math_}; }
+  Budget budget_of(tx::DispatchOp region, unsigned tile) const {
+    return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes), math_, tile};
+  }
 
   const Chip& chip_;
   const Math math_;

@@ -22,6 +22,7 @@ constexpr double l2_rate = 33, shared_rate = 118;
 constexpr double latency_clocks = 136, barrier_clocks = 108;  // of a step
 constexpr double start_clocks = 1600, store_clocks = 0.235;   // of a workgroup, of a result
 constexpr double piece_clocks = 20;
+constexpr double clocks_per_ns = 1.75;
 
 // A symbol is mostly the size of a batch. One tile serves all its values.
 constexpr int64_t usual_symbol = 16;
@@ -225,7 +226,7 @@ double estimate(const TiledContraction& shape, const Tile& tile) {
 
 }  // namespace
 
-std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_memory_bytes) {
+std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_memory_bytes) {
   static constexpr Tile without_tensor_cores[] = {
       {128, 128, 1, 64, 8, 8, 0, 0, 3, 2}, {64, 64, 4, 64, 8, 8, 0, 0, 3, 2}, {32, 32, 4, 64, 4, 4, 0, 0, 3, 2}};
   static constexpr Tile with_tensor_cores[] = {
@@ -234,8 +235,8 @@ std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_m
       {256, 64, 1, 128, 0, 0, 4, 2, 3, 1},  {128, 64, 2, 64, 0, 0, 2, 2, 4, 1},   {64, 128, 1, 128, 0, 0, 2, 4, 3, 2},
       {128, 64, 1, 128, 0, 0, 4, 2, 3, 2},  {128, 64, 1, 64, 0, 0, 4, 2, 3, 3},   {64, 64, 2, 64, 0, 0, 2, 2, 4, 2},
       {32, 64, 2, 128, 0, 0, 1, 4, 3, 2},   {32, 32, 4, 128, 0, 0, 1, 2, 3, 2},   {16, 32, 8, 64, 0, 0, 1, 1, 3, 1}};
-  std::optional<Tile> best;
-  double least = 0;
+  std::vector<Tile> fitting;
+  size_t suitable = SIZE_MAX;  // without tensor cores, the largest that gives enough workgroups
   for (Tile tile : shape.tensor_cores ? ArrayRef<Tile>(with_tensor_cores) : ArrayRef<Tile>(without_tensor_cores)) {
     tile.stages = std::clamp<int64_t>(tile.steps(shape), 2, tile.stages);
     int64_t lines = tile.rows * tile.depth(shape.element_bytes()) / shape.lhs_piece() / usual_threads;  // each with its own place
@@ -243,16 +244,19 @@ std::optional<Tile> Tile::choose(const TiledContraction& shape, int64_t shared_m
     while (tile.stages > 2 && tile.shared_bytes(shape) > shared_memory_bytes) --tile.stages;
     if (tile.shared_bytes(shape) > shared_memory_bytes || pieces(shape, tile) > most_pieces) continue;
     if (shape.tensor_cores) {
-      double clocks = estimate(shape, tile);
-      if (best && clocks >= least) continue;
-      least = clocks;
-      best = tile;
-    } else {  // from large to small
-      best = tile;
-      if (workgroups(shape, tile, 1) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) break;
+      tile.estimate_ns = estimate(shape, tile) / clocks_per_ns;
+    } else if (suitable == SIZE_MAX && workgroups(shape, tile, 1) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) {
+      suitable = fitting.size();
     }
+    fitting.push_back(tile);
   }
-  return best;
+  if (shape.tensor_cores) {
+    llvm::stable_sort(fitting, [](const Tile& a, const Tile& b) { return a.estimate_ns < b.estimate_ns; });
+  } else if (fitting.size() > 1) {  // from large to small
+    auto first = fitting.begin() + static_cast<ptrdiff_t>(std::min(suitable, fitting.size() - 1));
+    std::rotate(fitting.begin(), first, first + 1);
+  }
+  return fitting;
 }
 
 }  // namespace heddle::targets::cuda

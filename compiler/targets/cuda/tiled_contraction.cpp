@@ -158,8 +158,8 @@ class TileOutput {
 
 class TilePart final : public Part {
  public:
-  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, TiledContraction shape, Tile tile)
-      : region_(region), outputs_(outputs), transpose_(transpose), shape_(std::move(shape)), tile_(tile) {}
+  TilePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose, TiledContraction shape, Tile tile, size_t tiles)
+      : region_(region), outputs_(outputs), transpose_(transpose), shape_(std::move(shape)), tile_(tile), tiles_(tiles) {}
 
   AffineExpr workgroups() const override {
     int64_t column_tiles = (shape_.columns + tile_.columns - 1) / tile_.columns;
@@ -167,6 +167,8 @@ class TilePart final : public Part {
   }
   std::string rung() const override { return tile_.name() + (shape_.tensor_cores && shape_.element.isF32() ? ", tf32" : ""); }
   int64_t residents() const override { return tile_.residents; }
+  size_t tiles() const override { return tiles_; }
+  double estimate_ns() const override { return tile_.estimate_ns; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     k.shared(k.builder.getI8Type(), tile_.shared_bytes(shape_));
@@ -183,6 +185,7 @@ class TilePart final : public Part {
   tx::TransposeOp transpose_;
   TiledContraction shape_;
   Tile tile_;
+  size_t tiles_;
 };
 
 }  // namespace
@@ -192,9 +195,9 @@ std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs,
   auto shape = TiledContraction::read(root, budget.math);
   if (!shape) return nullptr;
   shape->rows_last = transpose != nullptr;
-  auto tile = Tile::choose(*shape, budget.shared_memory_bytes);
-  if (!tile) return nullptr;
-  return std::make_unique<TilePart>(region, outputs, transpose, *shape, *tile);
+  std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes);
+  if (tiles.empty()) return nullptr;
+  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tiles[std::min<size_t>(budget.tile, tiles.size() - 1)], tiles.size());
 }
 
 }  // namespace heddle::targets::cuda

@@ -386,22 +386,22 @@ class AttentionWriter {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_attention(tx::DispatchOp region) {
+FailureOr<Plans> plans_attention(tx::DispatchOp region) {
   auto attention = Attention::read(region);
   if (failed(attention)) return failure();
   for (const Level* level : {&level_v3, &level_v4}) {
     Layout layout(*attention, *level);
     if ((attention->known_keys() && layout.bytes() > most_workspace_bytes) || layout.capacity < Panels::unit) {
-      return FailureOr<KernelPlan>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
+      return FailureOr<Plans>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
     }
   }
   if (!attention->has_neighboring_columns())
-    return FailureOr<KernelPlan>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
+    return FailureOr<Plans>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
   int64_t keys = attention->known_keys().value_or(usual_keys);
   double flops = 2.0 * static_cast<double>(attention->part_rows * keys * (attention->depth + attention->columns));
   KernelPlan plan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};
   if (!attention->known_keys()) plan.limits.push_back({attention->keys, most_unknown_bytes / 4, "keys of attention"});
-  return plan;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> emit_attention(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,

@@ -12,14 +12,10 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-bool is_tied(tx::DispatchOp region) {
+// Between passes the sums lie in the result: it must not hold an operand of the tail then.
+bool is_single_pass(tx::DispatchOp region) {
   auto tied = region.getTied();
   return tied && llvm::any_of(*tied, [](int64_t operand) { return operand >= 0; });
-}
-
-ContractionCut cut_of(const ContractionShape& shape, tx::DispatchOp region) {
-  // Between passes the sums lie in the result: it must not hold an operand of the tail then.
-  return ContractionCut::of(shape, is_tied(region));
 }
 
 // Taps that follow one another in memory are one long run of K.
@@ -54,18 +50,19 @@ std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const 
 }
 
 // What a kernel of this cut would need beyond all reason is refused before it is made.
-LogicalResult check_needs(const ContractionShape& shape, const ContractionCut& cut) {
+bool is_reasonable(const ContractionShape& shape, const ContractionCut& cut) {
+  return tap_entries(shape, cut) && workspace_bytes_of(shape, cut);
+}
+
+LogicalResult refuse(const ContractionShape& shape, const ContractionCut& cut) {
   if (!tap_entries(shape, cut)) {
     return shape.root->emitError("x86_64: a window of ")
            << shape.kernel_height << " x " << shape.kernel_width << " taps over " << cut.pass_blocks
            << " blocks of channels has no strategy; up to " << most_table_entries << " taps have";
   }
-  if (!workspace_bytes_of(shape, cut)) {
-    return shape.root->emitError("x86_64: a padded band of ")
-           << shape.band_height(cut.band_size) << " x " << shape.band_width(cut.band_size) << " pixels of " << shape.channels
-           << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
-  }
-  return success();
+  return shape.root->emitError("x86_64: a padded band of ")
+         << shape.band_height(cut.band_size) << " x " << shape.band_width(cut.band_size) << " pixels of " << shape.channels
+         << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
 }
 
 class ContractionWriter {
@@ -541,25 +538,78 @@ class ContractionWriter {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_microkernel(tx::DispatchOp region) {
+namespace {
+
+// Calls, and devices, that a cut is for.
+struct Case {
+  std::vector<Guard> guards;
+  Cores cores;
+  int64_t rows;  // where they are not known
+};
+
+constexpr int64_t few_rows = 12, usual_rows = 128;
+
+std::vector<Case> cases_of(const ContractionShape& shape) {
+  const Guard many{{}, many_cores, INT64_MAX};
+  std::vector<Case> cases{{{many}, Cores::many, usual_rows}, {{}, Cores::few, usual_rows}};
+  if (shape.width > 0) return cases;
+  const Guard few{shape.rows, 0, few_rows};
+  cases.insert(cases.begin(), {{{few, many}, Cores::many, few_rows}, {{few}, Cores::few, few_rows}});
+  return cases;
+}
+
+// Whoever chooses among plans is offered so many of each case.
+constexpr size_t most_cuts = 6;
+
+// What is hardly better than the cut of all other cases is not worth a kernel of its own.
+constexpr double worthwhile = 1.05;
+
+}  // namespace
+
+FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || shape->depthwise) return failure();
-  ContractionCut cut = cut_of(*shape, region);
-  if (failed(check_needs(*shape, cut))) return failure();
-  KernelPlan plan;
-  plan.workgroups = cut.workgroups(*shape);
-  double parts = static_cast<double>(std::max<int64_t>(1, cut.bands) * cut.blocks * shape->groups);
-  plan.cost_ns = static_cast<uint64_t>(shape->flops_per_image() / parts / 100.0) + 1;
-  return plan;
+  std::vector<Case> cases = cases_of(*shape);
+  auto rank = [&](const Case& one) {
+    std::vector<RankedCut> ranked = rank_cuts(*shape, is_single_pass(region), one.cores, one.rows);
+    auto first = llvm::find_if(ranked, [&](const RankedCut& cut) { return is_reasonable(*shape, cut.cut); });
+    if (first != ranked.end()) llvm::erase_if(ranked, [&](const RankedCut& cut) { return !is_reasonable(*shape, cut.cut); });
+    return ranked;
+  };
+  const ContractionCut usual = rank(cases.back()).front().cut;
+  if (!is_reasonable(*shape, usual)) return refuse(*shape, usual);
+  Plans plans;
+  for (const Case& one : cases) {
+    std::vector<RankedCut> ranked = rank(one);
+    const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // a band of more is a band of as many
+    auto known = llvm::find_if(ranked, [&](const RankedCut& cut) {
+      return cut.cut.blocks == usual.blocks && std::min(cut.cut.band_size, rows) == std::min(usual.band_size, rows);
+    });
+    if (known != ranked.end() && known->score < ranked.front().score * worthwhile) {
+      known->cut = usual;
+      std::rotate(ranked.begin(), known, known + 1);
+    }
+    ranked.resize(std::min(ranked.size(), most_cuts));
+    for (const RankedCut& each : ranked) {
+      const ContractionCut& cut = each.cut;
+      KernelPlan plan{cut.workgroups(*shape)};
+      double parts = static_cast<double>(std::max<int64_t>(1, cut.bands) * cut.blocks * shape->groups);
+      plan.cost_ns = static_cast<uint64_t>(shape->flops_per_image() / parts / 100.0) + 1;
+      plan.choice = cut.choice();
+      plan.guards = one.guards;
+      plan.estimate_ns = each.estimate_ns;
+      plans.push_back(std::move(plan));
+    }
+  }
+  return plans;
 }
 
 FailureOr<KernelResources> emit_microkernel(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
                                             const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  ContractionCut cut = cut_of(*shape, region);
-  if (plan.workgroups != cut.workgroups(*shape)) return region.emitError("x86_64: the plan is not the one of this region");
+  ContractionCut cut = ContractionCut::of(*shape, is_single_pass(region), plan.choice.numbers);
   KernelBuilder kernel(region, symbol, kernels, level);
   ContractionWriter writer(kernel, *shape, cut);
   writer.write();

@@ -180,78 +180,104 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
 namespace {
 
 constexpr double core_flops_per_ns = 100;
-constexpr int64_t usual_rows = 128;  // where they are not known
 constexpr double copy_bytes_per_ns = 20;
 
-// Modelled time on 1, 2, 4, 8 and 16 cores, weighted; lower is better. Rough: it only has to rank cuts.
-double cut_score(const ContractionShape& shape, int64_t units, int64_t bands, int64_t band_size, int64_t blocks, int64_t images) {
-  double flops = shape.flops_per_image() * static_cast<double>(images);
-  int64_t column_blocks = blocks * shape.groups;
-  double workgroups = static_cast<double>(images * bands * column_blocks);
-  // Work of the largest workgroup.
-  double share = static_cast<double>(band_size) / static_cast<double>(units) *
-                 static_cast<double>(llvm::divideCeilSigned(Panels::shared(shape.group_columns()).count, blocks)) /
-                 static_cast<double>(Panels::shared(shape.group_columns()).count) / static_cast<double>(shape.groups * images);
-  double rhs_bytes =
-      4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
-  double flat_pixels = static_cast<double>(shape.is_flat() ? band_size : band_size * shape.width);
-  double band_bytes =
-      4.0 * static_cast<double>(shape.channels) *
-      (shape.is_flat() ? flat_pixels
-                       : static_cast<double>(shape.band_height(band_size)) * static_cast<double>(shape.band_width(band_size)));
-  double score = 0;
-  const std::pair<int, double> weights[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
-  double rhs_rate = rhs_bytes * static_cast<double>(shape.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
-  for (auto [cores, weight] : weights) {
-    double rounds = std::ceil(workgroups / cores);
-    double work = flops * share / core_flops_per_ns;
-    double panels = rhs_bytes / static_cast<double>(blocks) / rhs_rate;
-    // A worker that runs several blocks of one band copies it once.
-    double copies = shape.needs_halo() ? std::ceil(rounds / static_cast<double>(column_blocks)) * band_bytes / copy_bytes_per_ns : 0;
-    double bands_read = std::ceil(rounds / static_cast<double>(column_blocks)) * band_bytes / 60;
-    score += weight * static_cast<double>(cores) * (rounds * (work + panels + 300) + copies + bands_read);
+// Modelled time of cuts; lower is better. Rough: it only has to rank them.
+class CutModel {
+ public:
+  CutModel(const ContractionShape& shape, Cores cores) : shape_(shape), cores_(cores) {
+    if (auto constant = tx::static_extent(shape.images)) images_ = std::max<int64_t>(1, constant.value());
+    panels_ = Panels::shared(shape.group_columns()).count;
+    rhs_bytes_ =
+        4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
   }
-  return score;
-}
+
+  RankedCut rank(const ContractionCut& cut) const {
+    // Few cores are better off with parts for some more of them, which even out what else runs there.
+    static constexpr std::pair<int, double> few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
+    static constexpr std::pair<int, double> many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
+    RankedCut ranked{cut};
+    for (auto [cores, weight] : cores_ == Cores::few ? ArrayRef(few) : ArrayRef(many)) {
+      ranked.score += weight * static_cast<double>(cores) * nanoseconds(cut, cores);
+    }
+    ranked.estimate_ns = nanoseconds(cut, cores_ == Cores::few ? 2 : 16);
+    return ranked;
+  }
+
+ private:
+  double nanoseconds(const ContractionCut& cut, int cores) const {
+    int64_t column_blocks = cut.blocks * shape_.groups;
+    double workgroups = static_cast<double>(images_ * cut.bands * column_blocks);
+    // Work of the largest workgroup.
+    double units = static_cast<double>(shape_.is_flat() ? shape_.width : shape_.height);
+    double share = static_cast<double>(cut.band_size) / units * static_cast<double>(llvm::divideCeilSigned(panels_, cut.blocks)) /
+                   static_cast<double>(panels_) / static_cast<double>(shape_.groups * images_);
+    double flat_pixels = static_cast<double>(shape_.is_flat() ? cut.band_size : cut.band_size * shape_.width);
+    double band_bytes =
+        4.0 * static_cast<double>(shape_.channels) *
+        (shape_.is_flat() ? flat_pixels
+                          : static_cast<double>(shape_.band_height(cut.band_size)) * static_cast<double>(shape_.band_width(cut.band_size)));
+    double rhs_rate = rhs_bytes_ * static_cast<double>(shape_.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
+    double rounds = std::ceil(workgroups / cores);
+    double work = shape_.flops_per_image() * static_cast<double>(images_) * share / core_flops_per_ns;
+    double panels = rhs_bytes_ / static_cast<double>(cut.blocks) / rhs_rate;
+    // A worker that runs several blocks of one band copies it once.
+    double bands = std::ceil(rounds / static_cast<double>(column_blocks));
+    double copies = shape_.needs_halo() ? bands * band_bytes / copy_bytes_per_ns : 0;
+    double bands_read = bands * band_bytes / 60;
+    return rounds * (work + panels + 300) + copies + bands_read;
+  }
+
+  const ContractionShape& shape_;
+  Cores cores_;
+  int64_t images_ = 1, panels_ = 1;
+  double rhs_bytes_ = 0;
+};
 
 }  // namespace
 
-ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pass) {
+ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pass, ArrayRef<int64_t> numbers) {
   ContractionCut cut;
+  cut.bands = numbers[0];
+  cut.band_size = numbers[1];
+  cut.blocks = numbers[2];
   DepthOrder order = shape.order();
-  if (!single_pass) {
-    if (order.taps == 1) {
-      // B that is used by one tile of rows only gains nothing from staying in L2.
-      const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
-      cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
-      cut.pass_depth = std::max<int64_t>(
-          1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
-      cut.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, cut.pass_depth));
-    } else {
-      // One panel's slice and the next one, which is being fetched, share L2 with A.
-      constexpr int64_t slice_bytes = 300 * 1024;
-      cut.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
-      cut.passes = llvm::divideCeilSigned(order.blocks(), cut.pass_blocks);
-    }
-  } else {
+  if (single_pass) {
     cut.pass_depth = order.taps == 1 ? order.channels : 0;
     cut.pass_blocks = order.blocks();
+  } else if (order.taps == 1) {
+    // B that is used by one tile of rows only gains nothing from staying in L2.
+    const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
+    cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
+    cut.pass_depth = std::max<int64_t>(
+        1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
+    cut.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, cut.pass_depth));
+  } else {
+    // One panel's slice and the next one, which is being fetched, share L2 with A.
+    constexpr int64_t slice_bytes = 300 * 1024;
+    cut.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
+    cut.passes = llvm::divideCeilSigned(order.blocks(), cut.pass_blocks);
   }
+  return cut;
+}
 
-  int64_t panels = Panels::shared(shape.group_columns()).count;
-  int64_t images = 1;
-  if (auto constant = tx::static_extent(shape.images)) images = std::max<int64_t>(1, constant.value());
-  if (shape.width == 0) {  // as a usual number of rows is cut; a call's bands are as many, and of one size
+Choice ContractionCut::choice() const {
+  std::string text = (bands > 0 ? std::to_string(bands) + " x " : "") + std::to_string(band_size) + " rows, " + std::to_string(blocks) +
+                     (blocks == 1 ? " block" : " blocks");
+  return {std::move(text), {bands, band_size, blocks}};
+}
+
+std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
+  if (shape.width == 0) {  // as that number of rows is cut; a call's bands are as many, and of one size
     ContractionShape usual = shape;
-    usual.width = usual.in_width = usual_rows;
-    ContractionCut known = of(usual, single_pass);
-    known.bands = 0;
-    return known;
+    usual.width = usual.in_width = rows;
+    std::vector<RankedCut> ranked = rank_cuts(usual, single_pass, cores, rows);
+    for (RankedCut& one : ranked) one.cut = ContractionCut::of(shape, single_pass, {0, one.cut.band_size, one.cut.blocks});
+    return ranked;
   }
+  CutModel model(shape, cores);
   bool flat = shape.is_flat();
-  int64_t units = flat ? shape.width : shape.height;
-  cut.bands = units;
-  double best = -1;
+  int64_t units = flat ? shape.width : shape.height, panels = Panels::shared(shape.group_columns()).count;
   // What is copied has to fit into L2.
   constexpr double copy_bytes = 512e3;
   auto bytes_of = [&](int64_t size) {
@@ -260,6 +286,7 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
   };
   int64_t most_bands = 128;
   if (flat && shape.needs_halo()) most_bands = std::max(most_bands, static_cast<int64_t>(2 * bytes_of(units) / copy_bytes));
+  std::vector<RankedCut> ranked;
   for (int64_t bands = 1; bands <= std::min(units, most_bands); ++bands) {
     int64_t size = llvm::divideCeilSigned(units, bands);
     if (llvm::divideCeilSigned(units, size) != bands) continue;
@@ -267,16 +294,13 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
     if (shape.needs_halo() && bands < units && bytes_of(size) > copy_bytes) continue;
     for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
       if (llvm::divideCeilSigned(panels, llvm::divideCeilSigned(panels, blocks)) != blocks) continue;
-      double score = cut_score(shape, units, bands, size, blocks, images);
-      if (best < 0 || score < best) {
-        best = score;
-        cut.bands = bands;
-        cut.band_size = size;
-        cut.blocks = blocks;
-      }
+      ranked.push_back(model.rank(ContractionCut::of(shape, single_pass, {bands, size, blocks})));
     }
   }
-  return cut;
+  // Nothing was small enough to be copied as it should be.
+  if (ranked.empty()) ranked.push_back(model.rank(ContractionCut::of(shape, single_pass, {units, 1, 1})));
+  llvm::stable_sort(ranked, [](const RankedCut& a, const RankedCut& b) { return a.score < b.score; });
+  return ranked;
 }
 
 AffineExpr ContractionCut::workgroups(const ContractionShape& shape) const {

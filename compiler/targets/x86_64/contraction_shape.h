@@ -3,6 +3,7 @@
 // channels; how the columns lie in packed panels; and how the work is cut. Read by plan and emit; emits nothing.
 #pragma once
 
+#include "compiler/targets/strategy.h"
 #include "compiler/targets/x86_64/contraction_epilogue.h"
 
 namespace heddle::targets::x86_64 {
@@ -93,8 +94,23 @@ struct ContractionCut {
   int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 when channel blocks are counted
   int64_t passes = 1;
 
-  static ContractionCut of(const ContractionShape& shape, bool single_pass);
+  // How one is named in plans: bands, band_size and blocks. Passes do not depend on them, so that all cuts give the same bits.
+  static ContractionCut of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);
+  Choice choice() const;
   mlir::AffineExpr workgroups(const ContractionShape& shape) const;
 };
+
+// How many cores a cut is to suit.
+enum class Cores { few, many };
+constexpr int64_t many_cores = 6;  // at least
+
+struct RankedCut {
+  ContractionCut cut;
+  double score = 0;        // lower is better; for all numbers of cores that it is to suit
+  double estimate_ns = 0;  // on 2 or 16 cores
+};
+
+// All cuts, the best by estimate first. rows: where the shape does not know them, what it is cut for.
+std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows);
 
 }  // namespace heddle::targets::x86_64

@@ -152,7 +152,7 @@ class DepthwiseWriter {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp region) {
+FailureOr<Plans> plans_depthwise(tx::DispatchOp region) {
   if (region.getBody().front().getOps<tx::ConvOp>().empty()) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || !shape->depthwise) return failure();
@@ -162,7 +162,7 @@ FailureOr<KernelPlan> plan_depthwise(tx::DispatchOp region) {
   constexpr double flops_per_ns = 30;
   double flops = 2.0 * static_cast<double>(size * shape->width * shape->channels * shape->kernel_height * shape->kernel_width);
   plan.cost_ns = static_cast<uint64_t>(flops / flops_per_ns) + 1;
-  return plan;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,

@@ -26,7 +26,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region) {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_output_groups(tx::DispatchOp region) {
+FailureOr<Plans> plans_output_groups(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
     if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
   }
@@ -38,7 +38,7 @@ FailureOr<KernelPlan> plan_output_groups(tx::DispatchOp region) {
     plan.workgroups = plan.workgroups + part->workgroups();
     plan.cost_ns = std::max(plan.cost_ns, part->cost_ns());
   }
-  return plan;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> emit_output_groups(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,

@@ -20,11 +20,11 @@ RowCut cut_of(const GenericKernel& kernel) {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_generic(tx::DispatchOp region) {
+FailureOr<Plans> plans_generic(tx::DispatchOp region) {
   auto kernel = GenericKernel::read(region);
   if (failed(kernel)) return failure();
   RowCut cut = cut_of(*kernel);
-  return KernelPlan{cut.workgroups, cut.cost_ns};
+  return Plans{{cut.workgroups, cut.cost_ns}};
 }
 
 FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {

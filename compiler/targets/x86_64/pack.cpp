@@ -169,7 +169,7 @@ class PackWriter {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_pack(tx::DispatchOp region) {
+FailureOr<Plans> plans_pack(tx::DispatchOp region) {
   if (region.getBody().front().getOps<tx::PackOp>().empty()) return failure();
   auto shape = PackShape::read(region);
   if (failed(shape)) return failure();
@@ -177,7 +177,7 @@ FailureOr<KernelPlan> plan_pack(tx::DispatchOp region) {
   plan.workgroups = getAffineConstantExpr(shape->workgroups(), region.getContext());
   constexpr int64_t bytes_per_ns = 5;
   plan.cost_ns = static_cast<uint64_t>(shape->rows_per_workgroup * shape->groups * shape->columns * 8 / bytes_per_ns) + 1;
-  return plan;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> emit_pack(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {

@@ -27,11 +27,11 @@ RowCut cut_of(const RowsKernel& kernel) {
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_rows(tx::DispatchOp region) {
+FailureOr<Plans> plans_rows(tx::DispatchOp region) {
   auto rows = RowsKernel::read(region);
   if (failed(rows)) return failure();
   RowCut cut = cut_of(*rows);
-  return KernelPlan{cut.workgroups, cut.cost_ns};
+  return Plans{{cut.workgroups, cut.cost_ns}};
 }
 
 FailureOr<KernelResources> emit_rows(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Contractions that need nothing of each other, as Q, K and V of a layer: each has the microkernel strategy's workgroups, one after the other.
+#include "compiler/targets/candidates.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/strategies.h"
+
+#include <map>
 
 #include "llvm/ADT/SetVector.h"
 #include "mlir/IR/IRMapping.h"
@@ -16,7 +19,7 @@ namespace {
 struct Sibling {
   tx::DispatchOp region;
   SmallVector<unsigned> inputs;  // of the whole region
-  KernelPlan plan;
+  Plans plans;
 };
 
 struct Siblings {
@@ -69,34 +72,59 @@ FailureOr<Siblings> read(tx::DispatchOp region) {
   for (Value result : results) {
     siblings.all.push_back(make_sibling(region, result, function));
     Sibling& sibling = siblings.all.back();
-    auto plan = plan_microkernel(sibling.region);
-    if (failed(plan)) return failure();
-    sibling.plan = *plan;
+    auto plans = plans_microkernel(sibling.region);
+    if (failed(plans)) return failure();
+    sibling.plans = std::move(*plans);
   }
   return siblings;
 }
 
 }  // namespace
 
-FailureOr<KernelPlan> plan_siblings(tx::DispatchOp region) {
+FailureOr<Plans> plans_siblings(tx::DispatchOp region) {
   auto siblings = read(region);
   if (failed(siblings)) return failure();
-  KernelPlan plan = siblings->all.front().plan;
+  Plans plans = siblings->all.front().plans;
   for (const Sibling& sibling : ArrayRef(siblings->all).drop_front()) {
-    plan.workgroups = plan.workgroups + sibling.plan.workgroups;
-    plan.cost_ns = std::max(plan.cost_ns, sibling.plan.cost_ns);
+    // The first of a case with the first, the second with the second. What one sibling alone distinguishes, all leave.
+    Plans joint;
+    std::map<std::string, size_t> taken;  // of the sibling's, by case
+    for (KernelPlan& plan : plans) {
+      SmallVector<const KernelPlan*> same;
+      for (const KernelPlan& other : sibling.plans) {
+        if (other.guards == plan.guards) same.push_back(&other);
+      }
+      size_t& next = taken[text_of(plan.guards)];
+      if (next >= same.size()) continue;
+      const KernelPlan& other = *same[next++];
+      plan.workgroups = plan.workgroups + other.workgroups;
+      plan.cost_ns = std::max(plan.cost_ns, other.cost_ns);
+      plan.estimate_ns += other.estimate_ns;
+      plan.choice.text += "; " + other.choice.text;
+      llvm::append_range(plan.choice.numbers, other.choice.numbers);
+      joint.push_back(std::move(plan));
+    }
+    plans = std::move(joint);
   }
-  return plan;
+  return plans;
 }
 
-FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
+FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+                                         const Level& level) {
   auto siblings = read(region);
   if (failed(siblings)) return failure();
   KernelResources resources;
   SmallVector<func::FuncOp> bodies;
+  SmallVector<AffineExpr> workgroups;
+  ArrayRef<int64_t> numbers = plan.choice.numbers;
   for (auto [i, sibling] : llvm::enumerate(siblings->all)) {
     std::string own = (symbol + "." + Twine(i)).str();
-    auto needs = emit_microkernel(sibling.region, sibling.plan, own, kernels, level);
+    const KernelPlan* chosen = &*llvm::find_if(sibling.plans, [&](const KernelPlan& one) {
+      return one.choice.numbers.size() <= numbers.size() && numbers.take_front(one.choice.numbers.size()) == ArrayRef(one.choice.numbers);
+    });
+    numbers = numbers.drop_front(chosen->choice.numbers.size());
+    workgroups.push_back(chosen->workgroups);
+    auto needs = emit_microkernel(sibling.region, *chosen, own, kernels, level);
     if (failed(needs)) return failure();
     resources.workspace_bytes = std::max(resources.workspace_bytes, needs->workspace_bytes);
     kernels.lookupSymbol<func::FuncOp>(own).erase();  // nobody else calls it
@@ -105,7 +133,7 @@ FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan
   KernelBuilder kernel(region, symbol, kernels, level);
   AffineExpr start = getAffineConstantExpr(0, region.getContext());
   for (auto [i, sibling] : llvm::enumerate(siblings->all)) {
-    AffineExpr end = start + sibling.plan.workgroups;
+    AffineExpr end = start + workgroups[i];
     Value offset = kernel.extent(start);
     Value first = kernel.sub(kernel.max(kernel.first(), offset), offset);
     Value last = kernel.sub(kernel.min(kernel.last(), kernel.extent(end)), offset);

@@ -8,7 +8,7 @@
 namespace heddle::targets::x86_64 {
 
 #define HEDDLE_STRATEGY(name)                                                                                         \
-  mlir::FailureOr<KernelPlan> plan_##name(tx::DispatchOp region);                                                     \
+  mlir::FailureOr<Plans> plans_##name(tx::DispatchOp region);                                                         \
   mlir::FailureOr<KernelResources> emit_##name(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, \
                                                mlir::ModuleOp kernels, const Level& level)
 

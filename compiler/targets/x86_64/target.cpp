@@ -22,21 +22,21 @@ namespace {
 // A pair of functions of strategies.h, at one level.
 class Entry final : public Strategy {
  public:
-  using Plan = FailureOr<KernelPlan> (*)(tx::DispatchOp);
+  using MakePlans = FailureOr<Plans> (*)(tx::DispatchOp);
   using Emit = FailureOr<KernelResources> (*)(tx::DispatchOp, const KernelPlan&, StringRef, ModuleOp, const Level&);
-  Entry(StringRef name, Plan plan, Emit emit, bool reads_stages, const Level& level)
-      : name_(name), plan_(plan), emit_(emit), reads_stages_(reads_stages), level_(level) {}
+  Entry(StringRef name, MakePlans plans, Emit emit, bool reads_stages, const Level& level)
+      : name_(name), plans_(plans), emit_(emit), reads_stages_(reads_stages), level_(level) {}
 
   StringRef name() const override { return name_; }
   bool reads_stages() const override { return reads_stages_; }
-  FailureOr<KernelPlan> plan(tx::DispatchOp region) const override { return plan_(region); }
+  FailureOr<Plans> plans(tx::DispatchOp region) const override { return plans_(region); }
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
     return emit_(region, plan, symbol, kernels, level_);
   }
 
  private:
   StringRef name_;
-  Plan plan_;
+  MakePlans plans_;
   Emit emit_;
   bool reads_stages_;
   const Level& level_;
@@ -45,17 +45,17 @@ class Entry final : public Strategy {
 class X86Target final : public Target {
  public:
   explicit X86Target(const Level& level) : level_(level) {
-    auto add = [&](StringRef name, auto plan, auto emit, bool reads_stages) {
-      strategies_.push_back(std::make_unique<Entry>(name, plan, emit, reads_stages, level));
+    auto add = [&](StringRef name, auto plans, auto emit, bool reads_stages) {
+      strategies_.push_back(std::make_unique<Entry>(name, plans, emit, reads_stages, level));
     };
-    add("pack", plan_pack, emit_pack, false);
-    add("depthwise", plan_depthwise, emit_depthwise, false);
-    add("microkernel", plan_microkernel, emit_microkernel, false);
-    add("siblings", plan_siblings, emit_siblings, false);
-    add("attention", plan_attention, emit_attention, true);
-    add("rows", plan_rows, emit_rows, true);
-    add("output groups", plan_output_groups, emit_output_groups, false);
-    add("generic", plan_generic, emit_generic, true);
+    add("pack", plans_pack, emit_pack, false);
+    add("depthwise", plans_depthwise, emit_depthwise, false);
+    add("microkernel", plans_microkernel, emit_microkernel, false);
+    add("siblings", plans_siblings, emit_siblings, false);
+    add("attention", plans_attention, emit_attention, true);
+    add("rows", plans_rows, emit_rows, true);
+    add("output groups", plans_output_groups, emit_output_groups, false);
+    add("generic", plans_generic, emit_generic, true);
   }
 
   std::string format() const override { return "x86_64-elf/1"; }

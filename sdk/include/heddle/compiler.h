@@ -48,6 +48,9 @@ typedef struct heddle_compile_params {
    * ~/.cache/heddle/kernels. Several processes may use it; it holds some 256 MiB, and may be removed at any time. What it cannot do is
    * no error. Since ABI 0.2. */
   heddle_string_t cache_path;
+  /* Which plans of kernels were the fastest where `heddle tune` wrote this file; empty: the best by estimate. What it says of other kernels is passed
+   * over. Since ABI 0.2. */
+  heddle_string_t tuned_path;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset; the same input and parameters give the same bytes. On failure no

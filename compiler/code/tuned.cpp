@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/code/tuned.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace json = llvm::json;
+
+namespace heddle::compiler {
+
+namespace {
+
+constexpr uint64_t most_choices_bytes = uint64_t{64} << 20;
+
+}  // namespace
+
+std::string name_of_kernel(const std::string& text) {
+  llvm::BLAKE3 hash;
+  hash.update(text);
+  return llvm::toHex(hash.final<12>(), /*LowerCase=*/true);
+}
+
+std::string Tuned::read(const std::string& path) {
+  auto wrong = [&](const std::string& cause) {
+    return "compiler: reading choices from '" + path + "' failed: " + cause + "; write the file anew with heddle tune";
+  };
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!file) return wrong(file.getError().message());
+  if ((*file)->getBufferSize() > most_choices_bytes) return wrong("it has more than " + std::to_string(most_choices_bytes >> 20) + " MiB");
+  auto parsed = json::parse((*file)->getBuffer());
+  if (!parsed) return wrong(llvm::toString(parsed.takeError()));
+  const json::Object* whole = parsed->getAsObject();
+  const json::Array* choices = whole ? whole->getArray("choices") : nullptr;
+  if (!choices) return wrong("it has no list \"choices\"");
+  for (size_t i = 0; i < choices->size(); ++i) {
+    const json::Object* one = (*choices)[i].getAsObject();
+    auto field = [&](llvm::StringRef name) { return one ? one->getString(name) : std::nullopt; };
+    auto family = field("family"), kernel = field("kernel"), when = field("when"), choice = field("choice");
+    if (!family || !kernel || !when || !choice) return wrong("choice " + std::to_string(i) + " lacks family, kernel, when or choice");
+    choices_[{family->str(), kernel->str(), when->str()}] = {choice->str()};
+  }
+  return {};
+}
+
+std::string Tuned::find(const std::string& family, const std::string& kernel, const std::string& when) {
+  auto it = choices_.find({family, kernel, when});
+  if (it == choices_.end()) return {};
+  if (!it->second.is_found) ++found_;
+  it->second.is_found = true;
+  return it->second.choice;
+}
+
+}  // namespace heddle::compiler

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A file of choices, as `heddle tune` writes it: for kernels, which of a strategy's plans were the fastest on a device. JSON: {"choices": [{"family",
+// "kernel", "when", "choice"}]}, with other fields for people; kernel: name_of_kernel, when: the plan's guards, choice: its text.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "compiler/targets/candidates.h"
+
+namespace heddle::compiler {
+
+// Of kernels that are alike, in all models and processes: the region's text, without names.
+std::string name_of_kernel(const std::string& text);
+
+class Tuned {
+ public:
+  // What is wrong with the file, or nothing.
+  std::string read(const std::string& path);
+
+  // The text of a choice, or nothing; it is remembered what was asked for.
+  std::string find(const std::string& family, const std::string& kernel, const std::string& when);
+
+  // How many choices the file has, and how many of these were asked for.
+  size_t all() const { return choices_.size(); }
+  size_t found() const { return found_; }
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::string>;
+  struct Entry {
+    std::string choice;
+    bool is_found = false;
+  };
+  std::map<Key, Entry> choices_;
+  size_t found_ = 0;
+};
+
+}  // namespace heddle::compiler
