@@ -315,9 +315,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     if (std::string wrong = tuned.read(options.tuned_path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   }
   unsigned images_done = 0;
-  CodeOptions code_options{
-      options.targets, options.math, options.ptxas, &cache, &tuned,
-      [&] { return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size())); }};
+  CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, [&] {
+                             return !options.progress ||
+                                    options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size()));
+                           }};
   for (const auto& [family, level] : options.targets) {
     if (!codes.empty() && codes.back().name == family) continue;
     codes.push_back({family, {}, {}, {}});

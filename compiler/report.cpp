@@ -52,7 +52,8 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
-    ArrayRef<emit::Kernel> kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels.of(region);
+    ArrayRef<emit::Kernel> kernels =
+        llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels.of(region);
     json::Array ops;
     for (Operation& op : region.getBody().front().without_terminator()) {
       json::Object one{{"op", op.getName().getStringRef().str()}};

@@ -93,8 +93,9 @@ class Generator {
         return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + region.getName().str() + "' failed"};
       }
       const std::string name = name_of_kernel(kernel.text);
-      chosen.push_back(targets::choose(
-          *plans, [&](const std::string& when) { return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string(); }));
+      chosen.push_back(targets::choose(*plans, [&](const std::string& when) {
+        return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string();
+      }));
       family_.plans[name] = std::move(*plans);
     }
     family_.kernels.plan(std::move(chosen));

@@ -16,7 +16,8 @@ constexpr size_t most_conditions = 8;
 // The plan that a call takes, of which these conditions hold.
 const KernelPlan& taken(ArrayRef<KernelPlan> plans, ArrayRef<Guard> conditions, unsigned holding) {
   return *llvm::find_if(plans, [&](const KernelPlan& plan) {
-    return llvm::all_of(plan.guards, [&](const Guard& guard) { return (holding >> (llvm::find(conditions, guard) - conditions.begin())) & 1; });
+    return llvm::all_of(plan.guards,
+                        [&](const Guard& guard) { return (holding >> (llvm::find(conditions, guard) - conditions.begin())) & 1; });
   });
 }
 

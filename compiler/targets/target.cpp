@@ -46,8 +46,8 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only) const {
   for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
     Type element = tx::tensor(value).getElementType();
     if (!is_loaded(element)) {
-      return FailureOr<Plans>(region.emitError() << name() << ": operand " << operand << " has elements of type " << element
-                                                      << ", which kernels do not load");
+      return FailureOr<Plans>(region.emitError()
+                              << name() << ": operand " << operand << " has elements of type " << element << ", which kernels do not load");
     }
   }
   bool has_only_stages = llvm::any_of(region.getBody().front(), [](Operation& op) { return tx::has_only_stages(&op); });

@@ -104,7 +104,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   }
   host::Trace* trace = instance->runtime_->host->trace();
   if (trace) HEDDLE_RETURN_IF_ERROR(trace->start());
-  if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(trace);
+  if (request.profiles || trace) instance->profile_ = std::make_unique<Profile>(instance->module_->metadata(), trace);
   Result<std::unique_ptr<Inspection>> inspection = Inspection::create(*instance->runtime_->host, *instance->module_);
   if (!inspection.ok()) return inspection.take_status();
   HEDDLE_RETURN_IF_ERROR(instance->bind_and_load(request));

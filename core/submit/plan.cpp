@@ -7,6 +7,7 @@
 
 #include "core/submit/arena.h"
 #include "core/submit/operations.h"
+#include "core/submit/profile.h"
 #include "sdk/module/element_types.h"
 
 namespace heddle::submit {
@@ -287,6 +288,7 @@ void Resolver::open_segment(Plan& plan, uint32_t device) {
     if (barrier_pending_ && plan.segments.back().count != 0) {
       plan.commands.push_back(heddle_command_t{});  // HEDDLE_COMMAND_BARRIER
       plan.first_binding.push_back(0);
+      plan.entries.push_back(Profile::kNoEntry);
       ++plan.segments.back().count;
     }
     barrier_pending_ = false;
@@ -301,9 +303,10 @@ void Resolver::open_segment(Plan& plan, uint32_t device) {
 
 namespace {
 
-void push_command(Plan& plan, const heddle_command_t& command, uint32_t first_binding) {
+void push_command(Plan& plan, const heddle_command_t& command, uint32_t first_binding, uint32_t entry = Profile::kNoEntry) {
   plan.commands.push_back(command);
   plan.first_binding.push_back(first_binding);
+  plan.entries.push_back(entry);
   ++plan.segments.back().count;
 }
 
@@ -378,7 +381,7 @@ Status Resolver::add_kernel(const Recording& recording, const RecordedCommand& r
   // resolve() reserved room: what commands point to does not move.
   plan.constants.insert(plan.constants.end(), recording.constants.begin() + recorded.first_constant,
                         recording.constants.begin() + recorded.first_constant + constant_count);
-  push_command(plan, command, first);
+  push_command(plan, command, first, recorded.entry);
   return Status();
 }
 

@@ -11,14 +11,18 @@
 
 namespace heddle::submit {
 
-void Profile::add(const char* kind, const std::string& region, const std::string& device, uint64_t begin_ns, uint64_t duration_ns) {
+void Profile::add(const char* kind, const module_format::DispatchSite* site, uint32_t entry, const std::string& device, uint64_t begin_ns,
+                  uint64_t duration_ns) {
+  const bool is_dispatch = site != nullptr;
+  const std::string region = is_dispatch ? site->name()->str() : std::string();
   if (trace_) {
-    const bool is_dispatch = !region.empty();
     if (trace_->wants(is_dispatch ? host::kTraceDispatch : host::kTraceTransfer))
       trace_->span(is_dispatch ? "dispatch" : "transfer", is_dispatch ? region : kind, device, begin_ns, duration_ns);
   }
+  std::string kernel;
+  if (is_dispatch && entry != kNoEntry) kernel = module_.executables()->Get(site->executable())->entries()->Get(entry)->name()->str();
   std::lock_guard lock(mutex_);
-  Row& row = rows_[{region, kind, device}];
+  Row& row = rows_[{region, kind, std::move(kernel), device}];
   ++row.count;
   row.total_ns += duration_ns;
   row.min_ns = std::min(row.min_ns, duration_ns);
@@ -46,7 +50,8 @@ std::string Profile::json() const {
   for (const auto& [key, row] : sorted) {
     rows.push_back({{"region", std::get<0>(key)},
                     {"kind", std::get<1>(key)},
-                    {"device", std::get<2>(key)},
+                    {"kernel", std::get<2>(key)},
+                    {"device", std::get<3>(key)},
                     {"count", row.count},
                     {"total_ns", row.total_ns},
                     {"min_ns", row.min_ns},

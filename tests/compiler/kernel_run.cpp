@@ -170,7 +170,8 @@ ParsedRegion::ParsedRegion(const std::string& text) {
 
 ParsedRegion::~ParsedRegion() = default;
 
-std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy, size_t plan) {
+std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy,
+                                             size_t plan) {
   CompiledKernel kernel;
   auto plans = target.plans(region, strategy);
   if (failed(plans)) {

@@ -192,8 +192,8 @@ TEST(Interpreter, RefusesGridsOutside32Bits) {
 
 TEST(Interpreter, TakesTheFirstKernelWhoseGuardsHold) {
   const SlotDevice few{{}, 2}, many{{}, 16}, unknown{};
-  for (const auto& [device, extent, entry] : {std::tuple(few, 5, 2u), std::tuple(many, 5, 0u), std::tuple(many, 50, 1u),
-                                              std::tuple(few, 50, 2u), std::tuple(unknown, 5, 2u)}) {
+  for (const auto& [device, extent, entry] :
+       {std::tuple(few, 5, 2u), std::tuple(many, 5, 0u), std::tuple(many, 50, 1u), std::tuple(few, 50, 2u), std::tuple(unknown, 5, 2u)}) {
     ProgramBuilder p;
     uint32_t one = p.literal(1), rows = p.literal(extent), units = p.reg();
     p.emit(mf::Op::ComputeUnits, units, 0);

@@ -197,7 +197,8 @@ std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs,
   shape->rows_last = transpose != nullptr;
   std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes);
   if (tiles.empty()) return nullptr;
-  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tiles[std::min<size_t>(budget.tile, tiles.size() - 1)], tiles.size());
+  return std::make_unique<TilePart>(region, outputs, transpose, *shape, tiles[std::min<size_t>(budget.tile, tiles.size() - 1)],
+                                    tiles.size());
 }
 
 }  // namespace heddle::targets::cuda

@@ -249,8 +249,8 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
     // B that is used by one tile of rows only gains nothing from staying in L2.
     const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
     cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
-    cut.pass_depth = std::max<int64_t>(
-        1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
+    cut.pass_depth =
+        std::max<int64_t>(1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
     cut.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, cut.pass_depth));
   } else {
     // One panel's slice and the next one, which is being fetched, share L2 with A.
