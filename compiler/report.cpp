@@ -133,13 +133,16 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       if (!kernel.plan.choice.text.empty()) entry["choice"] = kernel.plan.choice.text;
       if (!kernel.plan.guards.empty()) entry["when"] = targets::text_of(kernel.plan.guards);
       if (with_plans) {
-        entry["name"] = name_of_kernel(kernel.text);
+        const std::string name = name_of_kernel(kernel.text);
+        entry["name"] = name;
         json::Array plans;
-        for (const targets::KernelPlan& plan : code.plans.at(name_of_kernel(kernel.text))) {
-          if (plan.guards != kernel.plan.guards) continue;
-          plans.push_back(json::Object{{"choice", plan.choice.text}, {"estimate_ns", static_cast<int64_t>(plan.estimate_ns)}});
+        for (const targets::KernelPlan& plan : code.plans.at(name)) {
+          plans.push_back(json::Object{{"when", targets::text_of(plan.guards)},
+                                       {"choice", plan.choice.text},
+                                       {"estimate_ns", static_cast<int64_t>(plan.estimate_ns)}});
         }
-        if (plans.size() > 1) entry["plans"] = std::move(plans);
+        // Of all cases, with the kernel that every call may take.
+        if (plans.size() > 1 && kernel.plan.guards.empty()) entry["plans"] = std::move(plans);
       }
       json::Array refused;
       for (const targets::Refusal& refusal : kernel.plan.refusals)

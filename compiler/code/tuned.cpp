@@ -3,6 +3,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -10,26 +11,33 @@ namespace json = llvm::json;
 
 namespace heddle::compiler {
 
-namespace {
-
-constexpr uint64_t most_choices_bytes = uint64_t{64} << 20;
-
-}  // namespace
-
 std::string name_of_kernel(const std::string& text) {
   llvm::BLAKE3 hash;
   hash.update(text);
   return llvm::toHex(hash.final<12>(), /*LowerCase=*/true);
 }
 
+namespace {
+
+constexpr uint64_t most_choices_bytes = uint64_t{64} << 20;
+
+std::string refusal(const std::string& path, const std::string& cause) {
+  return "compiler: reading choices from '" + path + "' failed: " + cause + "; write the file anew with heddle tune";
+}
+
+}  // namespace
+
 std::string Tuned::read(const std::string& path) {
-  auto wrong = [&](const std::string& cause) {
-    return "compiler: reading choices from '" + path + "' failed: " + cause + "; write the file anew with heddle tune";
-  };
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path)) return refusal(path, "it is no file");
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (!file) return wrong(file.getError().message());
-  if ((*file)->getBufferSize() > most_choices_bytes) return wrong("it has more than " + std::to_string(most_choices_bytes >> 20) + " MiB");
-  auto parsed = json::parse((*file)->getBuffer());
+  if (!file) return refusal(path, file.getError().message());
+  return parse(path, (*file)->getBuffer());
+}
+
+std::string Tuned::parse(const std::string& path, llvm::StringRef text) {
+  auto wrong = [&](const std::string& cause) { return refusal(path, cause); };
+  if (text.size() > most_choices_bytes) return wrong("it has more than " + std::to_string(most_choices_bytes >> 20) + " MiB");
+  auto parsed = json::parse(text);
   if (!parsed) return wrong(llvm::toString(parsed.takeError()));
   const json::Object* whole = parsed->getAsObject();
   const json::Array* choices = whole ? whole->getArray("choices") : nullptr;

@@ -18,6 +18,8 @@ class Tuned {
  public:
   // What is wrong with the file, or nothing.
   std::string read(const std::string& path);
+  // The same with its text. Of choices for one kernel and the same guards the last one counts.
+  std::string parse(const std::string& path, llvm::StringRef text);
 
   // The text of a choice, or nothing; it is remembered what was asked for.
   std::string find(const std::string& family, const std::string& kernel, const std::string& when);

@@ -67,8 +67,9 @@ Plans choose(const Plans& plans, const Pick& pick) {
     }
     if (is_needed) {
       ++i;
-    } else {
+    } else {  // what stands before it may not be needed any more
       chosen = std::move(without);
+      i = 0;
     }
   }
   return chosen;

@@ -8,7 +8,7 @@
 namespace heddle::tool {
 
 bool is_later_command(const std::string& name) {
-  return name == "tune" || name == "reduce";
+  return name == "reduce";
 }
 
 int refuse_later(const std::string& name) {

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`heddle tune`, what `heddle compile --tuned` makes of its choices, and kernels for some calls only."""
+import json
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from heddle_command import HeddleTestCase
+
+DEPTH, COLUMNS = 96, 640
+
+
+class Tune(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.weights = np.random.default_rng(1).standard_normal((DEPTH, COLUMNS)).astype(np.float32)
+        floats = onnx.TensorProto.FLOAT
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["product"], name="product"), helper.make_node("Relu", ["product"], ["y"], name="relu")],
+            "layer", [helper.make_tensor_value_info("x", floats, ["rows", DEPTH])],
+            [helper.make_tensor_value_info("y", floats, ["rows", COLUMNS])], [onnx.numpy_helper.from_array(self.weights, "w")])
+        self.model = self.folder / "layer.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.model)
+
+    def report(self, name, *arguments):
+        return json.loads(self.succeed("compile", self.model, "-o", self.folder / name, "--no-cache", "--explain=json", *arguments).stdout)
+
+    def matmul(self, report):
+        """The kernel of the product that every call may take."""
+        return next(kernel for kernel in report["kernels"] if kernel["strategy"] == "microkernel" and "when" not in kernel)
+
+    def results(self, module, rows):
+        np.save(self.folder / "x.npy", np.random.default_rng(2).standard_normal((200, DEPTH)).astype(np.float32)[:rows])
+        self.succeed("run", self.folder / module, "--device", "cpu", "--input", f"x=@{self.folder}/x.npy", "--output", f"@{self.folder}/y.npy")
+        return np.load(self.folder / "y.npy")
+
+    def test_rows_have_the_same_bits_whatever_kernel_takes_the_call(self):
+        report = self.report("plain.heddle")
+        special = [kernel for kernel in report["kernels"] if "when" in kernel]
+        self.assertIn("s0 <= 12", {kernel["when"] for kernel in special})
+        whole = self.results("plain.heddle", 200)
+        expected = np.maximum(np.load(self.folder / "x.npy") @ self.weights, 0)
+        self.assert_close(whole, expected, 1e-4, 1e-4)
+        for rows in (1, 5, 12, 13, 64, 199):
+            self.assertTrue(np.array_equal(self.results("plain.heddle", rows), whole[:rows]), rows)
+
+    def test_the_profile_names_the_kernel_of_a_call(self):
+        report = self.report("plain.heddle")
+        usual = self.matmul(report)["kernel"]
+        for rows, is_usual in ((4, False), (100, True)):
+            profile = json.loads(self.succeed("profile", self.folder / "plain.heddle", "--device", "cpu", "--dim", f"rows={rows}", "--iterations", 1,
+                                              "--format", "json").stdout)
+            kernels = {row["kernel"] for row in profile["regions"]}
+            self.assertEqual(usual in kernels, is_usual, (rows, kernels))
+
+    def test_choices_are_taken_and_keep_the_results(self):
+        plain = self.report("plain.heddle")
+        kernel = self.matmul(plain)
+        usual = kernel["choice"]
+        other = next(plan["choice"] for plan in kernel["plans"] if plan["when"] == "" and plan["choice"] != usual)
+        choices = self.folder / "choices.json"
+        choices.write_text(json.dumps({"choices": [
+            {"family": "cpu", "kernel": kernel["name"], "when": "", "choice": other},
+            {"family": "cpu", "kernel": "of another model", "when": "", "choice": "any"}]}))
+        tuned = self.report("tuned.heddle", "--tuned", choices)
+        self.assertEqual(self.matmul(tuned)["choice"], other)
+        self.assertEqual(tuned["tuned"], {"choices": 2, "of_this_model": 1})
+        self.assertTrue(np.array_equal(self.results("tuned.heddle", 150), self.results("plain.heddle", 150)))
+        # A choice that the kernel does not have leaves it as it is.
+        choices.write_text(choices.read_text().replace(other, "no such plan"))
+        self.assertEqual(self.matmul(self.report("again.heddle", "--tuned", choices))["choice"], usual)
+
+    def test_choices_that_cannot_be_read(self):
+        for text in ("", "[]", '{"choices": 1}', '{"choices": [{"family": "cpu"}]}'):
+            (self.folder / "choices.json").write_text(text)
+            result = self.fail_with(1, "compile", self.model, "-o", self.folder / "m.heddle", "--tuned", self.folder / "choices.json")
+            self.assertIn("choices.json", result.stderr)
+            self.assertIn("heddle tune", result.stderr)
+        result = self.fail_with(1, "compile", self.model, "-o", self.folder / "m.heddle", "--tuned", self.folder / "none.json")
+        self.assertIn("No such file", result.stderr)
+        self.assertFalse((self.folder / "m.heddle").exists())
+
+    def test_tune_measures_and_writes_choices_that_compile_takes(self):
+        choices = self.folder / "choices.json"
+        told = json.loads(self.succeed("tune", self.model, "-o", choices, "--device", "cpu", "--dim", "rows=64", "--seconds", 0.02, "--plans", 3,
+                                       "--gain", 0, "--cache", self.folder / "cache", "--format", "json").stdout)
+        self.assertTrue(told["kernels"])
+        written = json.loads(choices.read_text())
+        self.assertEqual(written["dims"], ["rows=64"])
+        report = self.report("tuned.heddle", "--tuned", choices)
+        for choice in written["choices"]:
+            self.assertEqual(self.matmul(report)["choice"] if choice["when"] == "" else None, choice["choice"] if choice["when"] == "" else None)
+        self.assertEqual(report.get("tuned", {}).get("of_this_model", 0), len(written["choices"]))
+
+    def test_tune_leaves_nothing_where_it_fails(self):
+        choices = self.folder / "choices.json"
+        self.fail_with(1, "tune", self.folder / "none.onnx", "-o", choices)
+        self.fail_with(2, "tune", self.model)
+        self.fail_with(2, "tune", self.model, "-o", self.model)
+        self.fail_with(2, "tune", self.model, "-o", choices, "--dim", "columns=3")
+        self.assertFalse(choices.exists())

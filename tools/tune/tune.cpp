@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `heddle tune MODEL -o CHOICES`: compiles the model with one plan of each kernel after the other, runs it on the device at hand beside the compiler's
+// own choice, and writes down which plans were faster. All kernels are tried at once, since each is timed by itself.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "sdk/module/output_file.h"
+#include "tools/heddle/program.h"
+#include "tools/heddle/same_file.h"
+#include "tools/tune/trial.h"
+
+namespace heddle::tool {
+namespace {
+
+struct Options {
+  TrialOptions trial;
+  RuntimeFlags runtime;
+  std::string output, progress = "auto", format = "table";
+  double seconds = 0.5, gain = 0.03;
+  uint64_t plans = 6;
+
+  void declare(Flags& flags) {
+    flags.positional("MODEL", trial.model, "model file: .onnx, or .mlir in the tx dialect");
+    flags.text("-o,--output", output, "the choices to write, for heddle compile --tuned; when complete, they replace a file of that name",
+               "FILE");
+    flags.text("--target", trial.target, "as of heddle compile, for the device at hand; default: cpu", "LIST");
+    flags.texts("--device", trial.module.devices, "device to measure on, or the one of a slot; may be repeated", "ALIAS|SLOT=ALIAS");
+    flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
+    flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards; may be repeated",
+                "[SCOPE=]FILE");
+    flags.texts("--input", trial.inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+                "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--dim", trial.dims, "extent of a symbol for inputs that are made up: the one that matters most", "NAME=N");
+    flags.count("--seed", trial.seed, "of the values that are made up (0)", 0, UINT64_MAX);
+    flags.count("--plans", plans, "most plans of a kernel to try (6)", 2, 1000);
+    flags.number("--seconds", seconds, "to measure each of them, and as long the compiler's choice beside it (0.5)", 1e-3, 1e6);
+    flags.number("--gain", gain, "what a plan has to be faster by to be chosen (0.03)", 0, 0.9);
+    flags.texts("--place", trial.places, "as of heddle compile", "PATTERN=@SLOT");
+    flags.texts("--slot", trial.slots, "as of heddle compile", "@SLOT=FAMILY");
+    flags.texts("--operators", trial.operators, "as of heddle compile", "FILE");
+    flags.choice("--math", trial.math, {"strict", "default", "fast"}, "as of heddle compile");
+    flags.count("--threads", trial.threads, "threads of the compiler (0: all cores)", 0, 4096);
+    flags.text("--cache", trial.cache, "where code of kernels is kept (default: the user's cache folder)", "FOLDER");
+    flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
+    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    runtime.add_to(flags);
+  }
+};
+
+// A folder of ours, gone at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const char* parent = std::getenv("TMPDIR");
+    path_ = std::string(parent && *parent ? parent : "/tmp") + "/heddle-tune-XXXXXX";
+    if (!mkdtemp(path_.data())) path_.clear();
+  }
+  ~TemporaryFolder() {
+    for (const std::string& name : names_) std::remove(file(name).c_str());
+    if (!path_.empty()) rmdir(path_.c_str());
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  std::string add(const std::string& name) {
+    names_.push_back(name);
+    return file(name);
+  }
+  void add_trial(const std::string& name) {
+    add(name + ".heddle");
+    add(name + ".json");
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> names_;
+};
+
+std::string write_file(const std::string& path, const std::string& text) {
+  module::OutputFile file(path);
+  module::Status error = file.open();
+  if (!error) error = file.append(std::as_bytes(std::span(text)));
+  if (!error) error = file.commit(/*flush_to_disk=*/false);
+  return error ? error->message : std::string();
+}
+
+// A choice for calls of which `when` holds.
+struct Pick {
+  std::string when, choice;
+};
+
+// A kernel with several plans that the function runs.
+struct Tuned {
+  std::string family, name, strategy, before;  // before: the choice that the compiler takes
+  std::vector<std::string> regions;
+  std::map<std::string, std::vector<std::string>> plans;  // choices by case, the best by estimate first
+  std::vector<Pick> picks;                                // the best so far; empty: the compiler's
+  std::string after;
+  double ratio = 1;  // of its time to that of the compiler's choice
+  double time_ns = 0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 1 : values[values.size() / 2];
+}
+
+class Tuner {
+ public:
+  Tuner(const Flags& flags, Options& options) : flags_(flags), options_(options) {}
+
+  std::optional<int> run() {
+    if (folder_.path().empty()) return flags_.failed(std::string("making a temporary folder failed: ") + std::strerror(errno));
+    if (std::optional<int> code = start_runtime(flags_, options_.runtime, runtime_)) return code;
+    if (std::optional<int> code = open(base_, "base", "")) return code;
+    if (heddle_status_t* status = base_.measure(0, times_)) return report(status);
+    if (heddle_status_t* status = base_.measure(options_.seconds / 4, times_)) return report(status);
+    read_plans();
+    for (uint64_t round = 1; round < options_.plans; ++round) {
+      if (std::optional<int> code = try_plans(round)) return code;
+    }
+    for (bool is_sure = false; !is_sure;) {
+      if (std::optional<int> code = confirm(is_sure)) return code;
+    }
+    if (std::string wrong = write_file(options_.output, dump_json(choices(), 2) + "\n"); !wrong.empty()) return flags_.failed(wrong);
+    print();
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<int> open(Trial& trial, const std::string& name, const std::string& choices) {
+    folder_.add_trial(name);
+    return trial.open(flags_, options_.trial, runtime_.get(), folder_.path(), name, choices);
+  }
+
+  void read_plans() {
+    for (const Json& kernel : array(base_.report(), "kernels")) {
+      const auto time = times_.kernels.find(text(kernel, "name"));
+      if (!kernel.contains("plans") || time == times_.kernels.end()) continue;
+      Tuned tuned{text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), {}, time->second.regions, {}, {}, {}, 1,
+                  time->second.time_ns};
+      for (const Json& plan : array(kernel, "plans")) {
+        const std::string when = plan.value("when", std::string());
+        tuned.plans[when].push_back(text(plan, "choice"));
+      }
+      const auto its_case = tuned.plans.find(time->second.when);
+      if (its_case == tuned.plans.end()) continue;
+      tuned.before = its_case->second.front();
+      kernels_.push_back(std::move(tuned));
+    }
+  }
+
+  // The choices of one round, as a file.
+  std::string write_round(const std::string& name, const std::map<std::string, std::vector<Pick>>& picks) {
+    Json list = Json::array();
+    for (const Tuned& kernel : kernels_) {
+      const auto its = picks.find(kernel.name);
+      if (its == picks.end()) continue;
+      for (const Pick& pick : its->second)
+        list.push_back({{"family", kernel.family}, {"kernel", kernel.name}, {"when", pick.when}, {"choice", pick.choice}});
+    }
+    return write_file(folder_.add(name), dump_json(Json{{"choices", std::move(list)}}, -1));
+  }
+
+  // Blocks of calls of both in turns: what each kernel takes, as part of what it takes in the other.
+  std::optional<int> compare(Trial& trial, double seconds, std::map<std::string, std::vector<double>>& ratios, Trial::Times& last,
+                             std::vector<double>* calls = nullptr) {
+    constexpr int blocks = 5;
+    Trial::Times base;
+    if (heddle_status_t* status = trial.measure(0, last)) return report(status);
+    for (int block = 0; block < blocks; ++block) {
+      if (heddle_status_t* status = base_.measure(seconds / blocks, base)) return report(status);
+      if (heddle_status_t* status = trial.measure(seconds / blocks, last)) return report(status);
+      for (const auto& [name, time] : last.kernels) {
+        const auto other = base.kernels.find(name);
+        if (other != base.kernels.end() && other->second.time_ns > 0) ratios[name].push_back(time.time_ns / other->second.time_ns);
+      }
+      if (calls) calls->push_back(last.call_ns / base.call_ns);
+    }
+    return std::nullopt;
+  }
+
+  // Each kernel by its plan of that rank, if it has so many.
+  std::optional<int> try_plans(uint64_t rank) {
+    std::map<std::string, std::vector<Pick>> picks;
+    for (const Tuned& kernel : kernels_) {
+      for (const auto& [when, choices] : kernel.plans) {
+        if (rank < choices.size()) picks[kernel.name].push_back({when, choices[rank]});
+      }
+    }
+    if (picks.empty()) return std::nullopt;
+    progress("plan " + std::to_string(rank + 1) + " of " + std::to_string(picks.size()) + " kernels");
+    const std::string name = "round";
+    if (std::string wrong = write_round("choices.json", picks); !wrong.empty()) return flags_.failed(wrong);
+    Trial trial;
+    if (std::optional<int> code = open(trial, name, folder_.file("choices.json"))) return code;
+    std::map<std::string, std::vector<double>> ratios;
+    Trial::Times last;
+    if (std::optional<int> code = compare(trial, options_.seconds, ratios, last)) return code;
+    for (Tuned& kernel : kernels_) {
+      const auto its = picks.find(kernel.name);
+      const auto ratio = ratios.find(kernel.name);
+      if (its == picks.end() || ratio == ratios.end()) continue;
+      const double here = median(ratio->second);
+      if (here >= kernel.ratio) continue;
+      std::vector<Pick> taken = measured(trial.report(), kernel.name, last.kernels[kernel.name].when, its->second);
+      if (taken.empty()) continue;
+      kernel.after = taken.front().choice;
+      kernel.ratio = here;
+      kernel.picks = std::move(taken);
+    }
+    return std::nullopt;
+  }
+
+  // Of a round's picks those that the measured kernel was made by: of its case, and of cases that have no kernel of their own, since theirs is the same.
+  static std::vector<Pick> measured(const Json& report, const std::string& name, const std::string& when, const std::vector<Pick>& picks) {
+    std::vector<Pick> result;
+    for (const Pick& pick : picks) {
+      if (pick.when == when) result.push_back(pick);
+    }
+    if (!when.empty() || result.empty()) return result;
+    for (const Pick& pick : picks) {
+      const bool has_own = std::any_of(array(report, "kernels").begin(), array(report, "kernels").end(), [&](const Json& kernel) {
+        return text(kernel, "name") == name && kernel.value("when", std::string()) == pick.when;
+      });
+      if (!has_own && pick.choice == result.front().choice) result.push_back(pick);
+    }
+    return result;
+  }
+
+  // All choices together once more: those that were fast by chance are given up, and the others measured again.
+  std::optional<int> confirm(bool& is_sure) {
+    is_sure = true;
+    call_ratio_ = 1;
+    std::map<std::string, std::vector<Pick>> picks;
+    for (Tuned& kernel : kernels_) {
+      if (kernel.ratio > 1 - options_.gain) kernel.picks.clear();
+      if (!kernel.picks.empty()) picks[kernel.name] = kernel.picks;
+    }
+    if (picks.empty()) return std::nullopt;
+    progress("all choices together");
+    if (std::string wrong = write_round("final.json", picks); !wrong.empty()) return flags_.failed(wrong);
+    Trial trial;
+    if (std::optional<int> code = open(trial, "final", folder_.file("final.json"))) return code;
+    std::map<std::string, std::vector<double>> ratios;
+    Trial::Times last;
+    std::vector<double> calls;
+    if (std::optional<int> code = compare(trial, 2 * options_.seconds, ratios, last, &calls)) return code;
+    for (Tuned& kernel : kernels_) {
+      if (kernel.picks.empty()) continue;
+      kernel.ratio = median(ratios[kernel.name]);
+      if (kernel.ratio > 1 - options_.gain) is_sure = false;
+    }
+    call_ratio_ = median(calls);
+    return std::nullopt;
+  }
+
+  Json choices() const {
+    Json list = Json::array();
+    for (const Tuned& kernel : kernels_) {
+      for (const Pick& pick : kernel.picks) {
+        list.push_back({{"family", kernel.family},
+                        {"kernel", kernel.name},
+                        {"when", pick.when},
+                        {"choice", pick.choice},
+                        {"strategy", kernel.strategy},
+                        {"instead_of", kernel.before},
+                        {"time_ratio", kernel.ratio},
+                        {"regions", kernel.regions}});
+      }
+    }
+    return Json{{"device", base_.device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
+  }
+
+  void print() const {
+    Json rows = Json::array();
+    for (const Tuned& kernel : kernels_) {
+      const bool is_changed = !kernel.picks.empty();
+      rows.push_back({{"region", kernel.regions.front() +
+                                     (kernel.regions.size() > 1 ? " and " + std::to_string(kernel.regions.size() - 1) + " more" : "")},
+                      {"strategy", kernel.strategy},
+                      {"time_ns", kernel.time_ns},
+                      {"before", kernel.before},
+                      {"choice", is_changed ? kernel.after : std::string("the same")},
+                      {"time_ratio", is_changed ? kernel.ratio : 1.0}});
+    }
+    const Json whole{{"device", base_.device()}, {"call_ns", times_.call_ns}, {"call_ratio", call_ratio_}, {"kernels", rows}};
+    const Format format = format_from_name(options_.format);
+    auto ratio = [](const Json& row) {
+      char buffer[32];
+      std::snprintf(buffer, sizeof(buffer), "%.2f", row["time_ratio"].get<double>());
+      return std::string(buffer);
+    };
+    print_rows(whole, rows,
+               {field("region", "region"), field("strategy", "strategy"),
+                Column{"a call", [](const Json& row) { return duration_text(row["time_ns"].get<double>()); }, "time_ns"},
+                field("before", "before"), field("choice", "choice"), Column{"time", ratio, "time_ratio"}},
+               format);
+    if (format != Format::kTable) return;
+    const auto changed = std::count_if(kernels_.begin(), kernels_.end(), [](const Tuned& kernel) { return !kernel.picks.empty(); });
+    char line[160];
+    std::snprintf(line, sizeof(line), "%td of %zu kernels changed; a call takes %.2f of the time it took", changed, kernels_.size(),
+                  call_ratio_);
+    print_line(line);
+  }
+
+  void progress(const std::string& what) {
+    if (progress_wanted(options_.progress)) std::fprintf(stderr, "heddle tune: %s\n", what.c_str());
+  }
+
+  const Flags& flags_;
+  Options& options_;
+  TemporaryFolder folder_;
+  Runtime runtime_;
+  Trial base_;
+  Trial::Times times_;
+  std::vector<Tuned> kernels_;
+  double call_ratio_ = 1;
+};
+
+int tune(const Arguments& arguments) {
+  Options options;
+  Flags flags("tune", "Finds the fastest plans of a model's kernels on a device, by measuring them; heddle compile --tuned takes them.");
+  options.declare(flags);
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
+  std::vector<NamedFile> read{{"MODEL", options.trial.model}, {"--config", options.runtime.config}};
+  for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
+  if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
+  return Tuner(flags, options).run().value_or(kFine);
+}
+
+}  // namespace
+}  // namespace heddle::tool
+
+int main(int argc, char** argv) {
+  namespace tool = heddle::tool;
+  // A file beyond the limit is a failed write with a reason, not a killed process.
+  signal(SIGXFSZ, SIG_IGN);
+  return tool::run_program("heddle tune", "tuning", "tune a smaller model",
+                           [&] { return tool::tune(tool::Arguments(argv + 1, argv + argc)); });
+}
