@@ -52,8 +52,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
-    ArrayRef<emit::Kernel> kernels =
-        llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels.of(region);
+    const emit::Kernels& kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels;
     json::Array ops;
     for (Operation& op : region.getBody().front().without_terminator()) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
@@ -66,15 +65,13 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
                            {"placed_by", placed_by(region, slot)},
                            {"region", region.getName().str()},
                            {"node", location_text(region.getLoc())},
-                           {"kernel", kernels.back().symbol},
+                           {"kernel", kernels.usual(region).symbol},
                            {"ops", std::move(ops)}};
-    if (kernels.size() > 1) {
-      json::Array special;
-      for (const emit::Kernel& kernel : kernels.drop_back()) {
-        special.push_back(json::Object{{"kernel", kernel.symbol}, {"when", targets::text_of(kernel.plan.guards)}});
-      }
-      described["special_kernels"] = std::move(special);
+    json::Array special;
+    for (const emit::Candidate& candidate : kernels.candidates(region).drop_back()) {
+      special.push_back(json::Object{{"kernel", kernels.all()[candidate.kernel].symbol}, {"when", targets::text_of(candidate.guards)}});
     }
+    if (!special.empty()) described["special_kernels"] = std::move(special);
     if (tx::OperationAttr other = region.getAlternativeAttr()) described["operator"] = other.describe();
     regions.push_back(std::move(described));
   });
@@ -131,7 +128,6 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                          {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
                          {"variants", std::move(variants)}};
       if (!kernel.plan.choice.text.empty()) entry["choice"] = kernel.plan.choice.text;
-      if (!kernel.plan.guards.empty()) entry["when"] = targets::text_of(kernel.plan.guards);
       if (with_plans) {
         const std::string name = name_of_kernel(kernel.text);
         entry["name"] = name;
@@ -141,8 +137,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                                        {"choice", plan.choice.text},
                                        {"estimate_ns", static_cast<int64_t>(plan.estimate_ns)}});
         }
-        // Of all cases, with the kernel that every call may take.
-        if (plans.size() > 1 && kernel.plan.guards.empty()) entry["plans"] = std::move(plans);
+        if (plans.size() > 1) entry["plans"] = std::move(plans);
       }
       json::Array refused;
       for (const targets::Refusal& refusal : kernel.plan.refusals)

@@ -59,14 +59,22 @@ void Kernels::add(ModuleOp model, StringRef family) {
 void Kernels::plan(std::vector<targets::Plans> plans) {
   std::vector<Kernel> planned;
   for (auto [kernel, its_plans] : llvm::zip_equal(kernels_, plans)) {
-    first_.push_back(static_cast<uint32_t>(planned.size()));
-    for (auto [i, plan] : llvm::enumerate(its_plans)) {
+    const size_t first = planned.size();
+    std::vector<Candidate>& candidates = candidates_.emplace_back();
+    for (targets::KernelPlan& plan : its_plans) {
+      auto same = std::find_if(planned.begin() + static_cast<ptrdiff_t>(first), planned.end(),
+                               [&](const Kernel& other) { return other.plan.choice.numbers == plan.choice.numbers; });
+      candidates.push_back({plan.guards, static_cast<uint32_t>(same - planned.begin())});
+      if (same != planned.end()) continue;
       planned.push_back(kernel);
-      if (size_t special = its_plans.size() - 1 - i; special > 0) planned.back().symbol += "_" + std::to_string(special);
       planned.back().plan = std::move(plan);
     }
+    // The usual one has the plain name.
+    unsigned special = 0;
+    for (size_t i = first; i < planned.size(); ++i) {
+      if (i != candidates.back().kernel) planned[i].symbol += "_" + std::to_string(++special);
+    }
   }
-  first_.push_back(static_cast<uint32_t>(planned.size()));
   kernels_ = std::move(planned);
 }
 

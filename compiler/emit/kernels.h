@@ -21,27 +21,31 @@ struct Kernel {
   targets::KernelPlan plan;
 };
 
+// A kernel for calls of which the guards hold.
+struct Candidate {
+  std::vector<targets::Guard> guards;
+  uint32_t kernel;  // in Kernels::all()
+};
+
 class Kernels {
  public:
   // Adds the regions on the model's slots of this family, in order.
   void add(mlir::ModuleOp model, llvm::StringRef family);
 
-  // One for each that is different, and for each of its plans once these are known.
+  // One for each text, and for each choice of its plans once these are known.
   const std::vector<Kernel>& all() const { return kernels_; }
-  // Once, when all are added: each kernel becomes one for each of its plans, in their order. plans: of the kernels, in order; none is empty.
+  // Once, when all are added. plans: of the kernels so far, in order; the last one of each has no guards.
   void plan(std::vector<targets::Plans> plans);
 
-  // Those of a region are neighbors, in the order of its plans.
-  uint32_t first_of(tx::DispatchOp region) const { return first_[index_.lookup(region)]; }
-  llvm::ArrayRef<Kernel> of(tx::DispatchOp region) const {
-    uint32_t index = index_.lookup(region);
-    return llvm::ArrayRef(kernels_).slice(first_[index], first_[index + 1] - first_[index]);
-  }
+  // Of a region, in order, once plans are known; a call takes the first whose guards hold.
+  llvm::ArrayRef<Candidate> candidates(tx::DispatchOp region) const { return candidates_[index_.lookup(region)]; }
+  // The one that any call may take.
+  const Kernel& usual(tx::DispatchOp region) const { return kernels_[candidates(region).back().kernel]; }
 
  private:
   std::vector<Kernel> kernels_;
-  std::vector<uint32_t> first_;      // kernel of each text, and the end
-  llvm::StringMap<uint32_t> known_;  // texts, in order
+  std::vector<std::vector<Candidate>> candidates_;  // by text
+  llvm::StringMap<uint32_t> known_;                 // texts, in order
   llvm::DenseMap<mlir::Operation*, uint32_t> index_;
 };
 

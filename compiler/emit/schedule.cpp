@@ -388,29 +388,30 @@ class Scheduler {
     auto found = slot_of_op(dispatch);
     if (!found) return failure();
     uint32_t slot = *found;
-    ArrayRef<Kernel> kernels = target_[slot].kernels->of(dispatch);
+    const Kernels& kernels = *target_[slot].kernels;
+    const Kernel& usual = kernels.usual(dispatch);
     auto site = std::make_unique<mf::DispatchSiteT>();
     site->slot = slot;
     site->executable = target_[slot].executable;
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
-    for (const targets::Limit& limit : kernels.back().plan.limits) {
+    for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
       check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " +
                                           limit.what + ", which its kernel has no room for; give smaller inputs");
     }
-    for (uint32_t symbol = 0; symbol < kernels.back().symbol_count; ++symbol) {
+    for (uint32_t symbol = 0; symbol < usual.symbol_count; ++symbol) {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
     }
-    for (auto [i, kernel] : llvm::enumerate(kernels)) {
+    for (const Candidate& each : kernels.candidates(dispatch)) {
       auto candidate = std::make_unique<mf::CandidateT>();
-      candidate->entry = target_[slot].kernels->first_of(dispatch) + static_cast<uint32_t>(i);
-      for (const targets::Guard& guard : kernel.plan.guards) {
+      candidate->entry = each.kernel;
+      for (const targets::Guard& guard : each.guards) {
         uint32_t value = guard.value ? registers_.value_of(guard.value) : registers_.compute_units(slot);
         candidate->guards.emplace_back(value, 0, guard.min, guard.max, 1);
       }
-      candidate->grid = {registers_.value_of(kernel.plan.workgroups), registers_.literal(1), registers_.literal(1)};
+      candidate->grid = {registers_.value_of(kernels.all()[each.kernel].plan.workgroups), registers_.literal(1), registers_.literal(1)};
       site->candidates.push_back(std::move(candidate));
     }
     if (tx::OperationAttr other = dispatch.getAlternativeAttr())

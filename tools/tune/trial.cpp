@@ -48,8 +48,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
   std::ifstream file(report_path, std::ios::binary);
   report_ = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   if (!report_.is_object()) return flags.failed("the compiler wrote no report that can be read");
-  for (const Json& kernel : array(report_, "kernels"))
-    kernels_[text(kernel, "kernel")] = {text(kernel, "name"), kernel.contains("when") ? text(kernel, "when") : std::string()};
+  for (const Json& kernel : array(report_, "kernels")) kernels_[text(kernel, "kernel")] = {text(kernel, "name"), text(kernel, "choice")};
 
   std::vector<TensorArgument> given;
   if (Wrong wrong = parse_inputs(options.inputs, given); !wrong.empty()) return flags.misuse(wrong);
@@ -115,7 +114,7 @@ heddle_status_t* Trial::measure(double seconds, Times& out) {
       const auto kernel = kernels_.find(text(row, "kernel"));
       if (kernel == kernels_.end()) continue;
       KernelTime& time = out.kernels[kernel->second.first];
-      time.when = kernel->second.second;
+      time.choice = kernel->second.second;
       time.time_ns += sign * static_cast<double>(number(row, "total_ns")) / calls;
       if (sign > 0) time.regions.push_back(text(row, "region"));
     }

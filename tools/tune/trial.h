@@ -24,7 +24,7 @@ struct TrialOptions {
 
 // A kernel that calls run, and what all its dispatches of a call take.
 struct KernelTime {
-  std::string when;  // the guards of the plan; empty: any call may take it
+  std::string choice;
   std::vector<std::string> regions;
   double time_ns = 0;
 };
@@ -57,7 +57,7 @@ class Trial {
   Function function_;
   std::vector<Tensor> inputs_, results_;
   std::vector<heddle_tensor_t*> raw_inputs_, raw_results_;
-  std::map<std::string, std::pair<std::string, std::string>> kernels_;  // by symbol: name, and when
+  std::map<std::string, std::pair<std::string, std::string>> kernels_;  // by symbol: name, and choice
 };
 
 }  // namespace heddle::tool

@@ -145,15 +145,14 @@ class Tuner {
     for (const Json& kernel : array(base_.report(), "kernels")) {
       const auto time = times_.kernels.find(text(kernel, "name"));
       if (!kernel.contains("plans") || time == times_.kernels.end()) continue;
-      Tuned tuned{text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), {}, time->second.regions, {}, {}, {}, 1,
-                  time->second.time_ns};
+      if (text(kernel, "choice") != time->second.choice) continue;  // it has several kernels, and another one ran
+      Tuned tuned{
+          text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), time->second.choice, time->second.regions, {}, {}, {}, 1,
+          time->second.time_ns};
       for (const Json& plan : array(kernel, "plans")) {
         const std::string when = plan.value("when", std::string());
         tuned.plans[when].push_back(text(plan, "choice"));
       }
-      const auto its_case = tuned.plans.find(time->second.when);
-      if (its_case == tuned.plans.end()) continue;
-      tuned.before = its_case->second.front();
       kernels_.push_back(std::move(tuned));
     }
   }
@@ -211,7 +210,7 @@ class Tuner {
       if (its == picks.end() || ratio == ratios.end()) continue;
       const double here = median(ratio->second);
       if (here >= kernel.ratio) continue;
-      std::vector<Pick> taken = measured(trial.report(), kernel.name, last.kernels[kernel.name].when, its->second);
+      std::vector<Pick> taken = measured(last.kernels[kernel.name].choice, its->second);
       if (taken.empty()) continue;
       kernel.after = taken.front().choice;
       kernel.ratio = here;
@@ -220,19 +219,10 @@ class Tuner {
     return std::nullopt;
   }
 
-  // Of a round's picks those that the measured kernel was made by: of its case, and of cases that have no kernel of their own, since theirs is the same.
-  static std::vector<Pick> measured(const Json& report, const std::string& name, const std::string& when, const std::vector<Pick>& picks) {
+  // Of a round's picks those that the measured kernel was made by.
+  static std::vector<Pick> measured(const std::string& choice, const std::vector<Pick>& picks) {
     std::vector<Pick> result;
-    for (const Pick& pick : picks) {
-      if (pick.when == when) result.push_back(pick);
-    }
-    if (!when.empty() || result.empty()) return result;
-    for (const Pick& pick : picks) {
-      const bool has_own = std::any_of(array(report, "kernels").begin(), array(report, "kernels").end(), [&](const Json& kernel) {
-        return text(kernel, "name") == name && kernel.value("when", std::string()) == pick.when;
-      });
-      if (!has_own && pick.choice == result.front().choice) result.push_back(pick);
-    }
+    std::copy_if(picks.begin(), picks.end(), std::back_inserter(result), [&](const Pick& pick) { return pick.choice == choice; });
     return result;
   }
 
