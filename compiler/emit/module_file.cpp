@@ -57,6 +57,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   for (Attribute name : symbols ? symbols.getValue() : ArrayRef<Attribute>()) {
     auto symbol = std::make_unique<mf::SymbolT>();
     symbol->name = llvm::cast<StringAttr>(name).str();
+    symbol->min = 0;  // the program refuses what its kernels cannot do
     result->symbols.push_back(std::move(symbol));
   }
   return result;

@@ -99,7 +99,7 @@ class Scheduler {
         for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(result.getType())))) {
           bool is_safe = tx::never_negative(extent) && extent.isPureAffine();
           if (is_safe || !checked_.insert(extent).second) continue;
-          check(extent, refusal(op, dim, extent, ", which is negative") + "; give larger inputs");
+          check(extent, refusal(op, "the result of", dim, extent, ", which is negative") + "; give larger inputs");
         }
       }
       if (auto slice = llvm::dyn_cast<tx::SliceOp>(op)) check_inside(slice);
@@ -113,7 +113,8 @@ class Scheduler {
       if (!tx::static_extent(extents[d]) || tx::static_extent(parts[d])) continue;
       AffineExpr left = extents[d] - 1 - slice.getStarts()[d] - (parts[d] - 1) * slice.getStrides()[d];
       if (!checked_.insert(left).second) continue;
-      check(left, refusal(slice, static_cast<unsigned>(d), parts[d], ", which is more than its input has there") + "; give smaller inputs");
+      check(left, refusal(slice, "the result of", static_cast<unsigned>(d), parts[d], ", which is more than its input has there") +
+                      "; give smaller inputs");
     }
   }
 
@@ -131,12 +132,13 @@ class Scheduler {
     return name.take_front(end);
   }
 
-  std::string refusal(Operation* op, unsigned dim, AffineExpr extent, StringRef mistake) {
+  // "dimension 2 (in the compiler's order) of the result of 'node' has the extent s0 - 5", the mistake, and whose extents these are.
+  std::string refusal(Operation* op, StringRef value, unsigned dim, AffineExpr extent, StringRef mistake) {
     auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
     std::string text;
     llvm::raw_string_ostream stream(text);
     auto location = llvm::dyn_cast<NameLoc>(op->getLoc());
-    stream << "dimension " << dim << " (in the compiler's order) of the result of '"
+    stream << "dimension " << dim << " (in the compiler's order) of " << value << " '"
            << (location ? shortened(location.getName()) : op->getName().getStringRef()) << "' has the extent " << extent << mistake;
     llvm::SmallSet<unsigned, 4> named;
     extent.walk([&](AffineExpr part) {
@@ -384,6 +386,34 @@ class Scheduler {
     for (int64_t extent : type.getShape()) site.binding_dims.push_back(ShapedType::isDynamic(extent) ? -1 : extent);
   }
 
+  // Kernels count on elements where they have results to compute: a call that has none is refused, but for reductions.
+  void check_empty_operands(tx::DispatchOp dispatch, StringRef strategy) {
+    for (auto [argument, operand] : llvm::zip_equal(dispatch.getBody().getArguments(), dispatch.getInputs())) {
+      for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(operand)))) {
+        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(argument, extent, strategy)) continue;
+        if (!checked_.insert(extent - 1).second) continue;
+        check(extent - 1,
+              refusal(dispatch, "what is read by", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs");
+      }
+    }
+  }
+
+  // Whether nothing is computed from the value if the extent is 0.
+  static bool empties_all(Value value, AffineExpr extent, StringRef strategy) {
+    return llvm::all_of(value.getUsers(), [&](Operation* user) {
+      // A sum of nothing is 0, the largest of nothing is the least number.
+      if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
+      // Workgroups go through it operand by operand.
+      if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && user->getResult(0).hasOneUse() &&
+          (*user->getResult(0).getUsers().begin())->hasTrait<OpTrait::IsTerminator>()) {
+        return true;
+      }
+      return llvm::all_of(user->getResults(), [&](Value result) {
+        return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, strategy);
+      });
+    });
+  }
+
   LogicalResult add_dispatch(tx::DispatchOp dispatch) {
     auto found = slot_of_op(dispatch);
     if (!found) return failure();
@@ -396,6 +426,7 @@ class Scheduler {
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
+    check_empty_operands(dispatch, usual.plan.strategy);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
       check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " +

@@ -109,6 +109,34 @@ bool is_positive(AffineExpr extent) {
   return grows && is_positive(binary.getLHS()) && is_positive(binary.getRHS());
 }
 
+bool is_never_zero(AffineExpr extent) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue() > 0;
+  auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+  if (!binary) return false;  // a symbol
+  AffineExpr left = binary.getLHS(), right = binary.getRHS();
+  if (binary.getKind() == AffineExprKind::Mul) return is_never_zero(left) && is_never_zero(right);
+  if (binary.getKind() != AffineExprKind::Add) return false;
+  return (is_never_zero(left) && never_negative(right)) || (never_negative(left) && is_never_zero(right));
+}
+
+namespace {
+
+void append_factors(AffineExpr extent, SmallVectorImpl<AffineExpr>& factors) {
+  auto product = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+  if (!product || product.getKind() != AffineExprKind::Mul) return factors.push_back(extent);
+  append_factors(product.getLHS(), factors);
+  append_factors(product.getRHS(), factors);
+}
+
+}  // namespace
+
+bool is_empty_with(RankedTensorType type, AffineExpr extent) {
+  SmallVector<AffineExpr> own, other;
+  for (AffineExpr each : extents(type)) append_factors(each, own);
+  append_factors(extent, other);
+  return llvm::all_of(other, [&](AffineExpr factor) { return is_never_zero(factor) || llvm::is_contained(own, factor); });
+}
+
 bool is_elementwise(Operation* op) {
   return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp,
                    CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);

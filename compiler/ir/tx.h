@@ -122,8 +122,12 @@ mlir::AffineExpr element_count(mlir::RankedTensorType type);
 
 // True if the extent cannot be below 0, whatever the symbols are; they are not themselves. False says nothing.
 bool never_negative(mlir::AffineExpr extent);
-// True if it cannot be below 1. Symbols are not. False says nothing.
+// True if it cannot be below 1 as long as no symbol is. False says nothing.
 bool is_positive(mlir::AffineExpr extent);
+// True if it cannot be 0, whatever the symbols are. False says nothing.
+bool is_never_zero(mlir::AffineExpr extent);
+// True if a tensor of the type has no elements whenever the extent is 0. False says nothing.
+bool is_empty_with(mlir::RankedTensorType type, mlir::AffineExpr extent);
 
 // True for ops whose result at an index depends only on the operands' elements at the same index.
 bool is_elementwise(mlir::Operation* op);

@@ -20,8 +20,8 @@ namespace heddle::module {
 constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 // A reader refuses another major, and a minor newer than its own.
 constexpr uint16_t kFormatMajor = 0;
-constexpr uint16_t kFormatMinor =
-    3;  // 0.3: checks of kernels, compute units. 0.2: operations; types of bindings, which a reader of 0.1 passes over
+constexpr uint16_t kFormatMinor = 3;
+// 0.3: checks of kernels, compute units. 0.2: operations; types of bindings, which a reader of 0.1 passes over.
 // What a writer says of a file without these, and without operations either, so that older readers take it.
 constexpr uint16_t kFormatMinorOfOperations = 2;
 constexpr uint16_t kFormatMinorOfKernels = 1;

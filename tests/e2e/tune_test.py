@@ -37,23 +37,31 @@ class Tune(HeddleTestCase):
         return np.load(self.folder / "y.npy")
 
     def test_rows_have_the_same_bits_whatever_kernel_takes_the_call(self):
-        report = self.report("plain.heddle")
-        special = [kernel for region in report["regions"] for kernel in region.get("special_kernels", [])]
-        self.assertIn("s0 <= 12", {kernel["when"] for kernel in special})
+        self.report("plain.heddle")
         whole = self.results("plain.heddle", 200)
         expected = np.maximum(np.load(self.folder / "x.npy") @ self.weights, 0)
         self.assert_close(whole, expected, 1e-4, 1e-4)
         for rows in (1, 5, 12, 13, 64, 199):
             self.assertTrue(np.array_equal(self.results("plain.heddle", rows), whole[:rows]), rows)
 
-    def test_the_profile_names_the_kernel_of_a_call(self):
-        report = self.report("plain.heddle")
-        usual = self.matmul(report)["kernel"]
-        for rows, is_usual in ((4, False), (100, True)):
-            profile = json.loads(self.succeed("profile", self.folder / "plain.heddle", "--device", "cpu", "--dim", f"rows={rows}", "--iterations", 1,
+    def test_calls_take_the_kernel_that_is_for_them(self):
+        kernel = self.matmul(self.report("plain.heddle"))
+        few = [plan for plan in kernel["plans"] if plan["when"].startswith("s0 <= 12") and plan["choice"] != kernel["choice"]]
+        picks = {plan["when"]: plan["choice"] for plan in few}
+        self.assertEqual(len(picks), 2, "with few and with many compute units")
+        choices = self.folder / "choices.json"
+        choices.write_text(json.dumps({"choices": [{"family": "cpu", "kernel": kernel["name"], "when": when, "choice": choice}
+                                                   for when, choice in picks.items()]}))
+        report = self.report("few.heddle", "--tuned", choices)
+        choice_of = {kernel["kernel"]: kernel.get("choice") for kernel in report["kernels"]}
+        for rows, is_few in ((4, True), (12, True), (13, False), (100, False)):
+            profile = json.loads(self.succeed("profile", self.folder / "few.heddle", "--device", "cpu", "--dim", f"rows={rows}", "--iterations", 1,
                                               "--format", "json").stdout)
-            kernels = {row["kernel"] for row in profile["regions"]}
-            self.assertEqual(usual in kernels, is_usual, (rows, kernels))
+            taken = next(choice_of[row["kernel"]] for row in profile["regions"] if "matmul" in row["kernel"])
+            self.assertEqual(taken in picks.values(), is_few, (rows, taken, picks))
+        whole = self.results("plain.heddle", 200)
+        for rows in (1, 12, 13):
+            self.assertTrue(np.array_equal(self.results("few.heddle", rows), whole[:rows]), rows)
 
     def test_choices_are_taken_and_keep_the_results(self):
         plain = self.report("plain.heddle")

@@ -562,7 +562,7 @@ std::vector<Case> cases_of(const ContractionShape& shape) {
 constexpr size_t most_cuts = 6;
 
 // What is hardly better than the cut of all other cases is not worth a kernel of its own.
-constexpr double worthwhile = 1.05;
+constexpr double worthwhile = 1.05, worthwhile_ns = 2000;
 
 }  // namespace
 
@@ -586,7 +586,8 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
     auto known = llvm::find_if(ranked, [&](const RankedCut& cut) {
       return cut.cut.blocks == usual.blocks && std::min(cut.cut.band_size, rows) == std::min(usual.band_size, rows);
     });
-    if (known != ranked.end() && known->score < ranked.front().score * worthwhile) {
+    if (known != ranked.end() &&
+        (known->score < ranked.front().score * worthwhile || known->estimate_ns < ranked.front().estimate_ns + worthwhile_ns)) {
       known->cut = usual;
       std::rotate(ranked.begin(), known, known + 1);
     }
