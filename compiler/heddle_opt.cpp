@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-opt: runs any pass on text, for tests and for those who work on the compiler.
+#include "compiler/code/target_devices.h"
 #include "compiler/ir/tx.h"
 #include "compiler/passes/passes.h"
 #include "compiler/stage/stage.h"
@@ -10,7 +11,8 @@ int main(int argc, char** argv) {
   mlir::DialectRegistry registry;
   registry.insert<heddle::tx::TxDialect, heddle::stage::StageDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::math::MathDialect>();
-  heddle::passes::register_passes();
+  const heddle::compiler::TargetDevices devices({{"cpu", "x86-64-v3"}, {"cuda", "sm_80"}}, heddle::targets::Math::strict);
+  heddle::passes::register_passes(devices);
   heddle::stage::register_passes();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Heddle pass driver\n", registry));
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler/code/generate.h"
+#include "compiler/code/target_devices.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/emit/schedule.h"
 #include "compiler/import/onnx_importer.h"
@@ -49,15 +50,15 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
   passes.addPass(createCanonicalizerPass());
 }
 
-void add_combination_passes(PassManager& passes, passes::HasKernel has_kernel) {
-  // Filters in the panels of the CPU's microkernels, where a CPU reads them.
-  passes.addNestedPass<func::FuncOp>(passes::pack_weights());
+void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
+  // Filters in panels, where devices read them so.
+  passes.addNestedPass<func::FuncOp>(passes::pack_weights(devices));
   passes.addPass(createCSEPass());
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
   passes.addPass(createCSEPass());
   // One kernel each from here on.
-  passes.addPass(passes::form_dispatches(std::move(has_kernel)));
+  passes.addPass(passes::form_dispatches(devices));
   // Side by side where nothing says otherwise.
   passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
 }
@@ -288,16 +289,12 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   std::vector<OwningOpRef<ModuleOp>> models;
   std::vector<emit::Combination> combinations;
   std::vector<emit::FamilyCode> codes;
-  auto has_kernel = [&](StringRef family, tx::DispatchOp region) {
-    auto first =
-        llvm::find_if(options.targets, [&](const auto& target) { return family == target.first; });  // its others have the same plans
-    return first != options.targets.end() && make_target(first->first, first->second, options.math)->has_own_kernel(region);
-  };
+  const TargetDevices devices(options.targets, options.math);
   for (const std::vector<std::string>& of_slots : families) {
     models.push_back(module->clone());
     SmallVector<StringRef> names(of_slots.begin(), of_slots.end());
     (*models.back())->setAttr(tx::families_attr, Builder(&context).getStrArrayAttr(names));
-    if (!run_passes(*models.back(), [&](PassManager& passes) { add_combination_passes(passes, has_kernel); })) return pass_failed;
+    if (!run_passes(*models.back(), [&](PassManager& passes) { add_combination_passes(passes, devices); })) return pass_failed;
     combinations.push_back({*models.back()});
   }
   if (!options.dump_after.empty()) {

@@ -20,7 +20,7 @@ namespace heddle::compiler {
 
 // Everything between import and code generation, in order: first for all, then for a combination of families of devices.
 void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false);
-void add_combination_passes(mlir::PassManager& passes, passes::HasKernel has_kernel = {});
+void add_combination_passes(mlir::PassManager& passes, const passes::Devices& devices);
 
 struct Options {
   std::string input_path;

@@ -4,11 +4,9 @@
 
 #include <map>
 
-#include "compiler/passes/passes.h"
-#include "compiler/targets/cuda/cuda.h"
+#include "compiler/code/target_devices.h"
 #include "compiler/targets/cuda/machine_code.h"
 #include "compiler/targets/llvm_backend.h"
-#include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
 #include "mlir/IR/Threading.h"
 
@@ -216,12 +214,6 @@ class Generator {
 };
 
 }  // namespace
-
-std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math) {
-  if (family == "cpu") return targets::make_x86_64_target(level);
-  if (family == "cuda") return targets::make_cuda_target(level, math);
-  return nullptr;
-}
 
 module::Status generate(const CodeOptions& options, FamilyCode& family, MLIRContext& context) {
   if (family.kernels.all().empty()) return {};  // a model of views and copies needs no code

@@ -16,9 +16,6 @@
 
 namespace heddle::compiler {
 
-// Null for what is not known.
-std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
-
 struct CodeOptions {
   std::vector<std::pair<std::string, std::string>> targets;  // families and levels; those of other families are left out
   targets::Math math = targets::Math::strict;

@@ -173,8 +173,8 @@ struct Group {
 
 class Former {
  public:
-  Former(func::FuncOp function, unsigned most_reads, Log& log, const HasKernel& has_kernel)
-      : function_(function), most_reads_(most_reads), log_(log), has_kernel_(has_kernel), slots_(function) {}
+  Former(func::FuncOp function, unsigned most_reads, Log& log, const Devices* devices)
+      : function_(function), most_reads_(most_reads), log_(log), devices_(devices), slots_(function) {}
 
   LogicalResult run() {
     if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
@@ -355,7 +355,7 @@ class Former {
       return;
     }
     if (!ops.empty()) wider.output = ops.back();
-    if (wider.ops.size() > 1 && has_kernel_ && !has_kernel(wider)) {
+    if (wider.ops.size() > 1 && devices_ && !has_kernel(wider)) {
       refuse("NoKernel", group, wider.ops.back());
       return;
     }
@@ -566,14 +566,14 @@ class Former {
       auto computed = llvm::find_if(wider.ops, tx::is_elementwise);
       if (computed != wider.ops.end()) wider.root = *computed;
       count_reads(wider);
-      if (wider.reads.size() > most_reads_ || (has_kernel_ && !has_kernel(wider))) continue;
+      if (wider.reads.size() > most_reads_ || (devices_ && !has_kernel(wider))) continue;
       replace(*groups_[g], std::move(wider), taken);
     }
   }
 
   // Products with the same left operand, each with what is behind it, where all that they read is there before the first one, and the last one is not far.
   void join_siblings() {
-    if (!has_kernel_) return;
+    if (!devices_) return;
     llvm::MapVector<Value, SmallVector<Group*>> readers;
     for (auto& group : groups_) {
       auto matmul = group ? llvm::dyn_cast<tx::MatmulOp>(group->root) : tx::MatmulOp();
@@ -638,9 +638,9 @@ class Former {
 
   // Whether devices that the group may run on have a kernel of its kind.
   bool has_kernel(Group& group) {
-    if (!has_kernel_) return false;
+    if (!devices_) return false;
     tx::DispatchOp region = make_region(group);
-    bool result = has_kernel_(tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root)), region);
+    bool result = devices_->has_kernel(tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root)), region);
     region.erase();
     return result;
   }
@@ -673,22 +673,25 @@ class Former {
     return true;
   }
 
-  // May a contraction store its result in the order that this transpose asks for? It does so on GPUs, whose tiles lie in shared memory whole: with
-  // rows, or pixels, innermost instead of columns. What is read beside the contraction must not be in the other order.
-  bool ends_contraction(tx::TransposeOp transpose) const {
+  // May a contraction store its result in the order that this transpose asks for, with rows, or pixels, innermost instead of columns? Where devices have a kernel
+  // that does so, as those whose tiles lie in shared memory whole. What is read beside the contraction must not be in the other order.
+  bool ends_contraction(tx::TransposeOp transpose) {
     Group* group = producer(transpose.getInput());
     if (!group || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
     if (!is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
-    auto module = function_->getParentOfType<ModuleOp>();
-    if (tx::family_of(module, slots_.of_or_default(transpose)) != "cuda") return false;
     auto conv = llvm::dyn_cast<tx::ConvOp>(group->root);
     if ((conv && conv.getGroups() > 1) || !tx::puts_rows_last(transpose, group->root)) return false;
-    return llvm::all_of(group->ops, [&](Operation* op) {
+    bool is_in_order = llvm::all_of(group->ops, [&](Operation* op) {
       return op == group->root || llvm::all_of(op->getOperands(), [&](Value operand) {
                Operation* from = operand.getDefiningOp();
                return (from && group->ops.contains(from)) || clones(*group, op, operand);
              });
     });
+    if (!is_in_order) return false;
+    Group wider = *group;
+    wider.ops.insert(transpose);
+    wider.output = transpose;
+    return has_kernel(wider);
   }
 
   // What a transfer brings was produced on another slot: there is no group to join, but a reason to give.
@@ -893,8 +896,8 @@ class Former {
   func::FuncOp function_;
   const unsigned most_reads_;  // of a region
   Log& log_;
-  const HasKernel& has_kernel_;
-  Slots slots_;  // of the function as it was
+  const Devices* devices_;  // null: none are asked
+  Slots slots_;             // of the function as it was
   std::vector<std::unique_ptr<Group>> groups_;
   llvm::DenseMap<Operation*, Group*> group_of_;
   llvm::DenseMap<Operation*, unsigned> position_;
@@ -903,10 +906,10 @@ class Former {
 
 }  // namespace
 
-LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log, const HasKernel& has_kernel) {
+LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log, const Devices* devices) {
   const unsigned most_reads = most_bindings - bindings_of_results;
   split_wide_concats(function, most_reads, log);
-  return Former(function, most_reads, log, has_kernel).run();
+  return Former(function, most_reads, log, devices).run();
 }
 
 namespace {
@@ -922,23 +925,27 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
       return signalPassFailure();
     }
     Log log;
+    // Where no families are named there is nobody to ask.
+    const Devices* devices = getOperation()->hasAttr(tx::families_attr) ? &devices_ : nullptr;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (failed(form_regions(function, most_bindings, log, has_kernel_))) return signalPassFailure();
+      if (failed(form_regions(function, most_bindings, log, devices))) return signalPassFailure();
     }
     getOperation()->setAttr(tx::fusion_log_attr, ArrayAttr::get(&getContext(), log));
   }
 
-  explicit FormDispatches(HasKernel has_kernel) : has_kernel_(std::move(has_kernel)) {}
-  FormDispatches(const FormDispatches& other) : PassWrapper(other), has_kernel_(other.has_kernel_) {}
+  void getDependentDialects(DialectRegistry& registry) const override { devices_.register_dialects(registry); }
+
+  explicit FormDispatches(const Devices& devices) : devices_(devices) {}
+  FormDispatches(const FormDispatches& other) : PassWrapper(other), devices_(other.devices_) {}
   Option<unsigned> most_bindings{*this, "most-bindings", llvm::cl::desc("bindings of a region, at most"),
                                  llvm::cl::init(passes::most_bindings)};
-  HasKernel has_kernel_;
+  const Devices& devices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> form_dispatches(HasKernel has_kernel) {
-  return std::make_unique<FormDispatches>(std::move(has_kernel));
+std::unique_ptr<Pass> form_dispatches(const Devices& devices) {
+  return std::make_unique<FormDispatches>(devices);
 }
 
 }  // namespace heddle::passes

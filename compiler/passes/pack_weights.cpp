@@ -72,6 +72,7 @@ void read_transposed(tx::MatmulOp matmul) {
 
 struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PackWeights)
+  explicit PackWeights(const Devices& devices) : devices_(devices) {}
   StringRef getArgument() const final { return "heddle-pack-weights"; }
   StringRef getDescription() const final {
     return "conv(x, w) with constant w [R, S, C, F]  ->  conv(x, pack(w)) {packed_shape = [R, S, C, F]}; the same for matmul";
@@ -81,9 +82,8 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
     auto module = getOperation()->getParentOfType<ModuleOp>();
     getOperation().walk([&](Operation* op) {
       if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
-      bool has_panels = tx::family_of(module, slots.of_or_default(op)) == "cpu";
       auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
-      if (!has_panels) {
+      if (!devices_.reads_panels(tx::family_of(module, slots.of_or_default(op)))) {
         if (matmul) read_transposed(matmul);
         return;
       }
@@ -91,12 +91,15 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
       if (matmul) pack_rhs(matmul);
     });
   }
+
+ private:
+  const Devices& devices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> pack_weights() {
-  return std::make_unique<PackWeights>();
+std::unique_ptr<Pass> pack_weights(const Devices& devices) {
+  return std::make_unique<PackWeights>(devices);
 }
 
 }  // namespace heddle::passes

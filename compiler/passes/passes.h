@@ -3,7 +3,6 @@
 // IR before and after. They know the tx dialect and no target.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "compiler/ir/tx.h"
@@ -23,14 +22,24 @@ std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
 std::unique_ptr<mlir::Pass> order_dispatches();
-std::unique_ptr<mlir::Pass> pack_weights();
+// What devices do with what passes make. Kept by the passes that ask.
+class Devices {
+ public:
+  virtual ~Devices() = default;
+  // Dialects that answers may take.
+  virtual void register_dialects(mlir::DialectRegistry& registry) const = 0;
+  // Whether devices of the family have a kernel of its own kind for a region, which is not the generic one.
+  virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const = 0;
+  // Whether their contractions read constant right sides in panels.
+  virtual bool reads_panels(llvm::StringRef family) const = 0;
+};
+
+std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();
-// Whether devices of the family have a kernel of its own kind for a region, which is not the generic one.
-using HasKernel = std::function<bool(llvm::StringRef family, tx::DispatchOp region)>;
-// Regions that only some devices have kernels for are formed where `has_kernel` says so.
-std::unique_ptr<mlir::Pass> form_dispatches(HasKernel has_kernel = {});
+// Regions that only some devices have kernels for are formed where these say so.
+std::unique_ptr<mlir::Pass> form_dispatches(const Devices& devices);
 
 // Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
-void register_passes();
+void register_passes(const Devices& devices);
 
 }  // namespace heddle::passes

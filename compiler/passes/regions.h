@@ -8,7 +8,8 @@
 namespace heddle::passes {
 
 // Every op of the function that computes is in a tx.dispatch of at most so many bindings afterwards. Refusals to fuse are added to the log.
+// devices: null for regions that need nobody's own kernel.
 mlir::LogicalResult form_regions(mlir::func::FuncOp function, unsigned most_bindings, mlir::SmallVector<mlir::Attribute>& log,
-                                 const HasKernel& has_kernel = {});
+                                 const Devices* devices = nullptr);
 
 }  // namespace heddle::passes

@@ -7,7 +7,7 @@
 
 namespace heddle::passes {
 
-void register_passes() {
+void register_passes(const Devices& devices) {
   mlir::registerPass(settle_alternatives);
   mlir::registerPass([] { return place_ops(); });
   mlir::registerPass(decompose_batch_norm);
@@ -16,9 +16,9 @@ void register_passes() {
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
   mlir::registerPass(order_dispatches);
-  mlir::registerPass(pack_weights);
+  mlir::registerPass([&devices] { return pack_weights(devices); });
   mlir::registerPass(hoist_constants);
-  mlir::registerPass([] { return form_dispatches(); });
+  mlir::registerPass([&devices] { return form_dispatches(devices); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });
 }

@@ -28,6 +28,9 @@ class Target {
   // that has all reasons, for a region that none takes.
   mlir::FailureOr<Plans> plans(tx::DispatchOp region, llvm::StringRef only = {}) const;
 
+  // Whether contractions read constant right sides in panels (tx.pack), which a strategy makes.
+  virtual bool reads_panels() const { return false; }
+
   // Whether a strategy other than the generic one takes the region.
   bool has_own_kernel(tx::DispatchOp region) const;
 

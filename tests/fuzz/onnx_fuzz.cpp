@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "compiler/code/target_devices.h"
 #include "compiler/emit/kernels.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/pipeline.h"
@@ -79,8 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } else {
       require(mlir::succeeded(mlir::verify(*module)), "the importer made invalid IR", said);
       mlir::PassManager passes(&context);
+      const heddle::compiler::TargetDevices devices({{"cpu", "x86-64-v3"}}, heddle::targets::Math::strict);
       heddle::compiler::add_model_passes(passes);
-      heddle::compiler::add_combination_passes(passes);
+      heddle::compiler::add_combination_passes(passes, devices);
       mlir::Builder builder(&context);
       (*module)->setAttr(heddle::tx::families_attr, builder.getStrArrayAttr({"cpu"}));
       require(mlir::succeeded(passes.run(*module)), "a pass failed", said);

@@ -63,6 +63,7 @@ class X86Target final : public Target {
   std::string family() const override { return "cpu"; }
 
   const Strategies& strategies() const override { return strategies_; }
+  bool reads_panels() const override { return true; }
 
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/code/target_devices.h"
+
+#include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/x86_64/x86_64.h"
+
+namespace heddle::compiler {
+
+std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math) {
+  if (family == "cpu") return targets::make_x86_64_target(level);
+  if (family == "cuda") return targets::make_cuda_target(level, math);
+  return nullptr;
+}
+
+TargetDevices::TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math) {
+  for (const auto& [family, level] : targets) {
+    if (!target_of(family)) targets_.push_back(make_target(family, level, math));
+  }
+}
+
+const targets::Target* TargetDevices::target_of(llvm::StringRef family) const {
+  for (const auto& target : targets_) {
+    if (target->family() == family) return target.get();
+  }
+  return nullptr;
+}
+
+void TargetDevices::register_dialects(mlir::DialectRegistry& registry) const {
+  targets::register_x86_64_dialects(registry);
+  targets::register_cuda_dialects(registry);
+}
+
+bool TargetDevices::has_kernel(llvm::StringRef family, tx::DispatchOp region) const {
+  const targets::Target* target = target_of(family);
+  return target && target->has_own_kernel(region);
+}
+
+bool TargetDevices::reads_panels(llvm::StringRef family) const {
+  const targets::Target* target = target_of(family);
+  return target && target->reads_panels();
+}
+
+}  // namespace heddle::compiler

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What passes ask about devices, answered by targets. Used by the pipeline and heddle-opt.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/passes/passes.h"
+#include "compiler/targets/target.h"
+
+namespace heddle::compiler {
+
+// Null for what is not known.
+std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
+
+class TargetDevices final : public passes::Devices {
+ public:
+  // Families and levels, which are known; the first level of a family answers for it, since all have the same plans.
+  TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math);
+
+  void register_dialects(mlir::DialectRegistry& registry) const override;
+  bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const override;
+  bool reads_panels(llvm::StringRef family) const override;
+
+ private:
+  const targets::Target* target_of(llvm::StringRef family) const;
+  std::vector<std::unique_ptr<targets::Target>> targets_;
+};
+
+}  // namespace heddle::compiler
