@@ -558,12 +558,6 @@ std::vector<Case> cases_of(const ContractionShape& shape) {
   return cases;
 }
 
-// Whoever chooses among plans is offered so many of each case.
-constexpr size_t most_cuts = 6;
-
-// What is hardly better than the cut of all other cases is not worth a kernel of its own.
-constexpr double worthwhile = 1.05, worthwhile_ns = 2000;
-
 }  // namespace
 
 FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
@@ -586,12 +580,11 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
     auto known = llvm::find_if(ranked, [&](const RankedCut& cut) {
       return cut.cut.blocks == usual.blocks && std::min(cut.cut.band_size, rows) == std::min(usual.band_size, rows);
     });
-    if (known != ranked.end() &&
-        (known->score < ranked.front().score * worthwhile || known->estimate_ns < ranked.front().estimate_ns + worthwhile_ns)) {
+    if (known != ranked.end() && !is_worthwhile(ranked.front().estimate_ns, known->estimate_ns)) {
       known->cut = usual;
       std::rotate(ranked.begin(), known, known + 1);
     }
-    ranked.resize(std::min(ranked.size(), most_cuts));
+    ranked.resize(std::min(ranked.size(), most_choices));
     for (const RankedCut& each : ranked) {
       const ContractionCut& cut = each.cut;
       KernelPlan plan{cut.workgroups(*shape)};

@@ -104,6 +104,14 @@ struct ContractionCut {
 enum class Cores { few, many };
 constexpr int64_t many_cores = 6;  // at least
 
+// Whoever chooses among plans is offered so many of each case.
+constexpr size_t most_choices = 6;
+
+// Whether a plan is better than the usual one by enough for a kernel of its own.
+inline bool is_worthwhile(double estimate_ns, double usual_ns) {
+  return usual_ns > estimate_ns * 1.05 && usual_ns > estimate_ns + 500;
+}
+
 struct RankedCut {
   ContractionCut cut;
   double score = 0;        // lower is better; for all numbers of cores that it is to suit

@@ -9,25 +9,47 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// Output rows of one workgroup.
-int64_t band_size(const ContractionShape& shape) {
-  double row_flops = shape.flops_per_image() / static_cast<double>(shape.height) / static_cast<double>(shape.groups);
-  row_flops = 2.0 * static_cast<double>(shape.width * shape.channels * shape.kernel_height * shape.kernel_width);
-  constexpr double enough_flops = 200e3;
-  return std::clamp<int64_t>(static_cast<int64_t>(enough_flops / row_flops), 1, shape.height);
+constexpr double flops_per_ns = 30;
+
+double row_ns(const ContractionShape& shape) {
+  return 2.0 * static_cast<double>(shape.width * shape.channels * shape.kernel_height * shape.kernel_width) / flops_per_ns;
+}
+
+// Output rows of one workgroup on few cores.
+int64_t usual_band(const ContractionShape& shape) {
+  constexpr double enough_ns = 6700;
+  return std::clamp<int64_t>(static_cast<int64_t>(enough_ns / row_ns(shape)), 1, shape.height);
+}
+
+double estimate_ns(const ContractionShape& shape, int64_t band, int64_t cores) {
+  constexpr double start_ns = 150;
+  int64_t images = tx::static_extent(shape.images).value_or(1);
+  int64_t rounds = llvm::divideCeilSigned(images * llvm::divideCeilSigned(shape.height, band), cores);
+  return static_cast<double>(rounds) * (static_cast<double>(band) * row_ns(shape) + start_ns);
+}
+
+// Sizes of bands, the best for so many cores first.
+std::vector<int64_t> rank_bands(const ContractionShape& shape, int64_t cores) {
+  int64_t usual = usual_band(shape);
+  std::vector<int64_t> bands;
+  for (int64_t band = 1; band <= std::min(2 * usual, shape.height); ++band) bands.push_back(band);
+  llvm::stable_sort(bands, [&](int64_t a, int64_t b) { return estimate_ns(shape, a, cores) < estimate_ns(shape, b, cores); });
+  return bands;
 }
 
 class DepthwiseWriter {
  public:
-  DepthwiseWriter(KernelBuilder& kernel, const ContractionShape& shape) : k_(kernel), shape_(shape), lanes_(kernel.level.f32_lanes()) {}
+  // band: output rows of one workgroup.
+  DepthwiseWriter(KernelBuilder& kernel, const ContractionShape& shape, int64_t band)
+      : k_(kernel), shape_(shape), band_(band), lanes_(kernel.level.f32_lanes()) {}
 
   void write() {
-    int64_t size = band_size(shape_), bands = llvm::divideCeilSigned(shape_.height, size);
+    int64_t bands = llvm::divideCeilSigned(shape_.height, band_);
     k_.for_workgroups([&](Value workgroup) {
       Value band = k_.rem(workgroup, k_.index(bands)), image = k_.div(workgroup, k_.index(bands));
       input_ = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
       image_result_ = k_.mul(image, k_.extent(shape_.image_result));
-      Value from = k_.mul(band, size), to = k_.min(k_.add(from, size), k_.index(shape_.height));
+      Value from = k_.mul(band, band_), to = k_.min(k_.add(from, band_), k_.index(shape_.height));
       k_.loop(from, to, [&](Value row) { write_row(row); });
     });
   }
@@ -146,6 +168,7 @@ class DepthwiseWriter {
   static constexpr int64_t pixels_ = 4;             // sums of one group of neighbours
   KernelBuilder& k_;
   const ContractionShape& shape_;
+  const int64_t band_;
   int64_t lanes_;
   Value input_, image_result_, top_, first_tap_, last_tap_, row_result_;
 };
@@ -156,21 +179,35 @@ FailureOr<Plans> plans_depthwise(tx::DispatchOp region) {
   if (region.getBody().front().getOps<tx::ConvOp>().empty()) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || !shape->depthwise) return failure();
-  KernelPlan plan;
-  int64_t size = band_size(*shape);
-  plan.workgroups = shape->images * llvm::divideCeilSigned(shape->height, size);
-  constexpr double flops_per_ns = 30;
-  double flops = 2.0 * static_cast<double>(size * shape->width * shape->channels * shape->kernel_height * shape->kernel_width);
-  plan.cost_ns = static_cast<uint64_t>(flops / flops_per_ns) + 1;
-  return Plans{plan};
+  Plans plans;
+  auto add = [&](int64_t band, int64_t cores, const std::vector<Guard>& guards) {
+    KernelPlan plan{shape->images * llvm::divideCeilSigned(shape->height, band)};
+    plan.cost_ns = static_cast<uint64_t>(static_cast<double>(band) * row_ns(*shape)) + 1;
+    plan.choice = {std::to_string(band) + (band == 1 ? " row" : " rows"), {band}};
+    plan.guards = guards;
+    plan.estimate_ns = estimate_ns(*shape, band, cores);
+    plans.push_back(std::move(plan));
+  };
+  const int64_t usual = usual_band(*shape);
+  for (const auto& [cores, guards] : {std::pair<int64_t, std::vector<Guard>>{16, {Guard{{}, many_cores, INT64_MAX}}}, {2, {}}}) {
+    std::vector<int64_t> bands = rank_bands(*shape, cores);
+    bool is_usual = guards.empty() || !is_worthwhile(estimate_ns(*shape, bands.front(), cores), estimate_ns(*shape, usual, cores));
+    if (is_usual) {
+      llvm::erase(bands, usual);
+      bands.insert(bands.begin(), usual);
+    }
+    bands.resize(std::min(bands.size(), most_choices));
+    for (int64_t band : bands) add(band, cores, guards);
+  }
+  return plans;
 }
 
-FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels,
+FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
                                           const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);
-  DepthwiseWriter(kernel, *shape).write();
+  DepthwiseWriter(kernel, *shape, plan.choice.numbers.front()).write();
   kernel.finish();
   return KernelResources{};
 }
