@@ -254,6 +254,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
             "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
   }
 
+  Tuned tuned;
+  if (!options.tuned_path.empty()) {
+    if (std::string wrong = tuned.read(options.tuned_path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  }
   if (!options.ptxas.empty() && llvm::none_of(options.targets, [](const auto& target) { return target.first == "cuda"; })) {
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: ptxas '" + options.ptxas + "' is given and no target is cuda; add --target cuda"};
   }
@@ -307,10 +311,6 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
 
   if (!going_on("code", 2)) return cancelled;
   CodeCache cache(options.cache_path);
-  Tuned tuned;
-  if (!options.tuned_path.empty()) {
-    if (std::string wrong = tuned.read(options.tuned_path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
-  }
   unsigned images_done = 0;
   CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, [&] {
                              return !options.progress ||

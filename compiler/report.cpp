@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/report.h"
 
+#include <set>
+
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -105,6 +107,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       not_fused.push_back(std::move(refusal));
     }
   }
+  std::set<std::pair<std::string, std::string>> named;  // kernels of a region share its plans
   for (const emit::FamilyCode& code : codes) {
     for (auto [index, kernel] : llvm::enumerate(code.kernels.all())) {
       json::Array variants;
@@ -128,17 +131,16 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                          {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
                          {"variants", std::move(variants)}};
       if (!kernel.plan.choice.text.empty()) entry["choice"] = kernel.plan.choice.text;
-      if (with_plans) {
-        const std::string name = name_of_kernel(kernel.text);
-        entry["name"] = name;
+      if (const std::string name = name_of_kernel(kernel.text); with_plans && named.insert({code.name, name}).second) {
         json::Array plans;
         for (const targets::KernelPlan& plan : code.plans.at(name)) {
-          plans.push_back(json::Object{{"when", targets::text_of(plan.guards)},
-                                       {"choice", plan.choice.text},
-                                       {"estimate_ns", static_cast<int64_t>(plan.estimate_ns)}});
+          json::Object one{{"when", targets::text_of(plan.guards)}, {"choice", plan.choice.text}};
+          if (plan.estimate_ns > 0) one["estimate_ns"] = static_cast<int64_t>(plan.estimate_ns);
+          plans.push_back(std::move(one));
         }
         if (plans.size() > 1) entry["plans"] = std::move(plans);
       }
+      if (with_plans) entry["name"] = name_of_kernel(kernel.text);
       json::Array refused;
       for (const targets::Refusal& refusal : kernel.plan.refusals)
         refused.push_back(json::Object{{"strategy", refusal.strategy}, {"reason", refusal.reason}});
@@ -179,7 +181,7 @@ std::string add_run(const std::string& report, const StageTimes& times, const Co
   (*parsed->getAsObject())["cache"] = std::move(cached);
   if (tuned.all() > 0) {
     (*parsed->getAsObject())["tuned"] =
-        json::Object{{"choices", static_cast<int64_t>(tuned.all())}, {"of_this_model", static_cast<int64_t>(tuned.found())}};
+        json::Object{{"choices", static_cast<int64_t>(tuned.all())}, {"taken", static_cast<int64_t>(tuned.taken())}};
   }
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;

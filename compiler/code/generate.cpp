@@ -42,8 +42,10 @@ struct Job {
 };
 
 std::string text_of(const targets::KernelPlan& plan) {
-  std::string text = plan.strategy + " " + plan.choice.text + " ";
-  llvm::raw_string_ostream(text) << plan.workgroups;
+  std::string text = plan.strategy + " ";
+  llvm::raw_string_ostream stream(text);
+  stream << plan.workgroups;
+  for (int64_t number : plan.choice.numbers) stream << " " << number;
   return text;
 }
 
@@ -91,9 +93,12 @@ class Generator {
         return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + region.getName().str() + "' failed"};
       }
       const std::string name = name_of_kernel(kernel.text);
-      chosen.push_back(targets::choose(*plans, [&](const std::string& when) {
-        return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string();
-      }));
+      auto pick = [&](const std::string& when) { return options_.tuned ? options_.tuned->find(family_.name, name, when) : std::string(); };
+      chosen.push_back(targets::choose(*plans, pick));
+      for (const targets::KernelPlan& plan : chosen.back()) {
+        const std::string when = targets::text_of(plan.guards);
+        if (!plan.choice.text.empty() && pick(when) == plan.choice.text) options_.tuned->note_taken(family_.name, name, when);
+      }
       family_.plans[name] = std::move(*plans);
     }
     family_.kernels.plan(std::move(chosen));

@@ -21,6 +21,23 @@ namespace {
 
 constexpr uint64_t most_choices_bytes = uint64_t{64} << 20;
 
+// The parser calls itself for each level.
+bool is_deep(llvm::StringRef text) {
+  constexpr int most_levels = 32;
+  int levels = 0;
+  bool is_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') is_text = !is_text;
+    if (is_text && c == '\\') ++i;
+    if (is_text) continue;
+    if (c == '[' || c == '{') ++levels;
+    if (c == ']' || c == '}') --levels;
+    if (levels > most_levels) return true;
+  }
+  return false;
+}
+
 std::string refusal(const std::string& path, const std::string& cause) {
   return "compiler: reading choices from '" + path + "' failed: " + cause + "; write the file anew with heddle tune";
 }
@@ -28,7 +45,7 @@ std::string refusal(const std::string& path, const std::string& cause) {
 }  // namespace
 
 std::string Tuned::read(const std::string& path) {
-  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path)) return refusal(path, "it is no file");
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path)) return refusal(path, "it is not a regular file");
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!file) return refusal(path, file.getError().message());
   return parse(path, (*file)->getBuffer());
@@ -37,6 +54,7 @@ std::string Tuned::read(const std::string& path) {
 std::string Tuned::parse(const std::string& path, llvm::StringRef text) {
   auto wrong = [&](const std::string& cause) { return refusal(path, cause); };
   if (text.size() > most_choices_bytes) return wrong("it has more than " + std::to_string(most_choices_bytes >> 20) + " MiB");
+  if (is_deep(text)) return wrong("its lists are nested too deeply");
   auto parsed = json::parse(text);
   if (!parsed) return wrong(llvm::toString(parsed.takeError()));
   const json::Object* whole = parsed->getAsObject();
@@ -52,12 +70,17 @@ std::string Tuned::parse(const std::string& path, llvm::StringRef text) {
   return {};
 }
 
-std::string Tuned::find(const std::string& family, const std::string& kernel, const std::string& when) {
+std::string Tuned::find(const std::string& family, const std::string& kernel, const std::string& when) const {
   auto it = choices_.find({family, kernel, when});
   if (it == choices_.end()) return {};
-  if (!it->second.is_found) ++found_;
-  it->second.is_found = true;
   return it->second.choice;
+}
+
+void Tuned::note_taken(const std::string& family, const std::string& kernel, const std::string& when) {
+  auto it = choices_.find({family, kernel, when});
+  if (it == choices_.end()) return;
+  if (!it->second.is_taken) ++taken_;
+  it->second.is_taken = true;
 }
 
 }  // namespace heddle::compiler

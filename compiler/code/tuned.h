@@ -21,21 +21,23 @@ class Tuned {
   // The same with its text. Of choices for one kernel and the same guards the last one counts.
   std::string parse(const std::string& path, llvm::StringRef text);
 
-  // The text of a choice, or nothing; it is remembered what was asked for.
-  std::string find(const std::string& family, const std::string& kernel, const std::string& when);
+  // The text of a choice, or nothing.
+  std::string find(const std::string& family, const std::string& kernel, const std::string& when) const;
+  // A kernel has what its choice says.
+  void note_taken(const std::string& family, const std::string& kernel, const std::string& when);
 
-  // How many choices the file has, and how many of these were asked for.
+  // How many choices the file has, and how many of these were taken.
   size_t all() const { return choices_.size(); }
-  size_t found() const { return found_; }
+  size_t taken() const { return taken_; }
 
  private:
   using Key = std::tuple<std::string, std::string, std::string>;
   struct Entry {
     std::string choice;
-    bool is_found = false;
+    bool is_taken = false;
   };
   std::map<Key, Entry> choices_;
-  size_t found_ = 0;
+  size_t taken_ = 0;
 };
 
 }  // namespace heddle::compiler

@@ -387,14 +387,17 @@ class Scheduler {
   }
 
   // Kernels count on elements where they have results to compute: a call that has none is refused, but for reductions.
-  void check_empty_operands(tx::DispatchOp dispatch, StringRef strategy) {
-    for (auto [argument, operand] : llvm::zip_equal(dispatch.getBody().getArguments(), dispatch.getInputs())) {
-      for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(operand)))) {
-        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(argument, extent, strategy)) continue;
+  void check_empty_values(tx::DispatchOp dispatch, StringRef strategy) {
+    auto look_at = [&](Value value) {
+      for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(value)))) {
+        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, strategy)) continue;
         if (!checked_.insert(extent - 1).second) continue;
-        check(extent - 1,
-              refusal(dispatch, "what is read by", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs");
+        check(extent - 1, refusal(dispatch, "a value in", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs");
       }
+    };
+    for (Value argument : dispatch.getBody().getArguments()) look_at(argument);
+    for (Operation& op : dispatch.getBody().front().without_terminator()) {
+      for (Value result : op.getResults()) look_at(result);
     }
   }
 
@@ -404,10 +407,7 @@ class Scheduler {
       // A sum of nothing is 0, the largest of nothing is the least number.
       if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
       // Workgroups go through it operand by operand.
-      if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && user->getResult(0).hasOneUse() &&
-          (*user->getResult(0).getUsers().begin())->hasTrait<OpTrait::IsTerminator>()) {
-        return true;
-      }
+      if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && tx::stays_in_place(user->getResult(0))) return true;
       return llvm::all_of(user->getResults(), [&](Value result) {
         return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, strategy);
       });
@@ -426,7 +426,7 @@ class Scheduler {
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
-    check_empty_operands(dispatch, usual.plan.strategy);
+    check_empty_values(dispatch, usual.plan.strategy);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
       check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " +

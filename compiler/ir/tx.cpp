@@ -137,6 +137,19 @@ bool is_empty_with(RankedTensorType type, AffineExpr extent) {
   return llvm::all_of(other, [&](AffineExpr factor) { return is_never_zero(factor) || llvm::is_contained(own, factor); });
 }
 
+bool stays_in_place(Value value) {
+  SmallVector<Value> waiting = {value};
+  llvm::DenseSet<Operation*> seen;
+  while (!waiting.empty()) {
+    for (Operation* user : waiting.pop_back_val().getUsers()) {
+      if (user->hasTrait<OpTrait::IsTerminator>() || !seen.insert(user).second) continue;
+      if (!is_elementwise(user)) return false;
+      waiting.push_back(user->getResult(0));
+    }
+  }
+  return true;
+}
+
 bool is_elementwise(Operation* op) {
   return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp,
                    CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);

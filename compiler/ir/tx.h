@@ -129,6 +129,9 @@ bool is_never_zero(mlir::AffineExpr extent);
 // True if a tensor of the type has no elements whenever the extent is 0. False says nothing.
 bool is_empty_with(mlir::RankedTensorType type, mlir::AffineExpr extent);
 
+// Whether all that is computed from the value, up to the end of its block, is so by element-wise ops alone.
+bool stays_in_place(mlir::Value value);
+
 // True for ops whose result at an index depends only on the operands' elements at the same index.
 bool is_elementwise(mlir::Operation* op);
 

@@ -39,9 +39,11 @@ bool goes_through_rows(Operation* op) {
   return llvm::isa<tx::ReduceOp, tx::SoftmaxOp>(op);
 }
 
-// Of so few parts that an element may be computed for each of them.
+// Of so few parts that an element may be computed for each of them, which no part may be without.
 bool is_narrow_concat(Operation* op) {
-  return llvm::isa<tx::ConcatOp>(op) && op->getNumOperands() <= 2;
+  auto concat = llvm::dyn_cast<tx::ConcatOp>(op);
+  return concat && op->getNumOperands() <= 2 &&
+         llvm::all_of(concat.getInputs(), [&](Value input) { return tx::is_never_zero(tx::extents(tx::tensor(input))[concat.getAxis()]); });
 }
 
 // A transpose that leaves the innermost dimension where it is.

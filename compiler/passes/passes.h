@@ -13,16 +13,7 @@ namespace heddle::passes {
 // Bindings of a region, operands and results together, that every device has: the limit of ptx/1 (heddle/code.h), and of heddle.cpu.
 inline constexpr unsigned most_bindings = 256;
 
-std::unique_ptr<mlir::Pass> settle_alternatives();
-// With `annotate`, says of every op where its operands and results are, and what decided it, as remarks.
-std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
-std::unique_ptr<mlir::Pass> decompose_batch_norm();
-std::unique_ptr<mlir::Pass> propagate_transposes();
-std::unique_ptr<mlir::Pass> fold_casts();
-std::unique_ptr<mlir::Pass> fold_scales();
-std::unique_ptr<mlir::Pass> move_reshapes();
-std::unique_ptr<mlir::Pass> order_dispatches();
-// What devices do with what passes make. Kept by the passes that ask.
+// What passes ask about devices. Outlives the passes that are made with it, and their registration.
 class Devices {
  public:
   virtual ~Devices() = default;
@@ -34,6 +25,15 @@ class Devices {
   virtual bool reads_panels(llvm::StringRef family) const = 0;
 };
 
+std::unique_ptr<mlir::Pass> settle_alternatives();
+// With `annotate`, says of every op where its operands and results are, and what decided it, as remarks.
+std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
+std::unique_ptr<mlir::Pass> decompose_batch_norm();
+std::unique_ptr<mlir::Pass> propagate_transposes();
+std::unique_ptr<mlir::Pass> fold_casts();
+std::unique_ptr<mlir::Pass> fold_scales();
+std::unique_ptr<mlir::Pass> move_reshapes();
+std::unique_ptr<mlir::Pass> order_dispatches();
 std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();
 // Regions that only some devices have kernels for are formed where these say so.

@@ -8,25 +8,11 @@ namespace heddle::targets {
 
 namespace {
 
-// Whether all that is computed from the value is so by element-wise ops alone, each element from the one at its own index.
-bool stays_in_place(Value value) {
-  SmallVector<Value> waiting = {value};
-  llvm::DenseSet<Operation*> seen;
-  while (!waiting.empty()) {
-    for (Operation* user : waiting.pop_back_val().getUsers()) {
-      if (user->hasTrait<OpTrait::IsTerminator>() || !seen.insert(user).second) continue;
-      if (!tx::is_elementwise(user)) return false;
-      waiting.push_back(user->getResult(0));
-    }
-  }
-  return true;
-}
-
 // The first concat that the value is, or is computed from by element-wise ops alone; and that nobody reads elsewhere.
 tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return {};
-  if (auto concat = llvm::dyn_cast<tx::ConcatOp>(op)) return stays_in_place(concat) ? concat : tx::ConcatOp();
+  if (auto concat = llvm::dyn_cast<tx::ConcatOp>(op)) return tx::stays_in_place(concat) ? concat : tx::ConcatOp();
   if (!tx::is_elementwise(op)) return {};
   for (Value operand : op->getOperands()) {
     if (auto concat = concat_behind(operand, seen)) return concat;

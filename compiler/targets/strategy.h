@@ -44,7 +44,7 @@ struct KernelPlan {
   uint64_t cost_ns = 0;         // estimate for one workgroup on one core
   Choice choice = {};
   std::vector<Guard> guards = {};  // of calls that it is for
-  double estimate_ns = 0;          // for the whole region in such a call; 0: none
+  double estimate_ns = 0;          // for the whole region in such a call, to compare plans with the same guards; 0: none
   std::string strategy = {};       // whose plan it is
   std::vector<Refusal> refusals = {};
   std::vector<Limit> limits = {};
@@ -71,7 +71,8 @@ class Strategy {
   // Whether it goes by stages, and so takes ops that nothing else defines (tx::has_only_stages).
   virtual bool reads_stages() const { return false; }
 
-  // The ways to make the region's kernel. Plans with the same guards stand together, the best by estimate first; a program has one of them. A call
+  // The ways to make the region's kernel. Plans with the same guards stand together, and a program has one of them: the first, which is the best by estimate, or
+  // nearly so and the same as that of other guards. A call
   // takes the first guards that hold, and the last plans have none. Plans with different guards give the same bits. Fails for a region
   // that is not this strategy's: with a diagnostic on the op that it cannot do, or with none if it never does the like.
   virtual mlir::FailureOr<Plans> plans(tx::DispatchOp region) const = 0;

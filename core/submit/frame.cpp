@@ -168,7 +168,7 @@ void Frame::collect_times() {
       plan_->profile->add(is_dispatch                           ? "dispatch"
                           : command.kind == HEDDLE_COMMAND_COPY ? "copy"
                                                                 : "fill",
-                          is_dispatch ? plan_->program->dispatches()->Get(command.as.dispatch.region) : nullptr, plan_->entries[i],
+                          is_dispatch ? plan_->program->dispatches()->Get(command.as.dispatch.region) : nullptr, plan_->candidates[i],
                           devices_[segment.device]->alias(), submitted_ns_[s] + time.begin_ns, time.end_ns - time.begin_ns);
     }
     if (any) plan_->profile->add_memory(*devices_[segment.device]);

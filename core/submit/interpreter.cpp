@@ -129,7 +129,8 @@ Status Interpreter::dispatch(uint32_t index) {
   command.instruction = next_;
   Status refused;
   bool taken = false;
-  for (const mf::Candidate* candidate : *site->candidates()) {
+  for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
+    const mf::Candidate* candidate = site->candidates()->Get(c);
     if (!guards_hold(*candidate)) continue;
     taken = true;
     for (uint32_t i = 0; i < 3 && taken; ++i) {
@@ -145,6 +146,7 @@ Status Interpreter::dispatch(uint32_t index) {
       refused = error(HEDDLE_STATUS_OUT_OF_RANGE, "region '{}' asks for {} workgroups in dimension {}, and its device takes {} at most",
                       site->name()->string_view(), workgroups, i, most);
     }
+    command.candidate = c;
     command.entry = candidate->entry();
     if (taken) break;
   }

@@ -34,7 +34,8 @@ struct RecordedCommand {
   RecordedKind kind = RecordedKind::kBarrier;
   uint32_t site = 0;        // index among the program's sites of that kind
   bool has_kernel = false;  // dispatches: one takes these extents; without, there is an operation
-  uint32_t entry = 0;       // index of that kernel in Executable.entries
+  uint32_t candidate = 0;   // that kernel's index among the site's candidates
+  uint32_t entry = 0;       // and in Executable.entries
   uint32_t grid[3] = {0, 0, 0};
   uint32_t first_binding = 0;  // copies: source, then target; fills: target
   uint32_t binding_count = 0;

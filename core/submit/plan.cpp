@@ -288,7 +288,7 @@ void Resolver::open_segment(Plan& plan, uint32_t device) {
     if (barrier_pending_ && plan.segments.back().count != 0) {
       plan.commands.push_back(heddle_command_t{});  // HEDDLE_COMMAND_BARRIER
       plan.first_binding.push_back(0);
-      plan.entries.push_back(Profile::kNoEntry);
+      plan.candidates.push_back(Profile::kNoCandidate);
       ++plan.segments.back().count;
     }
     barrier_pending_ = false;
@@ -303,10 +303,10 @@ void Resolver::open_segment(Plan& plan, uint32_t device) {
 
 namespace {
 
-void push_command(Plan& plan, const heddle_command_t& command, uint32_t first_binding, uint32_t entry = Profile::kNoEntry) {
+void push_command(Plan& plan, const heddle_command_t& command, uint32_t first_binding, uint32_t candidate = Profile::kNoCandidate) {
   plan.commands.push_back(command);
   plan.first_binding.push_back(first_binding);
-  plan.entries.push_back(entry);
+  plan.candidates.push_back(candidate);
   ++plan.segments.back().count;
 }
 
@@ -381,7 +381,7 @@ Status Resolver::add_kernel(const Recording& recording, const RecordedCommand& r
   // resolve() reserved room: what commands point to does not move.
   plan.constants.insert(plan.constants.end(), recording.constants.begin() + recorded.first_constant,
                         recording.constants.begin() + recorded.first_constant + constant_count);
-  push_command(plan, command, first, recorded.entry);
+  push_command(plan, command, first, recorded.candidate);
   return Status();
 }
 

@@ -126,7 +126,7 @@ class Plan final : public memory::Counted {
   const module_format::Program* program = nullptr;
   std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
   std::vector<uint32_t> first_binding;     // per command, for dispatches
-  std::vector<uint32_t> entries;           // per command, for profiles: of the kernel in Executable.entries
+  std::vector<uint32_t> candidates;        // per command, for profiles: which one of the site's kernels it is
   std::vector<heddle_binding_t> bindings;
   std::vector<int64_t> constants;  // commands point into it
   std::vector<ArenaNeed> arenas;

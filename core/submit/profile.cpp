@@ -11,18 +11,14 @@
 
 namespace heddle::submit {
 
-void Profile::add(const char* kind, const module_format::DispatchSite* site, uint32_t entry, const std::string& device, uint64_t begin_ns,
-                  uint64_t duration_ns) {
-  const bool is_dispatch = site != nullptr;
-  const std::string region = is_dispatch ? site->name()->str() : std::string();
+void Profile::add(const char* kind, const module_format::DispatchSite* site, uint32_t candidate, const std::string& device,
+                  uint64_t begin_ns, uint64_t duration_ns) {
   if (trace_) {
-    if (trace_->wants(is_dispatch ? host::kTraceDispatch : host::kTraceTransfer))
-      trace_->span(is_dispatch ? "dispatch" : "transfer", is_dispatch ? region : kind, device, begin_ns, duration_ns);
+    if (trace_->wants(site ? host::kTraceDispatch : host::kTraceTransfer))
+      trace_->span(site ? "dispatch" : "transfer", site ? site->name()->str() : kind, device, begin_ns, duration_ns);
   }
-  std::string kernel;
-  if (is_dispatch && entry != kNoEntry) kernel = module_.executables()->Get(site->executable())->entries()->Get(entry)->name()->str();
   std::lock_guard lock(mutex_);
-  Row& row = rows_[{region, kind, std::move(kernel), device}];
+  Row& row = rows_[{site, site ? candidate : kNoCandidate, kind, device}];
   ++row.count;
   row.total_ns += duration_ns;
   row.min_ns = std::min(row.min_ns, duration_ns);
@@ -48,14 +44,15 @@ std::string Profile::json() const {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.total_ns > b.second.total_ns; });
   Json rows = Json::array();
   for (const auto& [key, row] : sorted) {
-    rows.push_back({{"region", std::get<0>(key)},
-                    {"kind", std::get<1>(key)},
-                    {"kernel", std::get<2>(key)},
-                    {"device", std::get<3>(key)},
-                    {"count", row.count},
-                    {"total_ns", row.total_ns},
-                    {"min_ns", row.min_ns},
-                    {"max_ns", row.max_ns}});
+    Json one{{"region", key.site ? key.site->name()->str() : std::string()}, {"kind", key.kind}, {"device", key.device}};
+    if (key.site && key.candidate != kNoCandidate) {
+      const module_format::Executable* executable = module_.executables()->Get(key.site->executable());
+      one["executable"] = executable->name()->str();
+      one["kernel"] = executable->entries()->Get(key.site->candidates()->Get(key.candidate)->entry())->name()->str();
+      one["candidate"] = key.candidate;
+    }
+    one.update({{"count", row.count}, {"total_ns", row.total_ns}, {"min_ns", row.min_ns}, {"max_ns", row.max_ns}});
+    rows.push_back(std::move(one));
   }
   return Json{{"regions", std::move(rows)}}.dump(2, ' ', false, Json::error_handler_t::replace);
 }

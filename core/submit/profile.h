@@ -5,11 +5,11 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
-#include <tuple>
 
 namespace heddle::host {
 class Trace;
@@ -24,23 +24,29 @@ class Profile {
  public:
   // module: of the commands, for names; kept. trace: where each command goes too; NULL: nowhere.
   Profile(const module_format::Module& module, host::Trace* trace) : module_(module), trace_(trace) {}
-  // site: of a dispatch, else NULL. entry: of its kernel in Executable.entries, kNoEntry where an operation runs. begin_ns: of CLOCK_MONOTONIC, as well
+  // site: of a dispatch, else NULL. candidate: which of its kernels ran, kNoCandidate where an operation did. begin_ns: of CLOCK_MONOTONIC, as well
   // as it is known.
-  static constexpr uint32_t kNoEntry = 0xFFFFFFFFu;
-  void add(const char* kind, const module_format::DispatchSite* site, uint32_t entry, const std::string& device, uint64_t begin_ns,
+  static constexpr uint32_t kNoCandidate = 0xFFFFFFFFu;
+  void add(const char* kind, const module_format::DispatchSite* site, uint32_t candidate, const std::string& device, uint64_t begin_ns,
            uint64_t duration_ns);
   // A copy between devices, from when it is asked for to when it is handed to `to`. For the trace alone.
   void add_crossing(const std::string& from, const std::string& to, uint64_t begin_ns, uint64_t duration_ns);
   // What the device's pool holds now. For the trace alone.
   void add_memory(memory::Device& device);
-  // {"regions": [{"region", "kind", "kernel", "device", "count", "total_ns", "min_ns", "max_ns"}]}, the longest in all first.
+  // {"regions": [{"region", "kind", "device", "count", "total_ns", "min_ns", "max_ns"}]}, the longest in all first; dispatches of kernels have "executable",
+  // "kernel" and "candidate", too.
   std::string json() const;
 
  private:
   struct Row {
     uint64_t count = 0, total_ns = 0, min_ns = UINT64_MAX, max_ns = 0;
   };
-  using Key = std::tuple<std::string, std::string, std::string, std::string>;  // region, kind, kernel, device
+  struct Key {
+    const module_format::DispatchSite* site;
+    uint32_t candidate;
+    std::string kind, device;
+    auto operator<=>(const Key&) const = default;
+  };
   const module_format::Module& module_;
   host::Trace* const trace_;
   mutable std::mutex mutex_;

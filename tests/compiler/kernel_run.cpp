@@ -432,6 +432,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
         std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
         for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], wanted[i], options, how + ", result " + std::to_string(i));
         if (usual.empty()) usual = got;
+        if (plan != usual_plan && !kernel.is_for_some_calls()) continue;  // instead of the usual one, in another program
         for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], usual[i])) << how << ", result " << i << ": other bits";
       }
     }

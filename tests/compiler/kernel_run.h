@@ -76,6 +76,7 @@ class LoadedKernel {
   bool usable() const { return entry_ != nullptr; }
   uint64_t workgroups(const std::vector<int64_t>& symbols = {}) const { return kernel_.workgroups(symbols); }
   uint64_t cost_ns() const { return kernel_.plan.cost_ns; }
+  bool is_for_some_calls() const { return !kernel_.plan.guards.empty(); }
   std::string plan_text() const { return kernel_.plan.strategy + " " + kernel_.plan.choice.text; }
   size_t image_bytes() const { return kernel_.code.size(); }
   const std::vector<char>& image() const { return kernel_.code; }

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`heddle tune`, what `heddle compile --tuned` makes of its choices, and kernels for some calls only."""
 import json
+import signal
+import subprocess
+import time
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from heddle_command import HeddleTestCase
+from heddle_command import HeddleTestCase, environment, heddle_path
 
 DEPTH, COLUMNS = 96, 640
 
@@ -29,7 +32,9 @@ class Tune(HeddleTestCase):
     def matmul(self, report):
         """The kernel of the product that every call may take."""
         symbol = next(region["kernel"] for region in report["regions"] if region["ops"][0]["op"] == "tx.matmul")
-        return next(kernel for kernel in report["kernels"] if kernel["kernel"] == symbol)
+        kernel = next(kernel for kernel in report["kernels"] if kernel["kernel"] == symbol)
+        # Kernels of one region share its plans.
+        return kernel | {"plans": next(other["plans"] for other in report["kernels"] if other["name"] == kernel["name"] and "plans" in other)}
 
     def results(self, module, rows):
         np.save(self.folder / "x.npy", np.random.default_rng(2).standard_normal((200, DEPTH)).astype(np.float32)[:rows])
@@ -74,14 +79,16 @@ class Tune(HeddleTestCase):
             {"family": "cpu", "kernel": "of another model", "when": "", "choice": "any"}]}))
         tuned = self.report("tuned.heddle", "--tuned", choices)
         self.assertEqual(self.matmul(tuned)["choice"], other)
-        self.assertEqual(tuned["tuned"], {"choices": 2, "of_this_model": 1})
+        self.assertEqual(tuned["tuned"], {"choices": 2, "taken": 1})
         self.assertTrue(np.array_equal(self.results("tuned.heddle", 150), self.results("plain.heddle", 150)))
         # A choice that the kernel does not have leaves it as it is.
         choices.write_text(choices.read_text().replace(other, "no such plan"))
-        self.assertEqual(self.matmul(self.report("again.heddle", "--tuned", choices))["choice"], usual)
+        again = self.report("again.heddle", "--tuned", choices)
+        self.assertEqual(self.matmul(again)["choice"], usual)
+        self.assertEqual(again["tuned"], {"choices": 2, "taken": 0})
 
     def test_choices_that_cannot_be_read(self):
-        for text in ("", "[]", '{"choices": 1}', '{"choices": [{"family": "cpu"}]}'):
+        for text in ("", '{"choices":' + "[" * 40000, "[]", '{"choices": 1}', '{"choices": [{"family": "cpu"}]}'):
             (self.folder / "choices.json").write_text(text)
             result = self.fail_with(1, "compile", self.model, "-o", self.folder / "m.heddle", "--tuned", self.folder / "choices.json")
             self.assertIn("choices.json", result.stderr)
@@ -97,11 +104,13 @@ class Tune(HeddleTestCase):
         self.assertTrue(told["kernels"])
         written = json.loads(choices.read_text())
         self.assertEqual(written["dims"], ["rows=64"])
+        # Only the case that was measured.
+        self.assertTrue(all("s0 <= 12" not in choice["when"] for choice in written["choices"]), written)
         report = self.report("tuned.heddle", "--tuned", choices)
         for choice in written["choices"]:
             if choice["when"] == "":
                 self.assertEqual(self.matmul(report)["choice"], choice["choice"])
-        self.assertEqual(report.get("tuned", {}).get("of_this_model", 0), len(written["choices"]))
+        self.assertEqual(report.get("tuned", {}).get("taken", 0), len(written["choices"]))
 
     def test_tune_leaves_nothing_where_it_fails(self):
         choices = self.folder / "choices.json"
@@ -109,4 +118,21 @@ class Tune(HeddleTestCase):
         self.fail_with(2, "tune", self.model)
         self.fail_with(2, "tune", self.model, "-o", self.model)
         self.fail_with(2, "tune", self.model, "-o", choices, "--dim", "columns=3")
+        self.assertIn("--dim NAME=N", self.fail_with(2, "tune", self.model, "-o", choices).stderr)
+        self.assertIn("no-folder", self.fail_with(1, "tune", self.model, "-o", self.folder / "no-folder" / "c.json", "--dim", "rows=3").stderr)
         self.assertFalse(choices.exists())
+
+    def test_a_signal_leaves_nothing(self):
+        folder = self.folder / "temporary"
+        folder.mkdir()
+        process = subprocess.Popen([heddle_path(), "tune", self.model, "-o", self.folder / "choices.json", "--device", "cpu", "--dim", "rows=64",
+                                    "--seconds", "60"], env={**environment(), "TMPDIR": str(folder)}, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not list(folder.glob("*/base.heddle")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
+        self.assertEqual(list(folder.iterdir()), [])
+        self.assertFalse((self.folder / "choices.json").exists())

@@ -56,7 +56,7 @@ heddle_status_t* read_profile(heddle_instance_t* instance, Json& out) {
 }
 
 std::string key_of(const Json& row) {
-  return row["region"].get<std::string>() + '\n' + row["kind"].get<std::string>() + '\n' + row["kernel"].get<std::string>() + '\n' +
+  return row["region"].get<std::string>() + '\n' + row["kind"].get<std::string>() + '\n' + row.value("kernel", std::string()) + '\n' +
          row["device"].get<std::string>();
 }
 
@@ -76,7 +76,7 @@ Json per_call(const Json& before, const Json& after, double calls) {
     const double time_ns = grown("total_ns") / calls;
     slowest_first.emplace(time_ns, Json{{"region", row["region"]},
                                         {"kind", row["kind"]},
-                                        {"kernel", row["kernel"]},
+                                        {"kernel", row.value("kernel", std::string())},
                                         {"device", row["device"]},
                                         {"time_ns", time_ns},
                                         {"min_ns", row["min_ns"]},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/tune/trial.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -34,6 +35,10 @@ heddle_status_t* compile(const TrialOptions& options, const std::string& module,
   params.slot_count = static_cast<uint32_t>(slots.size());
   params.operators = operators.data();
   params.operator_count = static_cast<uint32_t>(operators.size());
+  params.progress = [](void* context, heddle_string_t, uint32_t, uint32_t) -> uint32_t {
+    return static_cast<const TrialOptions*>(context)->has_to_stop();
+  };
+  params.context = const_cast<TrialOptions*>(&options);
   return heddle_compile(&params);
 }
 
@@ -48,8 +53,9 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
   std::ifstream file(report_path, std::ios::binary);
   report_ = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   if (!report_.is_object()) return flags.failed("the compiler wrote no report that can be read");
-  for (const Json& kernel : array(report_, "kernels")) kernels_[text(kernel, "kernel")] = {text(kernel, "name"), text(kernel, "choice")};
-
+  for (const Json& kernel : array(report_, "kernels"))
+    kernels_[{text(kernel, "family"), text(kernel, "kernel")}] = {text(kernel, "name"), text(kernel, "choice")};
+  has_to_stop_ = options.has_to_stop;
   std::vector<TensorArgument> given;
   if (Wrong wrong = parse_inputs(options.inputs, given); !wrong.empty()) return flags.misuse(wrong);
   MadeUpInputs made_up;
@@ -61,6 +67,12 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
   if (heddle_status_t* status = find_function(instance_.get(), module.function, function_)) return report_name_failure(status);
   const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(function_, index, options.seed, out); };
   std::vector<HostTensor> values;
+  for (const Function::Type& argument : function_.arguments) {
+    const bool is_given =
+        std::any_of(given.begin(), given.end(), [&](const TensorArgument& one) { return one.name.empty() || one.name == argument.name; });
+    has_unknown_extents_ |= !is_given && options.dims.empty() &&
+                            std::any_of(argument.shape.dims.begin(), argument.shape.dims.end(), [](int64_t extent) { return extent < 0; });
+  }
   if (std::optional<int> code = gather_inputs(flags, given, function_, make, values)) return code;
   if (heddle_status_t* status = upload_inputs(function_, values, inputs_)) return tool::report(status);
   for (const Tensor& input : inputs_) raw_inputs_.push_back(input.get());
@@ -105,16 +117,17 @@ heddle_status_t* Trial::measure(double seconds, Times& out) {
     if (heddle_status_t* status = call()) return status;
     ++calls;
     passed = std::chrono::duration<double>(Clock::now() - begin).count();
-  } while (passed < seconds);
+  } while (passed < seconds && !has_to_stop_());
   if (heddle_status_t* status = profile(after)) return status;
   out.call_ns = passed * 1e9 / calls;
   out.kernels.clear();
   for (const auto& [rows, sign] : {std::pair(&after, 1.0), std::pair(&before, -1.0)}) {
     for (const Json& row : array(*rows, "regions")) {
-      const auto kernel = kernels_.find(text(row, "kernel"));
+      const auto kernel = kernels_.find({text(row, "executable"), text(row, "kernel")});
       if (kernel == kernels_.end()) continue;
-      KernelTime& time = out.kernels[kernel->second.first];
+      KernelTime& time = out.kernels[{kernel->first.first, kernel->second.first}];
       time.choice = kernel->second.second;
+      time.candidate = static_cast<uint32_t>(number(row, "candidate"));
       time.time_ns += sign * static_cast<double>(number(row, "total_ns")) / calls;
       if (sign > 0) time.regions.push_back(text(row, "region"));
     }

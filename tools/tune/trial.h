@@ -2,8 +2,10 @@
 // The model, compiled with some choices and loaded: what each of its kernels takes. Used by tune.cpp, which chooses.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/heddle/inputs.h"
@@ -20,11 +22,16 @@ struct TrialOptions {
   ModuleFlags module;  // its path is the trial's own
   std::vector<std::string> inputs, dims;
   uint64_t seed = 0, threads = 0;
+  std::function<bool()> has_to_stop;  // asked now and then
 };
+
+// Family of devices, and name in the compiler's report: the same for kernels that are alike.
+using KernelName = std::pair<std::string, std::string>;
 
 // A kernel that calls run, and what all its dispatches of a call take.
 struct KernelTime {
-  std::string choice;
+  std::string choice;      // its plan
+  uint32_t candidate = 0;  // which of its region's kernels it is
   std::vector<std::string> regions;
   double time_ns = 0;
 };
@@ -40,10 +47,13 @@ class Trial {
   // The first device of the instance.
   std::string device() const;
 
-  // Calls for about as long, at least once: the mean of a call, and by the names of kernels what they took in it.
+  // Whether the function has a symbolic extent that no input and no --dim gives.
+  bool has_unknown_extents() const { return has_unknown_extents_; }
+
+  // Calls for about as long, at least once, or until it has to stop: the mean of a call, and what kernels took in it.
   struct Times {
     double call_ns = 0;
-    std::map<std::string, KernelTime> kernels;
+    std::map<KernelName, KernelTime> kernels;
   };
   heddle_status_t* measure(double seconds, Times& out);
 
@@ -57,7 +67,9 @@ class Trial {
   Function function_;
   std::vector<Tensor> inputs_, results_;
   std::vector<heddle_tensor_t*> raw_inputs_, raw_results_;
-  std::map<std::string, std::pair<std::string, std::string>> kernels_;  // by symbol: name, and choice
+  std::map<KernelName, std::pair<std::string, std::string>> kernels_;  // by family and symbol: name, and choice
+  std::function<bool()> has_to_stop_;
+  bool has_unknown_extents_ = false;
 };
 
 }  // namespace heddle::tool

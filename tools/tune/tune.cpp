@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle tune MODEL -o CHOICES`: compiles the model with one plan of each kernel after the other, runs it on the device at hand beside the compiler's
-// own choice, and writes down which plans were faster. All kernels are tried at once, since each is timed by itself.
+// `heddle tune MODEL -o CHOICES`: compiles the model with each plan of its kernels in turn, runs it on the device at hand beside the compiler's own
+// choice, and writes down which plans were faster. All kernels are tried at once, since each is timed by itself.
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <optional>
+#include <span>
 
 #include "sdk/module/output_file.h"
 #include "tools/heddle/program.h"
@@ -31,17 +33,16 @@ struct Options {
     flags.text("-o,--output", output, "the choices to write, for heddle compile --tuned; when complete, they replace a file of that name",
                "FILE");
     flags.text("--target", trial.target, "as of heddle compile, for the device at hand; default: cpu", "LIST");
-    flags.texts("--device", trial.module.devices, "device to measure on, or the one of a slot; may be repeated", "ALIAS|SLOT=ALIAS");
+    flags.texts("--device", trial.module.devices, "device to measure on, or the one of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
-    flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards; may be repeated",
-                "[SCOPE=]FILE");
+    flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards", "[SCOPE=]FILE");
     flags.texts("--input", trial.inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
                 "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--dim", trial.dims, "extent of a symbol for inputs that are made up: the one that matters most", "NAME=N");
+    flags.texts("--dim", trial.dims, "extent of a symbol for inputs that are made up: the one that most calls have", "NAME=N");
     flags.count("--seed", trial.seed, "of the values that are made up (0)", 0, UINT64_MAX);
-    flags.count("--plans", plans, "most plans of a kernel to try (6)", 2, 1000);
+    flags.count("--plans", plans, "most plans of a kernel to try (6)", 2, 6);
     flags.number("--seconds", seconds, "to measure each of them, and as long the compiler's choice beside it (0.5)", 1e-3, 1e6);
-    flags.number("--gain", gain, "what a plan has to be faster by to be chosen (0.03)", 0, 0.9);
+    flags.number("--gain", gain, "least gain for which a plan is chosen, as a part of the time (0.03)", 0, 0.9);
     flags.texts("--place", trial.places, "as of heddle compile", "PATTERN=@SLOT");
     flags.texts("--slot", trial.slots, "as of heddle compile", "@SLOT=FAMILY");
     flags.texts("--operators", trial.operators, "as of heddle compile", "FILE");
@@ -53,6 +54,13 @@ struct Options {
     runtime.add_to(flags);
   }
 };
+
+// The first signal ends the work, and what it left is removed; a second one does what it always does.
+std::atomic<int> g_signal{0};
+void on_signal(int number) {
+  g_signal = number;
+  signal(number, SIG_DFL);
+}
 
 // A folder of ours, gone at the end.
 class TemporaryFolder {
@@ -98,14 +106,14 @@ struct Pick {
 };
 
 // A kernel with several plans that the function runs.
-struct Tuned {
+struct TunedKernel {
   std::string family, name, strategy, before;  // before: the choice that the compiler takes
   std::vector<std::string> regions;
-  std::map<std::string, std::vector<std::string>> plans;  // choices by case, the best by estimate first
-  std::vector<Pick> picks;                                // the best so far; empty: the compiler's
-  std::string after;
-  double ratio = 1;  // of its time to that of the compiler's choice
+  std::vector<std::pair<std::string, std::vector<std::string>>> plans;  // by case, in order: its choices, the compiler's first
+  std::optional<Pick> pick;                                             // the best so far; none: the compiler's
+  double ratio = 1;                                                     // of its time to that of the compiler's choice
   double time_ns = 0;
+  KernelName id() const { return {family, name}; }
 };
 
 double median(std::vector<double> values) {
@@ -115,9 +123,13 @@ double median(std::vector<double> values) {
 
 class Tuner {
  public:
-  Tuner(const Flags& flags, Options& options) : flags_(flags), options_(options) {}
+  Tuner(const Flags& flags, Options& options) : flags_(flags), options_(options), file_(options.output) {
+    options_.trial.has_to_stop = [] { return g_signal != 0; };
+  }
 
   std::optional<int> run() {
+    // A file that cannot be written is told before the work is done.
+    if (module::Status error = file_.open()) return flags_.failed(error->message);
     if (folder_.path().empty()) return flags_.failed(std::string("making a temporary folder failed: ") + std::strerror(errno));
     if (std::optional<int> code = start_runtime(flags_, options_.runtime, runtime_)) return code;
     if (std::optional<int> code = open(base_, "base", "")) return code;
@@ -130,7 +142,10 @@ class Tuner {
     for (bool is_sure = false; !is_sure;) {
       if (std::optional<int> code = confirm(is_sure)) return code;
     }
-    if (std::string wrong = write_file(options_.output, dump_json(choices(), 2) + "\n"); !wrong.empty()) return flags_.failed(wrong);
+    const std::string text = dump_json(choices(), 2) + "\n";
+    module::Status error = file_.append(std::as_bytes(std::span(text)));
+    if (!error) error = file_.commit(/*flush_to_disk=*/false);
+    if (error) return flags_.failed(error->message);
     print();
     return std::nullopt;
   }
@@ -138,30 +153,34 @@ class Tuner {
  private:
   std::optional<int> open(Trial& trial, const std::string& name, const std::string& choices) {
     folder_.add_trial(name);
-    return trial.open(flags_, options_.trial, runtime_.get(), folder_.path(), name, choices);
+    if (std::optional<int> code = trial.open(flags_, options_.trial, runtime_.get(), folder_.path(), name, choices)) return code;
+    if (g_signal != 0) return 128 + g_signal;
+    if (trial.has_unknown_extents())
+      return flags_.misuse("the model has symbolic extents: say with --dim NAME=N for which it is to be tuned");
+    return std::nullopt;
   }
 
   void read_plans() {
     for (const Json& kernel : array(base_.report(), "kernels")) {
-      const auto time = times_.kernels.find(text(kernel, "name"));
+      const auto time = times_.kernels.find({text(kernel, "family"), text(kernel, "name")});
       if (!kernel.contains("plans") || time == times_.kernels.end()) continue;
-      if (text(kernel, "choice") != time->second.choice) continue;  // it has several kernels, and another one ran
-      Tuned tuned{
-          text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), time->second.choice, time->second.regions, {}, {}, {}, 1,
+      TunedKernel tuned{
+          text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), time->second.choice, time->second.regions, {}, {}, 1,
           time->second.time_ns};
       for (const Json& plan : array(kernel, "plans")) {
         const std::string when = plan.value("when", std::string());
-        tuned.plans[when].push_back(text(plan, "choice"));
+        if (tuned.plans.empty() || tuned.plans.back().first != when) tuned.plans.push_back({when, {}});
+        tuned.plans.back().second.push_back(text(plan, "choice"));
       }
       kernels_.push_back(std::move(tuned));
     }
   }
 
   // The choices of one round, as a file.
-  std::string write_round(const std::string& name, const std::map<std::string, std::vector<Pick>>& picks) {
+  std::string write_round(const std::string& name, const std::map<KernelName, std::vector<Pick>>& picks) {
     Json list = Json::array();
-    for (const Tuned& kernel : kernels_) {
-      const auto its = picks.find(kernel.name);
+    for (const TunedKernel& kernel : kernels_) {
+      const auto its = picks.find(kernel.id());
       if (its == picks.end()) continue;
       for (const Pick& pick : its->second)
         list.push_back({{"family", kernel.family}, {"kernel", kernel.name}, {"when", pick.when}, {"choice", pick.choice}});
@@ -170,7 +189,7 @@ class Tuner {
   }
 
   // Blocks of calls of both in turns: what each kernel takes, as part of what it takes in the other.
-  std::optional<int> compare(Trial& trial, double seconds, std::map<std::string, std::vector<double>>& ratios, Trial::Times& last,
+  std::optional<int> compare(Trial& trial, double seconds, std::map<KernelName, std::vector<double>>& ratios, Trial::Times& last,
                              std::vector<double>* calls = nullptr) {
     constexpr int blocks = 5;
     Trial::Times base;
@@ -183,70 +202,65 @@ class Tuner {
         if (other != base.kernels.end() && other->second.time_ns > 0) ratios[name].push_back(time.time_ns / other->second.time_ns);
       }
       if (calls) calls->push_back(last.call_ns / base.call_ns);
+      if (g_signal != 0) return 128 + g_signal;
     }
     return std::nullopt;
   }
 
-  // Each kernel by its plan of that rank, if it has so many.
+  // Each case of each kernel by its plan of that rank, or its first where it has fewer.
   std::optional<int> try_plans(uint64_t rank) {
-    std::map<std::string, std::vector<Pick>> picks;
-    for (const Tuned& kernel : kernels_) {
+    std::map<KernelName, std::vector<Pick>> picks;
+    size_t most = 0;
+    for (const TunedKernel& kernel : kernels_) {
       for (const auto& [when, choices] : kernel.plans) {
-        if (rank < choices.size()) picks[kernel.name].push_back({when, choices[rank]});
+        picks[kernel.id()].push_back({when, rank < choices.size() ? choices[rank] : choices.front()});
+        most = std::max(most, choices.size());
       }
     }
-    if (picks.empty()) return std::nullopt;
-    progress("plan " + std::to_string(rank + 1) + " of " + std::to_string(picks.size()) + " kernels");
-    const std::string name = "round";
+    if (rank >= most) return std::nullopt;
+    progress("plan " + std::to_string(rank + 1) + " of " + std::to_string(most));
     if (std::string wrong = write_round("choices.json", picks); !wrong.empty()) return flags_.failed(wrong);
     Trial trial;
-    if (std::optional<int> code = open(trial, name, folder_.file("choices.json"))) return code;
-    std::map<std::string, std::vector<double>> ratios;
+    if (std::optional<int> code = open(trial, "round", folder_.file("choices.json"))) return code;
+    std::map<KernelName, std::vector<double>> ratios;
     Trial::Times last;
     if (std::optional<int> code = compare(trial, options_.seconds, ratios, last)) return code;
-    for (Tuned& kernel : kernels_) {
-      const auto its = picks.find(kernel.name);
-      const auto ratio = ratios.find(kernel.name);
-      if (its == picks.end() || ratio == ratios.end()) continue;
+    for (TunedKernel& kernel : kernels_) {
+      const auto ratio = ratios.find(kernel.id());
+      if (ratio == ratios.end()) continue;
+      // A kernel that is picked has a candidate for each case, so that it is known which case the calls are.
+      const size_t its_case = last.kernels[kernel.id()].candidate;
+      if (its_case >= kernel.plans.size() || rank >= kernel.plans[its_case].second.size()) continue;
+      const Pick& pick = picks[kernel.id()][its_case];
       const double here = median(ratio->second);
-      if (here >= kernel.ratio) continue;
-      std::vector<Pick> taken = measured(last.kernels[kernel.name].choice, its->second);
-      if (taken.empty()) continue;
-      kernel.after = taken.front().choice;
+      if (here >= kernel.ratio || pick.choice == kernel.before) continue;
       kernel.ratio = here;
-      kernel.picks = std::move(taken);
+      kernel.pick = pick;
     }
     return std::nullopt;
-  }
-
-  // Of a round's picks those that the measured kernel was made by.
-  static std::vector<Pick> measured(const std::string& choice, const std::vector<Pick>& picks) {
-    std::vector<Pick> result;
-    std::copy_if(picks.begin(), picks.end(), std::back_inserter(result), [&](const Pick& pick) { return pick.choice == choice; });
-    return result;
   }
 
   // All choices together once more: those that were fast by chance are given up, and the others measured again.
   std::optional<int> confirm(bool& is_sure) {
     is_sure = true;
     call_ratio_ = 1;
-    std::map<std::string, std::vector<Pick>> picks;
-    for (Tuned& kernel : kernels_) {
-      if (kernel.ratio > 1 - options_.gain) kernel.picks.clear();
-      if (!kernel.picks.empty()) picks[kernel.name] = kernel.picks;
+    std::map<KernelName, std::vector<Pick>> picks;
+    for (TunedKernel& kernel : kernels_) {
+      if (kernel.ratio > 1 - options_.gain) kernel.pick.reset();
+      if (kernel.pick) picks[kernel.id()] = {*kernel.pick};
     }
     if (picks.empty()) return std::nullopt;
     progress("all choices together");
     if (std::string wrong = write_round("final.json", picks); !wrong.empty()) return flags_.failed(wrong);
     Trial trial;
     if (std::optional<int> code = open(trial, "final", folder_.file("final.json"))) return code;
-    std::map<std::string, std::vector<double>> ratios;
+    std::map<KernelName, std::vector<double>> ratios;
     Trial::Times last;
     std::vector<double> calls;
     if (std::optional<int> code = compare(trial, 2 * options_.seconds, ratios, last, &calls)) return code;
-    for (Tuned& kernel : kernels_) {
-      if (kernel.picks.empty()) continue;
-      kernel.ratio = median(ratios[kernel.name]);
+    for (TunedKernel& kernel : kernels_) {
+      if (!kernel.pick) continue;
+      kernel.ratio = median(ratios[kernel.id()]);
       if (kernel.ratio > 1 - options_.gain) is_sure = false;
     }
     call_ratio_ = median(calls);
@@ -255,31 +269,30 @@ class Tuner {
 
   Json choices() const {
     Json list = Json::array();
-    for (const Tuned& kernel : kernels_) {
-      for (const Pick& pick : kernel.picks) {
-        list.push_back({{"family", kernel.family},
-                        {"kernel", kernel.name},
-                        {"when", pick.when},
-                        {"choice", pick.choice},
-                        {"strategy", kernel.strategy},
-                        {"instead_of", kernel.before},
-                        {"time_ratio", kernel.ratio},
-                        {"regions", kernel.regions}});
-      }
+    for (const TunedKernel& kernel : kernels_) {
+      if (!kernel.pick) continue;
+      list.push_back({{"family", kernel.family},
+                      {"kernel", kernel.name},
+                      {"when", kernel.pick->when},
+                      {"choice", kernel.pick->choice},
+                      {"strategy", kernel.strategy},
+                      {"instead_of", kernel.before},
+                      {"time_ratio", kernel.ratio},
+                      {"regions", kernel.regions}});
     }
     return Json{{"device", base_.device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
   }
 
   void print() const {
     Json rows = Json::array();
-    for (const Tuned& kernel : kernels_) {
-      const bool is_changed = !kernel.picks.empty();
+    for (const TunedKernel& kernel : kernels_) {
+      const bool is_changed = kernel.pick.has_value();
       rows.push_back({{"region", kernel.regions.front() +
                                      (kernel.regions.size() > 1 ? " and " + std::to_string(kernel.regions.size() - 1) + " more" : "")},
                       {"strategy", kernel.strategy},
                       {"time_ns", kernel.time_ns},
                       {"before", kernel.before},
-                      {"choice", is_changed ? kernel.after : std::string("the same")},
+                      {"choice", is_changed ? kernel.pick->choice : std::string("the same")},
                       {"time_ratio", is_changed ? kernel.ratio : 1.0}});
     }
     const Json whole{{"device", base_.device()}, {"call_ns", times_.call_ns}, {"call_ratio", call_ratio_}, {"kernels", rows}};
@@ -295,7 +308,7 @@ class Tuner {
                 field("before", "before"), field("choice", "choice"), Column{"time", ratio, "time_ratio"}},
                format);
     if (format != Format::kTable) return;
-    const auto changed = std::count_if(kernels_.begin(), kernels_.end(), [](const Tuned& kernel) { return !kernel.picks.empty(); });
+    const auto changed = std::count_if(kernels_.begin(), kernels_.end(), [](const TunedKernel& kernel) { return kernel.pick.has_value(); });
     char line[160];
     std::snprintf(line, sizeof(line), "%td of %zu kernels changed; a call takes %.2f of the time it took", changed, kernels_.size(),
                   call_ratio_);
@@ -308,11 +321,12 @@ class Tuner {
 
   const Flags& flags_;
   Options& options_;
+  module::OutputFile file_;
   TemporaryFolder folder_;
   Runtime runtime_;
   Trial base_;
   Trial::Times times_;
-  std::vector<Tuned> kernels_;
+  std::vector<TunedKernel> kernels_;
   double call_ratio_ = 1;
 };
 
@@ -326,7 +340,12 @@ int tune(const Arguments& arguments) {
   std::vector<NamedFile> read{{"MODEL", options.trial.model}, {"--config", options.runtime.config}};
   for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
   if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
-  return Tuner(flags, options).run().value_or(kFine);
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup's choice stands.
+    if (signal(number, on_signal) == SIG_IGN) signal(number, SIG_IGN);
+  }
+  const int code = Tuner(flags, options).run().value_or(kFine);
+  return g_signal != 0 ? 128 + g_signal : code;  // as shells say it of a program that a signal ended
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ class Part {
   virtual std::string rung() const { return {}; }
   // Workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
-  // Tiles that it could have, of which Budget says one; 0: it has none.
+  // Tiles that it could have, of which Budget says one; 0: it has none. choice: what tells this one from all others.
   virtual size_t tiles() const { return 0; }
+  virtual std::string choice() const { return {}; }
   virtual double estimate_ns() const { return 0; }  // 0: none
 };
 using Parts = std::vector<std::unique_ptr<Part>>;

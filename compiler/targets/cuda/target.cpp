@@ -96,7 +96,7 @@ class OutputGroups final : public Strategy {
         plan.estimate_ns += part->estimate_ns();
         if (part->tiles() == 0) continue;
         tiles = part->tiles();
-        plan.choice = {part->rung(), {tile}};
+        plan.choice = {part->choice(), {tile}};
       }
       plans.push_back(std::move(plan));
     }

@@ -168,6 +168,10 @@ class TilePart final : public Part {
   std::string rung() const override { return tile_.name() + (shape_.tensor_cores && shape_.element.isF32() ? ", tf32" : ""); }
   int64_t residents() const override { return tile_.residents; }
   size_t tiles() const override { return tiles_; }
+  std::string choice() const override {
+    return rung() + ", steps of " + std::to_string(tile_.slices * tile_.step_bytes) + " bytes, " + std::to_string(tile_.residents) +
+           " per multiprocessor";
+  }
   double estimate_ns() const override { return tile_.estimate_ns; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {

@@ -603,6 +603,7 @@ FailureOr<KernelResources> emit_microkernel(tx::DispatchOp region, const KernelP
                                             const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
+  if (plan.choice.numbers.size() != 3) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
   ContractionCut cut = ContractionCut::of(*shape, is_single_pass(region), plan.choice.numbers);
   KernelBuilder kernel(region, symbol, kernels, level);
   ContractionWriter writer(kernel, *shape, cut);

@@ -197,10 +197,13 @@ class CutModel {
     static constexpr std::pair<int, double> few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
     static constexpr std::pair<int, double> many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
     RankedCut ranked{cut};
+    double sum = 0;
     for (auto [cores, weight] : cores_ == Cores::few ? ArrayRef(few) : ArrayRef(many)) {
-      ranked.score += weight * static_cast<double>(cores) * nanoseconds(cut, cores);
+      double share = weight * static_cast<double>(cores);
+      ranked.estimate_ns += share * nanoseconds(cut, cores);
+      sum += share;
     }
-    ranked.estimate_ns = nanoseconds(cut, cores_ == Cores::few ? 2 : 16);
+    ranked.estimate_ns /= sum;
     return ranked;
   }
 
@@ -299,7 +302,7 @@ std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass
   }
   // Nothing was small enough to be copied as it should be.
   if (ranked.empty()) ranked.push_back(model.rank(ContractionCut::of(shape, single_pass, {units, 1, 1})));
-  llvm::stable_sort(ranked, [](const RankedCut& a, const RankedCut& b) { return a.score < b.score; });
+  llvm::stable_sort(ranked, [](const RankedCut& a, const RankedCut& b) { return a.estimate_ns < b.estimate_ns; });
   return ranked;
 }
 

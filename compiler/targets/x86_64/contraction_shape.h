@@ -114,8 +114,7 @@ inline bool is_worthwhile(double estimate_ns, double usual_ns) {
 
 struct RankedCut {
   ContractionCut cut;
-  double score = 0;        // lower is better; for all numbers of cores that it is to suit
-  double estimate_ns = 0;  // on 2 or 16 cores
+  double estimate_ns = 0;  // the mean over the numbers of cores that it is to suit, weighted with these
 };
 
 // All cuts, the best by estimate first. rows: where the shape does not know them, what it is cut for.

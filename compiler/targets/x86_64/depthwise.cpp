@@ -206,6 +206,7 @@ FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPla
                                           const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
+  if (plan.choice.numbers.size() != 1) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
   KernelBuilder kernel(region, symbol, kernels, level);
   DepthwiseWriter(kernel, *shape, plan.choice.numbers.front()).write();
   kernel.finish();

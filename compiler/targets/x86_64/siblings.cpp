@@ -119,9 +119,10 @@ FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan
   ArrayRef<int64_t> numbers = plan.choice.numbers;
   for (auto [i, sibling] : llvm::enumerate(siblings->all)) {
     std::string own = (symbol + "." + Twine(i)).str();
-    const KernelPlan* chosen = &*llvm::find_if(sibling.plans, [&](const KernelPlan& one) {
+    auto chosen = llvm::find_if(sibling.plans, [&](const KernelPlan& one) {
       return one.choice.numbers.size() <= numbers.size() && numbers.take_front(one.choice.numbers.size()) == ArrayRef(one.choice.numbers);
     });
+    if (chosen == sibling.plans.end()) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
     numbers = numbers.drop_front(chosen->choice.numbers.size());
     workgroups.push_back(chosen->workgroups);
     auto needs = emit_microkernel(sibling.region, *chosen, own, kernels, level);
