@@ -17,8 +17,15 @@ void Profile::add(const char* kind, const module_format::DispatchSite* site, uin
     if (trace_->wants(site ? host::kTraceDispatch : host::kTraceTransfer))
       trace_->span(site ? "dispatch" : "transfer", site ? site->name()->str() : kind, device, begin_ns, duration_ns);
   }
+  Key key{site ? site->name()->str() : std::string(), kind, device, {}, {}, kNoCandidate};
+  if (site && candidate != kNoCandidate) {
+    const module_format::Executable* executable = module_.executables()->Get(site->executable());
+    key.executable = executable->name()->str();
+    key.kernel = executable->entries()->Get(site->candidates()->Get(candidate)->entry())->name()->str();
+    key.candidate = candidate;
+  }
   std::lock_guard lock(mutex_);
-  Row& row = rows_[{site, site ? candidate : kNoCandidate, kind, device}];
+  Row& row = rows_[std::move(key)];
   ++row.count;
   row.total_ns += duration_ns;
   row.min_ns = std::min(row.min_ns, duration_ns);
@@ -44,11 +51,10 @@ std::string Profile::json() const {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.total_ns > b.second.total_ns; });
   Json rows = Json::array();
   for (const auto& [key, row] : sorted) {
-    Json one{{"region", key.site ? key.site->name()->str() : std::string()}, {"kind", key.kind}, {"device", key.device}};
-    if (key.site && key.candidate != kNoCandidate) {
-      const module_format::Executable* executable = module_.executables()->Get(key.site->executable());
-      one["executable"] = executable->name()->str();
-      one["kernel"] = executable->entries()->Get(key.site->candidates()->Get(key.candidate)->entry())->name()->str();
+    Json one{{"region", key.region}, {"kind", key.kind}, {"device", key.device}};
+    if (key.candidate != kNoCandidate) {
+      one["executable"] = key.executable;
+      one["kernel"] = key.kernel;
       one["candidate"] = key.candidate;
     }
     one.update({{"count", row.count}, {"total_ns", row.total_ns}, {"min_ns", row.min_ns}, {"max_ns", row.max_ns}});

@@ -42,9 +42,8 @@ class Profile {
     uint64_t count = 0, total_ns = 0, min_ns = UINT64_MAX, max_ns = 0;
   };
   struct Key {
-    const module_format::DispatchSite* site;
+    std::string region, kind, device, executable, kernel;  // the last two: empty where no kernel ran
     uint32_t candidate;
-    std::string kind, device;
     auto operator<=>(const Key&) const = default;
   };
   const module_format::Module& module_;
