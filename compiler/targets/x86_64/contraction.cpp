@@ -383,7 +383,7 @@ class ContractionWriter {
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), f32());
       // The only panel stays in L1 or L2: the next rows of A are wanted then.
       prefetch.rows = shape_.is_flat() && shared_.count == 1 && cut_.passes == 1 && calls > 1;
-      if (calls == 1) {  // rows of B pass once: fetch them well ahead in this panel
+      if (calls <= 3) {  // few tiles use this panel: its own rows are late sooner than the next panel's
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit;
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
