@@ -20,6 +20,11 @@ def model(nodes, inputs, outputs, constants=()):
 
 
 class Checks(HeddleTestCase):
+    device, target = "cpu", "cpu"
+
+    def compile(self, model):
+        return super().compile(model, "--target", self.target)
+
     def save(self, *arguments):
         path = self.folder / "model.onnx"
         path.write_bytes(model(*arguments))
@@ -34,11 +39,11 @@ class Checks(HeddleTestCase):
 
     def expect_right(self, path, module, **inputs):
         expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
-        self.succeed("run", module, "--device", "cpu", *self.given(**inputs), "--output", f"@{self.folder}/output.npy")
+        self.succeed("run", module, "--device", self.device, *self.given(**inputs), "--output", f"@{self.folder}/output.npy")
         np.testing.assert_array_equal(np.load(self.folder / "output.npy"), expected)
 
     def expect_error(self, module, text, **inputs):
-        result = self.fail_with(1, "run", module, "--device", "cpu", *self.given(**inputs))
+        result = self.fail_with(1, "run", module, "--device", self.device, *self.given(**inputs))
         self.assertIn(text, result.stderr)
         self.assert_clear_error(result)
 
@@ -94,7 +99,7 @@ class Checks(HeddleTestCase):
                          [("none", np.zeros(0, np.int64))])
         self.expect_right(path, self.compile(path), x=np.zeros((3, 2), np.float32), i=np.zeros(0, np.int64))
         path = self.save([helper.make_node("Div", ["a", "b"], ["y"])], [("a", INT64, [0]), ("b", INT64, [])], [("y", INT64, [0])])
-        self.succeed("run", self.compile(path), "--device", "cpu", *self.given(a=np.zeros(0, np.int64), b=np.array(0)))
+        self.succeed("run", self.compile(path), "--device", self.device, *self.given(a=np.zeros(0, np.int64), b=np.array(0)))
 
     def test_no_index_is_inside_of_nothing(self):
         path = self.save([helper.make_node("Gather", ["x", "i"], ["y"])], [("x", FLOAT, [0, 2]), ("i", INT64, [1])], [("y", FLOAT, [1, 2])])

@@ -55,6 +55,8 @@ REFUSED = {
 
 
 class EmptyInputs(HeddleTestCase):
+    device, targets = "cpu", ("cpu:x86-64-v3", "cpu")
+
     def make(self, name, inputs, nodes, constants, opset=17):
         integers = nodes[0].op_type == "Gather" and nodes[0].input[1] == "x"
         graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(key, INTS if integers else FLOATS, shape) for key, shape in inputs.items()],
@@ -78,12 +80,12 @@ class EmptyInputs(HeddleTestCase):
         inputs, nodes, constants, extents = MODELS[name]
         path = self.make(name, inputs, nodes, constants)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        for target in ("cpu:x86-64-v3", "cpu"):
+        for target in self.targets:
             module = self.compile(path, "--target", target)
             for extent in extents:
                 with self.subTest(extent=extent, target=target):
                     values, given = self.give(inputs, nodes, extent)
-                    self.succeed("run", module, "--device", "cpu", *given, "--output", f"@{self.folder}/y.npy")
+                    self.succeed("run", module, "--device", self.device, *given, "--output", f"@{self.folder}/y.npy")
                     expected = session.run(None, values)[0]
                     if expected.size == 0 or not np.isfinite(expected).all():
                         self.assertTrue(np.array_equal(np.load(self.folder / "y.npy"), expected))
@@ -92,13 +94,13 @@ class EmptyInputs(HeddleTestCase):
 
     def refuse(self, name):
         inputs, nodes, constants = REFUSED[name]
-        module = self.compile(self.make(name, inputs, nodes, constants))
+        module = self.compile(self.make(name, inputs, nodes, constants), "--target", self.targets[-1])
         for extent in (2, 0, 2):
             given = self.give(inputs, nodes, extent)[1]
             if extent > 0:
-                self.succeed("run", module, "--device", "cpu", *given)
+                self.succeed("run", module, "--device", self.device, *given)
             else:
-                refused = self.fail_with(1, "run", module, "--device", "cpu", *given)
+                refused = self.fail_with(1, "run", module, "--device", self.device, *given)
                 self.assertIn("has the extent s0, which is 0; s0 is the extent 'n'; give larger inputs", refused.stderr)
 
     def test_every_target_has_a_program_that_checks(self):
