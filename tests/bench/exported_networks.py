@@ -58,8 +58,8 @@ def main():
     rows, ratios = [], []
     with tempfile.TemporaryDirectory(prefix="heddle-bench-") as folder:
         for model in arguments.models:
-            print(f"{model.stem} ...", file=sys.stderr)
             row, pair = bench(heddle, runtime, model, pathlib.Path(folder), arguments)
+            print("; ".join(row), file=sys.stderr, flush=True)  # kept if a later one fails
             rows.append(row)
             ratios.append(pair)
     others = ["ONNX Runtime"] + (["OpenVINO"] if peers.openvino else []) + (["Inductor"] if arguments.inductor else [])

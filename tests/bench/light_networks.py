@@ -52,13 +52,13 @@ def main():
     rows, ratios = [], []
     with tempfile.TemporaryDirectory(prefix="heddle-bench-") as folder:
         for name in arguments.names:
-            print(f"{name} ...", file=sys.stderr)
             try:
                 row, pair = bench(name, heddle, folder, arguments)
                 ratios.append(pair)
             except RuntimeError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 row = [name, "failed"] + [""] * (9 if peers.openvino else 7)
+            print("; ".join(row), file=sys.stderr, flush=True)  # kept if a later one is not reached
             rows.append(row)
     print(f"{turns.machine()}; {peers.versions()}; f32, batch 1; {arguments.rounds} rounds in turns, medians\n")
     count = f"{turns.cores()} cores"

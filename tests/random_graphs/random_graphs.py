@@ -27,7 +27,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import heddle_ctypes
 from graph import Graph, in_f64
 
-RIGHT, UNDECIDED, WRONG, FAILED = "right", "undecided", "wrong", "failed"
+RIGHT, EMPTY, UNDECIDED, WRONG, FAILED = "right", "without a node", "undecided", "wrong", "failed"
+# What ONNX Runtime raises for a graph that it does not run.
+REFUSALS = (ort.NotImplemented, ort.Fail, ort.InvalidGraph, ort.InvalidArgument, ort.RuntimeException)
 # How many sets of inputs a graph is tried with, until one decides.
 MOST_INPUTS = 5
 # How much inputs are changed to see what hangs on their last bits.
@@ -109,7 +111,7 @@ def f64_results(model, feeds):
     except NotEvaluated as error:
         try:
             return onnxruntime.InferenceSession(wide.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]).run(None, feeds)
-        except (ort.NotImplemented, ort.Fail, ort.InvalidGraph, ort.InvalidArgument, ort.RuntimeException) as other:
+        except REFUSALS as other:
             raise NotEvaluated(f"{error}; {other}") from other
 
 
@@ -162,7 +164,7 @@ def check(seed, heddle, folder, float_type, interpreter=None):
     graph = Graph(seed, float_type)
     model = graph.model()
     if model is None:
-        return RIGHT, ""
+        return EMPTY, ""
     path, module = folder / f"{seed}.onnx", folder / f"{seed}.heddle"
     onnx.save(model, path)
     names = [value.name for value in model.graph.input]
@@ -183,7 +185,7 @@ def check_with(feeds, names, model, path, module, heddle, seed, float_type, inte
     feeds = {name: feeds[name] for name in names}
     try:
         wanted = onnxruntime.InferenceSession(str(path), session_options(), providers=["CPUExecutionProvider"]).run(None, feeds)
-    except ort.NotImplemented:  # for this type
+    except REFUSALS:  # of this type, say
         try:
             wanted = [array.astype(float_type) if array.dtype.kind == "f" else array for array in f64_results(model, feeds)]
         except NotEvaluated as error:
@@ -212,7 +214,7 @@ def main():
     parser.add_argument("--interpret", type=int, default=0, metavar="N", help="interpret the regions of each Nth graph")
     parser.add_argument("--until-found", action="store_true", help="stop at the first graph that is wrong")
     arguments = parser.parse_args()
-    heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
+    heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, EMPTY, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
     interpreter = Interpreter(heddle) if arguments.interpret else None
     with tempfile.TemporaryDirectory(prefix="heddle-random-") as name:
         folder = pathlib.Path(name)
@@ -223,7 +225,7 @@ def main():
             if time.monotonic() - began > 20:
                 print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
             counts[verdict] += 1
-            if verdict != RIGHT:
+            if verdict not in (RIGHT, EMPTY):
                 print(f"seed {seed}: {verdict} {text}", flush=True)
                 if arguments.keep:
                     arguments.keep.mkdir(parents=True, exist_ok=True)
