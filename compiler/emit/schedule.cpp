@@ -24,7 +24,7 @@ class Scheduler {
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
-    if (failed(bind_symbols()) || failed(verify_checks())) return failure();
+    if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_equal_extents())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
@@ -90,6 +90,33 @@ class Scheduler {
     return success();
   }
 
+  // First of all: where they are not equal, what follows from them says nothing to the caller.
+  LogicalResult check_equal_extents() {
+    Attribute attribute = function_->getAttr(tx::equal_extents_attr);
+    auto pairs = llvm::dyn_cast_or_null<ArrayAttr>(attribute);
+    if (attribute && !pairs) return function_.emitError("has a malformed ") << tx::equal_extents_attr;
+    uint32_t symbols = symbol_count(&function_.getBody().front().front());
+    for (Attribute each : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
+      auto pair = llvm::dyn_cast<DictionaryAttr>(each);
+      auto map = pair ? pair.getAs<AffineMapAttr>("extents") : AffineMapAttr();
+      auto who = pair ? pair.getAs<StringAttr>("who") : StringAttr();
+      if (!map || !who || map.getValue().getNumDims() != 0 || map.getValue().getNumSymbols() > symbols ||
+          map.getValue().getNumResults() != 2)
+        return function_.emitError("has a malformed entry of ") << tx::equal_extents_attr;
+      ArrayRef<AffineExpr> extents = map.getValue().getResults();
+      std::string message;
+      llvm::raw_string_ostream stream(message);
+      stream << shortened(who.getValue()) << ": the extents " << extents[0] << " and " << extents[1] << " have to be equal";
+      name_symbols(stream, extents);
+      stream << "; give inputs for which they are";
+      uint32_t left = registers_.value_of(extents[0]), right = registers_.value_of(extents[1]);
+      command(mf::Op::Check, program_->messages.size(), registers_.at_most(left, right));
+      command(mf::Op::Check, program_->messages.size(), registers_.at_most(right, left));
+      program_->messages.push_back(std::move(message));
+    }
+    return success();
+  }
+
   // An extent that is computed is negative where a window, say, does not fit into the input. Kernels count on extents that are not, and
   // two negative ones make a size that looks right, so the program refuses them before anything else; and a product of symbols that leaves
   // 64 bits, which it may where inputs are empty, because it computes it.
@@ -134,20 +161,26 @@ class Scheduler {
 
   // "dimension 2 (in the compiler's order) of the result of 'node' has the extent s0 - 5", the mistake, and whose extents these are.
   std::string refusal(Operation* op, StringRef value, unsigned dim, AffineExpr extent, StringRef mistake) {
-    auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
     std::string text;
     llvm::raw_string_ostream stream(text);
     auto location = llvm::dyn_cast<NameLoc>(op->getLoc());
     stream << "dimension " << dim << " (in the compiler's order) of " << value << " '"
            << (location ? shortened(location.getName()) : op->getName().getStringRef()) << "' has the extent " << extent << mistake;
+    name_symbols(stream, extent);
+    return text;
+  }
+
+  // "; s0 is the extent 'batch', s1 is the extent 'sequence'"
+  void name_symbols(llvm::raw_string_ostream& stream, ArrayRef<AffineExpr> extents) {
+    auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
     llvm::SmallSet<unsigned, 4> named;
-    extent.walk([&](AffineExpr part) {
+    auto name = [&](AffineExpr part) {
       auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part);
       if (!symbol || !names || symbol.getPosition() >= names.size() || !named.insert(symbol.getPosition()).second) return;
       stream << (named.size() == 1 ? "; " : ", ") << "s" << symbol.getPosition() << " is the extent '"
              << shortened(llvm::cast<StringAttr>(names[symbol.getPosition()])) << "'";
-    });
-    return text;
+    };
+    for (AffineExpr extent : extents) extent.walk(name);
   }
 
   void result_dims() {

@@ -211,7 +211,7 @@ ArrayAttr describe_checks(const Graph& graph, SmallVectorImpl<Value>& results) {
   SmallVector<Attribute> checks;
   for (const Check& check : graph.checks) {
     results.push_back(check.verdict);
-    AffineMap limit = AffineMap::get(0, static_cast<unsigned>(graph.symbols.size()), check.limit);
+    AffineMap limit = AffineMap::get(0, static_cast<unsigned>(graph.symbols.names().size()), check.limit);
     SmallVector<NamedAttribute> named = {{builder.getStringAttr("kind"), builder.getStringAttr(check.is_index ? "index" : "divisor")},
                                          {builder.getStringAttr("limit"), AffineMapAttr::get(limit)},
                                          {builder.getStringAttr("node"), llvm::cast<NameLoc>(check.location).getName()}};

@@ -153,13 +153,13 @@ class Results {
     if (dim.has_dim_value()) return node_.builder.getAffineConstantExpr(dim.dim_value());
     const std::string& name = dim.dim_param();
     if (auto known = dims_.find(name); known != dims_.end()) return node_.builder.getAffineConstantExpr(known->second);
-    auto symbol = llvm::find(node_.graph.symbols, name);
-    if (name.empty() || symbol == node_.graph.symbols.end()) {
+    std::optional<AffineExpr> symbol = node_.graph.symbols.find(name);
+    if (name.empty() || !symbol) {
       throw Mismatch{"the model's value_info of '" + value + "' has the extent '" + name +
                          "', which is no dimension of an input; the size of an " + "operator's result must be known before it runs",
                      HEDDLE_STATUS_UNIMPLEMENTED};
     }
-    return node_.builder.getAffineSymbolExpr(symbol - node_.graph.symbols.begin());
+    return *symbol;
   }
 
   Node& node_;

@@ -21,7 +21,7 @@ Extents common_extents(Node& node, ArrayRef<Value> values) {
       AffineExpr& common = result[offset + i];
       if (common == one) {
         common = extent;
-      } else if (extent != one && extent != common) {
+      } else if (extent != one && !node.are_equal(common, extent)) {
         node.fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/import/onnx_extents.h"
 
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -143,7 +144,7 @@ AffineExpr quotient(AffineExpr a, int64_t divisor) {
   return bounded_canonical(a.floorDiv(divisor));
 }
 
-AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
+std::optional<Ratio> ratio_of(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
   Factors whole, part;
   for (AffineExpr factor : numerator) {
     if (!bounded(factor) || !whole.multiply(factor)) return {};
@@ -151,14 +152,19 @@ AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> d
   for (AffineExpr factor : denominator) {
     if (!bounded(factor) || !part.multiply(factor)) return {};
   }
-  for (AffineExpr factor : part.symbolic) {
+  llvm::erase_if(part.symbolic, [&](AffineExpr factor) {
     auto it = llvm::find(whole.symbolic, factor);
-    if (it == whole.symbolic.end()) return {};
+    if (it == whole.symbolic.end()) return false;
     whole.symbolic.erase(it);
-  }
-  if (part.constant == 0 || whole.constant % part.constant != 0) return {};
-  whole.constant /= part.constant;
-  return whole.product(context);
+    return true;
+  });
+  if (part.constant == 0) return {};
+  int64_t common = std::gcd(whole.constant, part.constant);
+  Ratio ratio{whole.constant / common, part.constant / common, {}, {}};
+  whole.constant = part.constant = 1;
+  ratio.numerator = whole.product(context);
+  ratio.denominator = part.product(context);
+  return ratio.numerator && ratio.denominator ? std::optional(ratio) : std::nullopt;
 }
 
 std::optional<bool> at_least(AffineExpr a, AffineExpr b) {

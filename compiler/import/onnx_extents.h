@@ -27,9 +27,14 @@ mlir::AffineExpr sum(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr difference(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr product(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr quotient(mlir::AffineExpr a, int64_t divisor);
-// a / b where b divides a for every value of the symbols, or null: constants and equal factors cancel, those of products too.
-mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
-                                mlir::MLIRContext* context);
+// (constant * numerator) / (divisor * denominator).
+struct Ratio {
+  int64_t constant, divisor;
+  mlir::AffineExpr numerator, denominator;
+};
+// The product of some extents divided by that of others: constants and equal factors cancel, those of products too.
+std::optional<Ratio> ratio_of(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
+                              mlir::MLIRContext* context);
 
 // Whether a >= b for every value of the symbols (true), for none (false), or for some.
 std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b);

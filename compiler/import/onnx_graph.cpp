@@ -61,17 +61,6 @@ double number_of(Attribute element, bool without_sign) {
   return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
 }
 
-AffineExpr Graph::symbol(const std::string& name) {
-  auto [it, is_new] = positions_.try_emplace(name, symbols.size());
-  if (is_new) symbols.push_back(name);
-  return builder.getAffineSymbolExpr(it->second);
-}
-
-AffineExpr Graph::unnamed_symbol(const std::string& shown) {
-  symbols.push_back(shown);
-  return builder.getAffineSymbolExpr(symbols.size() - 1);
-}
-
 Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location) {
   std::string who = "tensor '" + name + "'";
   Type type = element_type(builder.getContext(), tensor.data_type(), who);
@@ -335,6 +324,14 @@ AffineExpr Node::computed(AffineExpr extent) const {
   return extent;
 }
 
+bool Node::are_equal(AffineExpr a, AffineExpr b) {
+  return graph.symbols.equate(a, b, describe());
+}
+
+Value Node::with_extents(Value value, ArrayRef<AffineExpr> extents) {
+  return ArrayRef<AffineExpr>(extents_of(value)) == extents ? value : reshape(value, extents);
+}
+
 Value Node::splat(RankedTensorType type, double value) {
   if (!type.hasStaticShape()) {
     Value one = splat(RankedTensorType::get({}, type.getElementType()), value);
@@ -370,11 +367,12 @@ Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
   SmallVector<int64_t> dimensions;
   for (auto [i, extent] : llvm::enumerate(from)) {
     if (extent == one) continue;  // repeated by being left out
-    if (extent != extents[offset + i]) fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
-    kept.push_back(extent);
+    if (!are_equal(extent, extents[offset + i]))
+      fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
+    kept.push_back(extents[offset + i]);
     dimensions.push_back(offset + i);
   }
-  Value squeezed = kept.size() == from.size() ? value : reshape(value, kept);
+  Value squeezed = with_extents(value, kept);
   return builder.createOrFold<tx::BroadcastOp>(location_, tensor_type(extents, type_of(value).getElementType()), squeezed, dimensions);
 }
 

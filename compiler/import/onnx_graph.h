@@ -12,6 +12,7 @@
 #include "compiler/import/onnx_extents.h"
 #include "compiler/import/onnx_file.h"
 #include "compiler/import/onnx_importer.h"
+#include "compiler/import/onnx_symbols.h"
 #include "mlir/IR/Builders.h"
 
 namespace heddle::import {
@@ -50,29 +51,25 @@ struct Check {
 
 class Graph {
  public:
-  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, std::shared_ptr<OnnxFile> file, int64_t opset)
-      : builder(builder), parameters(parameters), file(std::move(file)), opset(opset) {}
+  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, int64_t opset)
+      : builder(builder), parameters(parameters), file(std::move(file)), opset(opset), symbols(builder.getContext(), meanings) {}
 
   mlir::OpBuilder& builder;
   tx::ParameterStore& parameters;
   std::shared_ptr<OnnxFile> file;
   int64_t opset;
   std::map<std::string, Operand> operands;
-  std::vector<std::string> symbols;
+  Symbols symbols;
   std::vector<Expected> expected;  // by the node that is translated now
   std::vector<Check> checks;
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were asked for
   llvm::DenseMap<mlir::Value, bool> of_call;
 
-  mlir::AffineExpr symbol(const std::string& name);
-  // A symbol that no name finds again, whatever a model calls its own.
-  mlir::AffineExpr unnamed_symbol(const std::string& shown);
   // A tensor of the file as a value: dense, splat or parameter, by its size.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);
 
  private:
-  std::map<std::string, size_t> positions_;  // in `symbols`
-  std::map<std::string, int64_t> copies_;    // of a parameter's name
+  std::map<std::string, int64_t> copies_;  // of a parameter's name
 };
 
 // Element type of ONNX's enumeration; throws for one that tx has no type for.
@@ -134,6 +131,10 @@ class Node {
   mlir::RankedTensorType tensor_type(llvm::ArrayRef<mlir::AffineExpr> extents, mlir::Type element_type) const;
   // An extent that onnx_extents.h computed; null is an error.
   mlir::AffineExpr computed(mlir::AffineExpr extent) const;
+  // Whether two extents are equal, or may be: then they are from here on, and a call in which they are not is refused.
+  bool are_equal(mlir::AffineExpr a, mlir::AffineExpr b);
+  // The tensor with extents that are equal to its own, as are_equal says.
+  mlir::Value with_extents(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value splat(mlir::RankedTensorType type, double value);
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);

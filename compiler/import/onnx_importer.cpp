@@ -17,6 +17,8 @@ namespace heddle::import {
 namespace {
 
 constexpr int64_t oldest_opset = 7, newest_opset = 25;
+// Of one file: each but the last learns something of its symbols. What is not learnt then is checked in each call.
+constexpr int most_imports = 16;
 
 int64_t default_opset(const onnx::ModelProto& model) {
   for (const auto& entry : model.opset_import()) {
@@ -85,7 +87,12 @@ void check_names(const onnx::GraphProto& graph) {
   }
 }
 
-RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, const ImportOptions& options) {
+// An input's extents, as the signature gives them and as the graph knows them.
+struct InputType {
+  RankedTensorType declared, meant;
+};
+
+InputType input_type(Graph& graph, const onnx::ValueInfoProto& input, const ImportOptions& options) {
   std::string who = "input '" + input.name() + "'";
   auto fail = [&](const std::string& cause) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
@@ -93,24 +100,33 @@ RankedTensorType input_type(Graph& graph, const onnx::ValueInfoProto& input, con
   if (!input.type().has_tensor_type()) fail("it is not a tensor");
   const auto& tensor = input.type().tensor_type();
   if (!tensor.has_shape()) fail("it has no shape");
-  Extents extents;
+  Extents declared, meant;
+  auto known_extent = [&](int64_t value) {
+    declared.push_back(graph.builder.getAffineConstantExpr(value));
+    meant.push_back(declared.back());
+  };
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto& dim = tensor.shape().dim(i);
     if (dim.has_dim_value()) {
-      extents.push_back(graph.builder.getAffineConstantExpr(dim.dim_value()));
+      known_extent(dim.dim_value());
       continue;
     }
     // an unnamed dimension is a symbol of its own
     std::string name = dim.dim_param().empty() ? input.name() + "." + std::to_string(i) : dim.dim_param();
-    auto known = options.dims.find(name);
-    if (known != options.dims.end()) {
-      extents.push_back(graph.builder.getAffineConstantExpr(known->second));
-    } else {
-      extents.push_back(dim.dim_param().empty() ? graph.unnamed_symbol(name) : graph.symbol(name));
+    if (auto known = options.dims.find(name); known != options.dims.end()) {
+      known_extent(known->second);
+      continue;
     }
+    const std::string key = dim.dim_param().empty() ? Symbols::unnamed(input.name(), i) : name;
+    declared.push_back(graph.symbols.declared(key));
+    meant.push_back(graph.symbols.meant(key));
+    graph.symbols.equate(declared.back(), meant.back(), "dimension " + std::to_string(i) + " of " + who, /*learn=*/false);
   }
-  if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
-  return tx::tensor_type(extents, element_type(graph.builder.getContext(), tensor.elem_type(), who));
+  for (const Extents& extents : {declared, meant}) {
+    if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
+  }
+  Type element = element_type(graph.builder.getContext(), tensor.elem_type(), who);
+  return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
 }
 
 // What a translation made must be valid IR: mixed element types, above all, are found here.
@@ -283,7 +299,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
   }
 }
 
-OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters,
+OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
                                    const ImportOptions& options) {
   const onnx::GraphProto& proto = file->model.graph();
   check_names(proto);
@@ -295,7 +311,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
   auto function = builder.create<func::FuncOp>(module->getLoc(), "main", builder.getFunctionType({}, {}));
   Block* block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  Graph graph(builder, parameters, file, default_opset(file->model));
+  Graph graph(builder, parameters, meanings, file, default_opset(file->model));
 
   std::set<std::string> initialized;
   for (const auto& tensor : proto.initializer()) {
@@ -315,12 +331,14 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
   SmallVector<Type> argument_types, result_types;
   for (const auto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
-    RankedTensorType type = input_type(graph, input, options);
-    Value argument = block->addArgument(type, NameLoc::get(builder.getStringAttr(input.name())));
+    InputType type = input_type(graph, input, options);
+    Location location = NameLoc::get(builder.getStringAttr(input.name()));
+    Value argument = block->addArgument(type.declared, location);
+    if (type.meant != type.declared) argument = builder.create<tx::ReshapeOp>(location, type.meant, argument);
     if (!graph.operands.try_emplace(input.name(), Operand{argument, {}, 0}).second) {
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is there twice"};
     }
-    argument_types.push_back(type);
+    argument_types.push_back(type.declared);
   }
   translate_nodes(graph, proto, declared, options.placements);
 
@@ -347,11 +365,12 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
     function.setResultAttr(i, tx::name_attr, builder.getStringAttr(proto.output(i).name()));
   }
-  if (!graph.symbols.empty()) {
+  if (!graph.symbols.names().empty()) {
     SmallVector<Attribute> names;
-    for (const std::string& name : graph.symbols) names.push_back(builder.getStringAttr(name));
+    for (const std::string& name : graph.symbols.names()) names.push_back(builder.getStringAttr(name));
     function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
   }
+  if (ArrayAttr equal = graph.symbols.equal_extents()) function->setAttr(tx::equal_extents_attr, equal);
   return module;
 }
 
@@ -369,7 +388,19 @@ std::vector<std::string> supported_operators() {
 OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context, tx::ParameterStore& parameters, ImportError& error,
                                   const ImportOptions& options) {
   try {
-    return import_model(read_onnx_file(path), context, parameters, options);
+    std::shared_ptr<OnnxFile> file = read_onnx_file(path);
+    Meanings meanings;
+    for (int imports = 1;; ++imports) {
+      const size_t known = meanings.by_key.size();
+      meanings.is_complete = imports == most_imports;
+      try {
+        OwningOpRef<ModuleOp> module = import_model(file, context, parameters, meanings, options);
+        if (meanings.by_key.size() == known) return module;
+      } catch (const Failure&) {
+        if (meanings.by_key.size() == known) throw;
+      }
+      parameters.clear();
+    }
   } catch (const Failure& failure) {
     error = {failure.code, printable(failure.message)};
   } catch (const std::bad_alloc&) {

@@ -13,7 +13,10 @@ void gemm(Node& node) {
   if (a_type.getRank() != 2 || b_type.getRank() != 2) node.fail("A and B need rank 2");
   bool trans_a = node.integer("transA", 0) != 0, trans_b = node.integer("transB", 0) != 0;
   Extents ae = Node::extents_of(a), be = Node::extents_of(b);
-  if (ae[trans_a ? 0 : 1] != be[trans_b ? 1 : 0]) node.fail("the inner extents of A and B differ");
+  AffineExpr& inner = be[trans_b ? 1 : 0];
+  if (!node.are_equal(ae[trans_a ? 0 : 1], inner)) node.fail("the inner extents of A and B differ");
+  inner = ae[trans_a ? 0 : 1];
+  b = node.with_extents(b, be);
   Extents extents{ae[trans_a ? 1 : 0], be[trans_b ? 0 : 1]};
   RankedTensorType type = node.tensor_type(extents, a_type.getElementType());
   if (trans_a) a = node.transpose(a, {1, 0});
@@ -37,14 +40,17 @@ void matmul(Node& node) {
   bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
   if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
   if (vector_b) b = node.reshape(b, be = {be[0], one});
-  if (ae.back() != be[be.size() - 2]) node.fail("the inner extents of A and B differ");
+  AffineExpr& inner = be[be.size() - 2];
+  if (!node.are_equal(ae.back(), inner)) node.fail("the inner extents of A and B differ");
+  inner = ae.back();
+  b = node.with_extents(b, be);
   // batch dimensions are broadcast; a plain matrix on the right serves all of them as it is
   Extents batch;
   size_t batch_rank = std::max(ae.size(), be.size()) - 2;
   for (size_t i = 0; i < batch_rank; ++i) {
     auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
     AffineExpr x = at(ae), y = at(be);
-    if (x != one && y != one && x != y) node.fail("batch dimension " + std::to_string(i) + " does not broadcast");
+    if (x != one && y != one && !node.are_equal(x, y)) node.fail("batch dimension " + std::to_string(i) + " does not broadcast");
     batch.push_back(x == one ? y : x);
   }
   Extents a_full(batch), b_full(batch), extents(batch);

@@ -25,6 +25,17 @@ bool reshape_elements(Node& node) {
   return fits;
 }
 
+// What -1 stands for; null where that is not an extent. A quotient of two extents that may be equal is 1, and a call in which they are not is refused;
+// symbols are not: another number of them may be meant.
+AffineExpr open_extent(Node& node, const Ratio& ratio) {
+  if (ratio.divisor != 1) return {};
+  AffineExpr constant = node.builder.getAffineConstantExpr(ratio.constant);
+  if (ratio.denominator == node.builder.getAffineConstantExpr(1)) return product(ratio.numerator, constant);
+  bool named = llvm::isa<AffineSymbolExpr>(ratio.numerator) || llvm::isa<AffineSymbolExpr>(ratio.denominator);
+  bool may_be = !named && node.graph.symbols.equate(ratio.numerator, ratio.denominator, node.describe(), /*learn=*/false);
+  return may_be ? constant : AffineExpr();
+}
+
 void reshape(Node& node) {
   if (reshape_elements(node)) return;
   Value input = node.input(0);
@@ -48,16 +59,16 @@ void reshape(Node& node) {
       to.push_back(extent);
     }
   }
-  MLIRContext* context = node.builder.getContext();
-  AffineExpr rest = exact_quotient(from, to, context);
-  if (!rest) {
-    bool known = llvm::all_of(from, [](AffineExpr e) { return llvm::isa<AffineConstantExpr>(e); });
-    node.fail("the input's elements do not divide into the new shape",
-              known ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED);
-  }
+  std::optional<Ratio> ratio = ratio_of(from, to, node.builder.getContext());
   if (open >= 0) {
-    to[open] = rest;
-  } else if (rest != node.builder.getAffineConstantExpr(1) && !llvm::is_contained(from, node.builder.getAffineConstantExpr(0))) {
+    to[open] = ratio ? open_extent(node, *ratio) : AffineExpr();
+    if (!to[open]) {
+      bool known = llvm::all_of(from, [](AffineExpr e) { return llvm::isa<AffineConstantExpr>(e); });
+      node.fail("the input's elements do not divide into the new shape",
+                known ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED);
+    }
+  } else if (!llvm::is_contained(from, node.builder.getAffineConstantExpr(0)) &&
+             !(ratio && node.are_equal(ratio->numerator * ratio->constant, ratio->denominator * ratio->divisor))) {
     node.fail("the new shape has a different number of elements");
   }
   node.set_result(node.reshape(input, to));
@@ -157,7 +168,7 @@ void concat(Node& node) {
     for (size_t i = 0; i < extents.size(); ++i) {
       if (static_cast<int64_t>(i) == axis) {
         extents[i] = node.computed(sum(extents[i], other[i]));
-      } else if (extents[i] != other[i]) {
+      } else if (!node.are_equal(extents[i], other[i])) {
         node.fail("extents of the inputs differ on dimension " + std::to_string(i));
       }
     }
@@ -165,6 +176,11 @@ void concat(Node& node) {
   if (inputs.size() == 1) {
     node.set_result(inputs[0]);
     return;
+  }
+  for (Value& input : inputs) {
+    Extents part = extents;
+    part[axis] = Node::extents_of(input)[axis];
+    input = node.with_extents(input, part);
   }
   RankedTensorType type = node.tensor_type(extents, Node::type_of(inputs[0]).getElementType());
   node.set_result(node.make<tx::ConcatOp>(type, inputs, node.builder.getI64IntegerAttr(axis)));
@@ -214,11 +230,12 @@ void split(Node& node) {
   }
 }
 
-// What a slice takes of one dimension: its start, resolved where it counts from the end, or the last element alone.
+// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone, of which a
+// call is refused in which there are none.
 struct Part {
   int64_t start;
   AffineExpr count;
-  bool is_last = false;
+  bool is_one = false;
 };
 
 Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
@@ -242,7 +259,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
   if (!first) refuse("its start depends on them");
   bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
-  if (*first == -1 && !size && step > 0 && to_end) return {0, node.builder.getAffineConstantExpr(1), true};
+  if (*first == -1 && !size && to_end) return {-1, node.builder.getAffineConstantExpr(1), true};
   if (*first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
   int64_t from = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
   if (from > largest_extent || (size && from >= *size)) return {0, none};
@@ -252,6 +269,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   } else if (last && *last < 0) {
     to = *last < -largest_extent ? none : node.computed(sum(extent, end));
   } else if (!at_least(extent, end).value_or(false) && !size && !(last && *last <= from)) {
+    if (from == 0 && last == 1) return {0, node.builder.getAffineConstantExpr(1), true};
     refuse("its end may be beyond the extent");
   }
   // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
@@ -304,11 +322,11 @@ void slice(Node& node) {
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
     Part part = part_of(i, axis, Node::extents_of(input)[axis]);
-    if (part.is_last) {
+    if (part.is_one) {
       Extents rest = Node::extents_of(input);
       extents[axis] = rest[axis] = part.count;
-      Value last = node.splat(RankedTensorType::get(1, node.builder.getI64Type()), -1);
-      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, last, node.builder.getI64IntegerAttr(axis));
+      Value place = node.splat(RankedTensorType::get(1, node.builder.getI64Type()), static_cast<double>(part.start));
+      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, place, node.builder.getI64IntegerAttr(axis));
       continue;
     }
     all_starts[axis] = part.start;
@@ -318,7 +336,22 @@ void slice(Node& node) {
   node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
 }
 
+// One element of a shape, or all of them, as often as the new shape says.
+bool expand_elements(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (!operand.is_folded() || !node.operand(1).is_shape() || node.operand(1).elements->size() != 1) return false;
+  auto count = tx::static_extent(node.operand(1).elements->front());
+  auto given = static_cast<int64_t>(operand.elements->size());
+  if (!count || *count < 0 || *count > static_cast<int64_t>(most_shape_elements) || (given != 1 && *count != 1 && *count != given))
+    return false;
+  std::vector<AffineExpr> result = *operand.elements;
+  if (given == 1) result.assign(static_cast<size_t>(*count), operand.elements->front());
+  node.set_elements(std::move(result), 1, operand.bits);
+  return true;
+}
+
 void expand(Node& node) {
+  if (expand_elements(node)) return;
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
   llvm::append_range(to, node.elements(1));

@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
 // 0): `kind` ("index" or "divisor") as CheckKind in module.fbs, `limit`, which the verdict is below where all is well, the `node`, and `where` in it.
 inline constexpr llvm::StringLiteral checks_attr = "tx.checks";
 
+// Of a function: pairs of extents that have to be equal, which the program checks before anything else. An array of dictionaries: `extents`, an affine map of
+// two results, and `who` needs them to be.
+inline constexpr llvm::StringLiteral equal_extents_attr = "tx.equal_extents";
+
 // Name of the attribute that holds the name of an argument, a result or a derived constant.
 inline constexpr llvm::StringLiteral name_attr = "tx.name";
 

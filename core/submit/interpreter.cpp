@@ -3,6 +3,8 @@
 // Relies on what sdk/module/verifier.h promises: every index of an instruction is in range, and no program runs off its end.
 #include "core/submit/interpreter.h"
 
+#include <algorithm>
+
 namespace heddle::submit {
 
 namespace {
@@ -180,6 +182,21 @@ Status Interpreter::set_result_dim(uint32_t result, uint32_t dim, int64_t value)
   return Status();
 }
 
+std::string Interpreter::given() const {
+  constexpr size_t kMostListed = 8;
+  std::string text;
+  size_t listed = 0, varying = 0;
+  for (size_t i = 0; i < signature_.arguments.size(); ++i) {
+    const open::TensorSignature& argument = signature_.arguments[i];
+    if (std::ranges::all_of(argument.extents, [](const open::Extent& extent) { return extent.symbol < 0; })) continue;
+    if (++varying > kMostListed) continue;
+    text += fmt::format("{}'{}' {}", listed++ == 0 ? "; given are " : ", ", argument.name,
+                        module::shape_text(argument.element_type, argument_dims_[i]));
+  }
+  if (varying > listed) text += fmt::format(", and {} more inputs", varying - listed);
+  return text;
+}
+
 Result<Interpreter::Outcome> Interpreter::run() {
   const auto* code = program_.code();
   const uint32_t count = code->size();
@@ -256,7 +273,8 @@ Result<Interpreter::Outcome> Interpreter::run() {
       case mf::Op::Check:
         if (r[b] == 0) {
           std::string_view message = program_.messages()->Get(a)->string_view();
-          return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}", message.empty() ? "a condition that the module sets does not hold" : message);
+          if (message.empty()) message = "a condition that the module sets does not hold";
+          return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}{}", message, given());
         }
         break;
       case mf::Op::Dispatch:

@@ -31,6 +31,19 @@ CASES = {
     "shape_is_compared": [[(1, 1, 3)], [(4, 1, 3)]],
     "range_symbolic": [[(1, 3)], [(40, 3)]],
     "range_steps": [[(3, 3)], [(5, 3)], [(40, 3)]],
+    "slice_first": [[(1, 6)], [(9, 6)]],
+    "shape_expanded": [[(1, 1)], [(4, 1)]],
+    "equal_symbols": [[(2, 4), (2, 4)], [(7, 4), (7, 4)]],
+    "equal_chain": [[(2, 5), (2, 5), (2, 5)]],
+    "equal_sum": [[(3, 4), (2, 4), (5, 4)], [(1, 4), (1, 4), (2, 4)]],
+    "equal_sum_first": [[(5, 4), (3, 4), (2, 4)]],
+    "equal_product": [[(3, 2, 2), (6, 2)], [(1, 1, 2), (1, 2)]],
+    "equal_thirds": [[(5, 4), (7, 4)], [(7, 4), (7, 4)]],
+    "equal_thirds_matmul": [[(5, 4), (7, 3)]],
+    "equal_thirds_concat": [[(5, 4), (7, 3)]],
+    "equal_thirds_reshape": [[(5, 4), (7, 3)]],
+    "equal_reshape": [[(2, 3, 6), (2, 3, 3, 2)], [(1, 5, 6), (1, 3, 5, 2)]],
+    "equal_unnamed": [[(3, 6), (4, 6)]],
 }
 
 
@@ -69,6 +82,20 @@ class SymbolicShapes(HeddleTestCase):
         module = self.compile(self.save("slice_to_batch"))
         refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=513x6xf32=1")
         self.assertIn("has the extent s0, which is more than its input has there; s0 is the extent 'batch'; give smaller inputs", refused.stderr)
+
+    def test_extents_that_are_not_equal(self):
+        def call(name, **shapes):
+            module = self.compile(self.save(name))
+            given = [f"--input={name}={shape}=1" for name, shape in shapes.items()]
+            return self.fail_with((1, 2), "run", module, "--device", "cpu", *given).stderr
+
+        self.assertIn("input 'b' expects firstx4xf32, got 3x4xf32: first is 3 here and 2 before", call("equal_symbols", a="2x4xf32", b="3x4xf32"))
+        self.assertIn("--input 'a': expected 2x5xf32, got 2x6xf32", call("equal_chain", a="2x6xf32", b="2x6xf32", c="2x6xf32"))
+        self.assertIn("dimension 0 of input 'mask': the extents s2 and s0 + s1 have to be equal; s2 is the extent 'total', s0 is the extent 'past', "
+                      "s1 is the extent 'new'; give inputs for which they are; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
+                      call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
+        self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
+                      call("equal_thirds", a="5x4xf32", b="8x4xf32"))
 
     def test_a_slice_behind_the_end(self):
         module = self.compile(self.save("slice_behind"))

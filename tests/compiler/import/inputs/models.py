@@ -261,7 +261,47 @@ def slice_of_batch(starts, ends, steps=1, constant_extent=None, shape=("batch", 
     return nodes, [value("x", shape)], [value("y", None)], initializers, 17
 
 
+def equal(*nodes, weights=(), **shapes):
+    """Inputs of these shapes; the last node is the one that needs extents to be equal."""
+    *before, (operator, inputs, attributes) = nodes
+    made = [node(*one[:2], [f"v{index}"], **one[2]) for index, one in enumerate(before)]
+    made.append(node(operator, inputs, ["y"], name="subject", **attributes))
+    return made, [value(name, shape) for name, shape in shapes.items()], [value("y", None)], list(weights), 17
+
+
+def thirds(name):
+    return ("Slice", [name, "one", "end", "zero", "three"], {})
+
+
+THIRDS = int64s(one=[1], end=[2**63 - 1], zero=[0], three=[3])
+
+
 MODELS = {
+    "equal_symbols": lambda: equal(("Add", ["a", "b"], {}), a=("first", 4), b=("second", 4)),
+    "equal_chain": lambda: equal(("Add", ["c", "b"], {}), ("Add", ["a", "v0"], {}), ("MatMul", ["v1", "w"], {}),
+                                 weights=[constant("w", np.eye(5))], a=(2, "n"), b=(2, "m"), c=(2, "k")),
+    "equal_sum": lambda: equal(("Concat", ["past", "new"], {"axis": 0}), ("Add", ["v0", "mask"], {}),
+                               past=("past", 4), new=("new", 4), mask=("total", 4)),
+    "equal_sum_first": lambda: equal(("Concat", ["past", "new"], {"axis": 0}), ("Add", ["v0", "mask"], {}),
+                                     mask=("total", 4), past=("past", 4), new=("new", 4)),
+    "equal_product": lambda: equal(("Flatten", ["a"], {"axis": 2}), ("Add", ["v0", "b"], {}), a=("m", "n", 2), b=("all", 2)),
+    "equal_thirds": lambda: equal(thirds("a"), thirds("b"), ("Add", ["v0", "v1"], {}), weights=THIRDS, a=("m", 4), b=("n", 4)),
+    "equal_thirds_matmul": lambda: equal(thirds("a"), thirds("b"), ("Transpose", ["v0"], {}), ("MatMul", ["v2", "v1"], {}), weights=THIRDS,
+                                         a=("m", 4), b=("n", 3)),
+    "equal_thirds_concat": lambda: equal(thirds("a"), thirds("b"), ("Concat", ["v0", "v1"], {"axis": 1}), weights=THIRDS,
+                                         a=("m", 4), b=("n", 3)),
+    "equal_thirds_reshape": lambda: equal(thirds("a"), thirds("b"), ("Shape", ["v1"], {"end": 1}), ("Concat", ["v2", "rest"], {"axis": 0}),
+                                          ("Reshape", ["v0", "v3"], {}), weights=[*THIRDS, *int64s(rest=[2, -1])], a=("m", 4), b=("n", 3)),
+    "equal_reshape": lambda: equal(("Shape", ["b"], {}), ("Reshape", ["a", "v0"], {}), a=("n", "m", 6), b=("n", 3, "k", 2)),
+    "equal_unnamed": lambda: equal(("Gemm", ["a", "b"], {"transB": 1}), a=(3, None), b=(4, None)),
+    "equal_to_none": lambda: equal(("Concat", ["a", "one"], {"axis": 0}), ("Add", ["v0", "a"], {}), weights=[constant("one", [1])], a=("n",)),
+    "equal_to_odd": lambda: equal(("Concat", ["a", "a"], {"axis": 0}), ("Add", ["v0", "w"], {}), weights=[constant("w", [1, 2, 3])], a=("n",)),
+    "equal_to_others": lambda: equal(("MatMul", ["a", "three"], {}), ("MatMul", ["a", "four"], {}), ("Add", ["v0", "v1"], {}),
+                                     weights=[constant("three", np.ones((3, 2))), constant("four", np.ones((4, 2)))], a=(2, "n")),
+    "shape_expanded": lambda: (
+        [node("Shape", ["x"], ["s"], end=1), node("Expand", ["s", "two"], ["ss"]), node("Concat", ["ss", "last"], ["wanted"], axis=0),
+         node("Expand", ["x", "wanted"], ["y"], name="subject")],
+        [value("x", ("batch", 1))], [value("y", None)], int64s(two=[2], last=[3]), 17),
     "products": products,
     "product_of_sums": product_of_sums,
     "product_of_empty": product_of_empty,
@@ -278,6 +318,7 @@ MODELS = {
     "slice_all": lambda: slice_of_batch(-(2**63), "+3"),
     "slice_nothing": lambda: slice_of_batch(4, 3),
     "slice_last": lambda: slice_of_batch(-1, 2**63 - 1),
+    "slice_first": lambda: slice_of_batch(0, 1),
     "slice_last_two": lambda: slice_of_batch(-2, 2**63 - 1),
     "slice_first_five": lambda: slice_of_batch(0, 5),
     "slice_from_batch": lambda: slice_of_batch("-2", 2**63 - 1),

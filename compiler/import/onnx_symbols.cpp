@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/import/onnx_symbols.h"
+
+#include "compiler/import/onnx_extents.h"
+#include "compiler/import/onnx_file.h"
+#include "compiler/ir/tx.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+bool mentions(AffineExpr expression, unsigned position) {
+  return expression.isFunctionOfSymbol(position);
+}
+
+// The expression with its symbols replaced, in the form in which extents are compared; null where it has none.
+AffineExpr replaced(AffineExpr expression, llvm::function_ref<AffineExpr(unsigned)> by) {
+  if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression)) return by(symbol.getPosition());
+  auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!binary) return expression;
+  AffineExpr left = replaced(binary.getLHS(), by), right = replaced(binary.getRHS(), by);
+  if (!left || !right) return {};
+  auto divisor = tx::static_extent(right);
+  switch (expression.getKind()) {
+    case AffineExprKind::Add:
+      return sum(left, right);
+    case AffineExprKind::Mul:
+      return product(left, right);
+    case AffineExprKind::FloorDiv:
+      if (divisor) return quotient(left, *divisor);
+      [[fallthrough]];
+    default:
+      return getAffineBinaryOpExpr(expression.getKind(), left, right);
+  }
+}
+
+// A sum, taken apart: a number, symbols with their coefficients, and terms in which symbols are multiplied or divided.
+struct Terms {
+  int64_t constant = 0;
+  std::map<unsigned, int64_t> coefficients;
+  SmallVector<AffineExpr> others;
+
+  // Numbers are below 2^45, as is the sum of them all (onnx_extents.h).
+  void add(AffineExpr expression, int64_t factor) {
+    if (auto number = tx::static_extent(expression)) {
+      constant += factor * *number;
+    } else if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression)) {
+      coefficients[symbol.getPosition()] += factor;
+    } else {
+      auto binary = llvm::cast<AffineBinaryOpExpr>(expression);
+      auto number_behind = tx::static_extent(binary.getRHS());
+      if (binary.getKind() == AffineExprKind::Add) {
+        add(binary.getLHS(), factor);
+        add(binary.getRHS(), factor);
+      } else if (binary.getKind() == AffineExprKind::Mul && number_behind) {
+        add(binary.getLHS(), factor * *number_behind);
+      } else {
+        others.push_back(expression * factor);
+      }
+    }
+  }
+
+  bool is_linear_in(unsigned position) const {
+    return llvm::none_of(others, [&](AffineExpr other) { return mentions(other, position); });
+  }
+
+  // The sum without this symbol's term, times factor; null where its numbers are too large.
+  AffineExpr without(unsigned position, int64_t factor, MLIRContext* context) const {
+    AffineExpr result = getAffineConstantExpr(constant * factor, context);
+    for (auto [other, coefficient] : coefficients) {
+      if (other != position) result = sum(result, getAffineSymbolExpr(other, context) * (coefficient * factor));
+    }
+    for (AffineExpr other : others) result = sum(result, other * factor);
+    return result;
+  }
+};
+
+}  // namespace
+
+std::string Symbols::unnamed(const std::string& input, int dimension) {
+  return input + "." + std::to_string(dimension) + '\0';
+}
+
+AffineExpr Symbols::own(const std::string& key) {
+  auto [it, is_new] = positions_.try_emplace(key, static_cast<unsigned>(keys_.size()));
+  if (is_new) {
+    keys_.push_back(key);
+    names_.push_back(key.ends_with('\0') ? key.substr(0, key.size() - 1) : key);
+  }
+  return getAffineSymbolExpr(it->second, context_);
+}
+
+AffineExpr Symbols::meant(const std::string& key) {
+  auto it = meanings_.by_key.find(key);
+  if (it == meanings_.by_key.end()) return own(key);
+  const Meaning& meaning = it->second;
+  AffineExpr result = replaced(meaning.expression, [&](unsigned i) { return meant(meaning.of[i]); });
+  if (!result) {
+    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED,
+                  "onnx: importing the model failed: what its dimension '" + key.substr(0, key.find('\0')) +
+                      "' has to be for its nodes to fit is too long an expression of its other dimensions; give their extents with --dim"};
+  }
+  return result;
+}
+
+AffineExpr Symbols::declared(const std::string& key) {
+  AffineExpr meaning = meant(key);
+  return llvm::isa<AffineConstantExpr, AffineSymbolExpr>(meaning) ? meaning : own(key);
+}
+
+std::optional<AffineExpr> Symbols::find(const std::string& name) {
+  if (!positions_.contains(name) && !meanings_.by_key.contains(name)) return {};
+  return meant(name);
+}
+
+AffineExpr Symbols::resolved(AffineExpr expression) {
+  return replaced(expression, [&](unsigned position) { return meant(keys_[position]); });
+}
+
+Symbols::Solved Symbols::learn(unsigned position, AffineExpr expression) {
+  Meaning meaning;
+  meaning.expression = replaced(expression, [&](unsigned symbol) {
+    auto it = llvm::find(meaning.of, keys_[symbol]);
+    auto place = static_cast<unsigned>(it - meaning.of.begin());
+    if (it == meaning.of.end()) meaning.of.push_back(keys_[symbol]);
+    return getAffineSymbolExpr(place, context_);
+  });
+  if (!meaning.expression) return Solved::kOpen;
+  meanings_.by_key[keys_[position]] = std::move(meaning);
+  return Solved::kLearnt;
+}
+
+Symbols::Solved Symbols::solve(AffineExpr difference) {
+  Terms terms;
+  terms.add(difference, 1);
+  std::erase_if(terms.coefficients, [](const auto& entry) { return entry.second == 0; });
+  if (terms.coefficients.size() == 1 && terms.others.empty()) {
+    auto [position, coefficient] = *terms.coefficients.begin();
+    int64_t value = -terms.constant / coefficient;
+    if (value * coefficient != -terms.constant || value <= 0) return Solved::kNever;
+    return learn(position, getAffineConstantExpr(value, context_));
+  }
+  // One symbol is better than an expression, and one of the first inputs than one of the last.
+  std::optional<unsigned> solved;
+  AffineExpr solution;
+  for (auto [position, coefficient] : terms.coefficients) {
+    if ((coefficient != 1 && coefficient != -1) || !terms.is_linear_in(position)) continue;
+    AffineExpr expression = terms.without(position, -coefficient, context_);
+    if (!expression || !tx::never_negative(expression)) continue;
+    if (solution && llvm::isa<AffineSymbolExpr>(solution) && !llvm::isa<AffineSymbolExpr>(expression)) continue;
+    solved = position;
+    solution = expression;
+  }
+  return solved ? learn(*solved, solution) : Solved::kOpen;
+}
+
+bool Symbols::equate(AffineExpr a, AffineExpr b, const std::string& who, bool learn) {
+  if (std::optional<bool> known = equal(a, b)) return *known;
+  if (learn && !meanings_.is_complete) {
+    AffineExpr left = resolved(a), right = resolved(b), apart = left && right ? difference(left, right) : AffineExpr();
+    std::optional<bool> known = apart ? equal(left, right) : std::nullopt;
+    if (known) return *known;
+    Solved solved = apart ? solve(apart) : Solved::kOpen;
+    if (solved != Solved::kOpen) return solved == Solved::kLearnt;
+  }
+  Builder builder(context_);
+  AffineMap extents = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
+  Attribute check = builder.getDictionaryAttr(
+      {builder.getNamedAttr("extents", AffineMapAttr::get(extents)), builder.getNamedAttr("who", builder.getStringAttr(who))});
+  checks_.insert(check);
+  return true;
+}
+
+ArrayAttr Symbols::equal_extents() const {
+  return checks_.empty() ? ArrayAttr() : ArrayAttr::get(context_, checks_.getArrayRef());
+}
+
+}  // namespace heddle::import
