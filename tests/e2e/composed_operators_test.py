@@ -260,9 +260,12 @@ class ComposedOperators(HeddleTestCase):
         self.succeed("run", module, "--device", "cpu", *given, *wanted)
         for name, expected in model.expected(inputs).items():
             with self.subTest(case=name, shapes=[array.shape for array in inputs.values()] if len(inputs) == 1 else []):
+                got = np.load(self.folder / f"{name}.out.npy")
+                self.assertEqual((got.shape, got.dtype), (expected.shape, expected.dtype))
+                if expected.size == 0:
+                    continue
                 rtol = model.tolerances[name] if np.issubdtype(expected.dtype, np.floating) else 0
-                largest = float(np.abs(expected.astype(np.float64)).max(initial=0))
-                self.assert_close(np.load(self.folder / f"{name}.out.npy"), expected, rtol, rtol * largest)
+                self.assert_close(got, expected, rtol, rtol * float(np.abs(expected.astype(np.float64)).max()))
 
     def check(self, opset):
         model = Model({label: one for label, one in CASES.items() if one[2] == opset}, opset)
