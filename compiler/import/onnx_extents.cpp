@@ -167,6 +167,12 @@ std::optional<Ratio> ratio_of(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExp
   return ratio.numerator && ratio.denominator ? std::optional(ratio) : std::nullopt;
 }
 
+AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> denominator, MLIRContext* context) {
+  std::optional<Ratio> ratio = ratio_of(numerator, denominator, context);
+  bool is_exact = ratio && ratio->divisor == 1 && ratio->denominator == getAffineConstantExpr(1, context);
+  return is_exact ? product(ratio->numerator, getAffineConstantExpr(ratio->constant, context)) : AffineExpr();
+}
+
 std::optional<bool> at_least(AffineExpr a, AffineExpr b) {
   auto x = tx::static_extent(a), y = tx::static_extent(b);
   if (x && y) return *x >= *y;

@@ -36,6 +36,10 @@ struct Ratio {
 std::optional<Ratio> ratio_of(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
                               mlir::MLIRContext* context);
 
+// a / b where b divides a for every value of the symbols, or null.
+mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
+                                mlir::MLIRContext* context);
+
 // Whether a >= b for every value of the symbols (true), for none (false), or for some.
 std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b);
 // The same of a == b.

@@ -250,6 +250,13 @@ std::vector<int64_t> Node::integer_list(const char* name, std::optional<std::vec
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
+std::vector<double> Node::number_list(const char* name) const {
+  const auto* attribute = find(name);
+  if (!attribute || attribute->type() != onnx::AttributeProto::FLOATS)
+    fail(std::string("attribute '") + name + "' must be a list of floats");
+  return {attribute->floats().begin(), attribute->floats().end()};
+}
+
 const onnx::TensorProto* Node::tensor(const char* name) const {
   const auto* attribute = find(name);
   if (!attribute) return nullptr;
@@ -374,6 +381,25 @@ Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
   }
   Value squeezed = with_extents(value, kept);
   return builder.createOrFold<tx::BroadcastOp>(location_, tensor_type(extents, type_of(value).getElementType()), squeezed, dimensions);
+}
+
+Value Node::repeat(Value value, ArrayRef<AffineExpr> counts, bool elements) {
+  Extents between, to;
+  SmallVector<int64_t> dimensions;
+  AffineExpr one = builder.getAffineConstantExpr(1);
+  for (auto [extent, count] : llvm::zip(extents_of(value), counts)) {
+    if (count != one && !elements) between.push_back(count);
+    dimensions.push_back(between.size());
+    between.push_back(extent);
+    if (count != one && elements) between.push_back(count);
+    to.push_back(computed(product(extent, count)));
+  }
+  RankedTensorType type = tensor_type(between, type_of(value).getElementType());
+  return reshape(builder.createOrFold<tx::BroadcastOp>(location_, type, value, dimensions), to);
+}
+
+Value Node::extent_value(AffineExpr extent) {
+  return symbolic_element(extent, RankedTensorType::get({}, builder.getI64Type()));
 }
 
 Value Node::channels_last(Value value) {

@@ -107,6 +107,7 @@ class Node {
   double number(const char* name, double otherwise) const;
   std::string text(const char* name, const std::string& otherwise) const;
   std::vector<int64_t> integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise = {}) const;
+  std::vector<double> number_list(const char* name) const;
   const onnx::TensorProto* tensor(const char* name) const;
 
   void set_result(mlir::Value value, int index = 0);
@@ -140,6 +141,10 @@ class Node {
   mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);
   // numpy's broadcasting to the given extents, made explicit
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
+  // Along each dimension every element `counts` times, or all of them as often one behind the other.
+  mlir::Value repeat(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> counts, bool elements);
+  // The number that an extent is when the model runs: a tensor of rank 0, of i64.
+  mlir::Value extent_value(mlir::AffineExpr extent);
   // [N, C, spatial...] <-> [N, spatial..., C]
   mlir::Value channels_last(mlir::Value value);
   mlir::Value channels_first(mlir::Value value);
@@ -161,6 +166,7 @@ const Table& image_operators();
 const Table& index_operators();
 const Table& linear_operators();
 const Table& quantize_operators();
+const Table& resize_operators();
 const Table& shape_operators();
 
 }  // namespace heddle::import

@@ -22,8 +22,8 @@ AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high
   return node.computed(sum(quotient(sum(input, constant(shift)), stride), constant(1)));
 }
 
-Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel) {
-  size_t rank = spatial.size();
+// Without what auto_pad says.
+Window read_window(Node& node, size_t rank, std::vector<int64_t> kernel) {
   Window window;
   window.kernel = std::move(kernel);
   window.strides = node.integer_list("strides", std::vector<int64_t>(rank, 1));
@@ -40,19 +40,34 @@ Window read_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t
   }
   window.low.assign(pads.begin(), pads.begin() + rank);
   window.high.assign(pads.begin() + rank, pads.end());
+  return window;
+}
+
+enum class AutoPad { none, valid, same_upper, same_lower };
+
+// Where it is there, the pads of the window become 0.
+AutoPad read_auto_pad(Node& node, Window& window) {
   std::string automatic = node.text("auto_pad", "NOTSET");
-  if (automatic == "NOTSET" || automatic.empty()) return window;
-  window.low.assign(rank, 0);
-  window.high.assign(rank, 0);
-  if (automatic == "VALID") return window;
-  if (automatic != "SAME_UPPER" && automatic != "SAME_LOWER") node.fail("auto_pad '" + automatic + "' is not known");
-  for (size_t i = 0; i < rank; ++i) {
+  if (automatic == "NOTSET" || automatic.empty()) return AutoPad::none;
+  window.low.assign(window.low.size(), 0);
+  window.high.assign(window.high.size(), 0);
+  if (automatic == "VALID") return AutoPad::valid;
+  if (automatic == "SAME_UPPER") return AutoPad::same_upper;
+  if (automatic == "SAME_LOWER") return AutoPad::same_lower;
+  node.fail("auto_pad '" + automatic + "' is not known");
+}
+
+Window read_padded_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel) {
+  Window window = read_window(node, spatial.size(), std::move(kernel));
+  AutoPad automatic = read_auto_pad(node, window);
+  if (automatic == AutoPad::none || automatic == AutoPad::valid) return window;
+  for (size_t i = 0; i < spatial.size(); ++i) {
     auto extent = llvm::dyn_cast<AffineConstantExpr>(spatial[i]);
     if (!extent) node.fail("auto_pad over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
     int64_t outputs = (extent.getValue() + window.strides[i] - 1) / window.strides[i];
     int64_t total =
         std::max<int64_t>(0, (outputs - 1) * window.strides[i] + window.dilations[i] * (window.kernel[i] - 1) + 1 - extent.getValue());
-    window.low[i] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+    window.low[i] = automatic == AutoPad::same_upper ? total / 2 : total - total / 2;
     window.high[i] = total - window.low[i];
   }
   return window;
@@ -86,17 +101,33 @@ void check_image(Node& node, Value input) {
     node.fail("the input needs rank 3 or more, has " + std::to_string(Node::type_of(input).getRank()));
 }
 
+std::vector<int64_t> kernel_of(Node& node, Value filter, int64_t rank) {
+  RankedTensorType type = Node::type_of(filter);
+  if (!type.hasStaticShape() || type.getRank() != rank) node.fail("the filter does not fit the input's rank");
+  std::vector<int64_t> kernel(type.getShape().begin() + 2, type.getShape().end());
+  if (node.integer_list("kernel_shape", kernel) != kernel) node.fail("kernel_shape is not the filter's");
+  return kernel;
+}
+
+// A channels-last image with input 2 added, if there is one.
+Value with_bias(Node& node, Value image) {
+  if (!node.has_input(2)) return image;
+  Value bias = node.input(2);
+  RankedTensorType type = Node::type_of(image);
+  int64_t channels = type.getShape().back();
+  if (Node::type_of(bias).getShape() != ArrayRef<int64_t>{channels})
+    node.fail("the bias does not have " + std::to_string(channels) + " elements");
+  return node.make<tx::AddOp>(type, image, node.broadcast(bias, tx::extents(type)));
+}
+
 void conv(Node& node) {
   Value input = node.input(0), filter = node.input(1);
   check_image(node, input);
   Extents extents = Node::extents_of(input);
   RankedTensorType filter_type = Node::type_of(filter);
-  if (!filter_type.hasStaticShape() || filter_type.getRank() != Node::type_of(input).getRank())
-    node.fail("the filter does not fit the input's rank");
+  std::vector<int64_t> kernel = kernel_of(node, filter, Node::type_of(input).getRank());
   ArrayRef<int64_t> shape = filter_type.getShape();
-  std::vector<int64_t> kernel(shape.begin() + 2, shape.end());
-  if (node.integer_list("kernel_shape", kernel) != kernel) node.fail("kernel_shape is not the filter's");
-  Window window = read_window(node, spatial_of(extents), kernel);
+  Window window = read_padded_window(node, spatial_of(extents), kernel);
   int64_t groups = node.integer("group", 1);
   if (groups < 1 || groups > std::max<int64_t>(1, shape[0]) || shape[0] % groups != 0)
     node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
@@ -111,13 +142,161 @@ void conv(Node& node) {
   RankedTensorType type = output_type(node, image, window, node.builder.getAffineConstantExpr(shape[0]), false);
   Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), window.strides, window.low, window.high,
                                        window.dilations, groups, DenseI64ArrayAttr());
-  if (node.has_input(2)) {
-    Value bias = node.input(2);
-    if (Node::type_of(bias).getShape() != ArrayRef<int64_t>{shape[0]})
-      node.fail("the bias does not have " + std::to_string(shape[0]) + " elements");
-    result = node.make<tx::AddOp>(type, result, node.broadcast(bias, tx::extents(type)));
+  node.set_result(node.channels_first(with_bias(node, result)));
+}
+
+// A dimension of ConvTranspose. An element at i adds to the outputs stride * i to stride * i + dilation * (kernel - 1), of which `low` in front
+// are cut off; stride * input + excess are left. Outputs whose number has the same remainder by the stride are a phase: a convolution of the
+// input with every stride-th element of the filter. All phases are one convolution, each of them channels of its result.
+struct Transposed {
+  int64_t stride, dilation, low, excess;
+  int64_t taps;  // of each phase
+
+  // Whole strides that are cut off in front, and how far the outputs reach behind the input.
+  int64_t front() const { return std::min(low / stride, dilation * (taps - 1)); }
+  int64_t behind() const { return std::max<int64_t>(0, (excess + low + stride - 1) / stride); }
+  int64_t pad_low() const { return dilation * (taps - 1) - front(); }
+};
+
+std::vector<Transposed> read_transposed(Node& node, ArrayRef<AffineExpr> spatial, const std::vector<int64_t>& kernel) {
+  size_t rank = spatial.size();
+  Window window = read_window(node, rank, kernel);
+  AutoPad automatic = read_auto_pad(node, window);
+  std::vector<int64_t> added = node.integer_list("output_padding", std::vector<int64_t>(rank, 0));
+  std::vector<int64_t> outputs = node.integer_list("output_shape", std::vector<int64_t>{});
+  if (added.size() != rank || (!outputs.empty() && outputs.size() != rank))
+    node.fail("output_padding and output_shape do not fit " + std::to_string(rank) + " spatial dimensions");
+  std::vector<Transposed> result;
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t stride = window.strides[i], dilation = window.dilations[i];
+    if (added[i] < 0 || added[i] >= 1 << 20) node.fail("output_padding is out of range on dimension " + std::to_string(i));
+    int64_t reach = dilation * (kernel[i] - 1) + 1 + added[i] - stride, low = window.low[i], cut = low + window.high[i];
+    if (!outputs.empty()) {
+      auto extent = tx::static_extent(spatial[i]);
+      if (!extent) node.fail("output_shape over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
+      cut = stride * *extent + reach - outputs[i];
+      if (cut < 0 || outputs[i] < 1)
+        node.fail("output_shape " + std::to_string(outputs[i]) + " does not fit dimension " + std::to_string(2 + i));
+    } else if (automatic == AutoPad::same_upper || automatic == AutoPad::same_lower) {
+      cut = std::max<int64_t>(0, reach);
+    }
+    if (!outputs.empty() || automatic != AutoPad::none) low = automatic == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
+    result.push_back({stride, dilation, low, reach - cut, kernel[i]});
   }
-  node.set_result(node.channels_first(result));
+  return result;
+}
+
+// The filter with zeros between its elements along a dimension.
+Value dilated(Node& node, Value filter, int64_t dimension, int64_t dilation) {
+  Extents extents = Node::extents_of(filter), apart = extents;
+  apart.insert(apart.begin() + dimension + 1, node.builder.getAffineConstantExpr(1));
+  Value spread = node.reshape(filter, apart);
+  SmallVector<int64_t> none(apart.size(), 0), behind = none;
+  behind[dimension + 1] = dilation - 1;
+  apart[dimension + 1] = node.builder.getAffineConstantExpr(dilation);
+  Type element = Node::type_of(filter).getElementType();
+  spread = node.make<tx::PadOp>(node.tensor_type(apart, element), spread, none, behind, llvm::APFloat(0.0));
+  extents[dimension] = node.computed(product(extents[dimension], apart[dimension + 1]));
+  return node.reshape(spread, extents);
+}
+
+// [C, M / groups, spatial...] -> [taps..., C / groups, groups * phases * M / groups], turned round as a convolution reads it.
+Value filter_of_phases(Node& node, Value filter, ArrayRef<Transposed> dimensions, int64_t groups) {
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  Type element = Node::type_of(filter).getElementType();
+  Extents whole = Node::extents_of(filter);
+  SmallVector<int64_t> none(whole.size(), 0), behind = none;
+  Extents split{constant(groups), node.computed(exact_quotient(whole[0], constant(groups), node.builder.getContext())), whole[1]};
+  SmallVector<int64_t> starts(3, 0), strides(3, 1), taps, phases;
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    int64_t filled = dimension.taps * dimension.stride;
+    behind[2 + i] = filled - *tx::static_extent(whole[2 + i]);
+    whole[2 + i] = constant(filled);
+    taps.push_back(static_cast<int64_t>(split.size()));
+    phases.push_back(taps.back() + 1);
+    split.append({constant(dimension.taps), constant(dimension.stride)});
+    starts.append({dimension.taps - 1, 0});
+    strides.append({-1, 1});
+  }
+  if (behind != none) filter = node.make<tx::PadOp>(node.tensor_type(whole, element), filter, none, behind, llvm::APFloat(0.0));
+  filter = node.reshape(filter, split);
+  filter = node.make<tx::SliceOp>(node.tensor_type(split, element), filter, starts, strides);
+  SmallVector<int64_t> order(taps);
+  order.append({1, 0});
+  llvm::append_range(order, phases);
+  order.push_back(2);
+  Extents joined;
+  for (int64_t tap : taps) joined.push_back(split[tap]);
+  joined.push_back(split[1]);
+  AffineExpr filters = product(split[0], split[2]);
+  for (int64_t phase : phases) filters = product(filters, split[phase]);
+  joined.push_back(node.computed(filters));
+  return node.reshape(node.transpose(filter, order), joined);
+}
+
+// [N, positions..., groups * phases * M / groups] -> [N, positions * stride..., M]
+Value phases_joined(Node& node, Value value, ArrayRef<Transposed> dimensions, int64_t groups) {
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  Extents from = Node::extents_of(value), split(from.begin(), from.end() - 1), joined{from[0]};
+  auto first = static_cast<int64_t>(dimensions.size()) + 2;  // phase
+  split.push_back(constant(groups));
+  SmallVector<int64_t> order{0};
+  int64_t channels = *tx::static_extent(from.back());
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    split.push_back(constant(dimension.stride));
+    order.append({static_cast<int64_t>(1 + i), static_cast<int64_t>(first + i)});
+    joined.push_back(node.computed(product(from[1 + i], split.back())));
+    channels /= dimension.stride;
+  }
+  split.push_back(constant(channels / groups));
+  order.append({first - 1, static_cast<int64_t>(split.size()) - 1});
+  joined.push_back(constant(channels));
+  return node.reshape(node.transpose(node.reshape(value, split), order), joined);
+}
+
+void conv_transpose(Node& node) {
+  Value input = node.input(0), filter = node.input(1);
+  check_image(node, input);
+  Extents extents = Node::extents_of(input);
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  std::vector<int64_t> kernel = kernel_of(node, filter, Node::type_of(input).getRank());
+  std::vector<Transposed> dimensions = read_transposed(node, spatial_of(extents), kernel);
+  int64_t groups = node.integer("group", 1), channels = Node::type_of(filter).getShape()[0];
+  if (groups < 1 || groups > std::max<int64_t>(1, channels) || channels % groups != 0)
+    node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(channels) + " channels");
+  if (extents[1] != constant(channels)) node.fail("the input's channels are not " + std::to_string(channels));
+
+  Value image = node.channels_last(input);
+  Extents positions{extents[0]}, outputs{extents[0]};
+  SmallVector<int64_t> ones, pads_low, pads_high, dilations, starts{0};
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    if (dimension.stride > 1 && dimension.dilation > 1) {
+      filter = dilated(node, filter, static_cast<int64_t>(2 + i), dimension.dilation);
+      dimension.taps *= dimension.dilation;
+      dimension.dilation = 1;
+    }
+    dimension.taps = (dimension.taps + dimension.stride - 1) / dimension.stride;
+    ones.push_back(1);
+    pads_low.push_back(dimension.pad_low());
+    pads_high.push_back(dimension.behind());
+    dilations.push_back(dimension.dilation);
+    starts.push_back(dimension.low - dimension.front() * dimension.stride);
+    positions.push_back(node.computed(sum(extents[2 + i], constant(dimension.behind() - dimension.front()))));
+    outputs.push_back(node.computed(sum(product(extents[2 + i], constant(dimension.stride)), constant(dimension.excess))));
+    auto known = tx::static_extent(outputs.back());
+    if (known && *known <= 0) node.fail("the pads leave nothing of dimension " + std::to_string(2 + i));
+  }
+  Value phases = filter_of_phases(node, filter, dimensions, groups);
+  positions.push_back(Node::extents_of(phases).back());
+  RankedTensorType type = node.tensor_type(positions, Node::type_of(input).getElementType());
+  Value result = node.make<tx::ConvOp>(type, image, phases, ones, pads_low, pads_high, dilations, groups, DenseI64ArrayAttr());
+  result = phases_joined(node, result, dimensions, groups);
+  outputs.push_back(Node::extents_of(result).back());
+  starts.push_back(0);
+  SmallVector<int64_t> strides(starts.size(), 1);
+  result =
+      node.builder.createOrFold<tx::SliceOp>(node.location(), node.tensor_type(outputs, type.getElementType()), result, starts, strides);
+  node.set_result(node.channels_first(with_bias(node, result)));
 }
 
 template <tx::PoolKind kind>
@@ -125,7 +304,7 @@ void pool(Node& node) {
   Value input = node.input(0);
   check_image(node, input);
   Extents extents = Node::extents_of(input);
-  Window window = read_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
+  Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
   if (node.wants_output(1)) node.fail("its output Indices is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   if (node.integer("storage_order", 0) != 0) node.fail("storage_order 1 is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   bool include_pad = node.integer("count_include_pad", 0) != 0;
@@ -186,6 +365,7 @@ const Table& image_operators() {
       {"AveragePool", pool<tx::PoolKind::average>},
       {"BatchNormalization", batch_norm},
       {"Conv", conv},
+      {"ConvTranspose", conv_transpose},
       {"GlobalAveragePool", global_pool<tx::ReduceKind::mean>},
       {"GlobalMaxPool", global_pool<tx::ReduceKind::max>},
       {"LRN", lrn},

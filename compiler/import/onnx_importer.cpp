@@ -34,7 +34,8 @@ int64_t default_opset(const onnx::ModelProto& model) {
 }
 
 std::vector<const Table*> tables() {
-  return {&elementwise_operators(), &image_operators(), &index_operators(), &linear_operators(), &quantize_operators(), &shape_operators()};
+  return {&elementwise_operators(), &image_operators(),  &index_operators(), &linear_operators(),
+          &quantize_operators(),    &resize_operators(), &shape_operators()};
 }
 
 Translate translation(const std::string& type) {

@@ -30,7 +30,7 @@ bool reshape_elements(Node& node) {
 AffineExpr open_extent(Node& node, const Ratio& ratio) {
   if (ratio.divisor != 1) return {};
   AffineExpr constant = node.builder.getAffineConstantExpr(ratio.constant);
-  if (ratio.denominator == node.builder.getAffineConstantExpr(1)) return product(ratio.numerator, constant);
+  if (tx::static_extent(ratio.denominator) == 1) return product(ratio.numerator, constant);
   bool named = llvm::isa<AffineSymbolExpr>(ratio.numerator) || llvm::isa<AffineSymbolExpr>(ratio.denominator);
   bool may_be = !named && node.graph.symbols.equate(ratio.numerator, ratio.denominator, node.describe(), /*learn=*/false);
   return may_be ? constant : AffineExpr();
@@ -364,6 +364,63 @@ void expand(Node& node) {
   node.set_result(node.broadcast(input, to));
 }
 
+void tile(Node& node) {
+  Value input = node.input(0);
+  std::vector<AffineExpr> counts = node.elements(1);
+  int64_t rank = Node::type_of(input).getRank();
+  if (static_cast<int64_t>(counts.size()) != rank)
+    node.fail("it has " + std::to_string(counts.size()) + " repeats for rank " + std::to_string(rank));
+  for (AffineExpr count : counts) {
+    if (auto known = tx::static_extent(count); known && *known < 0) node.fail("a repeat is " + std::to_string(*known));
+  }
+  node.set_result(node.repeat(input, counts, /*elements=*/false));
+}
+
+// An extent in parts of that size. A call is refused in which it is no multiple of it.
+AffineExpr part_of(Node& node, const Extents& extents, size_t dimension, int64_t size) {
+  AffineExpr part = node.computed(quotient(extents[dimension], size)),
+             whole = node.computed(product(part, node.builder.getAffineConstantExpr(size)));
+  if (!node.graph.symbols.equate(whole, extents[dimension], node.describe(), /*learn=*/false)) {
+    node.fail("dimension " + std::to_string(dimension) + " is no multiple of " + std::to_string(size));
+  }
+  return part;
+}
+
+// DepthToSpace and SpaceToDepth: blocks of an image and channels.
+int64_t block_size(Node& node, const Extents& extents) {
+  if (extents.size() != 4) node.fail("its input needs rank 4, has " + std::to_string(extents.size()));
+  int64_t size = node.integer("blocksize");
+  if (size < 1 || size >= 1 << 20) node.fail("blocksize " + std::to_string(size) + " is out of range");
+  return size;
+}
+
+void depth_to_space(Node& node) {
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input);
+  int64_t block = block_size(node, from);
+  AffineExpr size = node.builder.getAffineConstantExpr(block), channels = part_of(node, from, 1, block * block);
+  std::string mode = node.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") node.fail("mode '" + mode + "' is not known");
+  bool depth_first = mode == "DCR";
+  Extents parts =
+      depth_first ? Extents{from[0], size, size, channels, from[2], from[3]} : Extents{from[0], channels, size, size, from[2], from[3]};
+  SmallVector<int64_t> order = depth_first ? SmallVector<int64_t>{0, 3, 4, 1, 5, 2} : SmallVector<int64_t>{0, 1, 4, 2, 5, 3};
+  Value moved = node.transpose(node.reshape(input, parts), order);
+  AffineExpr height = node.computed(product(from[2], size)), width = node.computed(product(from[3], size));
+  node.set_result(node.reshape(moved, {from[0], channels, height, width}));
+}
+
+void space_to_depth(Node& node) {
+  Value input = node.input(0);
+  Extents from = Node::extents_of(input);
+  int64_t block = block_size(node, from);
+  AffineExpr size = node.builder.getAffineConstantExpr(block), height = part_of(node, from, 2, block),
+             width = part_of(node, from, 3, block);
+  Value moved = node.transpose(node.reshape(input, {from[0], from[1], height, size, width, size}), {0, 3, 5, 1, 2, 4});
+  AffineExpr channels = node.computed(product(from[1], product(size, size)));
+  node.set_result(node.reshape(moved, {from[0], channels, height, width}));
+}
+
 void pad(Node& node) {
   Value input = node.input(0);
   if (node.text("mode", "constant") != "constant")
@@ -478,6 +535,7 @@ const Table& shape_operators() {
       {"Concat", concat},
       {"Constant", constant},
       {"ConstantOfShape", constant_of_shape},
+      {"DepthToSpace", depth_to_space},
       {"Dropout", same},
       {"Expand", expand},
       {"Flatten", flatten},
@@ -486,8 +544,10 @@ const Table& shape_operators() {
       {"Reshape", reshape},
       {"Shape", shape},
       {"Slice", slice},
+      {"SpaceToDepth", space_to_depth},
       {"Split", split},
       {"Squeeze", squeeze},
+      {"Tile", tile},
       {"Transpose", transpose},
       {"Unsqueeze", unsqueeze},
   };

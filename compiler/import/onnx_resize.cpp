@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Resize and Upsample: one dimension after the other, each output as a weighted sum of the elements around its place in the input.
+// Places are computed in f32 and in the order that ONNX Runtime computes them, since the nearest element may depend on the last bit.
+#include <cmath>
+
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// A number of f32: a known one, or one for each output in a vector that kernels compute. So the compile host and kernels have one text.
+class Number {
+ public:
+  Number(float known) : known_(known) {}
+  Number(Node& node, Value vector) : node_(&node), vector_(vector) {}
+
+  float known() const { return known_; }
+  Value vector() const { return vector_; }  // null where it is known
+
+  friend Number operator+(const Number& a, const Number& b) { return make<tx::AddOp>(a, b, a.known_ + b.known_); }
+  friend Number operator-(const Number& a, const Number& b) { return make<tx::SubOp>(a, b, a.known_ - b.known_); }
+  friend Number operator*(const Number& a, const Number& b) { return make<tx::MulOp>(a, b, a.known_ * b.known_); }
+  friend Number operator/(const Number& a, const Number& b) { return make<tx::DivOp>(a, b, a.known_ / b.known_); }
+  friend Number min(const Number& a, const Number& b) { return make<tx::MinOp>(a, b, std::min(a.known_, b.known_)); }
+  friend Number max(const Number& a, const Number& b) { return make<tx::MaxOp>(a, b, std::max(a.known_, b.known_)); }
+  friend Number abs(const Number& a) { return make<tx::AbsOp>(a, std::abs(a.known_)); }
+  friend Number ceil(const Number& a) { return make<tx::CeilOp>(a, std::ceil(a.known_)); }
+  friend Number floor(const Number& a) { return make<tx::FloorOp>(a, std::floor(a.known_)); }
+
+ private:
+  template <typename OpT>
+  static Number make(const Number& a, float known) {
+    if (!a.vector_) return known;
+    return {*a.node_, a.node_->make<OpT>(Node::type_of(a.vector_), a.vector_)};
+  }
+  template <typename OpT>
+  static Number make(const Number& a, const Number& b, float known) {
+    if (!a.vector_ && !b.vector_) return known;
+    const Number& computed = a.vector_ ? a : b;
+    Node& node = *computed.node_;
+    RankedTensorType type = Node::type_of(computed.vector_);
+    Value left = a.vector_ ? a.vector_ : node.splat(type, a.known_);
+    Value right = b.vector_ ? b.vector_ : node.splat(type, b.known_);
+    return {node, node.make<OpT>(type, left, right)};
+  }
+
+  float known_ = 0;
+  Node* node_ = nullptr;
+  Value vector_;
+};
+
+// What an output's place in the input depends on.
+struct Lengths {
+  Number scale, to, from;
+};
+
+// coordinate_transformation_mode: the place of an output.
+using Place = Number (*)(const Number& output, const Lengths& lengths);
+
+Number half_pixel(const Number& output, const Lengths& lengths) {
+  return (output + 0.5f) / lengths.scale - 0.5f;
+}
+Number align_corners(const Number& output, const Lengths& lengths) {
+  return output * (lengths.from - 1.0f) / max(lengths.to - 1.0f, 1.0f);
+}
+Number asymmetric(const Number& output, const Lengths& lengths) {
+  return output / lengths.scale;
+}
+// 0 where there is one output.
+Number pytorch_half_pixel(const Number& output, const Lengths& lengths) {
+  return half_pixel(output, lengths) * min(lengths.to - 1.0f, 1.0f);
+}
+Number half_pixel_symmetric(const Number& output, const Lengths& lengths) {
+  Number margin = lengths.from / 2.0f * (1.0f - lengths.to / (lengths.scale * lengths.from));
+  return margin + (output + 0.5f) / lengths.scale - 0.5f;
+}
+Number tf_half_pixel(const Number& output, const Lengths& lengths) {
+  return (output + 0.5f) / lengths.scale;
+}
+
+// nearest_mode: the element that a place stands for.
+using Rounding = Number (*)(const Number& place);
+
+Number prefer_floor(const Number& place) {
+  return ceil(place - 0.5f);
+}
+Number prefer_ceil(const Number& place) {
+  Number low = floor(place);
+  return low + floor((place - low) * 2.0f);
+}
+Number down(const Number& place) {
+  return floor(place);
+}
+Number up(const Number& place) {
+  return ceil(place);
+}
+
+template <typename FunctionT>
+using Choices = std::initializer_list<std::pair<StringRef, FunctionT>>;
+
+template <typename FunctionT>
+FunctionT choose(Node& node, const char* attribute, const std::string& value, Choices<FunctionT> choices) {
+  for (const auto& [name, function] : choices) {
+    if (name == value) return function;
+  }
+  node.fail("attribute '" + std::string(attribute) + "' is '" + value + "', which is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+}
+
+enum class Mode { nearest, linear, cubic };
+
+// One element that takes part in an output.
+struct Tap {
+  Number index, weight;
+};
+
+// The attributes.
+struct Method {
+  Mode mode;
+  Place place;
+  Rounding rounding;  // null before opset 11: down, and up where the output is smaller
+  float cubic_a;
+  bool exclude_outside;
+
+  static constexpr size_t most_taps = 4;
+  size_t tap_count() const { return mode == Mode::nearest ? 1 : mode == Mode::linear ? 2 : most_taps; }
+
+  // Whether every element is repeated as often as the scale says, which is a whole number.
+  bool repeats() const {
+    if (mode != Mode::nearest) return false;
+    bool rounds = rounding == prefer_floor || rounding == prefer_ceil;
+    if (place == asymmetric) return !rounding || rounding == down;
+    return rounds && (place == half_pixel || place == pytorch_half_pixel || place == half_pixel_symmetric);
+  }
+
+  SmallVector<Tap, most_taps> taps(const Number& output, const Lengths& lengths, bool shrinks) const {
+    Number x = place(output, lengths), last = lengths.from - 1.0f;
+    auto inside = [&](const Number& index) { return max(min(index, last), 0.0f); };
+    if (mode == Mode::nearest) {
+      Rounding round = rounding ? rounding : shrinks ? up : down;
+      return {{inside(round(x)), 1.0f}};
+    }
+    if (mode == Mode::linear) {
+      x = inside(x);
+      Number low = floor(x), share = x - low;
+      return {{low, 1.0f - share}, {min(low + 1.0f, last), share}};
+    }
+    Number low = floor(x), share = x - low;
+    SmallVector<Tap, most_taps> result;
+    Number sum = 0.0f;
+    for (float offset : {-1.0f, 0.0f, 1.0f, 2.0f}) {
+      Number index = low + offset, inner = inside(index), weight = cubic(abs(share - offset), std::abs(offset - 0.5f) > 1.0f);
+      // a weight of 0 where the two indices differ, which they do by 1 or more
+      if (exclude_outside) weight = weight * (1.0f - min(abs(index - inner), 1.0f));
+      sum = sum + weight;
+      result.push_back({inner, weight});
+    }
+    if (exclude_outside) {
+      for (Tap& tap : result) tap.weight = tap.weight / sum;
+    }
+    return result;
+  }
+
+ private:
+  // The weight of an element at a distance up to 1, or from 1 to 2.
+  Number cubic(const Number& distance, bool is_outer) const {
+    float a = cubic_a;
+    if (is_outer) return ((a * distance - 5.0f * a) * distance + 8.0f * a) * distance - 4.0f * a;
+    return ((a + 2.0f) * distance - (a + 3.0f)) * distance * distance + 1.0f;
+  }
+};
+
+Method read_method(Node& node) {
+  bool has_places = node.opset() >= 11;
+  Method method;
+  method.mode = choose<Mode>(node, "mode", node.text("mode", "nearest"),
+                             {{"nearest", Mode::nearest}, {"linear", Mode::linear}, {"cubic", Mode::cubic}});
+  method.place = choose<Place>(node, "coordinate_transformation_mode",
+                               has_places ? node.text("coordinate_transformation_mode", "half_pixel") : "asymmetric",
+                               {{"half_pixel", half_pixel},
+                                {"pytorch_half_pixel", pytorch_half_pixel},
+                                {"half_pixel_symmetric", half_pixel_symmetric},
+                                {"align_corners", align_corners},
+                                {"asymmetric", asymmetric},
+                                {"tf_half_pixel_for_nn", tf_half_pixel}});
+  method.rounding = nullptr;
+  if (has_places && method.mode == Mode::nearest) {
+    method.rounding =
+        choose<Rounding>(node, "nearest_mode", node.text("nearest_mode", "round_prefer_floor"),
+                         {{"round_prefer_floor", prefer_floor}, {"round_prefer_ceil", prefer_ceil}, {"floor", down}, {"ceil", up}});
+  }
+  method.cubic_a = static_cast<float>(node.number("cubic_coeff_a", -0.75));
+  method.exclude_outside = node.integer("exclude_outside", 0) != 0;
+  if (node.integer("antialias", 0) != 0) node.fail("attribute 'antialias' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  return method;
+}
+
+// A dimension that gets another extent.
+struct Axis {
+  int64_t dimension;
+  AffineExpr from, to;
+  std::optional<float> scale;  // to / from where nothing is known
+};
+
+AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dimension) {
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  if (auto known = tx::static_extent(extent)) {
+    float result = std::floor(scale * static_cast<float>(*known));
+    if (!(result <= static_cast<float>(largest_extent)))
+      node.fail("extent " + std::to_string(*known) + " of dimension " + std::to_string(dimension) + " times " + std::to_string(scale) +
+                " is above " + std::to_string(largest_extent));
+    return constant(static_cast<int64_t>(result));
+  }
+  constexpr int64_t most_parts = 64;
+  for (int64_t parts = 1; parts <= most_parts; ++parts) {
+    float count = std::round(scale * static_cast<float>(parts));
+    if (count < 1 || count > static_cast<float>(largest_extent) || count / static_cast<float>(parts) != scale) continue;
+    return node.computed(quotient(product(extent, constant(static_cast<int64_t>(count))), parts));
+  }
+  node.fail("dimension " + std::to_string(dimension) + " is symbolic, and its scale " + std::to_string(scale) +
+                " is no quotient of small numbers",
+            HEDDLE_STATUS_UNIMPLEMENTED);
+}
+
+// The scale between two extents, if it does not depend on symbols.
+std::optional<float> scale_between(AffineExpr from, AffineExpr to) {
+  if (from == to) return 1.0f;
+  auto known_from = tx::static_extent(from), known_to = tx::static_extent(to);
+  if (known_from && known_to) return static_cast<float>(*known_to) / static_cast<float>(*known_from);
+  auto whole = [&](AffineExpr a, AffineExpr b) {
+    AffineExpr times = exact_quotient(a, b, a.getContext());
+    return times ? tx::static_extent(times) : std::nullopt;
+  };
+  if (auto times = whole(to, from)) return static_cast<float>(*times);
+  if (auto times = whole(from, to)) return 1.0f / static_cast<float>(*times);
+  return {};
+}
+
+// Whether an input is there and has elements: exporters leave scales and sizes out in both ways.
+bool is_given(Node& node, int index) {
+  if (!node.has_input(index)) return false;
+  const Operand& operand = node.operand(index);
+  if (operand.elements) return !operand.elements->empty();
+  RankedTensorType type = Node::type_of(operand.value);
+  return !type.hasStaticShape() || type.getNumElements() > 0;
+}
+
+std::vector<double> read_scales(Node& node, int index) {
+  DenseElementsAttr known = known_elements(node.input(index));
+  if (!known) node.fail("the scales must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
+  std::vector<double> scales;
+  for (Attribute element : known.getValues<Attribute>()) scales.push_back(number_of(element));
+  return scales;
+}
+
+std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
+  auto rank = static_cast<int64_t>(extents.size());
+  std::vector<int64_t> dimensions;
+  for (int64_t i = 0; i < rank; ++i) dimensions.push_back(i);
+  if (node.opset() >= 18) dimensions = node.integer_list("axes", dimensions);
+  std::vector<double> scales;
+  std::vector<AffineExpr> sizes;
+  int scales_input = node.opset() >= 11 ? 2 : 1;
+  if (node.opset() < 9) {
+    scales = node.number_list("scales");
+  } else if (is_given(node, scales_input)) {
+    scales = read_scales(node, scales_input);
+  }
+  if (node.opset() >= 11 && is_given(node, 3)) {
+    sizes = node.elements(3);
+    if (node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+      node.fail("attribute 'keep_aspect_ratio_policy' is supported as 'stretch' only", HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  if (scales.empty() == sizes.empty()) node.fail("it needs scales, or sizes, and not both");
+  size_t count = sizes.empty() ? scales.size() : sizes.size();
+  if (count != dimensions.size()) {
+    node.fail("it has " + std::to_string(count) + (sizes.empty() ? " scales" : " sizes") + " for " + std::to_string(dimensions.size()) +
+              " dimensions");
+  }
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < count; ++i) {
+    int64_t dimension = node.axis(dimensions[i], rank);
+    if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is there twice");
+    dimensions[i] = dimension;
+    Axis axis{dimension, extents[dimension], {}, {}};
+    if (sizes.empty()) {
+      axis.scale = static_cast<float>(scales[i]);
+      if (!(*axis.scale > 0) || !std::isfinite(*axis.scale))
+        node.fail("scale " + std::to_string(scales[i]) + " of dimension " + std::to_string(dimension) + " is not above 0");
+      axis.to = scaled_extent(node, axis.from, *axis.scale, dimension);
+    } else {
+      axis.to = sizes[i];
+      axis.scale = scale_between(axis.from, axis.to);
+    }
+    if (axis.to == axis.from && axis.scale.value_or(1) == 1) continue;
+    AffineExpr none = node.builder.getAffineConstantExpr(0);
+    if (axis.from == none && axis.to != none) node.fail("dimension " + std::to_string(dimension) + " has no elements to resize");
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+// One of the elements that each output is made of.
+struct Vectors {
+  Value indices, weights;  // without weights: 1
+};
+
+// Tables of more outputs are computed at load.
+constexpr int64_t most_known_outputs = 8192;
+
+SmallVector<Vectors> known_vectors(Node& node, const Method& method, const Lengths& lengths) {
+  SmallVector<SmallVector<int64_t>> indices(method.tap_count());
+  SmallVector<SmallVector<float>> weights(method.tap_count());
+  auto count = static_cast<int64_t>(lengths.to.known());
+  for (int64_t i = 0; i < count; ++i) {
+    auto taps = method.taps(static_cast<float>(i), lengths, lengths.scale.known() < 1);
+    for (auto [t, tap] : llvm::enumerate(taps)) {
+      indices[t].push_back(static_cast<int64_t>(tap.index.known()));
+      weights[t].push_back(tap.weight.known());
+    }
+  }
+  auto constant = [&](auto values, Type element) -> Value {
+    auto type = RankedTensorType::get(count, element);
+    return node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, ArrayRef(values)));
+  };
+  SmallVector<Vectors> result;
+  for (size_t t = 0; t < method.tap_count(); ++t) {
+    result.push_back({constant(indices[t], node.builder.getI64Type()), {}});
+    if (method.mode != Mode::nearest) result.back().weights = constant(weights[t], node.builder.getF32Type());
+  }
+  return result;
+}
+
+SmallVector<Vectors> make_vectors(Node& node, const Method& method, const Axis& axis) {
+  RankedTensorType type = node.tensor_type({axis.to}, node.builder.getF32Type());
+  auto number = [&](AffineExpr extent) -> Number {
+    if (auto known = tx::static_extent(extent)) return static_cast<float>(*known);
+    Value whole = node.extent_value(extent);
+    Value converted = node.make<tx::CastOp>(tx::with_element_type(Node::type_of(whole), type.getElementType()), whole);
+    return {node, node.broadcast(converted, {axis.to})};
+  };
+  Lengths lengths{0.0f, number(axis.to), number(axis.from)};
+  lengths.scale = axis.scale ? Number(*axis.scale) : lengths.to / lengths.from;
+  auto outputs = tx::static_extent(axis.to);
+  if (outputs && *outputs <= most_known_outputs && tx::static_extent(axis.from)) return known_vectors(node, method, lengths);
+  Number output(node, node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)));
+  SmallVector<Vectors> result;
+  for (const Tap& tap : method.taps(output, lengths, axis.scale.value_or(1) < 1)) {
+    RankedTensorType whole = tx::with_element_type(type, node.builder.getI64Type());
+    result.push_back({node.make<tx::CastOp>(whole, tap.index.vector()), tap.weight.vector()});
+  }
+  return result;
+}
+
+// The value with one dimension resized.
+Value resized(Node& node, Value value, int64_t dimension, ArrayRef<Vectors> vectors) {
+  Extents extents = Node::extents_of(value);
+  Type element = Node::type_of(value).getElementType();
+  extents[dimension] = Node::extents_of(vectors.front().indices)[0];
+  RankedTensorType type = node.tensor_type(extents, element);
+  Value sum;
+  for (auto [indices, weights] : vectors) {
+    Value part = node.make<tx::GatherOp>(type, value, indices, node.builder.getI64IntegerAttr(dimension));
+    if (weights) {
+      RankedTensorType own = tx::with_element_type(Node::type_of(weights), element);
+      if (own != Node::type_of(weights)) weights = node.make<tx::CastOp>(own, weights);
+      part = node.make<tx::MulOp>(type, part, node.make<tx::BroadcastOp>(type, weights, ArrayRef<int64_t>{dimension}));
+    }
+    sum = sum ? node.make<tx::AddOp>(type, sum, part) : part;
+  }
+  return sum;
+}
+
+Value converted(Node& node, Value value, Type element) {
+  RankedTensorType type = tx::with_element_type(Node::type_of(value), element);
+  return type == value.getType() ? value : node.make<tx::CastOp>(type, value);
+}
+
+void resize(Node& node) {
+  bool is_upsample = node.type() == "Upsample";
+  if (is_upsample != (node.opset() < 10))
+    node.fail(is_upsample ? "it is in opsets up to 9; Resize is in later ones" : "it is in opset 10 and later ones");
+  Value input = node.input(0);
+  Type element = Node::type_of(input).getElementType();
+  Method method = read_method(node);
+  std::vector<Axis> axes = read_axes(node, Node::extents_of(input));
+  if (method.mode != Mode::nearest && !llvm::isa<FloatType>(element))
+    node.fail("elements that are no floats are supported in mode 'nearest' only", HEDDLE_STATUS_UNIMPLEMENTED);
+  bool is_half = method.mode != Mode::nearest && element.getIntOrFloatBitWidth() < 32;
+  Value value = is_half ? converted(node, input, node.builder.getF32Type()) : input;
+  // as other operators on images
+  bool is_image = Node::type_of(input).getRank() > 2 && llvm::all_of(axes, [](const Axis& axis) { return axis.dimension >= 2; });
+  if (is_image) value = node.channels_last(value);
+  Extents counts(Node::type_of(value).getRank(), node.builder.getAffineConstantExpr(1));
+  for (const Axis& axis : axes) {
+    int64_t dimension = is_image ? axis.dimension - 1 : axis.dimension;
+    AffineExpr times = exact_quotient(axis.to, axis.from, node.builder.getContext());
+    auto count = times ? tx::static_extent(times) : std::nullopt;
+    if (count && axis.scale == static_cast<float>(*count) && method.repeats()) {
+      counts[dimension] = times;
+    } else {
+      value = resized(node, value, dimension, make_vectors(node, method, axis));
+    }
+  }
+  value = node.repeat(value, counts, /*elements=*/true);
+  if (is_image) value = node.channels_first(value);
+  node.set_result(converted(node, value, element));
+}
+
+}  // namespace
+
+const Table& resize_operators() {
+  static const Table table = {
+      {"Resize", resize},
+      {"Upsample", resize},
+  };
+  return table;
+}
+
+}  // namespace heddle::import

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that the importer makes of others, in many forms, against ONNX Runtime.
+
+Each case is a node. Those of one opset are one model, and those whose input has symbolic extents are another one, which is called with several shapes.
+"""
+import json
+
+import numpy as np
+import onnxruntime
+from onnx import ValueInfoProto, helper, numpy_helper
+
+from heddle_command import HeddleTestCase
+
+CASES = {}
+SYMBOLIC = {}
+REFUSED = {}
+
+
+def case(label, operator, inputs, opset=18, outputs=1, rtol=1e-5, **attributes):
+    """A node. Inputs: a shape is an input of the model with random f32 elements, Given(array) one with these, an array a constant, "" what is left
+    out, and another text the name of a value."""
+    assert label not in CASES, label
+    CASES[label] = (operator, inputs, opset, outputs, rtol, attributes)
+
+
+def symbolic(label, operator, inputs, outputs=1, rtol=1e-5, **attributes):
+    """The same for a node that reads "x", of extents SYMBOLIC_DIMS, or values of SYMBOLIC_NODES."""
+    assert label not in SYMBOLIC, label
+    SYMBOLIC[label] = (operator, inputs, 18, outputs, rtol, attributes)
+
+
+def refused(label, said, operator, inputs, opset=18, **attributes):
+    """A node that is refused with a text that has this in it."""
+    assert label not in REFUSED, label
+    REFUSED[label] = (said, (operator, inputs, opset, 1, 0, attributes))
+
+
+class Given:
+    def __init__(self, array):
+        self.array = array
+
+
+def f32(*numbers):
+    return np.array(numbers, np.float32)
+
+
+def i64(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def floats(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+PLACES = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric")
+for place in PLACES:
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        for name, scale in (("whole", f32(1, 1, 2, 3)), ("parts", f32(1, 1, 1.7, 0.6))):
+            case(f"resize_nearest_{place}_{rounding}_{name}", "Resize", [(1, 2, 5, 4), "", scale], opset=19, mode="nearest",
+                 coordinate_transformation_mode=place, nearest_mode=rounding)
+    for mode in ("linear", "cubic"):
+        for name, scale in (("parts", f32(1, 1, 1.7, 0.6)), ("to_one", f32(1, 1, 0.2, 2))):
+            case(f"resize_{mode}_{place}_{name}", "Resize", [(2, 3, 5, 4), "", scale], opset=19, mode=mode, coordinate_transformation_mode=place)
+case("resize_sizes", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 8, 3)], mode="linear")
+case("resize_sizes_nearest", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 10, 7)], mode="nearest")
+case("resize_sizes_three_times", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 15, 12)], mode="nearest")
+case("resize_sizes_cubic", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 9, 11)], mode="cubic", cubic_coeff_a=-0.5)
+case("resize_same_sizes", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 5, 4)], mode="cubic")
+case("resize_empty_roi", "Resize", [(1, 3, 5, 4), f32(), f32(1, 1, 2, 2)], opset=11, mode="linear")
+case("resize_empty_scales_and_sizes", "Resize", [(1, 3, 5, 4), f32(), f32(), i64(1, 3, 7, 9)], opset=11, mode="linear")
+case("resize_axes", "Resize", [(1, 3, 5, 4), "", f32(1.5, 2)], mode="linear", axes=[3, 2])
+case("resize_axes_sizes", "Resize", [(1, 3, 5, 4), "", "", i64(9, 2)], mode="nearest", axes=[2, 3])
+case("resize_exclude_outside", "Resize", [(1, 3, 5, 4), "", f32(1, 1, 1.7, 0.6)], mode="cubic", exclude_outside=1)
+case("resize_one_dimension", "Resize", [(7,), "", f32(2.5)], mode="nearest")
+case("resize_two_dimensions", "Resize", [(5, 7), "", f32(2.5, 0.7)], mode="linear")
+case("resize_three_dimensions", "Resize", [(2, 5, 7), "", f32(2, 2.5, 0.7)], mode="linear")
+case("resize_volume", "Resize", [(1, 2, 3, 4, 5), "", f32(1, 1, 2, 1.5, 0.7)], mode="linear")
+case("resize_of_batch_and_channels", "Resize", [(2, 3, 4, 5), "", f32(2, 1.5, 1, 3)], mode="nearest")
+case("resize_of_channels_last", "Resize", [(1, 4, 5, 3), "", f32(1, 2, 1.5, 1)], mode="linear")
+case("resize_wide", "Resize", [(1, 1, 1, 5000), "", f32(1, 1, 1, 2)], mode="linear")
+case("resize_int32", "Resize", [Given(np.arange(20, dtype=np.int32).reshape(1, 1, 4, 5)), "", f32(1, 1, 1.5, 2)], mode="nearest")
+case("resize_uint8", "Resize", [Given(np.arange(20, dtype=np.uint8).reshape(1, 1, 4, 5)), "", f32(1, 1, 2, 2)], mode="nearest")
+case("resize_f16", "Resize", [Given(floats(1, 2, 4, 5).astype(np.float16)), "", f32(1, 1, 1.5, 2)], rtol=1e-3, mode="linear")
+case("resize_opset_10", "Resize", [(1, 2, 5, 4), f32(1, 1, 2, 1.7)], opset=10, mode="nearest")
+case("resize_opset_10_less", "Resize", [(1, 2, 5, 7), f32(1, 1, 0.6, 0.7)], opset=10, mode="nearest")
+case("resize_opset_10_linear", "Resize", [(1, 2, 5, 4), f32(1, 1, 2, 0.7)], opset=10, mode="linear")
+case("resize_opset_11_half_pixel_for_nn", "Resize", [(1, 2, 5, 4), f32(), f32(1, 1, 0.6, 2)], opset=11, nearest_mode="floor",
+     coordinate_transformation_mode="tf_half_pixel_for_nn")
+case("resize_opset_13", "Resize", [(1, 2, 5, 4), "", f32(1, 1, 2, 2)], opset=13, mode="linear", coordinate_transformation_mode="align_corners")
+for opset in (7, 9):
+    for name, scale in (("", (1.0, 1.0, 2.0, 3.0)), ("_more", (1.0, 1.0, 1.7, 2.5))):
+        for mode in ("nearest", "linear"):
+            inputs, attributes = ([(2, 3, 4, 5)], {"scales": scale}) if opset == 7 else ([(2, 3, 4, 5), f32(*scale)], {})
+            case(f"upsample_{opset}_{mode}{name}", "Upsample", inputs, opset=opset, mode=mode, **attributes)
+
+case("tile", "Tile", [(2, 3, 4), i64(2, 1, 3)])
+case("tile_once", "Tile", [(2, 3), i64(1, 1)])
+case("tile_nothing", "Tile", [(2, 3), i64(0, 2)])
+case("tile_vector", "Tile", [(5,), i64(4)])
+case("tile_int64", "Tile", [Given(np.arange(6).reshape(2, 3)), i64(2, 2)])
+case("tile_bool", "Tile", [Given(np.arange(6).reshape(2, 3) % 2 == 0), i64(3, 2)])
+case("depth_to_space", "DepthToSpace", [(2, 12, 3, 5)], blocksize=2)
+case("depth_to_space_crd", "DepthToSpace", [(2, 18, 3, 5)], blocksize=3, mode="CRD")
+case("depth_to_space_opset_9", "DepthToSpace", [(2, 12, 3, 5)], opset=9, blocksize=2)
+case("space_to_depth", "SpaceToDepth", [(2, 3, 4, 10)], blocksize=2)
+case("space_to_depth_3", "SpaceToDepth", [(1, 2, 6, 9)], blocksize=3)
+
+
+def transposed(label, shape, filters, bias=True, groups=1, **attributes):
+    bias = [floats(filters[1] * groups)] if bias else []
+    case(f"conv_transpose_{label}", "ConvTranspose", [shape, floats(*filters), *bias], group=groups, **attributes)
+
+
+transposed("plain", (1, 5, 6, 7), (5, 4, 3, 3))
+transposed("same", (2, 5, 6, 7), (5, 4, 3, 3), pads=[1, 1, 1, 1])
+transposed("without_bias", (1, 5, 6, 7), (5, 4, 3, 3), bias=False)
+transposed("2x2_stride_2", (1, 16, 6, 7), (16, 8, 2, 2), strides=[2, 2])
+transposed("4x4_stride_2", (1, 16, 6, 7), (16, 8, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1])
+transposed("3x3_stride_2", (1, 5, 6, 7), (5, 4, 3, 3), strides=[2, 2])
+transposed("3x3_stride_2_output_padding", (1, 5, 6, 7), (5, 4, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+transposed("strides_differ", (1, 5, 6, 7), (5, 4, 5, 3), strides=[3, 1], pads=[2, 0, 1, 1])
+transposed("stride_above_kernel", (1, 5, 3, 4), (5, 4, 2, 1), strides=[3, 2])
+transposed("stride_above_kernel_output_padding", (1, 5, 3, 4), (5, 4, 1, 2), strides=[3, 4], output_padding=[2, 3])
+transposed("large_pads", (1, 5, 6, 7), (5, 4, 3, 3), strides=[2, 2], pads=[5, 2, 1, 4])
+transposed("dilated", (1, 5, 6, 7), (5, 4, 3, 3), dilations=[2, 3])
+transposed("dilated_stride_2", (1, 5, 6, 7), (5, 4, 3, 2), dilations=[2, 3], strides=[2, 2], pads=[1, 2, 3, 0], output_padding=[1, 1])
+transposed("group_2", (1, 6, 6, 7), (6, 4, 3, 3), groups=2, strides=[2, 2])
+transposed("depthwise", (1, 6, 6, 7), (6, 1, 4, 4), groups=6, strides=[2, 2], pads=[1, 1, 1, 1])
+transposed("depthwise_stride_1", (1, 6, 6, 7), (6, 1, 3, 3), groups=6, pads=[1, 1, 1, 1])
+transposed("output_shape", (1, 5, 6, 7), (5, 4, 3, 3), strides=[2, 2], output_shape=[12, 14])
+transposed("output_shape_same_upper", (1, 5, 6, 7), (5, 4, 3, 3), strides=[2, 2], output_shape=[12, 14], auto_pad="SAME_UPPER")
+transposed("same_upper", (1, 5, 6, 7), (5, 4, 4, 3), strides=[2, 2], auto_pad="SAME_UPPER")
+transposed("same_lower", (1, 5, 6, 7), (5, 4, 4, 3), strides=[2, 2], auto_pad="SAME_LOWER")
+transposed("same_stride_above_kernel", (1, 5, 6, 7), (5, 4, 1, 2), strides=[2, 3], auto_pad="SAME_UPPER")
+transposed("valid", (1, 5, 6, 7), (5, 4, 4, 3), strides=[2, 2], auto_pad="VALID")
+transposed("one_dimension", (2, 5, 9), (5, 4, 4), strides=[2], pads=[1, 1])
+transposed("three_dimensions", (1, 3, 3, 4, 2), (3, 4, 2, 3, 3), strides=[2, 1, 2])
+case("conv_transpose_given_filter", "ConvTranspose", [(1, 5, 6, 7), (5, 4, 3, 3)], strides=[2, 2], pads=[1, 1, 1, 1])
+
+# Extents of "x" and of its calls. Values that nodes may read beside it: shapes that are computed of its own.
+SYMBOLIC_DIMS = ["n", 4, "h", "w"]
+SYMBOLIC_CALLS = [(2, 4, 5, 7), (1, 4, 3, 2), (1, 4, 1, 1), (1, 4, 12, 30)]
+SYMBOLIC_CONSTANTS = {"zero": i64(0), "two": i64(2), "four": i64(4), "factors": i64(2, 2), "more": i64(3, 1), "fixed": i64(6, 9), "one": i64(1)}
+SYMBOLIC_NODES = [
+    helper.make_node("Shape", ["x"], ["shape"]),
+    helper.make_node("Slice", ["shape", "zero", "two"], ["outer"]),
+    helper.make_node("Slice", ["shape", "two", "four"], ["image"]),
+    helper.make_node("Mul", ["image", "factors"], ["image_twice"]),
+    helper.make_node("Add", ["image", "more"], ["image_more"]),
+    helper.make_node("Concat", ["outer", "image_twice"], ["sizes_twice"], axis=0),
+    helper.make_node("Concat", ["outer", "image_more"], ["sizes_more"], axis=0),
+    helper.make_node("Concat", ["outer", "fixed"], ["sizes_fixed"], axis=0),
+    helper.make_node("Concat", ["one", "one", "outer"], ["repeats"], axis=0),
+]
+
+for place in PLACES:
+    for mode, sizes in (("nearest", "sizes_more"), ("linear", "sizes_fixed")):
+        symbolic(f"resize_{mode}_{place}", "Resize", ["x", "", "", sizes], mode=mode, coordinate_transformation_mode=place)
+for mode in ("nearest", "linear", "cubic"):
+    symbolic(f"resize_{mode}_sizes_twice", "Resize", ["x", "", "", "sizes_twice"], mode=mode)
+    symbolic(f"resize_{mode}_twice", "Resize", ["x", "", f32(1, 1, 2, 2)], mode=mode)
+    symbolic(f"resize_{mode}_parts", "Resize", ["x", "", f32(1, 1, 1 / 3, 2.25)], mode=mode)
+symbolic("resize_exclude_outside", "Resize", ["x", "", "", "sizes_more"], mode="cubic", exclude_outside=1)
+symbolic("resize_floor", "Resize", ["x", "", "", "sizes_twice"], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+symbolic("resize_prefer_ceil", "Resize", ["x", "", "", "sizes_more"], mode="nearest", nearest_mode="round_prefer_ceil")
+symbolic("tile", "Tile", ["x", i64(2, 1, 3, 2)])
+symbolic("tile_by_extents", "Tile", ["x", "repeats"])
+symbolic("depth_to_space", "DepthToSpace", ["x"], blocksize=2)
+symbolic("depth_to_space_crd", "DepthToSpace", ["x"], blocksize=2, mode="CRD")
+symbolic("conv_transpose", "ConvTranspose", ["x", floats(4, 3, 3, 3)])
+symbolic("conv_transpose_2x2_stride_2", "ConvTranspose", ["x", floats(4, 3, 2, 2), floats(3)], strides=[2, 2])
+symbolic("conv_transpose_4x4_stride_2", "ConvTranspose", ["x", floats(4, 3, 4, 4)], strides=[2, 2], pads=[1, 1, 1, 1])
+symbolic("conv_transpose_output_padding", "ConvTranspose", ["x", floats(4, 3, 3, 3)], strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+symbolic("conv_transpose_same_upper", "ConvTranspose", ["x", floats(4, 3, 4, 3)], strides=[2, 2], auto_pad="SAME_UPPER")
+symbolic("conv_transpose_group_2", "ConvTranspose", ["x", floats(4, 3, 3, 3)], strides=[2, 3], group=2)
+
+image = (1, 3, 5, 4)
+refused("resize_crop", "'tf_crop_and_resize', which is not supported", "Resize", [image, f32(0, 0, 0, 0, 1, 1, 1, 1), f32(1, 1, 2, 2)],
+        coordinate_transformation_mode="tf_crop_and_resize")
+refused("resize_antialias", "attribute 'antialias' is not supported", "Resize", [image, "", f32(1, 1, 0.5, 0.5)], mode="linear", antialias=1)
+refused("resize_keep_aspect_ratio", "attribute 'keep_aspect_ratio_policy' is supported as 'stretch' only", "Resize", [image, "", "", i64(1, 3, 9, 9)],
+        keep_aspect_ratio_policy="not_larger")
+refused("resize_scale_of_0", "scale 0.000000 of dimension 2 is not above 0", "Resize", [image, "", f32(1, 1, 0, 2)])
+refused("resize_negative_scale", "scale -1.000000 of dimension 3 is not above 0", "Resize", [image, "", f32(1, 1, 2, -1)])
+refused("resize_nan_scale", "of dimension 3 is not above 0", "Resize", [image, "", f32(1, 1, 2, np.nan)])
+refused("resize_huge_scale", "is above 1099511627776", "Resize", [image, "", f32(1, 1, 2, 1e30)])
+refused("resize_three_scales", "it has 3 scales for 4 dimensions", "Resize", [image, "", f32(1, 2, 2)])
+refused("resize_three_sizes", "it has 3 sizes for 2 dimensions", "Resize", [image, "", "", i64(3, 4, 5)], axes=[2, 3])
+refused("resize_neither", "it needs scales, or sizes, and not both", "Resize", [image])
+refused("resize_both", "it needs scales, or sizes, and not both", "Resize", [image, "", f32(1, 1, 2, 2), i64(1, 3, 9, 9)])
+refused("resize_negative_size", "extent -9 of dimension", "Resize", [image, "", "", i64(1, 3, 9, -9)])
+refused("resize_axis_twice", "an axis is there twice", "Resize", [image, "", f32(2, 2)], axes=[2, -2])
+refused("resize_of_nothing", "dimension 2 has no elements to resize", "Resize", [(1, 3, 0, 4), "", "", i64(1, 3, 9, 4)])
+refused("resize_unknown_scales", "the scales must be known when the model is compiled", "Resize", [image, "", (4,)])
+refused("resize_unknown_mode", "'area', which is not supported", "Resize", [image, "", f32(1, 1, 2, 2)], mode="area")
+refused("resize_linear_of_integers", "elements that are no floats are supported in mode 'nearest' only", "Resize",
+        [Given(np.zeros(image, np.int32)), "", f32(1, 1, 2, 2)], mode="linear")
+refused("upsample_opset_10", "it is in opsets up to 9; Resize is in later ones", "Upsample", [image, f32(1, 1, 2, 2)], opset=10)
+refused("upsample_three_scales", "it has 3 scales for 4 dimensions", "Upsample", [image], opset=7, scales=[1.0, 2.0, 2.0])
+refused("tile_rank", "it has 3 repeats for rank 4", "Tile", [image, i64(1, 2, 3)])
+refused("tile_negative", "a repeat is -1", "Tile", [image, i64(1, 1, 1, -1)])
+refused("tile_data", "must be known when the model is compiled", "Tile", [image, Given(i64(1, 1, 1, 2))])
+refused("depth_to_space_channels", "dimension 1 is no multiple of 4", "DepthToSpace", [image], blocksize=2)
+refused("depth_to_space_rank", "its input needs rank 4, has 3", "DepthToSpace", [(4, 5, 6)], blocksize=2)
+refused("depth_to_space_mode", "mode 'RCD' is not known", "DepthToSpace", [(1, 4, 5, 6)], blocksize=2, mode="RCD")
+refused("space_to_depth_extent", "dimension 2 is no multiple of 2", "SpaceToDepth", [image], blocksize=2)
+refused("space_to_depth_block", "blocksize 0 is out of range", "SpaceToDepth", [image], blocksize=0)
+refused("conv_transpose_channels", "the input's channels are not 4", "ConvTranspose", [image, floats(4, 2, 3, 3)])
+refused("conv_transpose_groups", "group 2 does not divide 3 channels", "ConvTranspose", [image, floats(3, 2, 3, 3)], group=2)
+refused("conv_transpose_bias", "the bias does not have 2 elements", "ConvTranspose", [image, floats(3, 2, 3, 3), floats(3)])
+refused("conv_transpose_pads", "the pads leave nothing of dimension 2", "ConvTranspose", [image, floats(3, 2, 3, 3)], pads=[9, 0, 9, 0])
+refused("conv_transpose_output_shape", "output_shape 99 does not fit dimension 2", "ConvTranspose", [image, floats(3, 2, 3, 3)], output_shape=[99, 4])
+
+
+class Model:
+    """Nodes of cases in one model, with its inputs, and what ONNX Runtime makes of them."""
+
+    def __init__(self, cases, opset, nodes=(), constants=None, inputs=None):
+        self.inputs, self.tolerances, made = {}, {}, list(nodes)
+        constants, dims = dict(constants or {}), dict(inputs or {})
+        for label, (operator, given, _, outputs, rtol, attributes) in cases.items():
+            generator, names = np.random.default_rng(len(label)), []
+            for index, described in enumerate(given):
+                name = described if isinstance(described, str) else f"{label}.{index}"
+                names.append(name)
+                if isinstance(described, np.ndarray):
+                    constants[name] = described
+                elif isinstance(described, Given):
+                    self.inputs[name] = described.array
+                elif not isinstance(described, str):
+                    self.inputs[name] = generator.standard_normal(described).astype(np.float32)
+            results = [f"{label}.y{index}" if index else label for index in range(outputs)]
+            self.tolerances.update(dict.fromkeys(results, rtol))
+            made.append(helper.make_node(operator, names, results, name=label, **attributes))
+        declared = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in self.inputs.items()]
+        declared += [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), dims[name]) for name in dims]
+        graph = helper.make_graph(made, "composed", declared, [ValueInfoProto(name=name) for name in self.tolerances],
+                                  [numpy_helper.from_array(array, name) for name, array in constants.items()])
+        self.data = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString()
+
+    def expected(self, inputs):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(self.data, options, providers=["CPUExecutionProvider"])
+        names = list(self.tolerances)
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+class ComposedOperators(HeddleTestCase):
+    def save(self, model):
+        path = self.folder / "model.onnx"
+        path.write_bytes(model.data)
+        return path
+
+    def call(self, model, module, inputs):
+        for name, array in inputs.items():
+            np.save(self.folder / f"{name}.npy", array)
+        given = [part for name in inputs for part in ("--input", f"{name}=@{self.folder}/{name}.npy")]
+        wanted = [part for name in model.tolerances for part in ("--output", f"{name}=@{self.folder}/{name}.out.npy")]
+        self.succeed("run", module, "--device", "cpu", *given, *wanted)
+        for name, expected in model.expected(inputs).items():
+            with self.subTest(case=name, shapes=[array.shape for array in inputs.values()] if len(inputs) == 1 else []):
+                got = np.load(self.folder / f"{name}.out.npy")
+                self.assertEqual((got.shape, got.dtype), (expected.shape, expected.dtype))
+                if expected.size == 0:
+                    continue
+                rtol = model.tolerances[name] if np.issubdtype(expected.dtype, np.floating) else 0
+                self.assert_close(got, expected, rtol, rtol * float(np.abs(expected.astype(np.float64)).max()))
+
+    def check(self, opset):
+        model = Model({label: one for label, one in CASES.items() if one[2] == opset}, opset)
+        self.call(model, self.compile(self.save(model)), model.inputs)
+
+    def test_symbolic(self):
+        model = Model(SYMBOLIC, 18, SYMBOLIC_NODES, SYMBOLIC_CONSTANTS, {"x": SYMBOLIC_DIMS})
+        module = self.compile(self.save(model))
+        for shape in SYMBOLIC_CALLS:
+            self.call(model, module, {"x": floats(*shape)})
+
+    def check_refused(self, label):
+        said, one = REFUSED[label]
+        model = Model({label: one}, one[2])
+        result = self.fail_with(1, "compile", self.save(model), "-o", self.folder / "refused.heddle")
+        self.assertIn(f"node '{label}' (operator {one[0]}, opset {one[2]}) failed: ", result.stderr)
+        self.assertIn(said, result.stderr)
+
+    def test_a_symbolic_scale_of_many_digits(self):
+        model = Model({"odd": ("Resize", ["x", "", f32(1, 1, 1.2345, 1)], 18, 1, 0, {})}, 18, inputs={"x": SYMBOLIC_DIMS})
+        result = self.fail_with(1, "compile", self.save(model), "-o", self.folder / "refused.heddle")
+        self.assertIn("dimension 2 is symbolic, and its scale 1.234500 is no quotient of small numbers", result.stderr)
+
+    def test_a_symbolic_extent_in_blocks(self):
+        model = Model({"blocks": ("SpaceToDepth", ["x"], 18, 1, 0, {"blocksize": 2})}, 18, inputs={"x": SYMBOLIC_DIMS})
+        module = self.compile(self.save(model))
+        self.succeed("run", module, "--device", "cpu", "--input", "x=2x4x6x8xf32=1")
+        result = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=2x4x5x6xf32=1")
+        self.assertRegex(result.stderr, r"have to be equal.*; given are 'x' 2x4x5x6xf32")
+
+    def test_repeating_needs_no_table(self):
+        """The nearest element at a whole scale is repeated, and not looked up."""
+        model = Model({"twice": CASES["resize_sizes_three_times"]}, 18)
+        report = json.loads(self.succeed("explain", "--format", "json", self.compile(self.save(model))).stdout)
+        self.assertNotIn("gather", json.dumps(report["compiler_report"]))
+
+
+for opset in sorted({one[2] for one in CASES.values()}):
+    setattr(ComposedOperators, f"test_opset_{opset}", lambda self, opset=opset: self.check(opset))
+for label in REFUSED:
+    setattr(ComposedOperators, f"test_refused_{label}", lambda self, label=label: self.check_refused(label))
