@@ -30,6 +30,16 @@ bool takes_epilogue(Operation* root) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp>(root) || tx::has_only_stages(root);
 }
 
+// Reads elements at indices that are read: from a tensor, which has to be there.
+bool is_lookup(Operation* op) {
+  return llvm::isa<tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op);
+}
+
+// Ops of which a region may have any number, each element from those that it reads.
+bool is_map(Operation* op) {
+  return tx::is_elementwise(op) || is_lookup(op) || llvm::isa<tx::IotaOp>(op);
+}
+
 bool is_contraction(Operation* op) {
   return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
 }
@@ -653,7 +663,7 @@ class Former {
     if (!may_go_on(group, value)) return false;
     std::vector<Operation*> ops = ops_to_one(value);
     if (ops.empty()) return false;
-    if (is_root(group.root)) {
+    if (!is_map(group.root)) {
       Type type = group.root->getResult(0).getType();
       for (Operation* member : ops) {
         bool is_bool = tx::tensor(member->getResult(0)).getElementType().isInteger(1) && member != ops.back();
@@ -721,12 +731,12 @@ class Former {
     }
   }
 
-  // Element-wise groups that only this op reads become part of an element-wise group.
+  // Groups of maps that only this op reads become part of a group of maps.
   void merge_other_producers(Group& group, Operation* op) {
-    if (!tx::is_elementwise(group.root)) return;
+    if (!is_map(group.root)) return;
     for (Value operand : op->getOperands()) {
       Group* other = producer(operand);
-      if (!other || other == &group || !tx::is_elementwise(other->root) || !operand.hasOneUse()) continue;
+      if (!other || other == &group || !is_map(other->root) || !operand.hasOneUse()) continue;
       llvm::DenseSet<Value> reads = group.reads;
       reads.erase(operand);
       reads.insert(other->reads.begin(), other->reads.end());
@@ -756,7 +766,7 @@ class Former {
     if (group.output != value.getDefiningOp()) return false;
     if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
     if (group.has_rows) return false;  // it has all that it can have
-    return is_root(group.root) ? takes_epilogue(group.root) : tx::is_elementwise(group.root);
+    return is_root(group.root) ? takes_epilogue(group.root) : is_map(group.root);
   }
 
   bool can_join(Group& group, Value value, Operation* op) {
@@ -764,13 +774,13 @@ class Former {
     if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
     if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
     if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all that goes on with its rows
-    if (is_root(group.root)) {
+    if (is_root(group.root) && !is_map(group.root)) {
       if (!takes_epilogue(group.root)) return refuse("NoEpilogue", group, op);
       if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
       for (Value other : op->getOperands()) {
         if (other.getType() != value.getType()) return refuse("IterationDomainMismatch", group, op);
       }
-    } else if (!tx::is_elementwise(group.root)) {
+    } else if (!is_map(group.root)) {
       return refuse("DataMovement", group, op);
     }
     if (reads_with(group, op).size() > most_reads_) return refuse("TooManyBindings", group, op);
@@ -797,7 +807,7 @@ class Former {
 
   // May this group read the broadcast by repeating it inside?
   static bool reads_inside(const Group& group, tx::BroadcastOp broadcast) {
-    return tx::is_elementwise(group.root) || group.has_rows || (is_root(group.root) && is_epilogue_broadcast(broadcast));
+    return is_map(group.root) || group.has_rows || (is_root(group.root) && is_epilogue_broadcast(broadcast));
   }
 
   // Broadcasts that somebody needs as a tensor get kernels of their own.
@@ -809,17 +819,21 @@ class Former {
         auto it = group_of_.find(use.getOwner());
         if (it == group_of_.end()) return true;
         const Group& group = *it->second;
-        return !reads_inside(group, broadcast) || (!group.has_rows && is_root(group.root) && group.root == use.getOwner());
+        return !reads_inside(group, broadcast) || needs_tensors(group, use.getOwner());
       });
       if (needed) open(&op);
     }
   }
 
+  // Does this op of the group read its operands at other places than its own result's?
+  static bool needs_tensors(const Group& group, Operation* reader) {
+    return !group.has_rows && ((reader == group.root && is_root(reader)) || is_lookup(reader));
+  }
+
   bool clones(const Group& group, Operation* reader, Value operand) const {
     Operation* op = operand.getDefiningOp();
     if (!op || group.ops.contains(op)) return false;
-    bool root_operand = reader == group.root && is_root(reader) && !group.has_rows;
-    if (root_operand) return false;
+    if (needs_tensors(group, reader)) return false;
     if (is_splat(operand)) return true;
     auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
     return broadcast && reads_inside(group, broadcast);

@@ -220,3 +220,42 @@ func.func @packed(%w: tensor<20x4xf32>) -> tensor<128xf32> {
   %1 = tx.pack %0 {groups = 1} : tensor<4x20xf32> -> tensor<128xf32>
   return %1 : tensor<128xf32>
 }
+
+// -----
+
+// Look-ups are like element-wise ops, of which a region has any number: each is weighted inside. What they look up in is a tensor.
+// CHECK-LABEL: @interpolate
+// CHECK: tx.dispatch "interpolate.0.relu"
+// CHECK: tx.dispatch "interpolate.1.gather"
+// CHECK: tx.gather
+// CHECK-NEXT: tx.broadcast
+// CHECK-NEXT: tx.mul
+// CHECK-NEXT: tx.gather
+// CHECK-NEXT: tx.broadcast
+// CHECK-NEXT: tx.mul
+// CHECK-NEXT: tx.add
+// CHECK-NEXT: tx.yield
+// CHECK-NOT: tx.dispatch
+func.func @interpolate(%x: tensor<4x8xf32>, %i: tensor<6xi64>, %j: tensor<6xi64>, %u: tensor<6xf32>, %v: tensor<6xf32>) -> tensor<6x8xf32> {
+  %r = tx.relu %x : tensor<4x8xf32>
+  %0 = tx.gather %r, %i {axis = 0} : tensor<4x8xf32>, tensor<6xi64> -> tensor<6x8xf32>
+  %bu = tx.broadcast %u {dimensions = array<i64: 0>} : tensor<6xf32> -> tensor<6x8xf32>
+  %1 = tx.mul %0, %bu : tensor<6x8xf32>
+  %2 = tx.gather %r, %j {axis = 0} : tensor<4x8xf32>, tensor<6xi64> -> tensor<6x8xf32>
+  %bv = tx.broadcast %v {dimensions = array<i64: 0>} : tensor<6xf32> -> tensor<6x8xf32>
+  %3 = tx.mul %2, %bv : tensor<6x8xf32>
+  %4 = tx.add %1, %3 : tensor<6x8xf32>
+  return %4 : tensor<6x8xf32>
+}
+
+// A broadcast that is looked up in is made as a tensor.
+// CHECK-LABEL: @table_of_broadcast
+// CHECK: tx.dispatch "table_of_broadcast.0.broadcast"
+// CHECK: tx.dispatch "table_of_broadcast.1.gather"
+func.func @table_of_broadcast(%x: tensor<8xf32>, %i: tensor<6xi64>) -> tensor<6x8xf32> {
+  %b = tx.broadcast %x {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<4x8xf32>
+  %0 = tx.gather %b, %i {axis = 0} : tensor<4x8xf32>, tensor<6xi64> -> tensor<6x8xf32>
+  %1 = tx.gather %b, %i {axis = 0} : tensor<4x8xf32>, tensor<6xi64> -> tensor<6x8xf32>
+  %2 = tx.mul %0, %1 : tensor<6x8xf32>
+  return %2 : tensor<6x8xf32>
+}
