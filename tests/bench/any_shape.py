@@ -4,7 +4,8 @@
     any_shape.py MODULE.heddle [--shapes N] [--batch N] [--sequence N] [--vocabulary N]
 
 The module takes token ids, masks and types of [batch, sequence] in i64, as those of export_networks.py with .dyn do. Shapes are random, each is called five times; printed are
-the median and the worst of first call / median of the others, and the anonymous memory after a tenth of the shapes and after all.
+the median and the worst of first call / median of the others, and the anonymous memory after each tenth of the shapes. Plans of the last shapes are kept, with memory for their
+calls, so that the same few shapes are called before it is read.
 """
 import argparse
 import random
@@ -26,6 +27,7 @@ def main():
     parser.add_argument("--sequence", type=int, default=256, help="at most")
     parser.add_argument("--vocabulary", type=int, default=256, help="ids are below it")
     arguments = parser.parse_args()
+    settling = [(1 + turn % arguments.batch, arguments.sequence // 2) for turn in range(40)]
     function = heddle_ctypes.Runtime().open(arguments.module).instance("cpu:0").function()
     generator, ratios, memory = random.Random(5), [], []
     for turn in range(arguments.shapes):
@@ -42,11 +44,16 @@ def main():
             del call, results
         if len(times) > 1:
             ratios.append(times[0] / statistics.median(times[1:]))
-        if turn + 1 in (max(1, arguments.shapes // 10), arguments.shapes):
-            memory.append(anonymous_kib() / 1024)
+        if (turn + 1) % max(1, arguments.shapes // 10) == 0:
+            for shape in settling:
+                ids = np.zeros(shape, np.int64)
+                call, results = function.start([function.tensor(index, ids) for index in range(function.argument_count)])
+                call.wait()
+                del call, results
+            memory.append(f"{anonymous_kib() / 1024:.1f}")
     if ratios:
         print(f"first call / median of the others: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f} of {len(ratios)} shapes")
-    print(f"anonymous memory after {max(1, arguments.shapes // 10)} shapes {memory[0]:.1f} MiB, after {arguments.shapes} {memory[-1]:.1f} MiB")
+    print(f"anonymous memory in MiB after each {max(1, arguments.shapes // 10)} shapes: {', '.join(memory)}")
 
 
 if __name__ == "__main__":
