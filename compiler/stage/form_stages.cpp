@@ -570,6 +570,10 @@ class Former {
     Type compute = compute_type(tx::tensor(root->getResult(0)).getElementType());
     if (auto arg = llvm::dyn_cast<tx::ArgReduceOp>(root)) last.add_argument(compute_type(tx::tensor(arg.getInput()).getElementType()));
     last.accumulated = last.add_argument(compute);
+    if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) {
+      Value behind = last.add_argument(compute);
+      if (!cumsum.getExclusive()) last.accumulated = behind;
+    }
     auto reduce = llvm::dyn_cast<tx::ReduceOp>(root);
     if (reduce && reduce.getKind() == tx::ReduceKind::mean && !(last.accumulated = mean(last, reduce))) return nullptr;
     if (!finish(last, outputs, rank, types)) return nullptr;
@@ -579,7 +583,7 @@ class Former {
     }
     if (reduce) return fold(reduce, last, extents, types);
     if (auto arg = llvm::dyn_cast<tx::ArgReduceOp>(root)) return fold(arg, last, extents, types);
-    if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) return fold(cumsum, last, extents, types);
+    if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) return scan(cumsum, last, extents, types);
     return contract(root, last, extents, types, compute);
   }
 
@@ -659,7 +663,7 @@ class Former {
     how.step = [=](StageBody& body, ValueRange have, Value x) { return SmallVector<Value>{one(body, have[0], x)}; };
     how.merge = [=](StageBody& body, ValueRange first, ValueRange second) { return SmallVector<Value>{one(body, first[0], second[0])}; };
     SmallVector<unsigned> axes(reduce.getAxes().begin(), reduce.getAxes().end());
-    return fold(reduce.getInput(), axes, /*keeps_axes=*/false, how, last, extents, types);
+    return fold(reduce.getInput(), axes, how, last, extents, types);
   }
 
   // Two accumulators: the element that is ahead, and its index.
@@ -701,49 +705,54 @@ class Former {
       return SmallVector<Value>{b.create<arith::SelectOp>(at, takes_second, second[0], first[0]),
                                 b.create<arith::SelectOp>(at, takes_second, second[1], first[1])};
     };
-    return fold(arg.getInput(), static_cast<unsigned>(arg.getAxis()), /*keeps_axes=*/false, how, last, extents, types);
+    return fold(arg.getInput(), static_cast<unsigned>(arg.getAxis()), how, last, extents, types);
   }
 
-  // Each result sums up on its own: quadratic in the axis, with as much to do side by side as there are results.
-  Operation* fold(tx::CumsumOp cumsum, StageBody& last, ArrayRef<AffineExpr> extents, TypeRange types) {
-    Type type = compute_type(tx::tensor(cumsum.getInput()).getElementType());
-    auto own = llvm::dyn_cast<AffineDimExpr>(last.root_at[cumsum.getAxis()]);
-    if (!own) {
+  Operation* scan(tx::CumsumOp cumsum, StageBody& last, ArrayRef<AffineExpr> extents, TypeRange types) {
+    Location location = builder_.getUnknownLoc();
+    Value input = cumsum.getInput();
+    auto axis = static_cast<size_t>(cumsum.getAxis());
+    auto own = llvm::dyn_cast<AffineDimExpr>(last.root_at[axis]);
+    bool is_whole = own && extents[own.getPosition()] == tx::extents(tx::tensor(input))[axis];
+    for (auto [i, place] : llvm::enumerate(last.root_at)) is_whole &= i == axis || !place.isFunctionOfDim(own.getPosition());
+    if (!is_whole) {
       last.refuse("a tx.cumsum whose results are moved along its axis");
       return nullptr;
     }
-    unsigned result = own.getPosition(), element = extents.size();
-    using P = arith::CmpIPredicate;
-    P is_part = cumsum.getReverse() ? (cumsum.getExclusive() ? P::sgt : P::sge) : (cumsum.getExclusive() ? P::slt : P::sle);
-    TypedAttr zero = last.number(type, 0);
-    auto sum = [=](OpBuilder& b, Value x, Value y) { return combine(b, b.getUnknownLoc(), tx::ReduceKind::sum, x, y, false); };
-    Accumulation how;
-    how.init = {zero};
-    how.step = [=](StageBody& body, ValueRange have, Value x) {
-      OpBuilder& b = body.builder;
-      Location at = b.getUnknownLoc();
-      Value counts = b.create<arith::CmpIOp>(at, is_part, body.index(element), body.index(result));
-      Value nothing = b.create<arith::ConstantOp>(at, zero);
-      return SmallVector<Value>{sum(b, have[0], b.create<arith::SelectOp>(at, counts, x, nothing))};
-    };
-    how.merge = [=](StageBody& body, ValueRange first, ValueRange second) {
-      return SmallVector<Value>{sum(body.builder, first[0], second[0])};
-    };
-    return fold(cumsum.getInput(), static_cast<unsigned>(cumsum.getAxis()), /*keeps_axes=*/true, how, last, extents, types);
+    TypedAttr zero = last.number(compute_type(tx::tensor(input).getElementType()), 0);
+    StageBody init(builder_, 0, operands_, reason_), step(builder_, extents.size(), operands_, reason_);
+    step.symbols = symbols_;
+    init.yield({init.builder.create<arith::ConstantOp>(location, zero)});
+    Value element = step.element(input, last.root_at);
+    if (!element) return nullptr;
+    Value before = step.add_argument(zero.getType());
+    step.yield({combine(step.builder, location, tx::ReduceKind::sum, before, element, false)});
+    SmallVector<Value> reads = step.reads;
+    SmallVector<Attribute> accesses = step.accesses;
+    llvm::append_range(reads, last.reads);
+    llvm::append_range(accesses, last.accesses);
+    auto op = builder_.create<ScanOp>(location, types, reads, static_cast<int64_t>(step.reads.size()), builder_.getArrayAttr(accesses),
+                                      domain(extents, {}), static_cast<int64_t>(own.getPosition()), cumsum.getReverse());
+    init.move_to(op.getInit());
+    step.move_to(op.getStep());
+    last.move_to(op.getFinish());
+    return op;
   }
 
-  // keeps_axes: the results have the axes, too.
-  Operation* fold(Value input, ArrayRef<unsigned> axes, bool keeps_axes, const Accumulation& how, StageBody& last,
-                  ArrayRef<AffineExpr> extents, TypeRange types) {
+  Operation* fold(Value input, ArrayRef<unsigned> axes, const Accumulation& how, StageBody& last, ArrayRef<AffineExpr> extents,
+                  TypeRange types) {
     Location location = builder_.getUnknownLoc();
     Exprs input_extents = tx::extents(tx::tensor(input)), folded, place(input_extents.size());
-    unsigned rank = extents.size(), kept = 0, kept_count = static_cast<unsigned>(input_extents.size() - (keeps_axes ? 0 : axes.size()));
+    unsigned rank = extents.size(), kept = 0, kept_count = static_cast<unsigned>(input_extents.size() - axes.size());
     Exprs own = dims(0, kept_count + static_cast<unsigned>(axes.size()));  // of the root: its results' dimensions, then reduced ones
     for (unsigned i = 0; i < input_extents.size(); ++i) {
       bool is_folded = llvm::is_contained(axes, i);
       place[i] = is_folded ? own[kept_count + folded.size()] : own[kept];
-      if (is_folded) folded.push_back(input_extents[i]);
-      if (!is_folded || keeps_axes) ++kept;
+      if (is_folded) {
+        folded.push_back(input_extents[i]);
+      } else {
+        ++kept;
+      }
     }
     place = over_domain(place, last.root_at, rank, static_cast<unsigned>(folded.size()));
     StageBody init(builder_, 0, operands_, reason_), step(builder_, rank + folded.size(), operands_, reason_),

@@ -257,12 +257,43 @@ class Interpreter {
       for (int64_t extent : extents(tx::extents(tx::tensor(result)))) array.shape.push_back(extent);
     }
     unsigned first = first_read_of_last_body(op), count = op->getNumOperands();
+    if (auto scan = llvm::dyn_cast<ScanOp>(op)) {
+      scanned(scan, parallel, results);
+      for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
+      return;
+    }
     for_every_index(parallel, [&](ArrayRef<int64_t> at) {
       Values values = arguments(op, at, first, count);
       llvm::append_range(values, accumulated(op, at, folded));
       for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values, symbols_))) array.elements.push_back(value);
     });
     for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
+  }
+
+  void scanned(ScanOp scan, const Index& extents, std::vector<Array>& results) {
+    auto along = static_cast<size_t>(scan.getAlong());
+    unsigned first = static_cast<unsigned>(scan.getStepReads()), count = scan->getNumOperands();
+    Index lines = extents;
+    lines[along] = std::min<int64_t>(1, extents[along]);
+    int64_t all = 1;
+    for (int64_t extent : extents) all *= extent;
+    for (Array& array : results) array.elements.resize(static_cast<size_t>(all));
+    for_every_index(lines, [&](ArrayRef<int64_t> line) {
+      Values sums = run(scan.getInit().front(), {}, symbols_);
+      Index at(line);
+      for (int64_t i = 0; i < extents[along]; ++i) {
+        at[along] = scan.getReverse() ? extents[along] - 1 - i : i;
+        Values in_step = arguments(scan, at, 0, first), in_finish = arguments(scan, at, first, count);
+        llvm::append_range(in_step, sums);
+        llvm::append_range(in_finish, sums);
+        sums = run(scan.getStep().front(), in_step, symbols_);
+        llvm::append_range(in_finish, sums);
+        int64_t linear = 0;
+        for (auto [index, extent] : llvm::zip_equal(at, extents)) linear = linear * extent + index;
+        for (auto [array, value] : llvm::zip_equal(results, run(scan.getFinish().front(), in_finish, symbols_)))
+          array.elements[static_cast<size_t>(linear)] = value;
+      }
+    });
   }
 
   Values accumulated(Operation* op, ArrayRef<int64_t> at, ArrayRef<int64_t> folded) {

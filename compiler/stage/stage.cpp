@@ -32,7 +32,7 @@ Type scalar_type(Type element) {
 }
 
 DomainAttr domain_of(Operation* stage) {
-  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ContractOp>([](auto op) { return op.getDomain(); });
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp>([](auto op) { return op.getDomain(); });
 }
 
 OperandRange reads_of(Operation* stage) {
@@ -41,7 +41,7 @@ OperandRange reads_of(Operation* stage) {
 
 AccessAttr access_of(Operation* stage, unsigned read) {
   ArrayAttr accesses =
-      llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ContractOp>([](auto op) { return op.getAccesses(); });
+      llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp>([](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
 
@@ -51,6 +51,7 @@ Block& last_body(Operation* stage) {
 
 unsigned first_read_of_last_body(Operation* stage) {
   if (auto fold = llvm::dyn_cast<FoldOp>(stage)) return static_cast<unsigned>(fold.getStepReads());
+  if (auto scan = llvm::dyn_cast<ScanOp>(stage)) return static_cast<unsigned>(scan.getStepReads());
   auto contract = llvm::dyn_cast<ContractOp>(stage);
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
 }
@@ -182,6 +183,26 @@ LogicalResult FoldOp::verify() {
       failed(verify_yield(*this, "step", step, accumulators)) || failed(verify_arguments(*this, "merge", merge, 0, 0, 0, both)) ||
       failed(verify_yield(*this, "merge", merge, accumulators)) ||
       failed(verify_arguments(*this, "finish", finish, parallel, in_step, in_finish, accumulators))) {
+    return failure();
+  }
+  return verify_yield(*this, "finish", finish, result_scalars(*this));
+}
+
+LogicalResult ScanOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 0) return emitOpError("reduces dimensions; stage.fold does");
+  if (failed(verify_two_bodies(*this, getStepReads(), getDomain()))) return failure();
+  unsigned rank = getDomain().getRank();
+  if (getAlong() >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank;
+  unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
+  Block &init = getInit().front(), &step = getStep().front(), &finish = getFinish().front();
+  SmallVector<Type> accumulators(init.getTerminator()->getOperandTypes()), both = accumulators;
+  llvm::append_range(both, accumulators);
+  if (accumulators.empty()) return emitOpError("has no accumulators");
+  if (failed(verify_arguments(*this, "init", init, 0, 0, 0, {})) || failed(verify_yield(*this, "init", init, accumulators)) ||
+      failed(verify_arguments(*this, "step", step, rank, 0, in_step, accumulators)) ||
+      failed(verify_yield(*this, "step", step, accumulators)) ||
+      failed(verify_arguments(*this, "finish", finish, rank, in_step, in_finish, both))) {
     return failure();
   }
   return verify_yield(*this, "finish", finish, result_scalars(*this));

@@ -22,7 +22,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Stage_Dialect : Dialect {
   let name = "stage";
   let cppNamespace = "::heddle::stage";
-  let summary = "what a kernel computes: maps, folds and contractions over domains of indices";
+  let summary = "what a kernel computes: maps, folds, scans and contractions over domains of indices";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -80,6 +80,20 @@ def Stage_FoldOp : Stage_Op<"fold"> {
     `init` $init `step` $step `merge` $merge `finish` $finish}];
 }
 
+def Stage_ScanOp : Stage_Op<"scan"> {
+  let summary = "accumulators that are carried along a dimension, and each element of the results from them";
+  let description = [{The domain is that of the results. A line of indices along dimension `along` begins with what `init` yields: at its first
+    index, or at its last if it is a `reverse` one. For one index after the other `step` gets the index, the first `step_reads` reads and the
+    accumulators, and yields the next ones; `finish` gets the index, the other reads, the accumulators before the step and those behind it,
+    and yields an element of each result.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain,
+                       I64Attr:$along, UnitAttr:$reverse);
+  let results = (outs Variadic<Stage_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$init, SizedRegion<1>:$step, SizedRegion<1>:$finish);
+  let assemblyFormat = [{$domain `along` $along (`reverse` $reverse^)? `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses attr-dict
+    `:` functional-type($reads, $results) `init` $init `step` $step `finish` $finish}];
+}
+
 def Stage_ContractOp : Stage_Op<"contract"> {
   let summary = "sums of products over the reduced dimensions, then each element of the results from them";
   let description = [{`factors` gets the index of the whole domain and the first `step_reads` reads, and yields the two factors in the type of
@@ -102,7 +116,7 @@ def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ContractOp"]>]> {
+def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp"]>]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

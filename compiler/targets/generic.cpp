@@ -39,7 +39,15 @@ class StageEmitter {
   }
 
   void store() {
-    SmallVector<Element> all = results();
+    if (auto scan = llvm::dyn_cast<stage::ScanOp>(stage_)) {
+      store_line(scan);
+    } else {
+      store(results());
+    }
+  }
+
+ private:
+  void store(ArrayRef<Element> all) {
     AffineExpr place = getAffineConstantExpr(0, stage_->getContext());
     for (auto [d, extent] : llvm::enumerate(domain_.parallel())) place = place * extent + getAffineDimExpr(d, stage_->getContext());
     Value at = body_.evaluate(place, place_.index);
@@ -48,7 +56,27 @@ class StageEmitter {
     }
   }
 
- private:
+  // All along the dimension of a scan, whose place is that of the line's first index.
+  void store_line(stage::ScanOp scan) {
+    auto along = static_cast<size_t>(scan.getAlong());
+    unsigned first = static_cast<unsigned>(scan.getStepReads());
+    auto value = [&](Element element) { return body_.to_lanes(element, place_.lanes).value; };
+    auto elements = [&](ValueRange values) {
+      return llvm::map_to_vector(values, [&](Value one) { return Element{one, place_.lanes > 0}; });
+    };
+    SmallVector<Value> init = llvm::map_to_vector(body_.run(scan.getInit().front(), 0, 0, {}, {}), value);
+    Value extent = k_.extent(domain_.getExtents().getResult(along));
+    k_.loop(k_.index(0), extent, k_.index(1), init, [&](Value i, ValueRange carried) {
+      place_.index[along] = scan.getReverse() ? k_.sub(k_.sub(extent, k_.index(1)), i) : i;
+      SmallVector<Element> sums = elements(carried);
+      KernelBuilder::Values next(llvm::map_range(body_.run(scan.getStep().front(), 0, first, sums, place_), value));
+      llvm::append_range(sums, elements(next));
+      body_.known.clear();
+      store(body_.run(scan.getFinish().front(), first, stage_->getNumOperands() - first, sums, place_));
+      return next;
+    });
+  }
+
   Element made(unsigned read, const BodyPlace& at) {
     auto result = llvm::cast<OpResult>(stage_->getOperand(read));
     BodyPlace place;
@@ -127,6 +155,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region) {
   bool is_alone = kernel.op_ == &stages.front();
   stage::DomainAttr domain = stage::domain_of(kernel.op_);
   kernel.extents_.assign(domain.parallel().begin(), domain.parallel().end());
+  if (auto scan = llvm::dyn_cast<stage::ScanOp>(kernel.op_)) {
+    if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
+    kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());
+  }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
   for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
     if (!lane_step(kernel.op_, i, kernel.lanes_)) kernel.lanes_ = 1;
@@ -137,7 +169,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region) {
 
 double GenericKernel::iterations() const {
   double count = 1;
-  for (AffineExpr extent : stage::domain_of(op_).folded()) count *= static_cast<double>(tx::static_extent(extent).value_or(64));
+  auto add = [&](AffineExpr extent) { count *= static_cast<double>(tx::static_extent(extent).value_or(64)); };
+  stage::DomainAttr domain = stage::domain_of(op_);
+  for (AffineExpr extent : domain.folded()) add(extent);
+  if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
   return count;
 }
 

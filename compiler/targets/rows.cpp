@@ -45,14 +45,14 @@ class RowsReader {
   RowsReader(tx::DispatchOp region, RowsKernel& kernel) : region_(region), kernel_(kernel) {}
 
   LogicalResult run() {
-    auto is_fold = [](Operation& op) { return llvm::isa<tx::ReduceOp, tx::SoftmaxOp, tx::ArgReduceOp, tx::CumsumOp>(op); };
+    auto is_fold = [](Operation& op) { return llvm::isa<tx::ReduceOp, tx::SoftmaxOp, tx::ArgReduceOp>(op); };
     if (llvm::none_of(region_.getBody().front(), is_fold)) return failure();
     std::string reason;
     auto staged = stage::form_stages(region_, reason);
     if (failed(staged)) return region_.emitError("no stages: ") << reason;
     kernel_.staged_ = std::move(*staged);
     for (Operation& op : kernel_.staged_.region.getBody().front().without_terminator()) {
-      if (llvm::isa<stage::ContractOp>(op)) return failure();
+      if (llvm::isa<stage::ContractOp, stage::ScanOp>(op)) return failure();
       kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
     }
     kernel_.stages_.back().is_last = true;

@@ -48,7 +48,7 @@ FAULTS = [
           "transpose.getPermutation()[op.getAxis()]", "static_cast<int64_t>(op.getAxis())"),
     # stages
     Fault("a cumulative sum that is both reverse and exclusive has the element itself, too", "compiler/stage/form_stages.cpp",
-          "cumsum.getExclusive() ? P::sgt : P::sge", "P::sge"),
+          "!cumsum.getExclusive()", "!cumsum.getExclusive() || cumsum.getReverse()"),
     Fault("a mean over several axes is divided by the extent of the last one alone", "compiler/stage/form_stages.cpp",
           "count * extents[axis]", "extents[axis]"),
     Fault("a convolution of several columns a group takes the channels of another group", "compiler/stage/form_stages.cpp",

@@ -63,11 +63,13 @@ func.func @arg(%x: tensor<4x8xf32>) -> tensor<4xi64> {
 // -----
 
 // CHECK-LABEL: @cumsum
-// CHECK: stage.fold <() -> (4, 8, 8), reduced = 1>
-// CHECK-SAME: [#stage.access<(d0, d1, d2) -> (d0, d2)>]
+// CHECK: stage.scan <() -> (4, 8)> along 1 reads(%{{.*}}) step_reads 1 at [#stage.access<(d0, d1) -> (d0, d1)>]
 // CHECK: step
-// CHECK: ^bb0(%{{.*}}: i64, %[[I:.*]]: i64, %[[J:.*]]: i64,
-// CHECK-NEXT: arith.cmpi slt, %[[J]], %[[I]]
+// CHECK: ^bb0(%{{.*}}: i64, %{{.*}}: i64, %[[X:.*]]: f32, %[[SUM:.*]]: f32):
+// CHECK-NEXT: arith.addf %[[SUM]], %[[X]]
+// CHECK: finish
+// CHECK-NEXT: ^bb0(%{{.*}}: i64, %{{.*}}: i64, %[[BEFORE:.*]]: f32, %{{.*}}: f32):
+// CHECK-NEXT: stage.yield %[[BEFORE]]
 func.func @cumsum(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tx.dispatch "cumsum"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%a: tensor<4x8xf32>):
