@@ -2,7 +2,7 @@
 // Element-wise operators, with numpy's broadcasting made explicit.
 #include <limits>
 
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_checks.h"
 
 using namespace mlir;
 
@@ -118,6 +118,79 @@ void binary(Node& node) {
   node.set_result(node.make<OpT>(Node::type_of(values[0]), values[0], values[1]));
 }
 
+RankedTensorType bools_like(Value value) {
+  return tx::with_element_type(Node::type_of(value), IntegerType::get(value.getContext(), 1));
+}
+
+Value compared(Node& node, tx::CompareKind kind, Value a, Value b) {
+  return node.make<tx::CompareOp>(bools_like(a), kind, a, b);
+}
+
+void negate(Node& node) {
+  AffineExpr zero = node.builder.getAffineConstantExpr(0);
+  auto negative = [&](ArrayRef<AffineExpr> elements) { return node.computed(difference(zero, elements[0])); };
+  if (node.operand(0).is_shape() && node.fold(negative)) return;
+  unary<tx::NegOp>(node);
+}
+
+// Of two elements of shapes; null where it is not known.
+AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend) {
+  auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
+  if (!known_y || *known_y == 0 || *known_y == -1) return {};
+  if (known_x) {
+    int64_t rest = *known_x % *known_y;
+    if (!of_dividend && rest != 0 && (rest < 0) != (*known_y < 0)) rest += *known_y;
+    return node.builder.getAffineConstantExpr(rest);
+  }
+  if (*known_y < 0 || (of_dividend && !tx::never_negative(x))) return {};
+  return node.computed(difference(x, product(quotient(x, *known_y), y)));
+}
+
+// Of floats, with the dividend's sign. In f64, where a quotient of f32 up to 2^29 times the divisor is exact.
+Value float_remainder(Node& node, Value x, Value y) {
+  RankedTensorType type = Node::type_of(x), wide = tx::with_element_type(type, node.builder.getF64Type());
+  auto widened = [&](Value value) { return type == wide ? value : node.make<tx::CastOp>(wide, value); };
+  x = widened(x);
+  Value whole = node.make<tx::AbsOp>(wide, x), by = node.make<tx::AbsOp>(wide, widened(y)), zero = node.splat(wide, 0);
+  Value times = node.make<tx::FloorOp>(wide, node.make<tx::DivOp>(wide, whole, by));
+  Value rest = node.make<tx::SubOp>(wide, whole, node.make<tx::MulOp>(wide, times, by));
+  auto is = [&](tx::CompareKind kind, Value a, Value b) { return compared(node, kind, a, b); };
+  // the quotient may have been rounded up
+  rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, rest, zero), node.make<tx::AddOp>(wide, rest, by), rest);
+  Value keeps = is(tx::CompareKind::lt, whole, by);  // also of what is divided by infinity
+  rest = node.make<tx::SelectOp>(wide, keeps, whole, rest);
+  rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, x, zero), node.make<tx::NegOp>(wide, rest), rest);
+  return type == wide ? rest : node.make<tx::CastOp>(type, rest);
+}
+
+// What a division leaves, with the divisor's sign as in Python; with fmod 1 with the dividend's as in C.
+void mod(Node& node) {
+  if (node.input_count() != 2) node.fail("it needs 2 inputs");
+  bool of_dividend = node.integer("fmod", 0) != 0;
+  auto rest_of = [&](ArrayRef<AffineExpr> elements) { return remainder_of(node, elements[0], elements[1], of_dividend); };
+  if (node.operand(0).is_shape() && node.fold(rest_of)) return;
+  SmallVector<Value> values = broadcast_inputs(node);
+  Value x = values[0], y = values[1];
+  RankedTensorType type = Node::type_of(x);
+  if (llvm::isa<FloatType>(type.getElementType())) {
+    if (!of_dividend) node.fail("floats need fmod 1");
+    node.set_result(float_remainder(node, x, y));
+    return;
+  }
+  bool may_be_empty = llvm::any_of(tx::extents(type), [](AffineExpr extent) { return !tx::is_positive(extent); });
+  expect_not_zero(node, may_be_empty ? y : node.input(1));
+  Value times = node.make<tx::DivOp>(type, x, y);
+  Value rest = node.make<tx::SubOp>(type, x, node.make<tx::MulOp>(type, times, y));
+  if (!of_dividend && !type.getElementType().isUnsignedInteger()) {
+    Value zero = node.splat(type, 0);
+    Value differ =
+        compared(node, tx::CompareKind::ne, compared(node, tx::CompareKind::lt, rest, zero), compared(node, tx::CompareKind::lt, y, zero));
+    Value moved = node.make<tx::SelectOp>(type, differ, node.make<tx::AddOp>(type, rest, y), rest);
+    rest = node.make<tx::SelectOp>(type, compared(node, tx::CompareKind::eq, rest, zero), rest, moved);
+  }
+  node.set_result(rest);
+}
+
 // Max, Min, Sum: any number of inputs.
 template <typename OpT>
 void variadic(Node& node) {
@@ -197,14 +270,6 @@ void gelu(Node& node) {
   }
   Value half = node.make<tx::MulOp>(type, x, node.splat(type, 0.5));
   node.set_result(node.make<tx::MulOp>(type, half, node.make<tx::AddOp>(type, gate, node.splat(type, 1.0))));
-}
-
-RankedTensorType bools_like(Value value) {
-  return tx::with_element_type(Node::type_of(value), IntegerType::get(value.getContext(), 1));
-}
-
-Value compared(Node& node, tx::CompareKind kind, Value a, Value b) {
-  return node.make<tx::CompareOp>(bools_like(a), kind, a, b);
 }
 
 // What a comparison of two elements of shapes gives, whatever the symbols are: an extent is never -1.
@@ -421,8 +486,9 @@ const Table& elementwise_operators() {
       {"Mean", mean},
       {"Min", variadic<tx::MinOp>},
       {"Mish", mish},
+      {"Mod", mod},
       {"Mul", binary<tx::MulOp>},
-      {"Neg", unary<tx::NegOp>},
+      {"Neg", negate},
       {"Not", logical_not},
       {"Or", logical<true>},
       {"PRelu", prelu},

@@ -140,7 +140,11 @@ const Operand& Node::operand(int index) const {
 
 Value Node::input(int index) {
   const Operand& found = operand(index);
-  return found.value ? found.value : from_elements(found);
+  if (found.value) return found.value;
+  Value value = from_elements(found);
+  if (!found.is_matrix()) return value;
+  auto rows = static_cast<int64_t>(found.elements->size()) / found.columns;
+  return reshape(value, {builder.getAffineConstantExpr(rows), builder.getAffineConstantExpr(found.columns)});
 }
 
 // Elements as a tensor: a constant, or pieces of one and of what the symbols are.
@@ -189,6 +193,12 @@ Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
     case AffineExprKind::FloorDiv:
       if (tx::never_negative(binary.getLHS())) return make<tx::DivOp>(type, left, right);
       [[fallthrough]];
+    case AffineExprKind::Mod:
+      if (tx::never_negative(binary.getLHS())) {
+        Value times = make<tx::MulOp>(type, make<tx::DivOp>(type, left, right), right);
+        return make<tx::SubOp>(type, left, times);
+      }
+      [[fallthrough]];
     default:
       fail("a shape with symbols is used as data, and one of its elements has a quotient that may be negative",
            HEDDLE_STATUS_UNIMPLEMENTED);
@@ -197,7 +207,7 @@ Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
 
 std::vector<AffineExpr> Node::elements(int index) const {
   const Operand& found = operand(index);
-  if (!found.elements) {
+  if (!found.elements || found.is_matrix()) {
     fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') must be known when the model is compiled",
          HEDDLE_STATUS_UNIMPLEMENTED);
   }
@@ -337,6 +347,16 @@ bool Node::are_equal(AffineExpr a, AffineExpr b) {
 
 Value Node::with_extents(Value value, ArrayRef<AffineExpr> extents) {
   return ArrayRef<AffineExpr>(extents_of(value)) == extents ? value : reshape(value, extents);
+}
+
+AffineExpr Node::count_of(ArrayRef<AffineExpr> extents) const {
+  AffineExpr result = builder.getAffineConstantExpr(1);
+  for (AffineExpr extent : extents) result = computed(product(result, extent));
+  return result;
+}
+
+void Node::check_image(Value value) const {
+  if (type_of(value).getRank() < 3) fail("the input needs rank 3 or more, has " + std::to_string(type_of(value).getRank()));
 }
 
 Value Node::splat(RankedTensorType type, double value) {

@@ -22,13 +22,15 @@ using Extents = llvm::SmallVector<mlir::AffineExpr>;
 // What one name stands for. Small tensors of integers or bools carry their elements, so that shapes can be computed here.
 struct Operand {
   mlir::Value value;                                      // null while only `elements` is there
-  std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 or 1, at most most_shape_elements; a bool is 0 or 1
+  std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
   std::string refusal{};                                  // why nothing can be done with it; empty: something can
   unsigned bits = 64;                                     // of the integers in `elements`, 1 of bools; 0: unsigned ones
+  int64_t columns = 0;                                    // of `elements` of rank 2
 
   // Whether a computation on elements may stand for one on the tensor.
-  bool is_folded() const { return elements && bits != 0; }
+  bool is_folded() const { return elements && bits != 0 && rank < 2; }
+  bool is_matrix() const { return elements && rank == 2; }
   // The same for integers.
   bool is_shape() const { return is_folded() && bits != 1; }
 };
@@ -130,6 +132,10 @@ class Node {
   int64_t axis(int64_t value, int64_t rank) const;  // negative ones count from the end
   // The type of a result; extents that no tensor has are an error.
   mlir::RankedTensorType tensor_type(llvm::ArrayRef<mlir::AffineExpr> extents, mlir::Type element_type) const;
+  // How many elements these extents are for.
+  mlir::AffineExpr count_of(llvm::ArrayRef<mlir::AffineExpr> extents) const;
+  // An image has a batch, channels and one or more dimensions of space.
+  void check_image(mlir::Value value) const;
   // An extent that onnx_extents.h computed; null is an error.
   mlir::AffineExpr computed(mlir::AffineExpr extent) const;
   // Whether two extents are equal, or may be: then they are from here on, and a call in which they are not is refused.
@@ -161,10 +167,12 @@ class Node {
 using Translate = void (*)(Node&);
 // The table of one subject: operator to translation.
 using Table = std::map<std::string, Translate, std::less<>>;
+const Table& einsum_operators();
 const Table& elementwise_operators();
 const Table& image_operators();
 const Table& index_operators();
 const Table& linear_operators();
+const Table& normalize_operators();
 const Table& quantize_operators();
 const Table& resize_operators();
 const Table& shape_operators();

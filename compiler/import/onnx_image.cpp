@@ -96,11 +96,6 @@ ArrayRef<AffineExpr> spatial_of(const Extents& channels_first) {
   return ArrayRef<AffineExpr>(channels_first).drop_front(2);
 }
 
-void check_image(Node& node, Value input) {
-  if (Node::type_of(input).getRank() < 3)
-    node.fail("the input needs rank 3 or more, has " + std::to_string(Node::type_of(input).getRank()));
-}
-
 std::vector<int64_t> kernel_of(Node& node, Value filter, int64_t rank) {
   RankedTensorType type = Node::type_of(filter);
   if (!type.hasStaticShape() || type.getRank() != rank) node.fail("the filter does not fit the input's rank");
@@ -122,7 +117,7 @@ Value with_bias(Node& node, Value image) {
 
 void conv(Node& node) {
   Value input = node.input(0), filter = node.input(1);
-  check_image(node, input);
+  node.check_image(input);
   Extents extents = Node::extents_of(input);
   RankedTensorType filter_type = Node::type_of(filter);
   std::vector<int64_t> kernel = kernel_of(node, filter, Node::type_of(input).getRank());
@@ -256,7 +251,7 @@ Value phases_joined(Node& node, Value value, ArrayRef<Transposed> dimensions, in
 
 void conv_transpose(Node& node) {
   Value input = node.input(0), filter = node.input(1);
-  check_image(node, input);
+  node.check_image(input);
   Extents extents = Node::extents_of(input);
   auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
   std::vector<int64_t> kernel = kernel_of(node, filter, Node::type_of(input).getRank());
@@ -302,7 +297,7 @@ void conv_transpose(Node& node) {
 template <tx::PoolKind kind>
 void pool(Node& node) {
   Value input = node.input(0);
-  check_image(node, input);
+  node.check_image(input);
   Extents extents = Node::extents_of(input);
   Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
   if (node.wants_output(1)) node.fail("its output Indices is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
@@ -318,7 +313,7 @@ void pool(Node& node) {
 template <tx::ReduceKind kind>
 void global_pool(Node& node) {
   Value input = node.input(0);
-  check_image(node, input);
+  node.check_image(input);
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> axes;
   for (size_t i = 2; i < extents.size(); ++i) axes.push_back(i);
@@ -347,7 +342,7 @@ void batch_norm(Node& node) {
 
 void lrn(Node& node) {
   Value input = node.input(0);
-  check_image(node, input);
+  node.check_image(input);
   int64_t size = node.integer("size");
   if (size < 1 || size >= 1 << 20) node.fail("size " + std::to_string(size) + " is out of range");
   Value image = node.channels_last(input);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/import/onnx_custom.h"
+#include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_graph.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -34,8 +35,8 @@ int64_t default_opset(const onnx::ModelProto& model) {
 }
 
 std::vector<const Table*> tables() {
-  return {&elementwise_operators(), &image_operators(),  &index_operators(), &linear_operators(),
-          &quantize_operators(),    &resize_operators(), &shape_operators()};
+  return {&einsum_operators(),    &elementwise_operators(), &image_operators(),  &index_operators(), &linear_operators(),
+          &normalize_operators(), &quantize_operators(),    &resize_operators(), &shape_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -283,7 +284,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
     Translate translate = known_domain ? translation(node.op_type()) : nullptr;
     Operation* before = block->empty() ? nullptr : &block->back();
     if (translate) {
-      translate(translated);
+      if (!fold_numbers(translated)) translate(translated);
     } else {
       declared.translate(translated, node);
     }

@@ -65,6 +65,87 @@ void gather_nd(Node& node) {
                                             node.builder.getI64IntegerAttr(batch)));
 }
 
+// A number for each of a vector's elements, or the one of an extent.
+Value spread_extent(Node& node, AffineExpr extent, RankedTensorType type) {
+  if (auto known = tx::static_extent(extent)) return node.splat(type, static_cast<double>(*known));
+  return node.broadcast(node.extent_value(extent), tx::extents(type));
+}
+
+// The place of each row of indices among those of the dimensions that they are for.
+Value places_of_rows(Node& node, Value rows, ArrayRef<AffineExpr> dimensions) {
+  Type i64 = node.builder.getI64Type();
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  RankedTensorType matrix = Node::type_of(rows);
+  if (matrix.getElementType() != i64) rows = node.make<tx::CastOp>(tx::with_element_type(matrix, i64), rows);
+  Extents count{tx::extents(matrix)[0]}, column{count[0], one};
+  RankedTensorType type = node.tensor_type(count, i64), bools = tx::with_element_type(type, node.builder.getI1Type());
+  Value place;
+  for (auto [k, extent] : llvm::enumerate(dimensions)) {
+    SmallVector<int64_t> starts{0, static_cast<int64_t>(k)}, strides{1, 1};
+    Value index = node.builder.createOrFold<tx::SliceOp>(node.location(), node.tensor_type(column, i64), rows, starts, strides);
+    index = node.reshape(index, count);
+    Value size = spread_extent(node, extent, type),
+          is_negative = node.make<tx::CompareOp>(bools, tx::CompareKind::lt, index, node.splat(type, 0));
+    index = node.make<tx::SelectOp>(type, is_negative, node.make<tx::AddOp>(type, index, size), index);
+    place = place ? node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, place, size), index) : index;
+  }
+  return place;
+}
+
+// The last update of each place, searched for by every place; below 0 where there is none.
+Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
+  Type i64 = node.builder.getI64Type();
+  AffineExpr updates = Node::extents_of(places_of_updates)[0];
+  auto known_places = tx::static_extent(places), known_updates = tx::static_extent(updates);
+  constexpr int64_t most = int64_t{1} << 30;
+  if (known_places && known_updates && *known_places > 0 && *known_updates > most / *known_places) {
+    node.fail(std::to_string(*known_updates) + " updates of " + std::to_string(*known_places) +
+                  " places are not supported: their product is above " + std::to_string(most),
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  RankedTensorType all = node.tensor_type({places, updates}, i64), bools = tx::with_element_type(all, node.builder.getI1Type());
+  Value own = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(0)),
+        number = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(1));
+  Value target = node.make<tx::BroadcastOp>(all, places_of_updates, ArrayRef<int64_t>{1});
+  Value hit = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, own, target);
+  Value candidates = node.make<tx::SelectOp>(all, hit, number, node.splat(all, -1));
+  return node.make<tx::ReduceOp>(node.tensor_type({places}, i64), tx::ReduceKind::max, candidates, ArrayRef<int64_t>{1});
+}
+
+// Of several updates of one place the last one counts.
+void scatter_nd(Node& node) {
+  Value data = node.input(0), indices = node.input(1), updates = node.input(2);
+  check_indices(node, indices);
+  if (node.text("reduction", "none") != "none")
+    node.fail("reduction '" + node.text("reduction", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  Extents from = Node::extents_of(data), rows = Node::extents_of(indices);
+  if (rows.empty()) node.fail("its indices need rank 1 or more");
+  auto count = tx::static_extent(rows.back());
+  if (!count) node.fail("the last extent of the indices is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (*count < 1 || *count > static_cast<int64_t>(from.size()))
+    node.fail("the indices name " + std::to_string(*count) + " dimensions, and the data has " + std::to_string(from.size()));
+  ArrayRef<AffineExpr> named = ArrayRef<AffineExpr>(from).take_front(*count), inner = ArrayRef<AffineExpr>(from).drop_front(*count);
+  Extents wanted(rows.begin(), rows.end() - 1);
+  llvm::append_range(wanted, inner);
+  Extents given = Node::extents_of(updates);
+  bool fits = given.size() == wanted.size() && Node::type_of(updates).getElementType() == Node::type_of(data).getElementType();
+  for (size_t i = 0; fits && i < given.size(); ++i) fits = node.are_equal(wanted[i], given[i]);
+  if (!fits) node.fail("the updates do not fit the data and the indices");
+  for (int64_t i = 0; i < *count; ++i) expect_inside(node, data, i, indices, i);
+
+  AffineExpr places = node.count_of(named), number = node.count_of(ArrayRef<AffineExpr>(rows).drop_back()), size = node.count_of(inner);
+  Value targets = places_of_rows(node, node.reshape(indices, {number, rows.back()}), named);
+  Value last = last_update(node, targets, places);
+  RankedTensorType type = Node::type_of(last), bools = tx::with_element_type(type, node.builder.getI1Type());
+  Value zero = node.splat(type, 0), found = node.make<tx::CompareOp>(bools, tx::CompareKind::ge, last, zero);
+  Value picked = node.make<tx::MaxOp>(type, last, zero);
+  RankedTensorType whole = node.tensor_type({places, size}, Node::type_of(data).getElementType());
+  Value news = node.make<tx::GatherOp>(whole, node.reshape(updates, {number, size}), picked, node.builder.getI64IntegerAttr(0));
+  Value is_new = node.make<tx::BroadcastOp>(tx::with_element_type(whole, node.builder.getI1Type()), found, ArrayRef<int64_t>{0});
+  Value result = node.make<tx::SelectOp>(whole, is_new, news, node.reshape(data, {places, size}));
+  node.set_result(node.reshape(result, from));
+}
+
 // Start, limit and step of a Range of integers that may depend on symbols, and how many there are.
 struct Steps {
   AffineExpr start, limit, delta, count;
@@ -170,7 +251,8 @@ void trilu(Node& node) {
 
 const Table& index_operators() {
   static const Table table = {
-      {"Gather", gather}, {"GatherElements", gather_elements}, {"GatherND", gather_nd}, {"Range", range}, {"Trilu", trilu},
+      {"Gather", gather}, {"GatherElements", gather_elements}, {"GatherND", gather_nd},
+      {"Range", range},   {"ScatterND", scatter_nd},           {"Trilu", trilu},
   };
   return table;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Contractions, reductions and softmax.
+#include <limits>
+
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;
@@ -88,36 +90,73 @@ void softmax(Node& node) {
   node.set_result(node.reshape(result, extents));
 }
 
-// Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on.
+// Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on. Without any, nothing is reduced.
+struct Reduction {
+  std::vector<int64_t> axes;
+  Extents reduced, kept;  // of the result, without the axes and with them as 1
+};
+
+Reduction read_reduction(Node& node, ArrayRef<AffineExpr> extents) {
+  auto rank = static_cast<int64_t>(extents.size());
+  Reduction result;
+  result.axes = node.has_input(1) ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{});
+  if (result.axes.empty() && node.integer("noop_with_empty_axes", 0) == 0) {
+    for (int64_t i = 0; i < rank; ++i) result.axes.push_back(i);
+  }
+  for (int64_t& axis : result.axes) axis = node.axis(axis, rank);
+  llvm::sort(result.axes);
+  result.axes.erase(std::unique(result.axes.begin(), result.axes.end()), result.axes.end());
+  for (int64_t i = 0; i < rank; ++i) {
+    bool gone = llvm::is_contained(result.axes, i);
+    if (!gone) result.reduced.push_back(extents[i]);
+    result.kept.push_back(gone ? node.builder.getAffineConstantExpr(1) : extents[i]);
+  }
+  return result;
+}
+
+Value reduced(Node& node, tx::ReduceKind kind, Value value, const Reduction& how) {
+  if (how.axes.empty()) return value;
+  return node.make<tx::ReduceOp>(node.tensor_type(how.reduced, Node::type_of(value).getElementType()), kind, value, how.axes);
+}
+
+void set_reduced(Node& node, Value value, const Reduction& how) {
+  node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(value, how.kept) : value);
+}
+
 template <tx::ReduceKind kind>
 void reduce(Node& node) {
   Value input = node.input(0);
-  Extents extents = Node::extents_of(input);
-  int64_t rank = extents.size();
-  std::vector<int64_t> axes;
-  if (node.has_input(1)) {
-    axes = node.integers(1);
-  } else {
-    axes = node.integer_list("axes", std::vector<int64_t>{});
-  }
-  if (axes.empty()) {
-    if (node.integer("noop_with_empty_axes", 0) != 0) {
-      node.set_result(input);
-      return;
-    }
-    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
-  }
-  for (int64_t& axis : axes) axis = node.axis(axis, rank);
-  llvm::sort(axes);
-  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-  Extents reduced, kept;
-  for (int64_t i = 0; i < rank; ++i) {
-    bool gone = llvm::is_contained(axes, i);
-    if (!gone) reduced.push_back(extents[i]);
-    kept.push_back(gone ? node.builder.getAffineConstantExpr(1) : extents[i]);
-  }
-  Value result = node.make<tx::ReduceOp>(node.tensor_type(reduced, Node::type_of(input).getElementType()), kind, input, axes);
-  node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
+  Reduction how = read_reduction(node, Node::extents_of(input));
+  set_reduced(node, reduced(node, kind, input, how), how);
+}
+
+// ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum: something of the sum of something.
+void reduce_composed(Node& node) {
+  Value value = node.input(0);
+  RankedTensorType type = Node::type_of(value);
+  Reduction how = read_reduction(node, tx::extents(type));
+  const std::string& name = node.type();
+  if (name == "ReduceL1") value = node.make<tx::AbsOp>(type, value);
+  if (name == "ReduceL2" || name == "ReduceSumSquare") value = node.make<tx::MulOp>(type, value, value);
+  value = reduced(node, tx::ReduceKind::sum, value, how);
+  if (name == "ReduceL2") value = node.make<tx::SqrtOp>(Node::type_of(value), value);
+  if (name == "ReduceLogSum") value = node.make<tx::LogOp>(Node::type_of(value), value);
+  set_reduced(node, value, how);
+}
+
+// The largest element is taken out, so that nothing overflows; unless it is infinite.
+void reduce_log_sum_exp(Node& node) {
+  Value input = node.input(0);
+  RankedTensorType type = Node::type_of(input);
+  Reduction how = read_reduction(node, tx::extents(type));
+  Value largest = reduced(node, tx::ReduceKind::max, input, how);
+  RankedTensorType small = Node::type_of(largest), bools = tx::with_element_type(small, node.builder.getI1Type());
+  Value infinity = node.splat(small, std::numeric_limits<double>::infinity());
+  Value is_finite = node.make<tx::CompareOp>(bools, tx::CompareKind::lt, node.make<tx::AbsOp>(small, largest), infinity);
+  largest = node.make<tx::SelectOp>(small, is_finite, largest, node.splat(small, 0));
+  Value shifted = node.make<tx::SubOp>(type, input, node.broadcast(node.reshape(largest, how.kept), tx::extents(type)));
+  Value sum = reduced(node, tx::ReduceKind::sum, node.make<tx::ExpOp>(type, shifted), how);
+  set_reduced(node, node.make<tx::AddOp>(small, node.make<tx::LogOp>(small, sum), largest), how);
 }
 
 template <tx::ReduceKind kind>
@@ -141,30 +180,6 @@ void cumsum(Node& node) {
                                           node.integer("reverse", 0) != 0));
 }
 
-void layer_norm(Node& node) {
-  Value input = node.input(0);
-  RankedTensorType type = Node::type_of(input);
-  Extents extents = tx::extents(type);
-  int64_t first = node.axis(node.integer("axis", -1), type.getRank());
-  if (node.wants_output(1) || node.wants_output(2)) node.fail("outputs Mean and InvStdDev are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  SmallVector<int64_t> axes, outer;
-  Extents reduced;
-  for (int64_t i = 0; i < type.getRank(); ++i) {
-    (i < first ? outer : axes).push_back(i);
-    if (i < first) reduced.push_back(extents[i]);
-  }
-  RankedTensorType reduced_type = node.tensor_type(reduced, type.getElementType());
-  auto mean_of = [&](Value value) { return node.make<tx::ReduceOp>(reduced_type, tx::ReduceKind::mean, value, axes); };
-  auto spread = [&](Value value) { return node.builder.create<tx::BroadcastOp>(node.location(), type, value, outer).getResult(); };
-  Value centered = node.make<tx::SubOp>(type, input, spread(mean_of(input)));
-  Value variance = mean_of(node.make<tx::MulOp>(type, centered, centered));
-  Value shifted = node.make<tx::AddOp>(reduced_type, variance, node.splat(reduced_type, node.number("epsilon", 1e-5f)));
-  Value result = node.make<tx::MulOp>(type, centered, spread(node.make<tx::RsqrtOp>(reduced_type, shifted)));
-  result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), extents));
-  if (node.has_input(2)) result = node.make<tx::AddOp>(type, result, node.broadcast(node.input(2), extents));
-  node.set_result(result);
-}
-
 }  // namespace
 
 const Table& linear_operators() {
@@ -173,14 +188,18 @@ const Table& linear_operators() {
       {"ArgMax", arg_reduce<tx::ReduceKind::max>},
       {"ArgMin", arg_reduce<tx::ReduceKind::min>},
       {"CumSum", cumsum},
-      {"LayerNormalization", layer_norm},
       {"LogSoftmax", softmax},
       {"MatMul", matmul},
+      {"ReduceL1", reduce_composed},
+      {"ReduceL2", reduce_composed},
+      {"ReduceLogSum", reduce_composed},
+      {"ReduceLogSumExp", reduce_log_sum_exp},
       {"ReduceMax", reduce<tx::ReduceKind::max>},
       {"ReduceMean", reduce<tx::ReduceKind::mean>},
       {"ReduceMin", reduce<tx::ReduceKind::min>},
       {"ReduceProd", reduce<tx::ReduceKind::prod>},
       {"ReduceSum", reduce<tx::ReduceKind::sum>},
+      {"ReduceSumSquare", reduce_composed},
       {"Softmax", softmax},
   };
   return table;

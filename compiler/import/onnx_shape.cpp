@@ -7,22 +7,25 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-AffineExpr product_of(Node& node, ArrayRef<AffineExpr> extents) {
-  AffineExpr result = node.builder.getAffineConstantExpr(1);
-  for (AffineExpr extent : extents) result = node.computed(product(result, extent));
-  return result;
-}
-
-// Elements stay in their order; a vector or a scalar of them is made where that is asked for.
+// Elements stay in their order; a scalar, a vector or a matrix of them is made where that is asked for.
 bool reshape_elements(Node& node) {
-  const Operand& operand = node.operand(0);
-  if (!operand.is_folded() || !node.operand(1).is_shape() || node.operand(1).elements->size() > 1) return false;
-  auto count = static_cast<int64_t>(operand.elements->size());
+  Operand operand = node.operand(0);
+  if ((!operand.is_folded() && !operand.is_matrix()) || !node.operand(1).is_shape() || node.operand(1).elements->size() > 2) return false;
+  int64_t count = static_cast<int64_t>(operand.elements->size()), rest = count;
   std::vector<int64_t> shape;
-  for (AffineExpr extent : *node.operand(1).elements) shape.push_back(tx::static_extent(extent).value_or(-2));
-  bool fits = shape.empty() ? count == 1 : shape[0] == -1 || shape[0] == count;
-  if (fits) node.set_elements(*operand.elements, static_cast<int64_t>(shape.size()), operand.bits);
-  return fits;
+  for (AffineExpr extent : *node.operand(1).elements) shape.push_back(tx::static_extent(extent).value_or(0));
+  for (int64_t extent : shape) {
+    if (extent == 0 || extent < -1 || (extent > 0 && rest % extent != 0)) return false;
+    if (extent > 0) rest /= extent;
+  }
+  if (llvm::count(shape, -1) != (rest == 1 ? 0 : 1)) {
+    if (rest != 1 || llvm::count(shape, -1) != 1) return false;
+  }
+  operand.value = {};
+  operand.rank = static_cast<int64_t>(shape.size());
+  operand.columns = operand.rank < 2 ? 0 : shape[1] == -1 ? rest : shape[1];
+  node.set_operand(std::move(operand));
+  return true;
 }
 
 // What -1 stands for; null where that is not an extent. A quotient of two extents that may be equal is 1, and a call in which they are not is refused;
@@ -81,7 +84,7 @@ void flatten(Node& node) {
   if (axis < -rank || axis > rank) node.fail("axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
   if (axis < 0) axis += rank;
   ArrayRef<AffineExpr> all(extents);
-  node.set_result(node.reshape(input, {product_of(node, all.take_front(axis)), product_of(node, all.drop_front(axis))}));
+  node.set_result(node.reshape(input, {node.count_of(all.take_front(axis)), node.count_of(all.drop_front(axis))}));
 }
 
 std::vector<int64_t> axes_of(Node& node, int64_t rank) {
@@ -129,7 +132,22 @@ void unsqueeze(Node& node) {
   node.set_result(node.reshape(input, to));
 }
 
+bool transpose_elements(Node& node) {
+  Operand operand = node.operand(0);
+  if (!operand.is_matrix() || node.integer_list("perm", std::vector<int64_t>{1, 0}) != std::vector<int64_t>{1, 0}) return false;
+  auto columns = static_cast<size_t>(operand.columns), rows = operand.elements->size() / columns;
+  std::vector<AffineExpr> result;
+  for (size_t i = 0; i < columns; ++i) {
+    for (size_t j = 0; j < rows; ++j) result.push_back((*operand.elements)[j * columns + i]);
+  }
+  operand.elements = std::move(result);
+  operand.columns = static_cast<int64_t>(rows);
+  node.set_operand(std::move(operand));
+  return true;
+}
+
 void transpose(Node& node) {
+  if (transpose_elements(node)) return;
   Value input = node.input(0);
   int64_t rank = Node::type_of(input).getRank();
   std::vector<int64_t> permutation;
@@ -233,7 +251,7 @@ void split(Node& node) {
 // What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone, of which a
 // call is refused in which there are none.
 struct Part {
-  int64_t start;
+  AffineExpr start;
   AffineExpr count;
   bool is_one = false;
 };
@@ -245,7 +263,7 @@ Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t 
   end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
   int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
   int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
-  return {count == 0 ? 0 : start, node.builder.getAffineConstantExpr(count)};
+  return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
 }
 
 // Where the extent or the end is symbolic. What would have to be clamped at run time is refused there, or here.
@@ -254,29 +272,44 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
     node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause + "; export the model with that extent fixed",
               HEDDLE_STATUS_UNIMPLEMENTED);
   };
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
   auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
-  AffineExpr none = node.builder.getAffineConstantExpr(0);
+  AffineExpr none = constant(0);
   if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
-  if (!first) refuse("its start depends on them");
   bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
-  if (*first == -1 && !size && to_end) return {-1, node.builder.getAffineConstantExpr(1), true};
-  if (*first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
-  int64_t from = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
-  if (from > largest_extent || (size && from >= *size)) return {0, none};
+  if (first == -1 && !size && to_end) return {constant(-1), constant(1), true};
+  AffineExpr from = start;
+  if (first && *first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
+  if (first) {
+    int64_t known = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
+    if (known > largest_extent || (size && known >= *size)) return {none, none};
+    from = constant(known);
+  } else {
+    if (tx::never_negative(node.computed(difference(none, start)))) from = node.computed(sum(extent, start));
+    if (!tx::never_negative(from)) refuse("its start depends on them, and may be before the first element");
+  }
   AffineExpr to = end;
   if (to_end) {
     to = extent;
   } else if (last && *last < 0) {
     to = *last < -largest_extent ? none : node.computed(sum(extent, end));
-  } else if (!at_least(extent, end).value_or(false) && !size && !(last && *last <= from)) {
-    if (from == 0 && last == 1) return {0, node.builder.getAffineConstantExpr(1), true};
+  } else if (!at_least(extent, end).value_or(false) && !size && !(last && at_least(from, end).value_or(false))) {
+    if (first == 0 && last == 1) return {none, constant(1), true};
     refuse("its end may be beyond the extent");
   }
   // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
-  AffineExpr room = node.computed(difference(to, node.builder.getAffineConstantExpr(from)));
-  AffineExpr count = node.computed(quotient(sum(room, node.builder.getAffineConstantExpr(step - 1)), step));
+  AffineExpr room = node.computed(difference(to, from));
+  AffineExpr count = node.computed(quotient(sum(room, constant(step - 1)), step));
   auto known = tx::static_extent(count);
-  return known && *known <= 0 ? Part{0, none} : Part{from, count};
+  return known && *known <= 0 ? Part{none, none} : Part{from, count};
+}
+
+// The indices of a part, for a slice that is not at the same place in every call.
+Value places_of(Node& node, const Part& part, int64_t step) {
+  RankedTensorType type = node.tensor_type({part.count}, node.builder.getI64Type());
+  Value places = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
+  if (step != 1 && !part.is_one) places = node.make<tx::MulOp>(type, places, node.splat(type, static_cast<double>(step)));
+  return node.make<tx::AddOp>(type, places, node.broadcast(node.extent_value(part.start), {part.count}));
 }
 
 void slice(Node& node) {
@@ -305,14 +338,21 @@ void slice(Node& node) {
     if (size && start && end) return known_part(node, *size, *start, *end, steps[i]);
     return symbolic_part(node, axis, extent, starts[i], ends[i], steps[i]);
   };
-  if (operand.is_folded() && operand.rank == 1 && starts.size() == 1) {
-    node.axis(axes[0], 1);
-    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
-    auto count = tx::static_extent(part.count);
-    if (!count) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
-    std::vector<AffineExpr> taken;
-    for (int64_t i = 0; i < *count; ++i) taken.push_back((*operand.elements)[part.start + i * steps[0]]);
-    node.set_elements(std::move(taken), 1, operand.bits);
+  bool takes_rows = operand.is_matrix() && starts.size() == 1 && node.axis(axes[0], 2) == 0;
+  if ((operand.is_folded() && operand.rank == 1 && starts.size() == 1) || takes_rows) {
+    node.axis(axes[0], operand.rank);
+    int64_t columns = takes_rows ? operand.columns : 1;
+    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
+    auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
+    if (!count || !first) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+    Operand taken = operand;
+    taken.value = {};
+    taken.elements->clear();
+    for (int64_t i = 0; i < *count; ++i) {
+      auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;
+      taken.elements->insert(taken.elements->end(), row, row + columns);
+    }
+    node.set_operand(std::move(taken));
     return;
   }
   Value input = node.input(0);
@@ -322,14 +362,15 @@ void slice(Node& node) {
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
     Part part = part_of(i, axis, Node::extents_of(input)[axis]);
-    if (part.is_one) {
+    auto start = tx::static_extent(part.start);
+    if (part.is_one || !start) {
       Extents rest = Node::extents_of(input);
       extents[axis] = rest[axis] = part.count;
-      Value place = node.splat(RankedTensorType::get(1, node.builder.getI64Type()), static_cast<double>(part.start));
-      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, place, node.builder.getI64IntegerAttr(axis));
+      Value places = places_of(node, part, steps[i]);
+      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, places, node.builder.getI64IntegerAttr(axis));
       continue;
     }
-    all_starts[axis] = part.start;
+    all_starts[axis] = *start;
     all_strides[axis] = steps[i];
     extents[axis] = part.count;
   }

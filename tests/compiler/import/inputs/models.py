@@ -389,10 +389,10 @@ MODELS = {
     "external_absolute": lambda: external("/etc/passwd"),
     "external_link": lambda: external("link.bin"),
     "unsupported": lambda: unary("Frobnicate"),
-    "unsupported_near": lambda: unary("ScatterND"),
+    "unsupported_near": lambda: unary("GatherNDs"),
     "unsupported_many": lambda: (
-        [node("ReduceL2", ["x"], ["a"]), node("Einsum", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
-         node("ReduceL2", ["c"], ["d"], name="late"),
+        [node("ReduceL9", ["x"], ["a"]), node("Frobnicate", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
+         node("ReduceL9", ["c"], ["d"], name="late"),
          node("Scale", ["d"], ["y"], name="scale", domain="test")],
         [value("x", (2,))], [value("y", (2,))], [], 17, [], [helper.make_opsetid("test", 3)]),
     "unsupported_of_all_kinds": lambda: (

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Arithmetic on a few known numbers, as exporters write it where a shape is a root, a quotient or a rounded product of floats: computed here, so
+// that what becomes of them can be a shape.
+#include "compiler/import/onnx_fold.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// Numbers of one type, all of which an f64 holds.
+struct Numbers {
+  std::vector<double> values;
+  RankedTensorType type;
+};
+
+constexpr double largest_whole = 0x1p53;
+
+bool is_computed(Type element) {
+  return element.isF32() || element.isF64() || element.isSignlessInteger(32) || element.isSignlessInteger(64);
+}
+
+// Of a tensor of rank 0 or 1 with a few elements; none where it is another one, or not known.
+std::optional<Numbers> numbers_of(Node& node, int index) {
+  const Operand& operand = node.operand(index);
+  Numbers numbers;
+  if (operand.is_shape()) {
+    for (AffineExpr element : *operand.elements) {
+      auto value = tx::static_extent(element);
+      if (!value || std::abs(static_cast<double>(*value)) > largest_whole) return {};
+      numbers.values.push_back(static_cast<double>(*value));
+    }
+    auto count = static_cast<int64_t>(numbers.values.size());
+    numbers.type = RankedTensorType::get(operand.rank == 0 ? ArrayRef<int64_t>() : ArrayRef<int64_t>(count),
+                                         node.builder.getIntegerType(operand.bits));
+    return numbers;
+  }
+  DenseElementsAttr known = operand.value ? known_elements(operand.value) : DenseElementsAttr();
+  if (!known || known.getType().getRank() > 1 || known.getNumElements() > static_cast<int64_t>(most_shape_elements)) return {};
+  if (!known.getElementType().isF32() && !known.getElementType().isF64()) return {};  // whole ones have elements
+  for (Attribute element : known.getValues<Attribute>()) numbers.values.push_back(number_of(element));
+  numbers.type = llvm::cast<RankedTensorType>(known.getType());
+  return numbers;
+}
+
+// As an element of the type; none where it is not one.
+std::optional<double> rounded(double value, Type element) {
+  if (element.isF64()) return value;
+  if (element.isF32()) return static_cast<double>(static_cast<float>(value));
+  double whole = std::trunc(value), limit = element.isInteger(32) ? 0x1p31 : largest_whole;
+  return whole >= -limit && whole < limit ? std::optional(whole) : std::nullopt;
+}
+
+using Compute = double (*)(double a, double b);
+
+// Null for operators that are not computed here.
+Compute computation(const std::string& operator_name) {
+  static const std::map<std::string, Compute, std::less<>> table = {
+      {"Add", [](double a, double b) { return a + b; }},
+      {"Cast", [](double a, double) { return a; }},
+      {"Ceil", [](double a, double) { return std::ceil(a); }},
+      {"Div", [](double a, double b) { return a / b; }},
+      {"Floor", [](double a, double) { return std::floor(a); }},
+      {"Max", [](double a, double b) { return std::max(a, b); }},
+      {"Min", [](double a, double b) { return std::min(a, b); }},
+      {"Mul", [](double a, double b) { return a * b; }},
+      {"Neg", [](double a, double) { return -a; }},
+      {"Pow", [](double a, double b) { return std::pow(a, b); }},
+      {"Reciprocal", [](double a, double) { return 1 / a; }},
+      {"Round", [](double a, double) { return std::nearbyint(a); }},
+      {"Sqrt", [](double a, double) { return std::sqrt(a); }},
+      {"Sub", [](double a, double b) { return a - b; }},
+  };
+  auto it = table.find(operator_name);
+  return it == table.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+bool fold_numbers(Node& node) {
+  Compute compute = computation(node.type());
+  if (!compute || node.input_count() < 1 || node.input_count() > 2) return false;
+  std::vector<Numbers> inputs;
+  bool has_floats = false;
+  for (int i = 0; i < node.input_count(); ++i) {
+    if (!node.has_input(i)) return false;
+    auto numbers = numbers_of(node, i);
+    if (!numbers) return false;
+    has_floats |= llvm::isa<FloatType>(numbers->type.getElementType());
+    inputs.push_back(std::move(*numbers));
+  }
+  RankedTensorType type = inputs[0].type;
+  Type element = type.getElementType();
+  if (node.type() == "Cast") {
+    element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
+    has_floats |= llvm::isa<FloatType>(element);
+  } else if (node.type() == "Pow" ? llvm::isa<IntegerType>(element) : inputs.back().type.getElementType() != element) {
+    return false;  // integers wrap, and are divided in another way
+  }
+  if (!has_floats || !is_computed(element)) return false;
+  size_t count = inputs[0].values.size();
+  for (const Numbers& input : inputs) {
+    if (input.values.size() == count) continue;
+    if (input.values.size() != 1 && count != 1) return false;
+    count = std::max(count, input.values.size());
+  }
+  for (const Numbers& input : inputs) {
+    if (input.type.getRank() > type.getRank() || (input.type.getRank() > 0 && input.values.size() == count)) type = input.type;
+  }
+  std::vector<double> results;
+  for (size_t i = 0; i < count; ++i) {
+    auto at = [&](const Numbers& input) { return input.values[input.values.size() == 1 ? 0 : i]; };
+    auto result = rounded(compute(at(inputs.front()), at(inputs.back())), element);
+    if (!result) return false;
+    results.push_back(*result);
+  }
+  if (llvm::isa<IntegerType>(element)) {
+    std::vector<AffineExpr> elements;
+    for (double result : results) elements.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(result)));
+    node.set_elements(std::move(elements), type.getRank(), element.getIntOrFloatBitWidth());
+    return true;
+  }
+  type = tx::with_element_type(type, element);
+  SmallVector<Attribute> attributes;
+  for (double result : results) attributes.push_back(node.builder.getFloatAttr(element, result));
+  node.set_result(node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, attributes)));
+  return true;
+}
+
+}  // namespace heddle::import

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Called for every node before it is translated.
+#pragma once
+
+#include "compiler/import/onnx_graph.h"
+
+namespace heddle::import {
+
+// Computes an element-wise operator on a few known floats, or between those and integers, and sets its result. False where it is not that.
+bool fold_numbers(Node& node);
+
+}  // namespace heddle::import

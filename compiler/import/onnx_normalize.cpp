@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Normalizations over some dimensions of each sample: layers, instances, groups.
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// The value divided by the square root of the mean of its squares, over its dimensions from `first` on; `centered`: less its mean before.
+Value normalized(Node& node, Value value, int64_t first, bool centered) {
+  RankedTensorType type = Node::type_of(value);
+  SmallVector<int64_t> axes, outer;
+  for (int64_t i = 0; i < type.getRank(); ++i) (i < first ? outer : axes).push_back(i);
+  Extents extents = tx::extents(type);
+  RankedTensorType reduced = node.tensor_type(ArrayRef<AffineExpr>(extents).take_front(first), type.getElementType());
+  auto mean_of = [&](Value one) { return node.make<tx::ReduceOp>(reduced, tx::ReduceKind::mean, one, axes); };
+  auto spread = [&](Value one) { return node.builder.create<tx::BroadcastOp>(node.location(), type, one, outer).getResult(); };
+  if (centered) value = node.make<tx::SubOp>(type, value, spread(mean_of(value)));
+  Value square = mean_of(node.make<tx::MulOp>(type, value, value));
+  Value shifted = node.make<tx::AddOp>(reduced, square, node.splat(reduced, node.number("epsilon", 1e-5f)));
+  return node.make<tx::MulOp>(type, value, spread(node.make<tx::RsqrtOp>(reduced, shifted)));
+}
+
+// By inputs 1 and 2: a factor and what is added for each index of a dimension.
+Value scaled(Node& node, Value value, int64_t dimension) {
+  RankedTensorType type = Node::type_of(value);
+  AffineExpr extent = tx::extents(type)[dimension];
+  auto spread = [&](int input) {
+    Value vector = node.input(input);
+    Extents own = Node::extents_of(vector);
+    if (own.size() != 1 || !node.are_equal(extent, own[0]))
+      node.fail("input " + std::to_string(input) + " has not one element for each channel or group");
+    return node.make<tx::BroadcastOp>(type, node.with_extents(vector, extent), ArrayRef<int64_t>{dimension});
+  };
+  return node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, value, spread(1)), spread(2));
+}
+
+// LayerNormalization and RMSNormalization: factors and what is added are broadcast.
+void layer_norm(Node& node) {
+  Value input = node.input(0);
+  int64_t first = node.axis(node.integer("axis", -1), Node::type_of(input).getRank());
+  if (node.wants_output(1) || node.wants_output(2)) node.fail("outputs Mean and InvStdDev are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  Value result = normalized(node, input, first, /*centered=*/node.type() == "LayerNormalization");
+  RankedTensorType type = Node::type_of(result);
+  result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), tx::extents(type)));
+  if (node.has_input(2)) result = node.make<tx::AddOp>(type, result, node.broadcast(node.input(2), tx::extents(type)));
+  node.set_result(result);
+}
+
+void instance_norm(Node& node) {
+  Value input = node.input(0);
+  node.check_image(input);
+  node.set_result(scaled(node, normalized(node, input, 2, /*centered=*/true), 1));
+}
+
+// Factors are one a group up to opset 20, one a channel after.
+void group_norm(Node& node) {
+  Value input = node.input(0);
+  node.check_image(input);
+  Extents extents = Node::extents_of(input), grouped = extents;
+  int64_t groups = node.integer("num_groups");
+  if (groups < 1 || groups > largest_extent) node.fail("num_groups is " + std::to_string(groups));
+  AffineExpr count = node.builder.getAffineConstantExpr(groups);
+  grouped[1] = exact_quotient(extents[1], count, node.builder.getContext());
+  if (!grouped[1]) node.fail("its channels are no multiple of num_groups, which is " + std::to_string(groups));
+  grouped.insert(grouped.begin() + 1, count);
+  Value result = normalized(node, node.reshape(input, grouped), 2, /*centered=*/true);
+  bool by_group = node.opset() < 21;
+  if (by_group) result = scaled(node, result, 1);
+  result = node.reshape(result, extents);
+  node.set_result(by_group ? result : scaled(node, result, 1));
+}
+
+}  // namespace
+
+const Table& normalize_operators() {
+  static const Table table = {
+      {"GroupNormalization", group_norm},
+      {"InstanceNormalization", instance_norm},
+      {"LayerNormalization", layer_norm},
+      {"RMSNormalization", layer_norm},
+  };
+  return table;
+}
+
+}  // namespace heddle::import
