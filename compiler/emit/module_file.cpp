@@ -18,7 +18,7 @@ namespace mf = heddle::module_format;
 namespace heddle::emit {
 namespace {
 
-std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t slot, ArrayAttr symbols) {
+std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t slot, unsigned symbols) {
   auto ranked = llvm::cast<RankedTensorType>(type);
   auto result = std::make_unique<mf::TensorTypeT>();
   result->name = name.str();
@@ -27,7 +27,7 @@ std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t
   for (AffineExpr extent : tx::extents(ranked)) {
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
       result->dims.emplace_back(constant.getValue(), -1, 0);
-    } else if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent); symbol && symbols) {
+    } else if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent); symbol && symbol.getPosition() < symbols) {
       result->dims.emplace_back(-1, static_cast<int32_t>(symbol.getPosition()), 0);
     } else {
       result->dims.emplace_back(-1, -1, 0);  // the program sets it
@@ -44,7 +44,8 @@ std::string name_of(DictionaryAttr attributes, const std::string& otherwise) {
 std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarget& target) {
   auto result = std::make_unique<mf::FunctionT>();
   result->name = function.getName().str();
-  auto symbols = function->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+  auto names = function->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+  unsigned symbols = tx::given_symbol_count(function);
   auto described = [&](Type type, DictionaryAttr attributes, const std::string& otherwise) {
     return tensor_type(type, name_of(attributes, otherwise), slot_index(target, tx::affinity_of(attributes)), symbols);
   };
@@ -54,7 +55,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   for (unsigned i = 0; i < own_result_count(function); ++i) {
     result->results.push_back(described(function.getResultTypes()[i], function.getResultAttrDict(i), "output" + std::to_string(i)));
   }
-  for (Attribute name : symbols ? symbols.getValue() : ArrayRef<Attribute>()) {
+  for (Attribute name : names ? names.getValue().take_front(symbols) : ArrayRef<Attribute>()) {
     auto symbol = std::make_unique<mf::SymbolT>();
     symbol->name = llvm::cast<StringAttr>(name).str();
     symbol->min = 0;  // the program refuses what its kernels cannot do

@@ -17,6 +17,11 @@ void Registers::bind_symbol(unsigned position, uint32_t argument, uint32_t dim) 
   if (!symbols_.contains(position)) symbols_[position] = emit(module_format::Op::ArgumentDim, argument, dim);
 }
 
+void Registers::define_symbol(unsigned position, module_format::Op op, AffineExpr left, AffineExpr right) {
+  uint32_t a = value_of(left), b = value_of(right);
+  symbols_[position] = emit(op, a, b);
+}
+
 uint32_t Registers::literal(int64_t value) {
   auto [it, is_new] = literals_.try_emplace(value, 0);
   if (is_new) {

@@ -15,6 +15,8 @@ class Registers {
 
   // Where symbol `position` comes from: extent `dim` of argument `argument`.
   void bind_symbol(unsigned position, uint32_t argument, uint32_t dim);
+  // What it is computed of.
+  void define_symbol(unsigned position, module_format::Op op, mlir::AffineExpr left, mlir::AffineExpr right);
   // The register that holds the expression's value.
   uint32_t value_of(mlir::AffineExpr expression);
   uint32_t literal(int64_t value);

@@ -6,6 +6,7 @@
 #include "compiler/emit/registers.h"
 #include "heddle/ext/library.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 namespace mf = heddle::module_format;
@@ -56,7 +57,7 @@ class Scheduler {
   }
 
   LogicalResult bind_symbols() {
-    uint32_t count = symbol_count(&function_.getBody().front().front());
+    uint32_t count = tx::given_symbol_count(function_);
     llvm::SmallSet<unsigned, 4> bound;
     for (BlockArgument argument : function_.getArguments()) {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(argument.getType())))) {
@@ -67,6 +68,23 @@ class Scheduler {
       }
     }
     if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
+    auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
+    for (Attribute each : defined ? defined.getValue() : ArrayRef<Attribute>()) {
+      auto definition = llvm::dyn_cast<DictionaryAttr>(each);
+      auto kind = definition ? definition.getAs<StringAttr>("kind") : StringAttr();
+      auto of = definition ? definition.getAs<AffineMapAttr>("of") : AffineMapAttr();
+      auto op = kind ? llvm::StringSwitch<std::optional<mf::Op>>(kind.getValue())
+                           .Case("min", mf::Op::Min)
+                           .Case("max", mf::Op::Max)
+                           .Case("floordiv", mf::Op::FloorDiv)
+                           .Case("mod", mf::Op::Mod)
+                           .Default(std::nullopt)
+                     : std::nullopt;
+      bool is_known =
+          op && of && of.getValue().getNumDims() == 0 && of.getValue().getNumResults() == 2 && of.getValue().getNumSymbols() <= count;
+      if (!is_known) return function_.emitError("has a malformed entry of ") << tx::defined_symbols_attr;
+      registers_.define_symbol(count++, *op, of.getValue().getResult(0), of.getValue().getResult(1));
+    }
     return success();
   }
 
@@ -187,7 +205,9 @@ class Scheduler {
     if (initializer_) return;
     for (auto [index, type] : llvm::enumerate(function_.getFunctionType().getResults())) {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(type)))) {
-        if (llvm::isa<AffineConstantExpr, AffineSymbolExpr>(extent)) continue;  // the signature says it
+        auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
+        if (tx::static_extent(extent) || (symbol && symbol.getPosition() < tx::given_symbol_count(function_)))
+          continue;  // the signature says it
         command(mf::Op::ResultDim, index, dim, registers_.value_of(extent));
       }
     }

@@ -84,12 +84,15 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
     return node.computed(product(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
     // rounded down; tensors of numbers below 0 are rounded up, and a shape has none
-    return known_y && *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
+    if (known_y) return *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
+    AffineExpr exact = exact_quotient(x, y, node.builder.getContext());
+    return exact ? exact : node.graph.symbols.defined("floordiv", x, y);
   } else if constexpr (std::is_same_v<OpT, tx::MaxOp> || std::is_same_v<OpT, tx::MinOp>) {
     std::optional<bool> first = std::is_same_v<OpT, tx::MaxOp> ? at_least(x, y) : at_least(y, x);
     if (first && *first) return x;
     std::optional<bool> second = std::is_same_v<OpT, tx::MaxOp> ? at_least(y, x) : at_least(x, y);
-    return second && *second ? y : AffineExpr();
+    if (second && *second) return y;
+    return node.graph.symbols.defined(std::is_same_v<OpT, tx::MaxOp> ? "max" : "min", x, y);
   } else {
     return {};
   }
@@ -136,7 +139,10 @@ void negate(Node& node) {
 // Of two elements of shapes; null where it is not known.
 AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend) {
   auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
-  if (!known_y || *known_y == 0 || *known_y == -1) return {};
+  if (!known_y && known_x == -1 && !of_dividend && tx::never_negative(y))
+    return node.computed(difference(y, node.builder.getAffineConstantExpr(1)));
+  if (!known_y) return node.graph.symbols.defined("mod", x, y);
+  if (*known_y == 0 || *known_y == -1) return {};
   if (known_x) {
     int64_t rest = *known_x % *known_y;
     if (!of_dividend && rest != 0 && (rest < 0) != (*known_y < 0)) rest += *known_y;

@@ -191,18 +191,25 @@ Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
     case AffineExprKind::Mul:
       return make<tx::MulOp>(type, left, right);
     case AffineExprKind::FloorDiv:
-      if (tx::never_negative(binary.getLHS())) return make<tx::DivOp>(type, left, right);
-      [[fallthrough]];
-    case AffineExprKind::Mod:
-      if (tx::never_negative(binary.getLHS())) {
-        Value times = make<tx::MulOp>(type, make<tx::DivOp>(type, left, right), right);
-        return make<tx::SubOp>(type, left, times);
-      }
-      [[fallthrough]];
+    case AffineExprKind::Mod: {
+      Value quotient = floor_quotient(left, right, tx::never_negative(binary.getLHS()));
+      if (element.getKind() == AffineExprKind::FloorDiv) return quotient;
+      return make<tx::SubOp>(type, left, make<tx::MulOp>(type, quotient, right));
+    }
     default:
-      fail("a shape with symbols is used as data, and one of its elements has a quotient that may be negative",
-           HEDDLE_STATUS_UNIMPLEMENTED);
+      fail("a shape with symbols is used as data, and one of its elements is rounded up", HEDDLE_STATUS_UNIMPLEMENTED);
   }
+}
+
+// Of integers, by one above 0.
+Value Node::floor_quotient(Value left, Value right, bool never_negative) {
+  RankedTensorType type = type_of(left);
+  if (!never_negative) {  // quotients are rounded towards 0
+    Value less = make<tx::SubOp>(type, left, make<tx::SubOp>(type, right, splat(type, 1)));
+    Value is_negative = make<tx::CompareOp>(tx::with_element_type(type, builder.getI1Type()), tx::CompareKind::lt, left, splat(type, 0));
+    left = make<tx::SelectOp>(type, is_negative, less, left);
+  }
+  return make<tx::DivOp>(type, left, right);
 }
 
 std::vector<AffineExpr> Node::elements(int index) const {

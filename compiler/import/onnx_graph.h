@@ -159,6 +159,7 @@ class Node {
   const onnx::AttributeProto* find(const char* name) const;
   mlir::Value from_elements(const Operand& operand);
   mlir::Value symbolic_element(mlir::AffineExpr element, mlir::RankedTensorType type);
+  mlir::Value floor_quotient(mlir::Value left, mlir::Value right, bool never_negative);
 
   const onnx::NodeProto& proto_;
   mlir::Location location_;

@@ -372,6 +372,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     for (const std::string& name : graph.symbols.names()) names.push_back(builder.getStringAttr(name));
     function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
   }
+  if (ArrayAttr definitions = graph.symbols.definitions()) function->setAttr(tx::defined_symbols_attr, definitions);
   if (ArrayAttr equal = graph.symbols.equal_extents()) function->setAttr(tx::equal_extents_attr, equal);
   return module;
 }

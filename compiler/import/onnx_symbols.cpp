@@ -115,6 +115,27 @@ std::optional<AffineExpr> Symbols::find(const std::string& name) {
   return meant(name);
 }
 
+AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
+  constexpr size_t most = 32;  // kernels get them all
+  if (!a || !b) return {};
+  bool is_max = kind == "max";
+  if (is_max ? !tx::never_negative(a) && !tx::never_negative(b) : !tx::never_negative(a) || !tx::never_negative(b)) return {};
+  Builder builder(context_);
+  AffineMap of = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
+  std::string text;
+  llvm::raw_string_ostream(text) << kind << "(" << a << ", " << b << ")";
+  text += '\0';
+  if (positions_.contains(text)) return own(text);
+  if (definitions_.size() == most) return {};
+  definitions_.insert(builder.getDictionaryAttr(
+      {builder.getNamedAttr("kind", builder.getStringAttr(kind)), builder.getNamedAttr("of", AffineMapAttr::get(of))}));
+  return own(text);
+}
+
+ArrayAttr Symbols::definitions() const {
+  return definitions_.empty() ? ArrayAttr() : ArrayAttr::get(context_, definitions_.getArrayRef());
+}
+
 AffineExpr Symbols::resolved(AffineExpr expression) {
   return replaced(expression, [&](unsigned position) { return meant(keys_[position]); });
 }
@@ -133,6 +154,9 @@ Symbols::Solved Symbols::learn(unsigned position, AffineExpr expression) {
 }
 
 Symbols::Solved Symbols::solve(AffineExpr difference) {
+  for (size_t i = keys_.size() - definitions_.size(); i < keys_.size(); ++i) {
+    if (mentions(difference, static_cast<unsigned>(i))) return Solved::kOpen;
+  }
   Terms terms;
   terms.add(difference, 1);
   std::erase_if(terms.coefficients, [](const auto& entry) { return entry.second == 0; });

@@ -42,6 +42,12 @@ class Symbols {
   // What the name of an input's dimension stands for.
   std::optional<mlir::AffineExpr> find(const std::string& name);
 
+  // A symbol for what no expression of the others is: the least or the largest of two, a quotient by a symbol that is rounded down, or what such a
+  // division leaves. `kind` is that of tx::defined_symbols_attr. Null where that may be negative, or where there are many already.
+  mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
+  // The function's attribute tx::defined_symbols_attr; null where there are none.
+  mlir::ArrayAttr definitions() const;
+
   // Whether two extents are equal, or are so in every call that is not refused: `who` needs them to be. Where they are for some symbols
   // only, learns or adds a check. With `learn` false nothing is learnt.
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
@@ -64,7 +70,7 @@ class Symbols {
   Meanings& meanings_;
   std::map<std::string, unsigned> positions_;
   std::vector<std::string> keys_, names_;
-  llvm::SetVector<mlir::Attribute> checks_;
+  llvm::SetVector<mlir::Attribute> checks_, definitions_;  // the last symbols are those that are defined
 };
 
 }  // namespace heddle::import

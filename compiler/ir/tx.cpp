@@ -93,6 +93,15 @@ uint64_t byte_size(RankedTensorType type) {
   return bits == 1 ? elements : (elements * bits + 7) / 8;  // a bool takes one byte
 }
 
+unsigned given_symbol_count(Operation* function) {
+  auto count = [&](StringRef name) {
+    auto all = function->getAttrOfType<ArrayAttr>(name);
+    return all ? static_cast<unsigned>(all.size()) : 0;
+  };
+  unsigned all = count(symbols_attr);
+  return all - std::min(all, count(defined_symbols_attr));
+}
+
 bool never_negative(AffineExpr extent) {
   if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) return constant.getValue() >= 0;
   auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(extent);

@@ -31,6 +31,11 @@ namespace heddle::tx {
 
 // Name of the function attribute (ArrayAttr of StringAttr) that lists the symbols of dynamic extents.
 inline constexpr llvm::StringLiteral symbols_attr = "tx.symbols";
+// Of a function: how the last of its symbols follow from others, which arguments give or which are before them. One dictionary each: `kind` ("min", "max", "floordiv"
+// or "mod"), and `of`, an affine map with the two that it is of.
+inline constexpr llvm::StringLiteral defined_symbols_attr = "tx.defined_symbols";
+// How many of the function's symbols arguments give.
+unsigned given_symbol_count(mlir::Operation* function);
 // Of a function: what its last results are, one dictionary each. They are no results of the model, but verdicts of kernels on the values of a call (i64, of rank
 // 0): `kind` ("index" or "divisor") as CheckKind in module.fbs, `limit`, which the verdict is below where all is well, the `node`, and `where` in it.
 inline constexpr llvm::StringLiteral checks_attr = "tx.checks";
