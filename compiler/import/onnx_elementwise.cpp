@@ -71,6 +71,20 @@ AffineExpr computed_number(Node& node, int64_t x, int64_t y) {
   return defined ? node.builder.getAffineConstantExpr(result) : AffineExpr();
 }
 
+// The largest or the least of two where no symbol is 0, if it is always the same one then: it is taken, and a call is refused in which it is the other.
+AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) {
+  AffineExpr above = Symbols::if_positive(x), other = Symbols::if_positive(y);
+  std::optional<bool> first = above && other ? at_least(largest ? above : other, largest ? other : above) : std::nullopt;
+  std::optional<bool> second = above && other ? at_least(largest ? other : above, largest ? above : other) : std::nullopt;
+  AffineExpr chosen = first == true    ? x
+                      : second == true ? y
+                                       : AffineExpr(),
+             exact = node.graph.symbols.defined(largest ? "max" : "min", x, y);
+  if (!chosen || !exact) return {};
+  node.graph.symbols.equate(exact, chosen, node.describe(), /*learn=*/false);
+  return chosen;
+}
+
 // Arithmetic on shapes stays arithmetic on extents; null where it cannot.
 template <typename OpT>
 AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
@@ -83,7 +97,10 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
   } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
     return node.computed(product(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
-    // rounded down; tensors of numbers below 0 are rounded up, and a shape has none
+    // Rounded down, where numbers below 0 would be rounded up: a call is refused in which it is one.
+    AffineExpr zero = node.builder.getAffineConstantExpr(0), whole = tx::never_negative(x) ? x : node.graph.symbols.defined("max", x, zero);
+    if (!whole) return {};
+    node.graph.symbols.equate(whole, x, node.describe(), /*learn=*/false);
     if (known_y) return *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
     AffineExpr exact = exact_quotient(x, y, node.builder.getContext());
     return exact ? exact : node.graph.symbols.defined("floordiv", x, y);
@@ -92,6 +109,7 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
     if (first && *first) return x;
     std::optional<bool> second = std::is_same_v<OpT, tx::MaxOp> ? at_least(y, x) : at_least(x, y);
     if (second && *second) return y;
+    if (AffineExpr chosen = chosen_of_some(node, x, y, std::is_same_v<OpT, tx::MaxOp>)) return chosen;
     return node.graph.symbols.defined(std::is_same_v<OpT, tx::MaxOp> ? "max" : "min", x, y);
   } else {
     return {};
@@ -215,7 +233,21 @@ void mean(Node& node) {
   node.set_result(node.make<tx::MulOp>(type, result, node.splat(type, 1.0 / values.size())));
 }
 
+// Small powers of elements of shapes are products.
+bool fold_power(Node& node) {
+  constexpr int64_t most = 8;
+  if (node.input_count() != 2 || !node.operand(0).is_shape()) return false;
+  return node.fold([&](ArrayRef<AffineExpr> elements) -> AffineExpr {
+    auto exponent = tx::static_extent(elements[1]);
+    if (!exponent || *exponent < 0 || *exponent > most) return {};
+    AffineExpr result = node.builder.getAffineConstantExpr(1);
+    for (int64_t i = 0; i < *exponent; ++i) result = node.computed(product(result, elements[0]));
+    return result;
+  });
+}
+
 void pow(Node& node) {
+  if (fold_power(node)) return;
   Value base = node.input(0), exponent = node.input(1);
   if (Node::type_of(base).getElementType() != Node::type_of(exponent).getElementType()) {
     exponent = node.make<tx::CastOp>(tx::with_element_type(Node::type_of(exponent), Node::type_of(base).getElementType()), exponent);
@@ -223,7 +255,13 @@ void pow(Node& node) {
   Extents extents = common_extents(node, {base, exponent});
   base = node.broadcast(base, extents);
   exponent = node.broadcast(exponent, extents);
-  node.set_result(node.make<tx::PowOp>(Node::type_of(base), base, exponent));
+  RankedTensorType type = Node::type_of(base), wide = tx::with_element_type(type, node.builder.getF64Type());
+  if (llvm::isa<FloatType>(type.getElementType())) {
+    node.set_result(node.make<tx::PowOp>(type, base, exponent));
+    return;
+  }
+  Value power = node.make<tx::PowOp>(wide, node.make<tx::CastOp>(wide, base), node.make<tx::CastOp>(wide, exponent));
+  node.set_result(node.make<tx::CastOp>(type, node.make<tx::RoundOp>(wide, power)));
 }
 
 // Bounds are attributes up to opset 10, optional inputs after.

@@ -177,5 +177,6 @@ const Table& normalize_operators();
 const Table& quantize_operators();
 const Table& resize_operators();
 const Table& shape_operators();
+const Table& slice_operators();
 
 }  // namespace heddle::import

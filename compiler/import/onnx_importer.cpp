@@ -36,7 +36,7 @@ int64_t default_opset(const onnx::ModelProto& model) {
 
 std::vector<const Table*> tables() {
   return {&einsum_operators(),    &elementwise_operators(), &image_operators(),  &index_operators(), &linear_operators(),
-          &normalize_operators(), &quantize_operators(),    &resize_operators(), &shape_operators()};
+          &normalize_operators(), &quantize_operators(),    &resize_operators(), &shape_operators(), &slice_operators()};
 }
 
 Translate translation(const std::string& type) {

@@ -146,6 +146,56 @@ void scatter_nd(Node& node) {
   node.set_result(node.reshape(result, from));
 }
 
+// A new dimension, where the index of each element is on, and others are off; of an index outside all are.
+void one_hot(Node& node) {
+  Value indices = node.input(0), values = node.input(2);
+  const std::vector<AffineExpr> depths = node.elements(1);
+  if (depths.size() != 1) node.fail("depth has " + std::to_string(depths.size()) + " elements; 1 was expected");
+  AffineExpr depth = depths[0];
+  Extents extents = Node::extents_of(indices);
+  int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(extents.size()) + 1);
+  SmallVector<int64_t> others;
+  for (int64_t i = 0; i <= static_cast<int64_t>(extents.size()); ++i) {
+    if (i != axis) others.push_back(i);
+  }
+  extents.insert(extents.begin() + axis, depth);
+  RankedTensorType type = node.tensor_type(extents, node.builder.getI64Type()),
+                   bools = tx::with_element_type(type, node.builder.getI1Type());
+  RankedTensorType whole = tx::with_element_type(Node::type_of(indices), node.builder.getI64Type());
+  if (Node::type_of(indices) != whole) indices = node.make<tx::CastOp>(whole, indices);
+  Value index = node.builder.createOrFold<tx::BroadcastOp>(node.location(), type, indices, others);
+  Value place = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(axis));
+  Value size = node.broadcast(node.extent_value(depth), extents), zero = node.splat(type, 0);
+  Value is_negative = node.make<tx::CompareOp>(bools, tx::CompareKind::lt, index, zero);
+  index = node.make<tx::SelectOp>(type, is_negative, node.make<tx::AddOp>(type, index, size), index);
+  if (Node::extents_of(values) != Extents{node.builder.getAffineConstantExpr(2)}) node.fail("values has not 2 elements");
+  Type element = Node::type_of(values).getElementType();
+  auto value = [&](int64_t which) {
+    SmallVector<int64_t> start{which}, stride{1};
+    Value one = node.make<tx::SliceOp>(RankedTensorType::get({1}, element), values, start, stride);
+    return node.broadcast(node.reshape(one, {}), extents);
+  };
+  Value hit = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, place, index);
+  node.set_result(node.make<tx::SelectOp>(tx::with_element_type(type, element), hit, value(1), value(0)));
+}
+
+void eye_like(Node& node) {
+  RankedTensorType input = Node::type_of(node.input(0));
+  if (input.getRank() != 2) node.fail("its input needs rank 2, has " + std::to_string(input.getRank()));
+  Type element = input.getElementType();
+  if (node.has_attribute("dtype"))
+    element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("dtype")), node.describe());
+  RankedTensorType type = tx::with_element_type(input, node.builder.getI64Type()),
+                   bools = tx::with_element_type(input, node.builder.getI1Type());
+  Value rows = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)),
+        columns = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(1));
+  int64_t k = std::clamp(node.integer("k", 0), -largest_extent, largest_extent);
+  if (k != 0) rows = node.make<tx::AddOp>(type, rows, node.splat(type, static_cast<double>(k)));
+  Value is_on = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, rows, columns);
+  RankedTensorType to = tx::with_element_type(input, element);
+  node.set_result(to == bools ? is_on : node.make<tx::CastOp>(to, is_on));
+}
+
 // Start, limit and step of a Range of integers that may depend on symbols, and how many there are.
 struct Steps {
   AffineExpr start, limit, delta, count;
@@ -251,8 +301,8 @@ void trilu(Node& node) {
 
 const Table& index_operators() {
   static const Table table = {
-      {"Gather", gather}, {"GatherElements", gather_elements}, {"GatherND", gather_nd},
-      {"Range", range},   {"ScatterND", scatter_nd},           {"Trilu", trilu},
+      {"EyeLike", eye_like}, {"Gather", gather}, {"GatherElements", gather_elements}, {"GatherND", gather_nd},
+      {"OneHot", one_hot},   {"Range", range},   {"ScatterND", scatter_nd},           {"Trilu", trilu},
   };
   return table;
 }

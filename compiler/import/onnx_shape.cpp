@@ -28,15 +28,40 @@ bool reshape_elements(Node& node) {
   return true;
 }
 
-// What -1 stands for; null where that is not an extent. A quotient of two extents that may be equal is 1, and a call in which they are not is refused;
-// symbols are not: another number of them may be meant.
-AffineExpr open_extent(Node& node, const Ratio& ratio) {
-  if (ratio.divisor != 1) return {};
-  AffineExpr constant = node.builder.getAffineConstantExpr(ratio.constant);
-  if (tx::static_extent(ratio.denominator) == 1) return product(ratio.numerator, constant);
-  bool named = llvm::isa<AffineSymbolExpr>(ratio.numerator) || llvm::isa<AffineSymbolExpr>(ratio.denominator);
-  bool may_be = !named && node.graph.symbols.equate(ratio.numerator, ratio.denominator, node.describe(), /*learn=*/false);
-  return may_be ? constant : AffineExpr();
+// What -1 stands for; null where that is not an extent. Where it is one if an extent of the input is equal to what is left of the others, it is, and a call is
+// refused in which they are not; unless both are symbols, of which another number may be meant.
+AffineExpr open_extent(Node& node, const Extents& from, const Extents& to) {
+  MLIRContext* context = node.builder.getContext();
+  std::optional<Ratio> ratio = ratio_of(from, to, context);
+  if (!ratio) return {};
+  if (AffineExpr exact = exact_quotient(from, to, context)) return exact;
+  Symbols& symbols = node.graph.symbols;
+  auto is_given = [&](AffineExpr extent) { return llvm::isa<AffineSymbolExpr>(extent) && !symbols.is_defined(extent); };
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (tx::static_extent(from[i]) || (is_given(from[i]) && is_given(ratio->denominator))) continue;
+    Extents others = from;
+    others[i] = ratio->denominator;
+    AffineExpr rest = exact_quotient(others, to, context);
+    if (rest && symbols.equate(from[i], ratio->denominator, node.describe(), /*learn=*/false)) return rest;
+  }
+  return {};
+}
+
+// Where an extent is taken apart into a quotient and its divisor, as blocks of an image, it has to be their product.
+Extents divided_exactly(Node& node, Extents from, ArrayRef<AffineExpr> to) {
+  for (AffineExpr& extent : from) {
+    for (AffineExpr part : to) {
+      auto division = llvm::dyn_cast<AffineBinaryOpExpr>(part);
+      bool is_part = division && division.getKind() == AffineExprKind::FloorDiv && division.getLHS() == extent;
+      auto divisor = is_part ? tx::static_extent(division.getRHS()) : std::nullopt;
+      if (!divisor) continue;
+      AffineExpr whole = node.computed(product(part, division.getRHS()));
+      node.graph.symbols.equate(whole, extent, node.describe(), /*learn=*/false);
+      extent = whole;
+      break;
+    }
+  }
+  return from;
 }
 
 void reshape(Node& node) {
@@ -62,9 +87,10 @@ void reshape(Node& node) {
       to.push_back(extent);
     }
   }
-  std::optional<Ratio> ratio = ratio_of(from, to, node.builder.getContext());
+  Extents divided = divided_exactly(node, from, to);
+  std::optional<Ratio> ratio = ratio_of(divided, to, node.builder.getContext());
   if (open >= 0) {
-    to[open] = ratio ? open_extent(node, *ratio) : AffineExpr();
+    to[open] = open_extent(node, divided, to);
     if (!to[open]) {
       bool known = llvm::all_of(from, [](AffineExpr e) { return llvm::isa<AffineConstantExpr>(e); });
       node.fail("the input's elements do not divide into the new shape",
@@ -204,179 +230,6 @@ void concat(Node& node) {
   node.set_result(node.make<tx::ConcatOp>(type, inputs, node.builder.getI64IntegerAttr(axis)));
 }
 
-int64_t static_extent(Node& node, AffineExpr extent, int64_t axis) {
-  auto constant = llvm::dyn_cast<AffineConstantExpr>(extent);
-  if (!constant) node.fail("dimension " + std::to_string(axis) + " is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
-  return constant.getValue();
-}
-
-void split(Node& node) {
-  const Operand& operand = node.operand(0);
-  bool folded = operand.is_folded() && operand.rank == 1;
-  Value input = folded ? Value() : node.input(0);
-  Extents extents;
-  if (folded) {
-    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
-  } else {
-    extents = Node::extents_of(input);
-  }
-  int64_t axis = node.axis(node.integer("axis", 0), extents.size());
-  int64_t extent = static_extent(node, extents[axis], axis), outputs = node.output_count();
-  std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
-  if (sizes.empty() && outputs > 0) {
-    int64_t chunk = (extent + outputs - 1) / outputs;
-    for (int64_t i = 0; i < outputs; ++i) sizes.push_back(std::max<int64_t>(0, std::min(chunk, extent - i * chunk)));
-  }
-  int64_t total = 0;
-  for (int64_t size : sizes) {
-    if (size < 0 || size > extent - total) node.fail("its parts do not add up to " + std::to_string(extent));
-    total += size;
-  }
-  if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
-  SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
-  for (int64_t i = 0; i < outputs; ++i) {
-    if (folded) {
-      auto first = operand.elements->begin() + starts[0];
-      node.set_elements({first, first + sizes[i]}, 1, operand.bits, i);
-      starts[0] += sizes[i];
-      continue;
-    }
-    extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
-    RankedTensorType type = node.tensor_type(extents, Node::type_of(input).getElementType());
-    node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
-    starts[axis] += sizes[i];
-  }
-}
-
-// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone, of which a
-// call is refused in which there are none.
-struct Part {
-  AffineExpr start;
-  AffineExpr count;
-  bool is_one = false;
-};
-
-Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
-  if (start < 0) start += extent;
-  if (end < 0 && end > INT64_MIN / 2) end += extent;
-  start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
-  end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
-  int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
-  int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
-  return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
-}
-
-// Where the extent or the end is symbolic. What would have to be clamped at run time is refused there, or here.
-Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
-  auto refuse = [&](const std::string& cause) {
-    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause + "; export the model with that extent fixed",
-              HEDDLE_STATUS_UNIMPLEMENTED);
-  };
-  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
-  auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
-  AffineExpr none = constant(0);
-  if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
-  bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
-  if (first == -1 && !size && to_end) return {constant(-1), constant(1), true};
-  AffineExpr from = start;
-  if (first && *first < 0 && *first > -largest_extent && !size) refuse("its start " + std::to_string(*first) + " counts from the end");
-  if (first) {
-    int64_t known = *first >= 0 ? *first : size ? std::max<int64_t>(0, *first + *size) : 0;
-    if (known > largest_extent || (size && known >= *size)) return {none, none};
-    from = constant(known);
-  } else {
-    if (tx::never_negative(node.computed(difference(none, start)))) from = node.computed(sum(extent, start));
-    if (!tx::never_negative(from)) refuse("its start depends on them, and may be before the first element");
-  }
-  AffineExpr to = end;
-  if (to_end) {
-    to = extent;
-  } else if (last && *last < 0) {
-    to = *last < -largest_extent ? none : node.computed(sum(extent, end));
-  } else if (!at_least(extent, end).value_or(false) && !size && !(last && at_least(from, end).value_or(false))) {
-    if (first == 0 && last == 1) return {none, constant(1), true};
-    refuse("its end may be beyond the extent");
-  }
-  // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
-  AffineExpr room = node.computed(difference(to, from));
-  AffineExpr count = node.computed(quotient(sum(room, constant(step - 1)), step));
-  auto known = tx::static_extent(count);
-  return known && *known <= 0 ? Part{none, none} : Part{from, count};
-}
-
-// The indices of a part, for a slice that is not at the same place in every call.
-Value places_of(Node& node, const Part& part, int64_t step) {
-  RankedTensorType type = node.tensor_type({part.count}, node.builder.getI64Type());
-  Value places = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
-  if (step != 1 && !part.is_one) places = node.make<tx::MulOp>(type, places, node.splat(type, static_cast<double>(step)));
-  return node.make<tx::AddOp>(type, places, node.broadcast(node.extent_value(part.start), {part.count}));
-}
-
-void slice(Node& node) {
-  const Operand& operand = node.operand(0);
-  bool attributes = node.opset() < 10;
-  auto bounds = [&](const char* name, int input) {
-    if (!attributes) return node.elements(input);
-    std::vector<AffineExpr> result;
-    for (int64_t value : node.integer_list(name)) result.push_back(node.builder.getAffineConstantExpr(value));
-    return result;
-  };
-  std::vector<AffineExpr> starts = bounds("starts", 1), ends = bounds("ends", 2);
-  std::vector<int64_t> axes, steps;
-  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(i);
-  if (attributes) axes = node.integer_list("axes", axes);
-  if (!attributes && node.has_input(3)) axes = node.integers(3);
-  steps.assign(starts.size(), 1);
-  if (!attributes && node.has_input(4)) steps = node.integers(4);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    node.fail("starts, ends, axes and steps differ in length");
-  // a step beyond every extent takes the first element, whatever its size
-  for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
-  auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
-    if (steps[i] == 0) node.fail("a step is 0");
-    auto size = tx::static_extent(extent), start = tx::static_extent(starts[i]), end = tx::static_extent(ends[i]);
-    if (size && start && end) return known_part(node, *size, *start, *end, steps[i]);
-    return symbolic_part(node, axis, extent, starts[i], ends[i], steps[i]);
-  };
-  bool takes_rows = operand.is_matrix() && starts.size() == 1 && node.axis(axes[0], 2) == 0;
-  if ((operand.is_folded() && operand.rank == 1 && starts.size() == 1) || takes_rows) {
-    node.axis(axes[0], operand.rank);
-    int64_t columns = takes_rows ? operand.columns : 1;
-    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
-    auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
-    if (!count || !first) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
-    Operand taken = operand;
-    taken.value = {};
-    taken.elements->clear();
-    for (int64_t i = 0; i < *count; ++i) {
-      auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;
-      taken.elements->insert(taken.elements->end(), row, row + columns);
-    }
-    node.set_operand(std::move(taken));
-    return;
-  }
-  Value input = node.input(0);
-  Extents extents = Node::extents_of(input);
-  SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
-  Type element = Node::type_of(input).getElementType();
-  for (size_t i = 0; i < starts.size(); ++i) {
-    int64_t axis = node.axis(axes[i], extents.size());
-    Part part = part_of(i, axis, Node::extents_of(input)[axis]);
-    auto start = tx::static_extent(part.start);
-    if (part.is_one || !start) {
-      Extents rest = Node::extents_of(input);
-      extents[axis] = rest[axis] = part.count;
-      Value places = places_of(node, part, steps[i]);
-      input = node.make<tx::GatherOp>(node.tensor_type(rest, element), input, places, node.builder.getI64IntegerAttr(axis));
-      continue;
-    }
-    all_starts[axis] = *start;
-    all_strides[axis] = steps[i];
-    extents[axis] = part.count;
-  }
-  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
-}
-
 // One element of a shape, or all of them, as often as the new shape says.
 bool expand_elements(Node& node) {
   const Operand& operand = node.operand(0);
@@ -460,35 +313,6 @@ void space_to_depth(Node& node) {
   Value moved = node.transpose(node.reshape(input, {from[0], from[1], height, size, width, size}), {0, 3, 5, 1, 2, 4});
   AffineExpr channels = node.computed(product(from[1], product(size, size)));
   node.set_result(node.reshape(moved, {from[0], channels, height, width}));
-}
-
-void pad(Node& node) {
-  Value input = node.input(0);
-  if (node.text("mode", "constant") != "constant")
-    node.fail("mode '" + node.text("mode", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  if (node.has_input(3)) node.fail("input axes is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  Extents extents = Node::extents_of(input);
-  std::vector<int64_t> pads = node.opset() < 11 ? node.integer_list("pads") : node.integers(1);
-  if (pads.size() != 2 * extents.size())
-    node.fail("pads has " + std::to_string(pads.size()) + " values for rank " + std::to_string(extents.size()));
-  double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
-  if (node.has_input(2)) {
-    DenseElementsAttr constant = known_elements(node.input(2));
-    if (!constant || constant.getNumElements() != 1)
-      node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
-    value = number_of(*constant.getValues<Attribute>().begin());
-  }
-  SmallVector<int64_t> low, high;
-  for (size_t i = 0; i < extents.size(); ++i) {
-    low.push_back(pads[i]);
-    high.push_back(pads[extents.size() + i]);
-    if (low[i] < 0 || high[i] < 0) node.fail("negative pads are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-    if (low[i] > largest_extent || high[i] > largest_extent)
-      node.fail("a pad on dimension " + std::to_string(i) + " is above " + std::to_string(largest_extent));
-    extents[i] = node.computed(sum(extents[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
-  }
-  node.set_result(
-      node.make<tx::PadOp>(node.tensor_type(extents, Node::type_of(input).getElementType()), input, low, high, llvm::APFloat(value)));
 }
 
 void shape(Node& node) {
@@ -581,12 +405,9 @@ const Table& shape_operators() {
       {"Expand", expand},
       {"Flatten", flatten},
       {"Identity", same},
-      {"Pad", pad},
       {"Reshape", reshape},
       {"Shape", shape},
-      {"Slice", slice},
       {"SpaceToDepth", space_to_depth},
-      {"Split", split},
       {"Squeeze", squeeze},
       {"Tile", tile},
       {"Transpose", transpose},

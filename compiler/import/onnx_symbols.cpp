@@ -132,6 +132,15 @@ AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
   return own(text);
 }
 
+bool Symbols::is_defined(AffineExpr expression) const {
+  auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression);
+  return symbol && symbol.getPosition() >= keys_.size() - definitions_.size();
+}
+
+AffineExpr Symbols::if_positive(AffineExpr expression) {
+  return replaced(expression, [&](unsigned position) { return getAffineSymbolExpr(position, expression.getContext()) + 1; });
+}
+
 ArrayAttr Symbols::definitions() const {
   return definitions_.empty() ? ArrayAttr() : ArrayAttr::get(context_, definitions_.getArrayRef());
 }

@@ -45,8 +45,12 @@ class Symbols {
   // A symbol for what no expression of the others is: the least or the largest of two, a quotient by a symbol that is rounded down, or what such a
   // division leaves. `kind` is that of tx::defined_symbols_attr. Null where that may be negative, or where there are many already.
   mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
+  bool is_defined(mlir::AffineExpr expression) const;
   // The function's attribute tx::defined_symbols_attr; null where there are none.
   mlir::ArrayAttr definitions() const;
+
+  // The expression with every symbol one larger, so that what holds of it holds of the expression where no symbol is 0. Null where that is too long.
+  static mlir::AffineExpr if_positive(mlir::AffineExpr expression);
 
   // Whether two extents are equal, or are so in every call that is not refused: `who` needs them to be. Where they are for some symbols
   // only, learns or adds a check. With `learn` false nothing is learnt.

@@ -32,6 +32,19 @@ CASES = {
     "range_symbolic": [[(1, 3)], [(40, 3)]],
     "range_steps": [[(3, 3)], [(5, 3)], [(40, 3)]],
     "slice_first": [[(1, 6)], [(9, 6)]],
+    "slice_last_two": [[(1, 6)], [(2, 6)], [(9, 6)]],
+    "slice_first_five": [[(1, 6)], [(5, 6)], [(9, 6)]],
+    "slice_other": [[(4,), (2,)], [(4,), (9,)]],
+    "slice_from_batch": [[(2, 6)], [(9, 6)]],
+    "least": [[(2,), (1, 2)], [(9,), (1, 2)]],
+    "least_is_data": [[(2,)], [(9,)]],
+    "largest_of_positive": [[(1,), (1,)], [(9,), (1,)]],
+    "quotient_of_extents": [[(7,), (2,), (1,)], [(7,), (7,), (1,)]],
+    "rest_of_extents": [[(7,), (2,), (1,)], [(6,), (4,), (1,)]],
+    "exact_quotient": [[(3, 2), (1,)], [(1, 5), (1,)]],
+    "split_of_symbol": [[(4, 3)], [(10, 3)]],
+    "blocks": [[(4,)], [(10,)]],
+    "shape_negative_quotient": [[(2, 1, 3)], [(5, 1, 3)]],
     "shape_expanded": [[(1, 1)], [(4, 1)]],
     "equal_symbols": [[(2, 4), (2, 4)], [(7, 4), (7, 4)]],
     "equal_chain": [[(2, 5), (2, 5), (2, 5)]],
@@ -94,6 +107,9 @@ class SymbolicShapes(HeddleTestCase):
         self.assertIn("dimension 0 of input 'mask': the extents s2 and s0 + s1 have to be equal; s2 is the extent 'total', s0 is the extent 'past', "
                       "s1 is the extent 'new'; give inputs for which they are; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
                       call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
+        self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is the extent 'n'", call("split_of_symbol", a="5x3xf32"))
+        self.assertIn("the extents s1 and -s0 + 5 have to be equal; s1 is the extent 'max(-s0 + 5, 0)'", call("shape_negative_quotient", x="6x1x3xf32"))
+        self.assertIn("have to be equal; s1 is the extent 'max(s0, 1)', s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
         self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
                       call("equal_thirds", a="5x4xf32", b="8x4xf32"))
 

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Parts of tensors, and what is put around them: Slice, Split, Pad.
+#include <cstdlib>
+
+#include "compiler/import/onnx_graph.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone, of which a
+// call is refused in which there are none.
+struct Part {
+  AffineExpr start;
+  AffineExpr count;
+  bool is_one = false;
+  bool is_looked_up = false;  // element by element, since no slice takes it
+};
+
+// A part of one dimension by looking its elements up, wherever it is in a call.
+Value looked_up(Node& node, Value input, int64_t axis, const Part& part, int64_t step) {
+  Extents extents = Node::extents_of(input);
+  extents[axis] = part.count;
+  RankedTensorType type = node.tensor_type({part.count}, node.builder.getI64Type());
+  Value places = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
+  if (step != 1 && !part.is_one) places = node.make<tx::MulOp>(type, places, node.splat(type, static_cast<double>(step)));
+  places = node.make<tx::AddOp>(type, places, node.broadcast(node.extent_value(part.start), {part.count}));
+  RankedTensorType result = node.tensor_type(extents, Node::type_of(input).getElementType());
+  return node.make<tx::GatherOp>(result, input, places, node.builder.getI64IntegerAttr(axis));
+}
+
+// Parts whose sizes or places depend on symbols.
+void symbolic_split(Node& node, Value input, int64_t axis) {
+  AffineExpr extent = Node::extents_of(input)[axis], start = node.builder.getAffineConstantExpr(0);
+  int64_t outputs = node.output_count();
+  std::vector<AffineExpr> sizes;
+  if (node.has_input(1)) {
+    sizes = node.elements(1);
+  } else {
+    for (int64_t size : node.integer_list("split", std::vector<int64_t>{})) sizes.push_back(node.builder.getAffineConstantExpr(size));
+    if (sizes.empty() && outputs > 0) sizes.assign(static_cast<size_t>(outputs), node.computed(quotient(extent, outputs)));
+  }
+  if (static_cast<int64_t>(sizes.size()) != outputs)
+    node.fail("it has " + std::to_string(sizes.size()) + " parts and " + std::to_string(outputs) + " outputs");
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    if (auto known = tx::static_extent(size); known && *known < 0) node.fail("a part has the extent " + std::to_string(*known));
+    node.set_result(looked_up(node, input, axis, {start, size}, 1), static_cast<int>(i));
+    start = node.computed(sum(start, size));
+  }
+  if (!node.are_equal(extent, start)) node.fail("its parts do not add up to the extent of dimension " + std::to_string(axis));
+}
+
+void split(Node& node) {
+  const Operand& operand = node.operand(0);
+  bool folded = operand.is_folded() && operand.rank == 1;
+  Value input = folded ? Value() : node.input(0);
+  Extents extents;
+  if (folded) {
+    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  } else {
+    extents = Node::extents_of(input);
+  }
+  int64_t axis = node.axis(node.integer("axis", 0), extents.size());
+  bool has_symbols = node.has_input(1) && llvm::any_of(node.elements(1), [](AffineExpr size) { return !tx::static_extent(size); });
+  if (!folded && (has_symbols || !tx::static_extent(extents[axis]))) return symbolic_split(node, input, axis);
+  int64_t extent = *tx::static_extent(extents[axis]), outputs = node.output_count();
+  std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
+  if (sizes.empty() && outputs > 0) {
+    int64_t chunk = (extent + outputs - 1) / outputs;
+    for (int64_t i = 0; i < outputs; ++i) sizes.push_back(std::max<int64_t>(0, std::min(chunk, extent - i * chunk)));
+  }
+  int64_t total = 0;
+  for (int64_t size : sizes) {
+    if (size < 0 || size > extent - total) node.fail("its parts do not add up to " + std::to_string(extent));
+    total += size;
+  }
+  if (static_cast<int64_t>(sizes.size()) != outputs || total != extent) node.fail("its parts do not add up to " + std::to_string(extent));
+  SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (folded) {
+      auto first = operand.elements->begin() + starts[0];
+      node.set_elements({first, first + sizes[i]}, 1, operand.bits, i);
+      starts[0] += sizes[i];
+      continue;
+    }
+    extents[axis] = node.builder.getAffineConstantExpr(sizes[i]);
+    RankedTensorType type = node.tensor_type(extents, Node::type_of(input).getElementType());
+    node.set_result(node.make<tx::SliceOp>(type, input, starts, strides), i);
+    starts[axis] += sizes[i];
+  }
+}
+
+Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (start < 0) start += extent;
+  if (end < 0 && end > INT64_MIN / 2) end += extent;
+  start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
+  end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
+  int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
+  int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
+}
+
+// Where the extent or a bound is symbolic. Bounds are clamped to the extent as far as extents can say that; a call is refused where they cannot.
+Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  auto refuse = [&](const std::string& cause) {
+    node.fail("dimension " + std::to_string(axis) + " is sliced by symbols, and " + cause + "; export the model with that extent fixed",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  };
+  Symbols& symbols = node.graph.symbols;
+  auto limited = [&](StringRef kind, AffineExpr bound, AffineExpr limit) {
+    AffineExpr result = symbols.defined(kind, bound, limit);
+    if (!result) refuse("too much in its shapes is the least or the largest of two");
+    return result;
+  };
+  auto never_negative = [&](AffineExpr bound) {
+    if (tx::never_negative(bound)) return bound;
+    AffineExpr result = limited("max", bound, node.builder.getAffineConstantExpr(0));
+    symbols.equate(result, bound, node.describe(), /*learn=*/false);
+    return result;
+  };
+  auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
+  AffineExpr none = constant(0);
+  if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
+  bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
+  if (first == -1 && !size && to_end) return {constant(-1), constant(1), true};
+  if (first == 0 && last == 1 && !size && !at_least(extent, end).value_or(false)) return {none, constant(1), true};
+
+  AffineExpr from = start;
+  bool counts_back = first ? *first < 0 : tx::never_negative(node.computed(difference(none, start)));
+  if (first && *first < -largest_extent) {
+    from = none;
+  } else if (counts_back) {
+    from = node.computed(sum(extent, start));
+    if (!tx::never_negative(from)) from = limited("max", from, none);
+  } else {
+    from = never_negative(start);  // it would count from the end
+  }
+  auto known_from = tx::static_extent(from);
+  if (known_from && (*known_from > largest_extent || (size && *known_from >= *size))) return {none, none};
+
+  AffineExpr to = end;
+  bool is_looked_up = !known_from;
+  if (to_end) {
+    to = extent;
+  } else if (last && *last < 0) {
+    to = *last < -largest_extent ? none : node.computed(sum(extent, end));
+  } else if (!at_least(extent, end).value_or(false) && !(last && at_least(from, end).value_or(false))) {
+    // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
+    is_looked_up |= !size;
+    if (is_looked_up) to = limited("min", never_negative(end), never_negative(extent));
+    if (is_looked_up && size) symbols.equate(to, end, node.describe(), /*learn=*/false);
+  }
+  AffineExpr count = node.computed(quotient(sum(node.computed(difference(to, from)), constant(step - 1)), step));
+  auto known = tx::static_extent(count);
+  return known && *known <= 0 ? Part{none, none} : Part{from, count, false, is_looked_up};
+}
+
+void slice(Node& node) {
+  const Operand& operand = node.operand(0);
+  bool attributes = node.opset() < 10;
+  auto bounds = [&](const char* name, int input) {
+    if (!attributes) return node.elements(input);
+    std::vector<AffineExpr> result;
+    for (int64_t value : node.integer_list(name)) result.push_back(node.builder.getAffineConstantExpr(value));
+    return result;
+  };
+  std::vector<AffineExpr> starts = bounds("starts", 1), ends = bounds("ends", 2);
+  std::vector<int64_t> axes, steps;
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(i);
+  if (attributes) axes = node.integer_list("axes", axes);
+  if (!attributes && node.has_input(3)) axes = node.integers(3);
+  steps.assign(starts.size(), 1);
+  if (!attributes && node.has_input(4)) steps = node.integers(4);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    node.fail("starts, ends, axes and steps differ in length");
+  // a step beyond every extent takes the first element, whatever its size
+  for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
+  auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
+    if (steps[i] == 0) node.fail("a step is 0");
+    auto size = tx::static_extent(extent), start = tx::static_extent(starts[i]), end = tx::static_extent(ends[i]);
+    if (size && start && end) return known_part(node, *size, *start, *end, steps[i]);
+    return symbolic_part(node, axis, extent, starts[i], ends[i], steps[i]);
+  };
+  bool takes_rows = operand.is_matrix() && starts.size() == 1 && node.axis(axes[0], 2) == 0;
+  if ((operand.is_folded() && operand.rank == 1 && starts.size() == 1) || takes_rows) {
+    node.axis(axes[0], operand.rank);
+    int64_t columns = takes_rows ? operand.columns : 1;
+    Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
+    auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
+    if (!count || !first) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+    Operand taken = operand;
+    taken.value = {};
+    taken.elements->clear();
+    for (int64_t i = 0; i < *count; ++i) {
+      auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;
+      taken.elements->insert(taken.elements->end(), row, row + columns);
+    }
+    node.set_operand(std::move(taken));
+    return;
+  }
+  Value input = node.input(0);
+  Extents extents = Node::extents_of(input);
+  SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
+  Type element = Node::type_of(input).getElementType();
+  for (size_t i = 0; i < starts.size(); ++i) {
+    int64_t axis = node.axis(axes[i], extents.size());
+    Part part = part_of(i, axis, Node::extents_of(input)[axis]);
+    if (part.is_one || part.is_looked_up) {
+      input = looked_up(node, input, axis, part, steps[i]);
+      extents[axis] = part.count;
+      continue;
+    }
+    all_starts[axis] = *tx::static_extent(part.start);
+    all_strides[axis] = steps[i];
+    extents[axis] = part.count;
+  }
+  node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
+}
+
+// The elements of a dimension that take its place when it is padded: its own, and others behind its ends, as the mode says.
+Value padded_places(Node& node, const std::string& mode, AffineExpr extent, AffineExpr padded, int64_t low) {
+  RankedTensorType type = node.tensor_type({padded}, node.builder.getI64Type());
+  auto number = [&](AffineExpr value) { return node.broadcast(node.extent_value(value), {padded}); };
+  Value last = number(node.computed(difference(extent, node.builder.getAffineConstantExpr(1)))), zero = node.splat(type, 0);
+  Value place = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
+  place = node.make<tx::SubOp>(type, place, node.splat(type, static_cast<double>(low)));
+  if (mode == "edge") return node.make<tx::MinOp>(type, node.make<tx::MaxOp>(type, place, zero), last);
+  if (mode == "reflect") {  // once at each end
+    Value behind = node.make<tx::AbsOp>(type, node.make<tx::SubOp>(type, last, node.make<tx::AbsOp>(type, place)));
+    return node.make<tx::SubOp>(type, last, behind);
+  }
+  // wrap: a place before the first one counts from the end by itself
+  Value size = number(extent),
+        bools = node.make<tx::CompareOp>(tx::with_element_type(type, node.builder.getI1Type()), tx::CompareKind::gt, place, last);
+  return node.make<tx::SelectOp>(type, bools, node.make<tx::SubOp>(type, place, size), place);
+}
+
+void pad(Node& node) {
+  Value input = node.input(0);
+  std::string mode = node.text("mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") node.fail("mode '" + mode + "' is not known");
+  Extents extents = Node::extents_of(input);
+  auto rank = static_cast<int64_t>(extents.size());
+  std::vector<int64_t> pads = node.opset() < 11 ? node.integer_list("pads") : node.integers(1), axes;
+  for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  if (node.opset() >= 18 && node.has_input(3)) axes = node.integers(3);
+  if (pads.size() != 2 * axes.size())
+    node.fail("pads has " + std::to_string(pads.size()) + " values for " + std::to_string(axes.size()) + " dimensions");
+  SmallVector<int64_t> low(extents.size(), 0), high(extents.size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = node.axis(axes[i], rank);
+    low[axis] = pads[i];
+    high[axis] = pads[axes.size() + i];
+  }
+  double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
+  if (mode == "constant" && node.has_input(2)) {
+    DenseElementsAttr constant = known_elements(node.input(2));
+    if (!constant || constant.getNumElements() != 1)
+      node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
+    value = number_of(*constant.getValues<Attribute>().begin());
+  }
+  Type element = Node::type_of(input).getElementType();
+  Extents cut = extents;
+  SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (std::abs(low[i]) > largest_extent || std::abs(high[i]) > largest_extent)
+      node.fail("a pad on dimension " + std::to_string(i) + " is beyond " + std::to_string(largest_extent));
+    starts[i] = std::max<int64_t>(0, -low[i]);
+    cut[i] =
+        node.computed(sum(extents[i], node.builder.getAffineConstantExpr(std::min<int64_t>(0, low[i]) + std::min<int64_t>(0, high[i]))));
+    low[i] = std::max<int64_t>(0, low[i]);
+    high[i] = std::max<int64_t>(0, high[i]);
+  }
+  if (cut != extents) input = node.make<tx::SliceOp>(node.tensor_type(cut, element), input, starts, strides);
+  Extents to = cut;
+  for (size_t i = 0; i < to.size(); ++i) to[i] = node.computed(sum(cut[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
+  if (mode == "constant") {
+    node.set_result(node.make<tx::PadOp>(node.tensor_type(to, element), input, low, high, llvm::APFloat(value)));
+    return;
+  }
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == cut[i]) continue;
+    auto size = tx::static_extent(cut[i]);
+    int64_t most = size ? *size - (mode == "reflect" ? 1 : 0) : largest_extent;
+    if (size && (mode == "edge" ? *size == 0 : std::max(low[i], high[i]) > most))
+      node.fail("dimension " + std::to_string(i) + " has " + std::to_string(*size) + " elements, which are too few for its pads",
+                HEDDLE_STATUS_UNIMPLEMENTED);
+    if (!size && mode != "edge") {  // as many are needed when it runs
+      AffineExpr needed = node.builder.getAffineConstantExpr(std::max(low[i], high[i]) + (mode == "reflect" ? 1 : 0));
+      AffineExpr enough = node.graph.symbols.defined("max", cut[i], needed);
+      if (!enough) node.fail("dimension " + std::to_string(i) + " is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
+      node.graph.symbols.equate(enough, cut[i], node.describe(), /*learn=*/false);
+    }
+    Value places = padded_places(node, mode, cut[i], to[i], low[i]);
+    cut[i] = to[i];
+    input = node.make<tx::GatherOp>(node.tensor_type(cut, element), input, places, node.builder.getI64IntegerAttr(static_cast<int64_t>(i)));
+  }
+  node.set_result(input);
+}
+
+}  // namespace
+
+const Table& slice_operators() {
+  static const Table table = {{"Pad", pad}, {"Slice", slice}, {"Split", split}};
+  return table;
+}
+
+}  // namespace heddle::import
