@@ -16,7 +16,7 @@ void check_indices(Node& node, Value indices) {
 
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements) {
+  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements && !node.operand(1).is_matrix()) {
     std::vector<AffineExpr> taken;
     int64_t size = operand.elements->size();
     for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
