@@ -62,7 +62,6 @@ Labels labels_of(Node& node, const std::string& term, int64_t ellipsis) {
       add_ellipsis(labels, ellipsis);
       i += 2;
     } else if ((term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z')) {
-      if (has(labels, term[i])) node.fail("'" + term + "' of the equation repeats a label", HEDDLE_STATUS_UNIMPLEMENTED);
       labels.push_back(term[i]);
     } else {
       node.fail("the equation has '" + std::string(1, term[i]) + "' where a letter was expected");
@@ -81,7 +80,7 @@ Labels labels_of_operand(Node& node, const std::string& term, int64_t rank, int6
   return labels;
 }
 
-// Where none is said: the ellipsis, then the letters that are there once, in their order.
+// Where none is said: the ellipsis, then the letters that are in all operands once, in their order.
 Labels implicit_output(const std::vector<Term>& terms, int64_t ellipsis) {
   std::map<Label, int> counts;
   for (const Term& term : terms) {
@@ -99,15 +98,37 @@ class Multiplier {
  public:
   explicit Multiplier(Node& node) : node_(node) {}
 
-  // All terms agree on the extent of a label.
-  Term term(Value value, Labels labels) {
-    Extents extents = Node::extents_of(value);
-    for (auto [label, extent] : llvm::zip_equal(labels, extents)) {
+  // All terms agree on the extent of a label, but for those that have 1 there: they are broadcast.
+  void learn_extents(const Term& term) {
+    for (auto [label, extent] : llvm::zip_equal(term.labels, Node::extents_of(term.value))) {
       auto [known, is_new] = extents_.try_emplace(label, extent);
-      if (!is_new && !node_.are_equal(known->second, extent)) node_.fail("extents that have one label differ");
-      extent = known->second;
+      if (is_new || is_one(extent)) continue;
+      if (is_one(known->second)) {
+        known->second = extent;
+      } else if (!node_.are_equal(known->second, extent)) {
+        node_.fail("extents that have one label differ");
+      }
     }
-    return {node_.with_extents(value, extents), std::move(labels)};
+  }
+
+  // With each label once, and without those along which it is broadcast.
+  Term settled(const Term& term) {
+    Labels labels;
+    Extents extents;
+    for (auto [label, extent] : llvm::zip_equal(term.labels, Node::extents_of(term.value))) {
+      AffineExpr common = extents_.at(label);
+      if (is_one(extent) && !is_one(common)) continue;
+      labels.push_back(label);
+      extents.push_back(common);
+    }
+    Value value = node_.with_extents(term.value, extents);
+    for (size_t second = labels.size(); second-- > 0;) {
+      size_t first = llvm::find(labels, labels[second]) - labels.begin();
+      if (first == second) continue;
+      value = diagonal(value, static_cast<int64_t>(first), static_cast<int64_t>(second));
+      labels.erase(labels.begin() + second);
+    }
+    return {value, labels};
   }
 
   // Summed over the labels that are not needed.
@@ -159,6 +180,23 @@ class Multiplier {
   }
 
  private:
+  static bool is_one(AffineExpr extent) { return tx::static_extent(extent) == 1; }
+
+  // The elements whose indices along two dimensions are equal, without the second one: all others are left out of a sum along it.
+  Value diagonal(Value value, int64_t first, int64_t second) {
+    RankedTensorType type = Node::type_of(value);
+    Builder& b = node_.builder;
+    RankedTensorType places = tx::with_element_type(type, b.getI64Type()), bools = tx::with_element_type(type, b.getI1Type());
+    Value row = node_.make<tx::IotaOp>(places, b.getI64IntegerAttr(first)),
+          column = node_.make<tx::IotaOp>(places, b.getI64IntegerAttr(second));
+    Value is_kept = node_.make<tx::CompareOp>(bools, tx::CompareKind::eq, row, column);
+    Value kept = node_.make<tx::SelectOp>(type, is_kept, value, node_.splat(type, 0));
+    Extents extents = tx::extents(type);
+    extents.erase(extents.begin() + second);
+    RankedTensorType result = node_.tensor_type(extents, type.getElementType());
+    return node_.make<tx::ReduceOp>(result, tx::ReduceKind::sum, kept, ArrayRef<int64_t>{second});
+  }
+
   static Labels joined(std::initializer_list<Labels> parts) {
     Labels all;
     for (const Labels& part : parts) all.append(part);
@@ -195,13 +233,16 @@ void einsum(Node& node) {
     Value value = node.input(static_cast<int>(i));
     RankedTensorType type = Node::type_of(value);
     if (type.getElementType() != Node::type_of(node.input(0)).getElementType()) node.fail("element types of the inputs differ");
-    terms.push_back(multiplier.term(value, labels_of_operand(node, text, type.getRank(), ellipsis)));
+    terms.push_back({value, labels_of_operand(node, text, type.getRank(), ellipsis)});
+    multiplier.learn_extents(terms.back());
   }
   Labels output = equation.output ? labels_of(node, *equation.output, ellipsis) : implicit_output(terms, ellipsis);
   for (Label label : output) {
+    if (llvm::count(output, label) > 1) node.fail("a label is in the equation's output twice");
     if (llvm::none_of(terms, [&](const Term& term) { return has(term.labels, label); }))
       node.fail("a label of the equation's output is in no operand");
   }
+  for (Term& term : terms) term = multiplier.settled(term);
   Term all = terms.front();
   for (size_t i = 1; i < terms.size(); ++i) {
     Labels needed = output;

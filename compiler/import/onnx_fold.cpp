@@ -3,7 +3,9 @@
 // that what becomes of them can be a shape.
 #include "compiler/import/onnx_fold.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -53,35 +55,49 @@ std::optional<double> rounded(double value, Type element) {
   return whole >= -limit && whole < limit ? std::optional(whole) : std::nullopt;
 }
 
-using Compute = double (*)(double a, double b);
+struct Computation {
+  int inputs;
+  double (*compute)(double a, double b);
+};
 
 // Null for operators that are not computed here.
-Compute computation(const std::string& operator_name) {
-  static const std::map<std::string, Compute, std::less<>> table = {
-      {"Add", [](double a, double b) { return a + b; }},
-      {"Cast", [](double a, double) { return a; }},
-      {"Ceil", [](double a, double) { return std::ceil(a); }},
-      {"Div", [](double a, double b) { return a / b; }},
-      {"Floor", [](double a, double) { return std::floor(a); }},
-      {"Max", [](double a, double b) { return std::max(a, b); }},
-      {"Min", [](double a, double b) { return std::min(a, b); }},
-      {"Mul", [](double a, double b) { return a * b; }},
-      {"Neg", [](double a, double) { return -a; }},
-      {"Pow", [](double a, double b) { return std::pow(a, b); }},
-      {"Reciprocal", [](double a, double) { return 1 / a; }},
-      {"Round", [](double a, double) { return std::nearbyint(a); }},
-      {"Sqrt", [](double a, double) { return std::sqrt(a); }},
-      {"Sub", [](double a, double b) { return a - b; }},
+const Computation* computation(const std::string& operator_name) {
+  static const std::map<std::string, Computation, std::less<>> table = {
+      {"Add", {2, [](double a, double b) { return a + b; }}},
+      {"Cast", {1, [](double a, double) { return a; }}},
+      {"Ceil", {1, [](double a, double) { return std::ceil(a); }}},
+      {"Div", {2, [](double a, double b) { return a / b; }}},
+      {"Floor", {1, [](double a, double) { return std::floor(a); }}},
+      {"Max", {2, [](double a, double b) { return std::max(a, b); }}},
+      {"Min", {2, [](double a, double b) { return std::min(a, b); }}},
+      {"Mul", {2, [](double a, double b) { return a * b; }}},
+      {"Neg", {1, [](double a, double) { return -a; }}},
+      {"Pow", {2, [](double a, double b) { return std::pow(a, b); }}},
+      {"Reciprocal", {1, [](double a, double) { return 1 / a; }}},
+      {"Round", {1, [](double a, double) { return std::nearbyint(a); }}},
+      {"Sqrt", {1, [](double a, double) { return std::sqrt(a); }}},
+      {"Sub", {2, [](double a, double b) { return a - b; }}},
   };
   auto it = table.find(operator_name);
-  return it == table.end() ? nullptr : it->second;
+  return it == table.end() ? nullptr : &it->second;
+}
+
+// How many elements come of broadcasting; none where there are none, or where the lengths do not fit.
+std::optional<size_t> common_count(ArrayRef<Numbers> inputs) {
+  size_t count = 1;
+  for (const Numbers& input : inputs) {
+    size_t own = input.values.size();
+    if (own == 0 || (own != 1 && count != 1 && own != count)) return {};
+    count = std::max(count, own);
+  }
+  return count;
 }
 
 }  // namespace
 
 bool fold_numbers(Node& node) {
-  Compute compute = computation(node.type());
-  if (!compute || node.input_count() < 1 || node.input_count() > 2) return false;
+  const Computation* known = computation(node.type());
+  if (!known || node.input_count() != known->inputs) return false;
   std::vector<Numbers> inputs;
   bool has_floats = false;
   for (int i = 0; i < node.input_count(); ++i) {
@@ -94,25 +110,22 @@ bool fold_numbers(Node& node) {
   RankedTensorType type = inputs[0].type;
   Type element = type.getElementType();
   if (node.type() == "Cast") {
+    if (node.integer("to") < 0 || node.integer("to") > std::numeric_limits<int32_t>::max()) return false;
     element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
     has_floats |= llvm::isa<FloatType>(element);
   } else if (node.type() == "Pow" ? llvm::isa<IntegerType>(element) : inputs.back().type.getElementType() != element) {
     return false;  // integers wrap, and are divided in another way
   }
   if (!has_floats || !is_computed(element)) return false;
-  size_t count = inputs[0].values.size();
+  std::optional<size_t> count = common_count(inputs);
+  if (!count) return false;
   for (const Numbers& input : inputs) {
-    if (input.values.size() == count) continue;
-    if (input.values.size() != 1 && count != 1) return false;
-    count = std::max(count, input.values.size());
-  }
-  for (const Numbers& input : inputs) {
-    if (input.type.getRank() > type.getRank() || (input.type.getRank() > 0 && input.values.size() == count)) type = input.type;
+    if (input.type.getRank() > type.getRank() || (input.type.getRank() > 0 && input.values.size() == *count)) type = input.type;
   }
   std::vector<double> results;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < *count; ++i) {
     auto at = [&](const Numbers& input) { return input.values[input.values.size() == 1 ? 0 : i]; };
-    auto result = rounded(compute(at(inputs.front()), at(inputs.back())), element);
+    auto result = rounded(known->compute(at(inputs.front()), at(inputs.back())), element);
     if (!result) return false;
     results.push_back(*result);
   }

@@ -380,6 +380,11 @@ Value Node::splat(RankedTensorType type, double value) {
   return builder.create<tx::ConstantOp>(location_, type, SplatElementsAttr::get(llvm::cast<ShapedType>(type), attribute));
 }
 
+Value Node::converted(Value value, Type element) {
+  RankedTensorType type = tx::with_element_type(type_of(value), element);
+  return type == value.getType() ? value : make<tx::CastOp>(type, value);
+}
+
 Value Node::reshape(Value value, ArrayRef<AffineExpr> extents) {
   return builder.createOrFold<tx::ReshapeOp>(location_, tensor_type(extents, type_of(value).getElementType()), value);
 }

@@ -143,6 +143,8 @@ class Node {
   // The tensor with extents that are equal to its own, as are_equal says.
   mlir::Value with_extents(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value splat(mlir::RankedTensorType type, double value);
+  // The tensor with elements of that type.
+  mlir::Value converted(mlir::Value value, mlir::Type element);
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);
   // numpy's broadcasting to the given extents, made explicit

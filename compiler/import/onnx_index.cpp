@@ -16,7 +16,7 @@ void check_indices(Node& node, Value indices) {
 
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements) {
+  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements && !node.operand(1).is_matrix()) {
     std::vector<AffineExpr> taken;
     int64_t size = operand.elements->size();
     for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
@@ -112,6 +112,17 @@ Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
   return node.make<tx::ReduceOp>(node.tensor_type({places}, i64), tx::ReduceKind::max, candidates, ArrayRef<int64_t>{1});
 }
 
+// The updates as rows: one at least, to have one to read.
+Value rows_of_updates(Node& node, Value updates, AffineExpr number, AffineExpr size) {
+  Value rows = node.reshape(updates, {number, size});
+  if (tx::is_positive(number)) return rows;
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  Type element = Node::type_of(updates).getElementType();
+  Value unread = node.splat(node.tensor_type({one, size}, element), 0);
+  RankedTensorType type = node.tensor_type({node.computed(sum(number, one)), size}, element);
+  return node.make<tx::ConcatOp>(type, ValueRange{rows, unread}, node.builder.getI64IntegerAttr(0));
+}
+
 // Of several updates of one place the last one counts.
 void scatter_nd(Node& node) {
   Value data = node.input(0), indices = node.input(1), updates = node.input(2);
@@ -140,7 +151,7 @@ void scatter_nd(Node& node) {
   Value zero = node.splat(type, 0), found = node.make<tx::CompareOp>(bools, tx::CompareKind::ge, last, zero);
   Value picked = node.make<tx::MaxOp>(type, last, zero);
   RankedTensorType whole = node.tensor_type({places, size}, Node::type_of(data).getElementType());
-  Value news = node.make<tx::GatherOp>(whole, node.reshape(updates, {number, size}), picked, node.builder.getI64IntegerAttr(0));
+  Value news = node.make<tx::GatherOp>(whole, rows_of_updates(node, updates, number, size), picked, node.builder.getI64IntegerAttr(0));
   Value is_new = node.make<tx::BroadcastOp>(tx::with_element_type(whole, node.builder.getI1Type()), found, ArrayRef<int64_t>{0});
   Value result = node.make<tx::SelectOp>(whole, is_new, news, node.reshape(data, {places, size}));
   node.set_result(node.reshape(result, from));

@@ -130,6 +130,18 @@ void reduce(Node& node) {
   set_reduced(node, reduced(node, kind, input, how), how);
 }
 
+// The type that roots and logarithms are computed in: f64 for integers, which are truncated then.
+Type float_type(Node& node, Type element) {
+  return llvm::isa<FloatType>(element) ? element : node.builder.getF64Type();
+}
+
+template <typename OpT>
+Value in_floats(Node& node, Value value) {
+  Type element = Node::type_of(value).getElementType();
+  value = node.converted(value, float_type(node, element));
+  return node.converted(node.make<OpT>(Node::type_of(value), value), element);
+}
+
 // ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum: something of the sum of something.
 void reduce_composed(Node& node) {
   Value value = node.input(0);
@@ -139,14 +151,16 @@ void reduce_composed(Node& node) {
   if (name == "ReduceL1") value = node.make<tx::AbsOp>(type, value);
   if (name == "ReduceL2" || name == "ReduceSumSquare") value = node.make<tx::MulOp>(type, value, value);
   value = reduced(node, tx::ReduceKind::sum, value, how);
-  if (name == "ReduceL2") value = node.make<tx::SqrtOp>(Node::type_of(value), value);
-  if (name == "ReduceLogSum") value = node.make<tx::LogOp>(Node::type_of(value), value);
+  if (name == "ReduceL2") value = in_floats<tx::SqrtOp>(node, value);
+  if (name == "ReduceLogSum") value = in_floats<tx::LogOp>(node, value);
   set_reduced(node, value, how);
 }
 
 // The largest element is taken out, so that nothing overflows; unless it is infinite.
 void reduce_log_sum_exp(Node& node) {
   Value input = node.input(0);
+  Type element = Node::type_of(input).getElementType();
+  input = node.converted(input, float_type(node, element));
   RankedTensorType type = Node::type_of(input);
   Reduction how = read_reduction(node, tx::extents(type));
   Value largest = reduced(node, tx::ReduceKind::max, input, how);
@@ -156,7 +170,8 @@ void reduce_log_sum_exp(Node& node) {
   largest = node.make<tx::SelectOp>(small, is_finite, largest, node.splat(small, 0));
   Value shifted = node.make<tx::SubOp>(type, input, node.broadcast(node.reshape(largest, how.kept), tx::extents(type)));
   Value sum = reduced(node, tx::ReduceKind::sum, node.make<tx::ExpOp>(type, shifted), how);
-  set_reduced(node, node.make<tx::AddOp>(small, node.make<tx::LogOp>(small, sum), largest), how);
+  Value result = node.make<tx::AddOp>(small, node.make<tx::LogOp>(small, sum), largest);
+  set_reduced(node, node.converted(result, element), how);
 }
 
 template <tx::ReduceKind kind>

@@ -36,16 +36,38 @@ Value scaled(Node& node, Value value, int64_t dimension) {
   return node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, value, spread(1)), spread(2));
 }
 
-// LayerNormalization and RMSNormalization: factors and what is added are broadcast.
+// In the type of stash_type where that is a wider one, as what is divided and epsilon may be too small for f16.
+Value in_stash_type(Node& node, Value value) {
+  int64_t stash = node.integer("stash_type", onnx::TensorProto::FLOAT);
+  constexpr int64_t types[] = {onnx::TensorProto::FLOAT, onnx::TensorProto::FLOAT16, onnx::TensorProto::DOUBLE,
+                               onnx::TensorProto::BFLOAT16};
+  if (!llvm::is_contained(types, stash)) node.fail("stash_type is " + std::to_string(stash));
+  Type element = element_type(node.builder.getContext(), static_cast<int32_t>(stash), node.describe());
+  bool is_wider = element.getIntOrFloatBitWidth() > Node::type_of(value).getElementTypeBitWidth();
+  return is_wider ? node.converted(value, element) : value;
+}
+
+// Factors and what is added are broadcast.
 void layer_norm(Node& node) {
   Value input = node.input(0);
   int64_t first = node.axis(node.integer("axis", -1), Node::type_of(input).getRank());
   if (node.wants_output(1) || node.wants_output(2)) node.fail("outputs Mean and InvStdDev are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  Value result = normalized(node, input, first, /*centered=*/node.type() == "LayerNormalization");
+  Value result = normalized(node, input, first, /*centered=*/true);
   RankedTensorType type = Node::type_of(result);
   result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), tx::extents(type)));
   if (node.has_input(2)) result = node.make<tx::AddOp>(type, result, node.broadcast(node.input(2), tx::extents(type)));
   node.set_result(result);
+}
+
+// The result has the type of the factors.
+void rms_norm(Node& node) {
+  Value input = node.input(0), scale = node.input(1);
+  RankedTensorType own = Node::type_of(input);
+  int64_t first = node.axis(node.integer("axis", -1), own.getRank());
+  Value result = node.converted(normalized(node, in_stash_type(node, input), first, /*centered=*/false), own.getElementType());
+  result = node.converted(result, Node::type_of(scale).getElementType());
+  RankedTensorType type = Node::type_of(result);
+  node.set_result(node.make<tx::MulOp>(type, result, node.broadcast(scale, tx::extents(type))));
 }
 
 void instance_norm(Node& node) {
@@ -57,16 +79,18 @@ void instance_norm(Node& node) {
 // Factors are one a group up to opset 20, one a channel after.
 void group_norm(Node& node) {
   Value input = node.input(0);
-  node.check_image(input);
-  Extents extents = Node::extents_of(input), grouped = extents;
+  RankedTensorType type = Node::type_of(input);
+  if (type.getRank() < 2) node.fail("the input needs rank 2 or more, has " + std::to_string(type.getRank()));
+  Extents extents = tx::extents(type), grouped = extents;
   int64_t groups = node.integer("num_groups");
   if (groups < 1 || groups > largest_extent) node.fail("num_groups is " + std::to_string(groups));
   AffineExpr count = node.builder.getAffineConstantExpr(groups);
   grouped[1] = exact_quotient(extents[1], count, node.builder.getContext());
   if (!grouped[1]) node.fail("its channels are no multiple of num_groups, which is " + std::to_string(groups));
   grouped.insert(grouped.begin() + 1, count);
-  Value result = normalized(node, node.reshape(input, grouped), 2, /*centered=*/true);
   bool by_group = node.opset() < 21;
+  if (!by_group) input = in_stash_type(node, input);
+  Value result = node.converted(normalized(node, node.reshape(input, grouped), 2, /*centered=*/true), type.getElementType());
   if (by_group) result = scaled(node, result, 1);
   result = node.reshape(result, extents);
   node.set_result(by_group ? result : scaled(node, result, 1));
@@ -79,7 +103,7 @@ const Table& normalize_operators() {
       {"GroupNormalization", group_norm},
       {"InstanceNormalization", instance_norm},
       {"LayerNormalization", layer_norm},
-      {"RMSNormalization", layer_norm},
+      {"RMSNormalization", rms_norm},
   };
   return table;
 }

@@ -372,11 +372,6 @@ Value resized(Node& node, Value value, int64_t dimension, ArrayRef<Vectors> vect
   return sum;
 }
 
-Value converted(Node& node, Value value, Type element) {
-  RankedTensorType type = tx::with_element_type(Node::type_of(value), element);
-  return type == value.getType() ? value : node.make<tx::CastOp>(type, value);
-}
-
 void resize(Node& node) {
   bool is_upsample = node.type() == "Upsample";
   if (is_upsample != (node.opset() < 10))
@@ -388,7 +383,7 @@ void resize(Node& node) {
   if (method.mode != Mode::nearest && !llvm::isa<FloatType>(element))
     node.fail("elements that are no floats are supported in mode 'nearest' only", HEDDLE_STATUS_UNIMPLEMENTED);
   bool is_half = method.mode != Mode::nearest && element.getIntOrFloatBitWidth() < 32;
-  Value value = is_half ? converted(node, input, node.builder.getF32Type()) : input;
+  Value value = is_half ? node.converted(input, node.builder.getF32Type()) : input;
   // as other operators on images
   bool is_image = Node::type_of(input).getRank() > 2 && llvm::all_of(axes, [](const Axis& axis) { return axis.dimension >= 2; });
   if (is_image) value = node.channels_last(value);
@@ -405,7 +400,7 @@ void resize(Node& node) {
   }
   value = node.repeat(value, counts, /*elements=*/true);
   if (is_image) value = node.channels_first(value);
-  node.set_result(converted(node, value, element));
+  node.set_result(node.converted(value, element));
 }
 
 }  // namespace

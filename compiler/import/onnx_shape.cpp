@@ -18,9 +18,8 @@ bool reshape_elements(Node& node) {
     if (extent == 0 || extent < -1 || (extent > 0 && rest % extent != 0)) return false;
     if (extent > 0) rest /= extent;
   }
-  if (llvm::count(shape, -1) != (rest == 1 ? 0 : 1)) {
-    if (rest != 1 || llvm::count(shape, -1) != 1) return false;
-  }
+  auto open = llvm::count(shape, -1);
+  if (open > 1 || (open == 0 && rest != 1) || (count == 0 && shape.size() == 2)) return false;
   operand.value = {};
   operand.rank = static_cast<int64_t>(shape.size());
   operand.columns = operand.rank < 2 ? 0 : shape[1] == -1 ? rest : shape[1];
@@ -160,7 +159,9 @@ void unsqueeze(Node& node) {
 
 bool transpose_elements(Node& node) {
   Operand operand = node.operand(0);
-  if (!operand.is_matrix() || node.integer_list("perm", std::vector<int64_t>{1, 0}) != std::vector<int64_t>{1, 0}) return false;
+  if (!operand.is_matrix() || operand.elements->empty() ||
+      node.integer_list("perm", std::vector<int64_t>{1, 0}) != std::vector<int64_t>{1, 0})
+    return false;
   auto columns = static_cast<size_t>(operand.columns), rows = operand.elements->size() / columns;
   std::vector<AffineExpr> result;
   for (size_t i = 0; i < columns; ++i) {
@@ -320,8 +321,10 @@ void shape(Node& node) {
   Extents extents;
   if (operand.value) {
     extents = Node::extents_of(operand.value);
-  } else if (operand.rank == 1) {
-    extents.push_back(node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  } else if (operand.rank > 0) {
+    auto count = static_cast<int64_t>(operand.elements->size());
+    extents.push_back(node.builder.getAffineConstantExpr(operand.is_matrix() ? count / operand.columns : count));
+    if (operand.is_matrix()) extents.push_back(node.builder.getAffineConstantExpr(operand.columns));
   }
   int64_t rank = extents.size();
   auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };

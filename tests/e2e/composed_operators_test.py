@@ -147,8 +147,17 @@ for operator in REDUCTIONS:
 case("ReduceL1_int32", "ReduceL1", [Given(np.arange(-6, 6, dtype=np.int32).reshape(3, 4)), i64(1)])
 case("ReduceSumSquare_int64", "ReduceSumSquare", [Given(np.arange(-6, 6).reshape(3, 4)), i64(1)])
 case("ReduceLogSumExp_far", "ReduceLogSumExp", [Given(f32(1000, 1001, -1000, -np.inf, -np.inf, -np.inf, np.inf, 1, 2).reshape(3, 3)), i64(1)])
+for operator in ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"):
+    case(f"{operator}_int32", operator, [Given(np.arange(1, 13, dtype=np.int32).reshape(3, 4)), i64(1)])
+    case(f"{operator}_of_no_axes", operator, [positive], noop_with_empty_axes=1)
 case("instance_norm", "InstanceNormalization", [(2, 3, 5, 4), (3,), (3,)], epsilon=1e-3)
 case("instance_norm_1d", "InstanceNormalization", [(2, 3, 40), floats(3), floats(3)])
+case("group_norm_opset_18", "GroupNormalization", [(2, 6, 5, 4), (3,), (3,)], num_groups=3)
+case("group_norm_of_vectors", "GroupNormalization", [(4, 6), (6,), (6,)], opset=21, num_groups=2)
+halves = Given((np.sign(floats(3, 6, 5)) * 1e-4).astype(np.float16))  # their squares are none of f16, nor is epsilon
+case("group_norm_f16", "GroupNormalization", [halves, np.ones(6, np.float16), np.zeros(6, np.float16)], opset=21, rtol=3e-3, num_groups=3, epsilon=1e-9)
+case("rms_norm_f16", "RMSNormalization", [halves, np.ones(5, np.float16)], opset=23, rtol=3e-3, epsilon=1e-9)
+case("rms_norm_f64", "RMSNormalization", [Given(floats(3, 8).astype(np.float64)), np.ones(8)], opset=23)
 case("group_norm_opset_21", "GroupNormalization", [(2, 6, 5, 4), (6,), (6,)], opset=21, num_groups=3)
 case("group_norm_one_group", "GroupNormalization", [(1, 6, 7), floats(6), floats(6)], opset=21, num_groups=1, epsilon=0.1)
 case("rms_norm", "RMSNormalization", [(2, 3, 8), floats(8)], opset=23)
@@ -161,6 +170,9 @@ for name, equation, *shapes in (
     ("inner_summed", "ijk,jl->il", (2, 3, 4), (3, 5)), ("ellipsis", "...ij,...jk->...ik", (2, 3, 4, 5), (2, 3, 5, 6)),
     ("ellipsis_of_one", "...ij,jk->...ik", (2, 3, 4, 5), (5, 6)), ("ellipsis_last", "i...->...i", (2, 3, 4)), ("spaces", " i j , j k -> i k ", (3, 4), (4, 5)),
     ("three", "ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("three_batched", "bi,bj,bk->bijk", (2, 3), (2, 4), (2, 5)), ("capital", "aA,Ab->ab", (3, 4), (4, 2)),
+    ("broadcast_ellipsis", "...ij,...jk->...ik", (1, 3, 4), (5, 4, 6)), ("broadcast_inner", "ij,jk->ik", (3, 1), (4, 5)),
+    ("broadcast_product", "ij,ij->ij", (3, 1), (3, 5)), ("diagonal", "ii->i", (4, 4)), ("trace", "ii", (4, 4)),
+    ("batched_diagonal", "...ii->...i", (2, 3, 3)), ("diagonal_of_three", "iji,i->j", (3, 4, 3), (3,)), ("thrice", "iii->i", (3, 3, 3)),
 ):
     case(f"einsum_{name}", "Einsum", list(shapes), opset=12, equation=equation)
 signed = np.array([7, -7, 7, -7, 6, -6, 0, 5], np.int64), np.array([3, 3, -3, -3, 3, -3, 4, -5], np.int64)
@@ -191,7 +203,7 @@ case("scatter_nd_int64", "ScatterND", [Given(np.arange(8)), Given(i64([4], [3], 
 SYMBOLIC_DIMS = ["n", 4, "h", "w"]
 SYMBOLIC_CALLS = [(2, 4, 5, 7), (1, 4, 3, 2), (1, 4, 1, 1), (1, 4, 12, 30)]
 SYMBOLIC_CONSTANTS = {"zero": i64(0), "two": i64(2), "four": i64(4), "factors": i64(2, 2), "more": i64(3, 1), "fixed": i64(6, 9), "one": i64(1), "three": i64(3), "axis": i64(2),
-                      "index": np.array(0)}
+                      "index": np.array(0), "place": i64([2]), "row": floats(1, 3)}
 SYMBOLIC_NODES = [
     helper.make_node("Shape", ["x"], ["shape"]),
     helper.make_node("Slice", ["shape", "zero", "two"], ["outer"]),
@@ -206,6 +218,10 @@ SYMBOLIC_NODES = [
     helper.make_node("Slice", ["sample", "zero", "two"], ["updates"]),
     helper.make_node("Slice", ["shape", "two", "three"], ["height"]),
     helper.make_node("Div", ["height", "two"], ["height_less"]),
+    helper.make_node("Concat", ["height_less", "one"], ["few_by_one"], axis=0),
+    helper.make_node("Concat", ["height_less", "three"], ["few_by_three"], axis=0),
+    helper.make_node("Expand", ["place", "few_by_one"], ["few_places"]),
+    helper.make_node("Expand", ["row", "few_by_three"], ["few_updates"]),
 ]
 
 for place in PLACES:
@@ -233,6 +249,8 @@ symbolic("reduce_log_sum_exp", "ReduceLogSumExp", ["x", i64(1)], keepdims=0)
 symbolic("instance_norm", "InstanceNormalization", ["x", floats(4), floats(4)], rtol=1e-4)
 symbolic("einsum", "Einsum", ["x", "x"], rtol=1e-4, equation="nchw,ncxw->nchx")
 symbolic("einsum_channels", "Einsum", ["x", floats(4, 6)], equation="nchw,cf->nhwf")
+symbolic("einsum_broadcast", "Einsum", ["x", floats(1, 4, 1, 1)], equation="nchw,nchw->nhw")
+symbolic("scatter_nd_of_few", "ScatterND", [floats(6, 3), "few_places", "few_updates"])
 symbolic("scatter_nd", "ScatterND", ["x", i64([0, 1], [0, -1]), "updates"])
 symbolic("mod_of_extents", "Mod", ["image", "factors"])
 symbolic("pad_edge", "Pad", ["x", i64(0, 0, 2, 1, 0, 0, 3, 4)], mode="edge")
@@ -276,11 +294,12 @@ refused("conv_transpose_pads", "the pads leave nothing of dimension 2", "ConvTra
 refused("conv_transpose_output_shape", "output_shape 99 does not fit dimension 2", "ConvTranspose", [image, floats(3, 2, 3, 3)], output_shape=[99, 4])
 refused("einsum_operands", "the equation has 1 operands, and the node 2 inputs", "Einsum", [(2, 3), (3, 4)], equation="ij->i")
 refused("einsum_rank", "'ij' of the equation is for another rank than the 3 of its input", "Einsum", [(2, 3, 4)], equation="ij->i")
-refused("einsum_repeats", "'ii' of the equation repeats a label", "Einsum", [(3, 3)], equation="ii->i")
+refused("einsum_repeats", "a label is in the equation's output twice", "Einsum", [(3, 3)], equation="ij->ii")
 refused("einsum_output", "a label of the equation's output is in no operand", "Einsum", [(3, 3)], equation="ij->ik")
 refused("einsum_letters", "the equation has '2' where a letter was expected", "Einsum", [(3, 3)], equation="i2->i")
 refused("einsum_extents", "extents that have one label differ", "Einsum", [(2, 3), (4, 5)], equation="ij,jk->ik")
 refused("group_norm_groups", "its channels are no multiple of num_groups, which is 4", "GroupNormalization", [(1, 6, 7), (6,), (6,)], opset=21, num_groups=4)
+refused("group_norm_stash", "stash_type is 7", "GroupNormalization", [(1, 6, 7), (6,), (6,)], opset=21, num_groups=2, stash_type=7)
 refused("instance_norm_scale", "input 1 has not one element for each channel or group", "InstanceNormalization", [(1, 6, 7), (5,), (6,)])
 refused("mod_of_floats", "floats need fmod 1", "Mod", [(3,), (3,)])
 refused("pad_reflect_far", "dimension 1 has 3 elements, which are too few for its pads", "Pad", [(2, 3), i64(0, 3, 0, 0)], mode="reflect")

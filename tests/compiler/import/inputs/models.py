@@ -198,6 +198,28 @@ def reshaped(*nodes, constants=()):
             list(constants), 17)
 
 
+def root_of_shape():
+    """Rows of 16 as squares, whose side is computed in floats."""
+    nodes = [
+        node("Shape", ["x"], ["count"], start=1), node("Cast", ["count"], ["float"], to=TensorProto.FLOAT),
+        node("Sqrt", ["float"], ["root"]), node("Cast", ["root"], ["side"], to=TensorProto.INT64),
+        node("Concat", ["minus", "side", "side"], ["wanted"], axis=0), node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    return nodes, [value("x", ("batch", 16))], [value("y", None)], int64s(minus=[-1]), 17
+
+
+def pads_of_pairs():
+    """Pads from the last dimension to the first, in pairs, as the older exporter of PyTorch turns them into ONNX's."""
+    nodes = [
+        node("ConstantOfShape", ["two"], ["none"], value=helper.make_tensor("v", TensorProto.INT64, [1], [0])),
+        node("Concat", ["given", "none"], ["flat"], axis=0), node("Reshape", ["flat", "rows"], ["pairs"]),
+        node("Slice", ["pairs", "minus", "least", "first", "minus"], ["turned"]), node("Transpose", ["turned"], ["sides"], perm=[1, 0]),
+        node("Reshape", ["sides", "minus"], ["all"]), node("Cast", ["all"], ["pads"], to=TensorProto.INT64), node("Pad", ["x", "pads"], ["y"]),
+    ]
+    constants = int64s(two=[2], given=[1, 2, 3, 0], rows=[-1, 2], minus=[-1], least=[-(2**63) + 1], first=[0])
+    return nodes, [value("x", ("batch", 3, 4))], [value("y", None)], constants, 17
+
+
 def products():
     """Batches of sequences as rows and back, in shapes that multiply the symbols in any order."""
     nodes = [
@@ -357,6 +379,27 @@ MODELS = {
         node("Sub", ["five", "b"], ["less"]), node("Div", ["less", "three"], ["y"], name="subject"), result=TensorProto.INT64,
         constants=int64s(three=[3], five=[5])),
     "shape_is_compared": lambda: shape_of_batch(node("Equal", ["s", "one"], ["y"]), result=TensorProto.BOOL, constants=int64s(one=[1])),
+    "shape_root": root_of_shape,
+    "shape_rounded": lambda: reshaped(
+        node("Cast", ["a"], ["floats"], to=TensorProto.FLOAT), node("Div", ["floats", "two"], ["halves"]), node("Ceil", ["halves"], ["up"]),
+        node("Pow", ["up", "one"], ["same"]), node("Cast", ["same"], ["r"], to=TensorProto.INT64),
+        constants=[*int64s(a=[7, 11], one=[1]), constant("two", 2)]),
+    "shape_of_matrix": lambda: reshaped(
+        node("Reshape", ["a", "b"], ["matrix"]), node("Shape", ["matrix"], ["r"]), constants=int64s(a=range(24), b=[4, -1])),
+    "pads_of_pairs": pads_of_pairs,
+    "gather_by_matrix": lambda: (
+        [node("Reshape", ["i", "two"], ["matrix"]), node("Gather", ["a", "matrix"], ["y"])],
+        [], [value("y", (2, 2), TensorProto.INT64)], int64s(a=[5, 6, 7], i=[0, 1, 2, 1], two=[2, 2]), 17),
+    "matrix_of_nothing": lambda: (
+        [node("Reshape", ["a", "wide"], ["matrix"]), node("Transpose", ["matrix"], ["tall"]), node("Abs", ["tall"], ["y"])],
+        [], [value("y", (0, 2), TensorProto.INT64)], int64s(a=[], wide=[2, -1]), 17),
+    "matrix_without_rows": lambda: (
+        [node("Reshape", ["a", "two"], ["matrix"]), node("Slice", ["matrix", "zero", "zero", "zero"], ["none"]),
+         node("Transpose", ["none"], ["wide"]), node("Abs", ["wide"], ["y"])],
+        [], [value("y", (2, 0), TensorProto.INT64)], int64s(a=[1, 2, 3, 4], two=[2, 2], zero=[0]), 17),
+    "floats_of_nothing": lambda: (
+        [node("Add", ["none", "one"], ["y"])], [], [value("y", (0,))], [constant("none", []), constant("one", 1)], 17),
+    "add_of_one": lambda: ([node("Add", ["one"], ["y"], name="subject")], [], [value("y", ())], [constant("one", 1)], 17),
     "shape_split": lambda: shape_of_batch(
         node("Split", ["s", "parts"], ["first", "rest"]), node("Concat", ["rest", "first"], ["turned"], axis=0),
         node("Reshape", ["x", "turned"], ["y"]), constants=int64s(parts=[1, 2])),
