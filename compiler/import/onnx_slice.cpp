@@ -114,11 +114,16 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
     if (!result) refuse("too much in its shapes is the least or the largest of two");
     return result;
   };
-  auto never_negative = [&](AffineExpr bound) {
-    if (tx::never_negative(bound)) return bound;
-    AffineExpr result = limited("max", bound, node.builder.getAffineConstantExpr(0));
+  auto at_least_number = [&](AffineExpr bound, int64_t number) {
+    if (at_least(bound, constant(number)).value_or(false)) return bound;
+    AffineExpr result = limited("max", bound, constant(number));
     symbols.equate(result, bound, node.describe(), /*learn=*/false);
     return result;
+  };
+  // What a symbolic bound below 0 means; one that may be 0, too, is refused when it is, since it does not count from the end then.
+  auto counted_back = [&](AffineExpr bound) {
+    AffineExpr back = node.computed(difference(constant(0), bound));
+    return tx::static_extent(bound) ? extent + bound : tx::never_negative(back) ? extent - at_least_number(back, 1) : AffineExpr();
   };
   auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
   AffineExpr none = constant(0);
@@ -128,14 +133,13 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   if (first == 0 && last == 1 && !size && !at_least(extent, end).value_or(false)) return {none, constant(1), true};
 
   AffineExpr from = start;
-  bool counts_back = first ? *first < 0 : tx::never_negative(node.computed(difference(none, start)));
   if (first && *first < -largest_extent) {
     from = none;
-  } else if (counts_back) {
-    from = node.computed(sum(extent, start));
+  } else if (AffineExpr behind = first && *first >= 0 ? AffineExpr() : counted_back(start)) {
+    from = node.computed(sum(behind, none));
     if (!tx::never_negative(from)) from = limited("max", from, none);
   } else {
-    from = never_negative(start);  // it would count from the end
+    from = at_least_number(start, 0);
   }
   auto known_from = tx::static_extent(from);
   if (known_from && (*known_from > largest_extent || (size && *known_from >= *size))) return {none, none};
@@ -144,12 +148,14 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   bool is_looked_up = !known_from;
   if (to_end) {
     to = extent;
-  } else if (last && *last < 0) {
-    to = *last < -largest_extent ? none : node.computed(sum(extent, end));
+  } else if (last && *last < -largest_extent) {
+    to = none;
+  } else if (AffineExpr behind = last && *last >= 0 ? AffineExpr() : counted_back(end)) {
+    to = node.computed(sum(behind, none));
   } else if (!at_least(extent, end).value_or(false) && !(last && at_least(from, end).value_or(false))) {
     // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
     is_looked_up |= !size;
-    if (is_looked_up) to = limited("min", never_negative(end), never_negative(extent));
+    if (is_looked_up) to = limited("min", at_least_number(end, 0), at_least_number(extent, 0));
     if (is_looked_up && size) symbols.equate(to, end, node.describe(), /*learn=*/false);
   }
   AffineExpr count = node.computed(quotient(sum(node.computed(difference(to, from)), constant(step - 1)), step));

@@ -32,6 +32,8 @@ CASES = {
     "range_symbolic": [[(1, 3)], [(40, 3)]],
     "range_steps": [[(3, 3)], [(5, 3)], [(40, 3)]],
     "slice_first": [[(1, 6)], [(9, 6)]],
+    "slice_last_batch": [[(5, 3), (2,)], [(2, 3), (4,)]],
+    "slice_but_last_batch": [[(5, 3), (2,)], [(4, 3), (1,)]],
     "slice_last_two": [[(1, 6)], [(2, 6)], [(9, 6)]],
     "slice_first_five": [[(1, 6)], [(5, 6)], [(9, 6)]],
     "slice_other": [[(4,), (2,)], [(4,), (9,)]],
@@ -108,6 +110,7 @@ class SymbolicShapes(HeddleTestCase):
                       "s1 is the extent 'new'; give inputs for which they are; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
                       call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
         self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is the extent 'n'", call("split_of_symbol", a="5x3xf32"))
+        self.assertIn("the extents s2 and s1 have to be equal; s2 is the extent 'max(s1, 1)'", call("slice_last_batch", a="5x3xf32", b="0xf32"))
         self.assertIn("the extents s1 and -s0 + 5 have to be equal; s1 is the extent 'max(-s0 + 5, 0)'", call("shape_negative_quotient", x="6x1x3xf32"))
         self.assertIn("have to be equal; s1 is the extent 'max(s0, 1)', s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
         self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
