@@ -134,7 +134,8 @@ class Graph:
     def grow(self):
         makers = [self.unary] * 5 + [self.binary] * 6 + [self.compare_select] * 2 + [self.cast] * 2 + [self.reduce] * 3 + [self.movement] * 9 + [
             self.softmax, self.arg, self.cumsum, self.gather, self.gather, self.matmul, self.matmul, self.linear, self.linear, self.conv, self.conv,
-            self.pool, self.normalization, self.normalization, self.rms, self.gelu, self.attention, self.rotation, self.integers]
+            self.pool, self.normalization, self.normalization, self.rms, self.gelu, self.attention, self.rotation, self.integers,
+            self.einsum, self.instance_norm, self.resize, self.conv_transpose, self.scatter]
         self.keep(self.pick(makers)())
 
     # ---------------------------------------------------------------------------------------------- element-wise
@@ -253,12 +254,13 @@ class Graph:
         if x is None:
             return None
         axes, keeps = self.axes(x), int(self.chance(0.5))
-        kind = self.pick(["ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"])
+        kind = self.pick(["ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"])
         shape = [1 if d in axes else extent for d, extent in enumerate(x.shape) if keeps or d not in axes]
         names = [None if d in axes else name for d, name in enumerate(x.names) if keeps or d not in axes]
         if kind == "ReduceSum":
             return self.node(kind, [self.tame(x), self.constant(np.array(axes, np.int64))], x.dtype, shape, names, keepdims=keeps)
-        return self.node(kind, [x], x.dtype, shape, names, axes=axes, keepdims=keeps)
+        tamed = x if kind in ("ReduceMean", "ReduceMax", "ReduceMin") else self.tame(x)
+        return self.node(kind, [tamed], x.dtype, shape, names, axes=axes, keepdims=keeps)
 
     def softmax(self):
         x = self.some_float(lambda value: value.rank > 0)
@@ -386,6 +388,9 @@ class Graph:
         low = [0 if name else int(self.pick([0, 0, 1, 2])) for name in x.names]
         high = [0 if name else int(self.pick([0, 0, 1, 3])) for name in x.names]
         shape = [a + extent + b for a, extent, b in zip(low, x.shape, high)]
+        mode = self.pick(["constant", "constant", "edge", "reflect"])
+        if mode == "edge" or (mode == "reflect" and all(max(a, b) < extent for a, extent, b in zip(low, x.shape, high) if a or b)):
+            return self.node("Pad", [x, self.constant(np.array(low + high, np.int64))], x.dtype, shape, x.names, mode=mode)
         return self.node("Pad", [x, self.constant(np.array(low + high, np.int64)), self.number(self.pick([0, 1.5]))], x.dtype, shape, x.names)
 
     def expand(self, x):
@@ -549,6 +554,65 @@ class Graph:
         if kind == "AveragePool":
             attributes["count_include_pad"] = int(self.chance(0.5))
         return self.node(kind, [x], x.dtype, (*x.shape[:2], *shape), x.names, **attributes)
+
+    def einsum(self):
+        x = self.some_float(lambda value: value.rank in (2, 3, 4) and not any(value.names[-2:]))
+        if x is None:
+            return None
+        batch = "abc"[:x.rank - 2]
+        rows, inner, columns = x.shape[-2], x.shape[-1], int(self.pick([1, 3, 8, 17]))
+        if x.size // inner * columns > MOST_ELEMENTS:
+            return None
+        result = list(batch + "ij")
+        order = [int(d) for d in self.random.permutation(x.rank)]
+        shape, names = (*x.shape[:-2], rows, columns), (*x.names[:-2], None, None)
+        equation = f"{batch}ik,jk->{''.join(result[d] for d in order)}"
+        return self.node("Einsum", [self.tame(x), self.weight(columns, inner, scale=inner ** -0.5)], x.dtype, [shape[d] for d in order],
+                         [names[d] for d in order], equation=equation)
+
+    def instance_norm(self):
+        x = self.some_float(lambda value: value.rank in (3, 4) and value.names[1] is None and np.prod(value.shape[2:]) > 1)
+        return x and self.like("InstanceNormalization", self.tame(x), self.weight(x.shape[1]), self.weight(x.shape[1]), epsilon=0.1)
+
+    def resize(self):
+        x = self.image()
+        if x is None:
+            return None
+        mode = self.pick(["nearest", "linear"] + ["cubic"] * (x.rank == 4))
+        spatial = [int(self.pick([extent, 2 * extent, extent + 1, max(1, extent // 2)])) for extent in x.shape[2:]]
+        shape = (*x.shape[:2], *spatial)
+        if np.prod(shape) > MOST_ELEMENTS or x.names[0]:
+            return None
+        place = self.pick(["half_pixel", "asymmetric", "align_corners"])
+        return self.node("Resize", [x, "", "", self.constant(np.array(shape, np.int64))], x.dtype, shape, x.names, mode=mode,
+                         coordinate_transformation_mode=place, **({"nearest_mode": "floor"} if mode == "nearest" else {}))
+
+    def conv_transpose(self):
+        x = self.image()
+        if x is None:
+            return None
+        channels, spatial = x.shape[1], x.shape[2:]
+        groups = self.pick([g for g in (1, 1, 2, channels) if channels % g == 0])
+        filters, kernel, strides = int(self.pick([1, 2, 3, 8])), [int(self.pick([1, 2, 3, 4])) for _ in spatial], [int(self.pick([1, 2, 3])) for _ in spatial]
+        pads = [int(self.pick([0, 0, 1])) * (k > 1) for k in kernel]
+        shape = [(extent - 1) * s + k - 2 * low for extent, s, k, low in zip(spatial, strides, kernel, pads)]
+        if min(shape) < 1 or x.shape[0] * filters * groups * np.prod(shape) > MOST_ELEMENTS:
+            return None
+        depth = channels // groups * int(np.prod(kernel))
+        return self.node("ConvTranspose", [self.tame(x), self.weight(channels, filters, *kernel, scale=depth ** -0.5), self.weight(filters * groups)], x.dtype,
+                         (x.shape[0], filters * groups, *shape), (x.names[0],) + (None,) * (1 + len(shape)), group=groups, kernel_shape=kernel, strides=strides,
+                         pads=pads + pads)
+
+    def scatter(self):
+        x = self.some_float(lambda value: value.rank > 0 and not any(value.names) and value.size > 0)
+        if x is None:
+            return None
+        depth = int(self.random.integers(1, x.rank + 1))
+        places = int(np.prod(x.shape[:depth]))
+        rows = self.random.permutation(places)[:int(self.random.integers(1, min(places, 9) + 1))]
+        indices = np.stack(np.unravel_index(rows, x.shape[:depth]), axis=-1).astype(np.int64)
+        indices -= np.array(x.shape[:depth]) * (self.random.random(indices.shape) < 0.2)
+        return self.like("ScatterND", x, self.constant(indices), self.weight(len(rows), *x.shape[depth:]))
 
     # ---------------------------------------------------------------------------------------------------- the model
 
