@@ -92,10 +92,8 @@ Value places_of_rows(Node& node, Value rows, ArrayRef<AffineExpr> dimensions) {
   return place;
 }
 
-// The last update of each place, searched for by every place; below 0 where there is none.
-Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
-  Type i64 = node.builder.getI64Type();
-  AffineExpr updates = Node::extents_of(places_of_updates)[0];
+// Every place looks at all updates that may be its own.
+void refuse_many(Node& node, AffineExpr places, AffineExpr updates) {
   auto known_places = tx::static_extent(places), known_updates = tx::static_extent(updates);
   constexpr int64_t most = int64_t{1} << 30;
   if (known_places && known_updates && *known_places > 0 && *known_updates > most / *known_places) {
@@ -103,6 +101,13 @@ Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
                   " places are not supported: their product is above " + std::to_string(most),
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
+}
+
+// The last update of each place; below 0 where there is none.
+Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
+  Type i64 = node.builder.getI64Type();
+  AffineExpr updates = Node::extents_of(places_of_updates)[0];
+  refuse_many(node, places, updates);
   RankedTensorType all = node.tensor_type({places, updates}, i64), bools = tx::with_element_type(all, node.builder.getI1Type());
   Value own = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(0)),
         number = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(1));
@@ -155,6 +160,78 @@ void scatter_nd(Node& node) {
   Value is_new = node.make<tx::BroadcastOp>(tx::with_element_type(whole, node.builder.getI1Type()), found, ArrayRef<int64_t>{0});
   Value result = node.make<tx::SelectOp>(whole, is_new, news, node.reshape(data, {places, size}));
   node.set_result(node.reshape(result, from));
+}
+
+// Each element of the data, and along one more dimension the updates that may be for it: those with the same indices but along the axis.
+void scatter_elements(Node& node) {
+  Value data = node.input(0), indices = node.input(1), updates = node.input(2);
+  check_indices(node, indices);
+  RankedTensorType type = Node::type_of(data);
+  Type element = type.getElementType(), i64 = node.builder.getI64Type();
+  int64_t rank = type.getRank(), axis = node.axis(node.integer("axis", 0), rank);
+  Extents extents = tx::extents(type), given = Node::extents_of(indices), of_updates = Node::extents_of(updates);
+  bool fits =
+      static_cast<int64_t>(given.size()) == rank && of_updates.size() == given.size() && Node::type_of(updates).getElementType() == element;
+  for (int64_t d = 0; fits && d < rank; ++d) fits = node.are_equal(given[d], of_updates[d]);
+  if (!fits) node.fail("the indices and the updates do not fit the data");
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d == axis || given[d] == extents[d]) continue;
+    if (tx::static_extent(given[d]) || !node.are_equal(extents[d], given[d]))
+      node.fail("the indices have fewer elements than the data along dimension " + std::to_string(d), HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  expect_inside(node, data, axis, indices);
+  AffineExpr count = given[axis];
+  given = extents;
+  given[axis] = count;
+  indices = node.converted(node.with_extents(indices, given), i64);
+  updates = node.with_extents(updates, given);
+  refuse_many(node, node.count_of(extents), count);
+
+  Extents all = extents;
+  all.push_back(count);
+  RankedTensorType wide = node.tensor_type(all, i64), bools = tx::with_element_type(wide, node.builder.getI1Type());
+  SmallVector<int64_t> behind, dimensions;  // the axis comes last
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d != axis) behind.push_back(d);
+  }
+  dimensions = behind;
+  behind.push_back(axis);
+  dimensions.push_back(rank);
+  auto spread = [&](Value value) {
+    RankedTensorType to = tx::with_element_type(wide, Node::type_of(value).getElementType());
+    return node.builder.createOrFold<tx::BroadcastOp>(node.location(), to, node.transpose(value, behind), dimensions);
+  };
+  RankedTensorType own = Node::type_of(indices);
+  Value is_negative =
+      node.make<tx::CompareOp>(tx::with_element_type(own, node.builder.getI1Type()), tx::CompareKind::lt, indices, node.splat(own, 0));
+  Value size = node.broadcast(node.extent_value(extents[axis]), given);
+  indices = node.make<tx::SelectOp>(own, is_negative, node.make<tx::AddOp>(own, indices, size), indices);
+  Value place = node.make<tx::IotaOp>(wide, node.builder.getI64IntegerAttr(axis));
+  Value hit = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, place, spread(indices));
+  auto reduced = [&](tx::ReduceKind kind, Value value) {
+    return node.make<tx::ReduceOp>(tx::with_element_type(type, Node::type_of(value).getElementType()), kind, value,
+                                   ArrayRef<int64_t>{rank});
+  };
+  std::string reduction = node.text("reduction", "none");
+  if (reduction == "none") {
+    RankedTensorType places = tx::with_element_type(type, i64);
+    Value number = node.make<tx::IotaOp>(wide, node.builder.getI64IntegerAttr(rank));
+    Value last = reduced(tx::ReduceKind::max, node.make<tx::SelectOp>(wide, hit, number, node.splat(wide, -1)));
+    Value zero = node.splat(places, 0), picked = node.make<tx::MaxOp>(places, last, zero);
+    Value found = node.make<tx::CompareOp>(tx::with_element_type(type, node.builder.getI1Type()), tx::CompareKind::ge, last, zero);
+    Value news = node.make<tx::GatherElementsOp>(type, updates, picked, node.builder.getI64IntegerAttr(axis));
+    node.set_result(node.make<tx::SelectOp>(type, found, news, data));
+    return;
+  }
+  RankedTensorType values = tx::with_element_type(wide, element);
+  auto of_hits = [&](double otherwise) { return node.make<tx::SelectOp>(values, hit, spread(updates), node.splat(values, otherwise)); };
+  if (reduction == "add") {
+    node.set_result(node.make<tx::AddOp>(type, data, reduced(tx::ReduceKind::sum, of_hits(0))));
+  } else if (reduction == "mul") {
+    node.set_result(node.make<tx::MulOp>(type, data, reduced(tx::ReduceKind::prod, of_hits(1))));
+  } else {
+    node.fail("reduction '" + reduction + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  }
 }
 
 // A new dimension, where the index of each element is on, and others are off; of an index outside all are.
@@ -312,8 +389,9 @@ void trilu(Node& node) {
 
 const Table& index_operators() {
   static const Table table = {
-      {"EyeLike", eye_like}, {"Gather", gather}, {"GatherElements", gather_elements}, {"GatherND", gather_nd},
-      {"OneHot", one_hot},   {"Range", range},   {"ScatterND", scatter_nd},           {"Trilu", trilu},
+      {"EyeLike", eye_like}, {"Gather", gather}, {"GatherElements", gather_elements},   {"GatherND", gather_nd},
+      {"OneHot", one_hot},   {"Range", range},   {"ScatterElements", scatter_elements}, {"ScatterND", scatter_nd},
+      {"Trilu", trilu},
   };
   return table;
 }

@@ -578,7 +578,8 @@ class Graph:
         x = self.image()
         if x is None:
             return None
-        mode = self.pick(["nearest", "linear"] + ["cubic"] * (x.rank == 4))
+        # Places are of f32, as ONNX Runtime has them, which has no kernel for f64.
+        mode = "nearest" if self.float == np.float64 else self.pick(["nearest", "linear"] + ["cubic"] * (x.rank == 4))
         spatial = [int(self.pick([extent, 2 * extent, extent + 1, max(1, extent // 2)])) for extent in x.shape[2:]]
         shape = (*x.shape[:2], *spatial)
         if np.prod(shape) > MOST_ELEMENTS or x.names[0]:
@@ -592,7 +593,8 @@ class Graph:
         if x is None:
             return None
         channels, spatial = x.shape[1], x.shape[2:]
-        groups = self.pick([g for g in (1, 1, 2, channels) if channels % g == 0])
+        # Groups are wrong in ONNX's evaluator, and ONNX Runtime has none for f64.
+        groups = 1 if self.float == np.float64 else self.pick([g for g in (1, 1, 2, channels) if channels % g == 0])
         filters, kernel, strides = int(self.pick([1, 2, 3, 8])), [int(self.pick([1, 2, 3, 4])) for _ in spatial], [int(self.pick([1, 2, 3])) for _ in spatial]
         pads = [int(self.pick([0, 0, 1])) * (k > 1) for k in kernel]
         shape = [(extent - 1) * s + k - 2 * low for extent, s, k, low in zip(spatial, strides, kernel, pads)]
