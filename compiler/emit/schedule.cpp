@@ -25,7 +25,7 @@ class Scheduler {
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
-    if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_equal_extents())) return failure();
+    if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_given_extents())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
@@ -109,10 +109,10 @@ class Scheduler {
   }
 
   // First of all: where they are not equal, what follows from them says nothing to the caller.
-  LogicalResult check_equal_extents() {
-    Attribute attribute = function_->getAttr(tx::equal_extents_attr);
+  LogicalResult check_given_extents() {
+    Attribute attribute = function_->getAttr(tx::extent_checks_attr);
     auto pairs = llvm::dyn_cast_or_null<ArrayAttr>(attribute);
-    if (attribute && !pairs) return function_.emitError("has a malformed ") << tx::equal_extents_attr;
+    if (attribute && !pairs) return function_.emitError("has a malformed ") << tx::extent_checks_attr;
     uint32_t symbols = symbol_count(&function_.getBody().front().front());
     for (Attribute each : pairs ? pairs.getValue() : ArrayRef<Attribute>()) {
       auto pair = llvm::dyn_cast<DictionaryAttr>(each);
@@ -120,15 +120,17 @@ class Scheduler {
       auto who = pair ? pair.getAs<StringAttr>("who") : StringAttr();
       if (!map || !who || map.getValue().getNumDims() != 0 || map.getValue().getNumSymbols() > symbols ||
           map.getValue().getNumResults() != 2)
-        return function_.emitError("has a malformed entry of ") << tx::equal_extents_attr;
+        return function_.emitError("has a malformed entry of ") << tx::extent_checks_attr;
       ArrayRef<AffineExpr> extents = map.getValue().getResults();
       std::string message;
       llvm::raw_string_ostream stream(message);
-      stream << shortened(who.getValue()) << ": the extents " << extents[0] << " and " << extents[1] << " have to be equal";
+      bool at_least = pair.contains("at_least");
+      stream << shortened(who.getValue()) << ": the extent" << (at_least ? " " : "s ") << extents[0]
+             << (at_least ? " has to be at least " : " and ") << extents[1] << (at_least ? "" : " have to be equal");
       name_symbols(stream, extents);
-      stream << "; give inputs for which they are";
+      stream << "; give inputs for which " << (at_least ? "it is" : "they are");
       uint32_t left = registers_.value_of(extents[0]), right = registers_.value_of(extents[1]);
-      command(mf::Op::Check, program_->messages.size(), registers_.at_most(left, right));
+      if (!at_least) command(mf::Op::Check, program_->messages.size(), registers_.at_most(left, right));
       command(mf::Op::Check, program_->messages.size(), registers_.at_most(right, left));
       program_->messages.push_back(std::move(message));
     }

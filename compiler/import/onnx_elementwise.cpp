@@ -76,13 +76,9 @@ AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) 
   AffineExpr above = Symbols::if_positive(x), other = Symbols::if_positive(y);
   std::optional<bool> first = above && other ? at_least(largest ? above : other, largest ? other : above) : std::nullopt;
   std::optional<bool> second = above && other ? at_least(largest ? other : above, largest ? above : other) : std::nullopt;
-  AffineExpr chosen = first == true    ? x
-                      : second == true ? y
-                                       : AffineExpr(),
-             exact = node.graph.symbols.defined(largest ? "max" : "min", x, y);
-  if (!chosen || !exact) return {};
-  node.graph.symbols.equate(exact, chosen, node.describe(), /*learn=*/false);
-  return chosen;
+  if (!first.value_or(false) && !second.value_or(false)) return {};
+  AffineExpr chosen = *first ? x : y, left = *first ? y : x;
+  return node.graph.symbols.require(largest ? chosen : left, largest ? left : chosen, node.describe()) ? chosen : AffineExpr();
 }
 
 // Arithmetic on shapes stays arithmetic on extents; null where it cannot.
@@ -98,19 +94,14 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
     return node.computed(product(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
     // Rounded down, where numbers below 0 would be rounded up: a call is refused in which it is one.
-    AffineExpr zero = node.builder.getAffineConstantExpr(0), whole = tx::never_negative(x) ? x : node.graph.symbols.defined("max", x, zero);
-    if (!whole) return {};
-    node.graph.symbols.equate(whole, x, node.describe(), /*learn=*/false);
+    if (!node.graph.symbols.require(x, node.builder.getAffineConstantExpr(0), node.describe())) return {};
     if (known_y) return *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
     AffineExpr exact = exact_quotient(x, y, node.builder.getContext());
     return exact ? exact : node.graph.symbols.defined("floordiv", x, y);
   } else if constexpr (std::is_same_v<OpT, tx::MaxOp> || std::is_same_v<OpT, tx::MinOp>) {
-    std::optional<bool> first = std::is_same_v<OpT, tx::MaxOp> ? at_least(x, y) : at_least(y, x);
-    if (first && *first) return x;
-    std::optional<bool> second = std::is_same_v<OpT, tx::MaxOp> ? at_least(y, x) : at_least(x, y);
-    if (second && *second) return y;
-    if (AffineExpr chosen = chosen_of_some(node, x, y, std::is_same_v<OpT, tx::MaxOp>)) return chosen;
-    return node.graph.symbols.defined(std::is_same_v<OpT, tx::MaxOp> ? "max" : "min", x, y);
+    constexpr bool is_max = std::is_same_v<OpT, tx::MaxOp>;
+    if (AffineExpr chosen = chosen_of_some(node, x, y, is_max)) return chosen;
+    return node.graph.symbols.defined(is_max ? "max" : "min", x, y);
   } else {
     return {};
   }

@@ -373,7 +373,7 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
   }
   if (ArrayAttr definitions = graph.symbols.definitions()) function->setAttr(tx::defined_symbols_attr, definitions);
-  if (ArrayAttr equal = graph.symbols.equal_extents()) function->setAttr(tx::equal_extents_attr, equal);
+  if (ArrayAttr checks = graph.symbols.extent_checks()) function->setAttr(tx::extent_checks_attr, checks);
   return module;
 }
 

@@ -9,8 +9,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone, of which a
-// call is refused in which there are none.
+// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone.
 struct Part {
   AffineExpr start;
   AffineExpr count;
@@ -39,7 +38,15 @@ void symbolic_split(Node& node, Value input, int64_t axis) {
     sizes = node.elements(1);
   } else {
     for (int64_t size : node.integer_list("split", std::vector<int64_t>{})) sizes.push_back(node.builder.getAffineConstantExpr(size));
-    if (sizes.empty() && outputs > 0) sizes.assign(static_cast<size_t>(outputs), node.computed(quotient(extent, outputs)));
+    if (sizes.empty() && outputs > 0) {
+      // The last part is smaller where the extent is no multiple; before opset 18, it has to be one.
+      AffineExpr exact = node.computed(quotient(extent, outputs)), above = node.builder.getAffineConstantExpr(outputs - 1);
+      bool is_exact =
+          node.opset() < 18 || equal(node.computed(product(exact, node.builder.getAffineConstantExpr(outputs))), extent).value_or(false);
+      AffineExpr part = is_exact ? exact : node.computed(quotient(node.computed(sum(extent, above)), outputs));
+      sizes.assign(static_cast<size_t>(outputs), part);
+      if (!is_exact) sizes.back() = node.computed(difference(extent, node.computed(product(part, above))));
+    }
   }
   if (static_cast<int64_t>(sizes.size()) != outputs)
     node.fail("it has " + std::to_string(sizes.size()) + " parts and " + std::to_string(outputs) + " outputs");
@@ -94,7 +101,8 @@ void split(Node& node) {
 Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
   if (start < 0) start += extent;
   if (end < 0 && end > INT64_MIN / 2) end += extent;
-  start = step > 0 ? std::clamp<int64_t>(start, 0, extent) : std::clamp<int64_t>(start, -1, extent - 1);
+  if (extent == 0) return {node.builder.getAffineConstantExpr(0), node.builder.getAffineConstantExpr(0)};
+  start = std::clamp<int64_t>(start, 0, step > 0 ? extent : extent - 1);
   end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
   int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
   int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
@@ -114,23 +122,27 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
     if (!result) refuse("too much in its shapes is the least or the largest of two");
     return result;
   };
-  auto at_least_number = [&](AffineExpr bound, int64_t number) {
-    if (at_least(bound, constant(number)).value_or(false)) return bound;
-    AffineExpr result = limited("max", bound, constant(number));
-    symbols.equate(result, bound, node.describe(), /*learn=*/false);
-    return result;
+  auto required = [&](AffineExpr bound, int64_t number) {
+    if (!symbols.require(bound, constant(number), node.describe()))
+      refuse("one that has to be " + std::to_string(number) + " or more never is");
+    return bound;
   };
+  // The same, and known to be so.
+  auto clamped = [&](AffineExpr bound) { return limited("max", required(bound, 0), constant(0)); };
   // What a symbolic bound below 0 means; one that may be 0, too, is refused when it is, since it does not count from the end then.
   auto counted_back = [&](AffineExpr bound) {
     AffineExpr back = node.computed(difference(constant(0), bound));
-    return tx::static_extent(bound) ? extent + bound : tx::never_negative(back) ? extent - at_least_number(back, 1) : AffineExpr();
+    return tx::static_extent(bound) ? extent + bound : tx::never_negative(back) ? extent - required(back, 1) : AffineExpr();
   };
   auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
   AffineExpr none = constant(0);
   if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
   bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
-  if (first == -1 && !size && to_end) return {constant(-1), constant(1), true};
-  if (first == 0 && last == 1 && !size && !at_least(extent, end).value_or(false)) return {none, constant(1), true};
+  bool is_last = first == -1 && to_end, is_first = first == 0 && last == 1 && !at_least(extent, end).value_or(false);
+  if (!size && (is_last || is_first)) {
+    required(extent, 1);
+    return {constant(is_last ? -1 : 0), constant(1), true};
+  }
 
   AffineExpr from = start;
   if (first && *first < -largest_extent) {
@@ -139,7 +151,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
     from = node.computed(sum(behind, none));
     if (!tx::never_negative(from)) from = limited("max", from, none);
   } else {
-    from = at_least_number(start, 0);
+    from = required(start, 0);
   }
   auto known_from = tx::static_extent(from);
   if (known_from && (*known_from > largest_extent || (size && *known_from >= *size))) return {none, none};
@@ -155,12 +167,18 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   } else if (!at_least(extent, end).value_or(false) && !(last && at_least(from, end).value_or(false))) {
     // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
     is_looked_up |= !size;
-    if (is_looked_up) to = limited("min", at_least_number(end, 0), at_least_number(extent, 0));
-    if (is_looked_up && size) symbols.equate(to, end, node.describe(), /*learn=*/false);
+    if (is_looked_up && size && !last) {
+      symbols.require(extent, required(end, 0), node.describe());
+    } else if (is_looked_up) {
+      to = limited("min", clamped(end), clamped(extent));
+    }
   }
-  AffineExpr count = node.computed(quotient(sum(node.computed(difference(to, from)), constant(step - 1)), step));
+  AffineExpr room = node.computed(difference(to, from));
+  if (step > 1) required(room, 0);  // a quotient that is rounded down hides a negative one
+  AffineExpr count = node.computed(quotient(sum(room, constant(step - 1)), step));
   auto known = tx::static_extent(count);
-  return known && *known <= 0 ? Part{none, none} : Part{from, count, false, is_looked_up};
+  if (known && *known <= 0) return {none, none};
+  return {from, count, false, is_looked_up || !tx::is_inside(extent, *known_from, step, count)};
 }
 
 void slice(Node& node) {
@@ -295,9 +313,8 @@ void pad(Node& node) {
                 HEDDLE_STATUS_UNIMPLEMENTED);
     if (!size && mode != "edge") {  // as many are needed when it runs
       AffineExpr needed = node.builder.getAffineConstantExpr(std::max(low[i], high[i]) + (mode == "reflect" ? 1 : 0));
-      AffineExpr enough = node.graph.symbols.defined("max", cut[i], needed);
-      if (!enough) node.fail("dimension " + std::to_string(i) + " is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
-      node.graph.symbols.equate(enough, cut[i], node.describe(), /*learn=*/false);
+      if (!node.graph.symbols.require(cut[i], needed, node.describe()))
+        node.fail("dimension " + std::to_string(i) + " never has as many elements as its pads take");
     }
     Value places = padded_places(node, mode, cut[i], to[i], low[i]);
     cut[i] = to[i];

@@ -119,6 +119,10 @@ AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
   constexpr size_t most = 32;  // kernels get them all
   if (!a || !b) return {};
   bool is_max = kind == "max";
+  if (is_max || kind == "min") {
+    if (at_least(a, b).value_or(false)) return is_max ? a : b;
+    if (at_least(b, a).value_or(false)) return is_max ? b : a;
+  }
   if (is_max ? !tx::never_negative(a) && !tx::never_negative(b) : !tx::never_negative(a) || !tx::never_negative(b)) return {};
   Builder builder(context_);
   AffineMap of = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
@@ -198,15 +202,26 @@ bool Symbols::equate(AffineExpr a, AffineExpr b, const std::string& who, bool le
     Solved solved = apart ? solve(apart) : Solved::kOpen;
     if (solved != Solved::kOpen) return solved == Solved::kLearnt;
   }
-  Builder builder(context_);
-  AffineMap extents = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
-  Attribute check = builder.getDictionaryAttr(
-      {builder.getNamedAttr("extents", AffineMapAttr::get(extents)), builder.getNamedAttr("who", builder.getStringAttr(who))});
-  checks_.insert(check);
+  check(a, b, who, /*at_least=*/false);
   return true;
 }
 
-ArrayAttr Symbols::equal_extents() const {
+bool Symbols::require(AffineExpr a, AffineExpr b, const std::string& who) {
+  if (std::optional<bool> known = at_least(a, b)) return *known;
+  check(a, b, who, /*at_least=*/true);
+  return true;
+}
+
+void Symbols::check(AffineExpr a, AffineExpr b, const std::string& who, bool at_least) {
+  Builder builder(context_);
+  AffineMap extents = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
+  SmallVector<NamedAttribute, 3> entries = {builder.getNamedAttr("extents", AffineMapAttr::get(extents)),
+                                            builder.getNamedAttr("who", builder.getStringAttr(who))};
+  if (at_least) entries.push_back(builder.getNamedAttr("at_least", builder.getUnitAttr()));
+  checks_.insert(builder.getDictionaryAttr(entries));
+}
+
+ArrayAttr Symbols::extent_checks() const {
   return checks_.empty() ? ArrayAttr() : ArrayAttr::get(context_, checks_.getArrayRef());
 }
 

@@ -43,7 +43,7 @@ class Symbols {
   std::optional<mlir::AffineExpr> find(const std::string& name);
 
   // A symbol for what no expression of the others is: the least or the largest of two, a quotient by a symbol that is rounded down, or what such a
-  // division leaves. `kind` is that of tx::defined_symbols_attr. Null where that may be negative, or where there are many already.
+  // division leaves; or one of the two, where that is known. `kind` is that of tx::defined_symbols_attr. Null where that may be negative, or where there are many already.
   mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
   bool is_defined(mlir::AffineExpr expression) const;
   // The function's attribute tx::defined_symbols_attr; null where there are none.
@@ -55,14 +55,17 @@ class Symbols {
   // Whether two extents are equal, or are so in every call that is not refused: `who` needs them to be. Where they are for some symbols
   // only, learns or adds a check. With `learn` false nothing is learnt.
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
+  // `who` needs a to be b or more: a call in which it is not is refused. False where it is never so.
+  bool require(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who);
 
   // What each position is called, for people.
   const std::vector<std::string>& names() const { return names_; }
-  // The function's attribute tx::equal_extents_attr; null where nothing has to be checked.
-  mlir::ArrayAttr equal_extents() const;
+  // The function's attribute tx::extent_checks_attr; null where nothing has to be checked.
+  mlir::ArrayAttr extent_checks() const;
 
  private:
   mlir::AffineExpr own(const std::string& key);
+  void check(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool at_least);
   enum class Solved { kNever, kLearnt, kOpen };
   // Learns what makes the difference 0, of which the symbols have no meaning yet.
   Solved solve(mlir::AffineExpr difference);

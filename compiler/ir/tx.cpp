@@ -327,18 +327,18 @@ bool is_window_number(int64_t value, int64_t least) {
   return value >= least && value < int64_t{1} << 41;
 }
 
-// Whether a part of a dimension is inside of it for all symbols. A part of symbolic extent of a dimension that is static is taken for such:
-// the symbols that are too large for it are refused when the model runs.
-bool is_inside(AffineExpr extent, int64_t start, int64_t stride, AffineExpr part, unsigned symbols) {
+}  // namespace
+
+bool is_inside(AffineExpr extent, int64_t start, int64_t stride, AffineExpr part) {
   if (!is_window_number(start, 0) || !is_window_number(stride, 1)) return false;
   if (auto most = static_extent(extent)) return start < *most;
+  unsigned symbols =
+      AffineMap::inferFromExprList(ArrayRef<ArrayRef<AffineExpr>>{{extent, part}}, extent.getContext()).front().getNumSymbols();
   AffineExpr all = simplifyAffineExpr((extent - start + (stride - 1)).floorDiv(stride), 0, symbols);
   if (all == part) return true;
   AffineExpr behind = simplifyAffineExpr(extent - ((part - 1) * stride + (start + 1)), 0, symbols);
   return never_negative(behind);
 }
-
-}  // namespace
 
 LogicalResult ReshapeOp::verify() {
   auto from = llvm::cast<RankedTensorType>(getInput().getType());
@@ -392,8 +392,7 @@ LogicalResult SliceOp::verify() {
   }
   for (int64_t i = 0; i < from.getRank(); ++i) {
     if (from.isDynamicDim(i) || to.isDynamicDim(i)) {
-      if (is_inside(extents(from)[i], getStarts()[i], getStrides()[i], extents(to)[i], std::max(symbols_of(from), symbols_of(to))))
-        continue;
+      if (is_inside(extents(from)[i], getStarts()[i], getStrides()[i], extents(to)[i])) continue;
       return emitOpError("takes a part of dimension ") << i << ", whose extent is not static";
     }
     int64_t extent = to.getDimSize(i);

@@ -40,9 +40,9 @@ unsigned given_symbol_count(mlir::Operation* function);
 // 0): `kind` ("index" or "divisor") as CheckKind in module.fbs, `limit`, which the verdict is below where all is well, the `node`, and `where` in it.
 inline constexpr llvm::StringLiteral checks_attr = "tx.checks";
 
-// Of a function: pairs of extents that have to be equal, which the program checks before anything else. An array of dictionaries: `extents`, an affine map of
-// two results, and `who` needs them to be.
-inline constexpr llvm::StringLiteral equal_extents_attr = "tx.equal_extents";
+// Of a function: pairs of extents of which the program checks before anything else that they are equal, or where `at_least` is there, that the first one is
+// no smaller. An array of dictionaries: `extents`, an affine map of two results, and `who` needs it.
+inline constexpr llvm::StringLiteral extent_checks_attr = "tx.extent_checks";
 
 // Name of the attribute that holds the name of an argument, a result or a derived constant.
 inline constexpr llvm::StringLiteral name_attr = "tx.name";
@@ -135,6 +135,9 @@ bool never_negative(mlir::AffineExpr extent);
 bool is_positive(mlir::AffineExpr extent);
 // True if it cannot be 0, whatever the symbols are. False says nothing.
 bool is_never_zero(mlir::AffineExpr extent);
+// True if a part of a dimension, each stride-th element from start on, is inside of it for all symbols. A part of symbolic extent of a dimension that is static
+// is taken to be so: the symbols that are too large for it are refused when the model runs. False says nothing.
+bool is_inside(mlir::AffineExpr extent, int64_t start, int64_t stride, mlir::AffineExpr part);
 // True if a tensor of the type has no elements whenever the extent is 0. False says nothing.
 bool is_empty_with(mlir::RankedTensorType type, mlir::AffineExpr extent);
 

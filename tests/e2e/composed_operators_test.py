@@ -193,6 +193,7 @@ case("eye_like", "EyeLike", [(3, 5)], k=1)
 case("eye_like_int64", "EyeLike", [(4, 3)], k=-1, dtype=7)
 case("pow_int64", "Pow", [Given(i64(2, -3, 5, 10, 0)), Given(i64(10, 3, 3, 5, 0))])
 case("pow_int32_f32", "Pow", [Given(np.array([2, -3, 5], np.int32)), f32(2, 3, 4)])
+case("slice_from_before_the_first", "Slice", [(3, 4), i64(-5, -9), i64(-10, -20), i64(0, 1), i64(-1, -2)])
 case("scatter_elements", "ScatterElements", [(3, 5), i64([1, 0, 2, 0, 1], [2, 2, 0, -1, 0]), (2, 5)])
 case("scatter_elements_axis_1", "ScatterElements", [(2, 5, 3), Given(np.random.default_rng(3).permuted(np.tile(np.arange(5).reshape(1, 5, 1), (2, 1, 3)), axis=1)[:, :4]),
                                                     (2, 4, 3)], axis=1)

@@ -131,6 +131,8 @@ class HeddleTestCase(unittest.TestCase):
     def assert_close(self, got, expected, rtol, atol):
         self.assertEqual(got.shape, expected.shape)
         self.assertEqual(got.dtype, expected.dtype)
+        if not got.size:
+            return
         excess = np.abs(got.astype(np.float64) - expected) - (rtol * np.abs(expected.astype(np.float64)) + atol)
         worst = np.unravel_index(np.argmax(np.where(np.isnan(excess), np.inf, excess)), excess.shape)
         wrong = int((~(excess <= 0)).sum())

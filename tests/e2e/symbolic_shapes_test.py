@@ -22,7 +22,13 @@ CASES = {
     "slice_steps": [[(2, 6)], [(3, 6)], [(4, 6)], [(9, 6)]],
     "slice_but_last": [[(2, 6)], [(9, 6)]],
     "slice_but_last_two": [[(4, 6)], [(9, 6)]],
+    "slice_steps_but_last": [[(1, 6)], [(2, 6)], [(4, 6)], [(5, 6)], [(9, 6)]],
+    "slice_steps_to_fewer": [[(4, 6)], [(5, 6)], [(7, 6)], [(9, 6)]],
+    "slice_steps_of_table": [[(2, 6)], [(5, 6)], [(12, 6)]],
+    "slice_of_table_from_batch": [[(0, 6)], [(5, 6)], [(511, 6)]],
     "slice_last": [[(1, 6)], [(9, 6)]],
+    "slice_last_of_two": [[(1, 1)], [(3, 3)]],
+    "split_unevenly": [[(9, 3)], [(7, 3)], [(8, 3)]],
     "expand_minus_one": [[(1, 1, 3)], [(4, 1, 3)]],
     "shape_of_bounds": [[(1,)], [(4,)]],
     "shape_split": [[(1, 1, 3)], [(4, 1, 3)]],
@@ -110,9 +116,12 @@ class SymbolicShapes(HeddleTestCase):
                       "s1 is the extent 'new'; give inputs for which they are; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
                       call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
         self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is the extent 'n'", call("split_of_symbol", a="5x3xf32"))
-        self.assertIn("the extents s2 and s1 have to be equal; s2 is the extent 'max(s1, 1)'", call("slice_last_batch", a="5x3xf32", b="0xf32"))
-        self.assertIn("the extents s1 and -s0 + 5 have to be equal; s1 is the extent 'max(-s0 + 5, 0)'", call("shape_negative_quotient", x="6x1x3xf32"))
-        self.assertIn("have to be equal; s1 is the extent 'max(s0, 1)', s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
+        self.assertIn("the extent s1 has to be at least 1; s1 is the extent 'm'; give inputs for which it is", call("slice_last_batch", a="5x3xf32", b="0xf32"))
+        self.assertIn("the extent -s0 + 5 has to be at least 0; s0 is the extent 'batch'", call("shape_negative_quotient", x="6x1x3xf32"))
+        self.assertIn("the extent s0 has to be at least 1; s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
+        self.assertIn("the extent s0 has to be at least 1", call("slice_last_of_two", x="0x0xf32"))
+        self.assertIn("the extent s0 - 4 has to be at least 0", call("slice_steps_to_fewer", x="3x6xf32"))
+        self.assertIn("the extent s0 - 2 has to be at least 0", call("slice_steps_of_table", x="1x6xf32"))
         self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
                       call("equal_thirds", a="5x4xf32", b="8x4xf32"))
 
