@@ -40,4 +40,9 @@ bool TargetDevices::reads_panels(llvm::StringRef family) const {
   return target && target->reads_panels();
 }
 
+bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const {
+  const targets::Target* target = target_of(family);
+  return target && target->prefers_winograd(conv);
+}
+
 }  // namespace heddle::compiler

@@ -489,7 +489,15 @@ LogicalResult ConvOp::verify() {
   if (static_cast<int64_t>(shape.size()) != input.getRank() || llvm::any_of(shape, [](int64_t extent) { return extent < 0; }))
     return emitOpError("the filter's extents are not static, or not those of rank ") << input.getRank();
   if (shape.back() % groups != 0) return emitOpError("groups do not divide ") << shape.back() << " filters";
-  if (getPackedShape() && !is_packed_size(filter, shape, groups)) return emitOpError("packed_shape is not that of the filter");
+  SmallVector<int64_t> packed = shape;
+  if (getWinograd()) {
+    auto is_one = [](int64_t value) { return value == 1; };
+    if (!getPackedShape() || spatial != 2 || shape[0] != 3 || shape[1] != 3 || groups != 1 || !llvm::all_of(getStrides(), is_one) ||
+        !llvm::all_of(getDilations(), is_one))
+      return emitOpError("is no convolution for winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1");
+    packed[0] = packed[1] = 4;
+  }
+  if (getPackedShape() && !is_packed_size(filter, packed, groups)) return emitOpError("packed_shape is not that of the filter");
   SmallVector<AffineExpr> from = extents(input), to = extents(result);
   int64_t channels = 0;
   if (__builtin_mul_overflow(shape[spatial], groups, &channels) || from.back() != getAffineConstantExpr(channels, getContext()))
@@ -579,6 +587,13 @@ LogicalResult PackOp::verify() {
   auto groups = static_cast<int64_t>(getGroups());
   if (!input.hasStaticShape() || input.getRank() < 2) return emitOpError("input needs static extents and rank 2 or more");
   if (groups < 1 || input.getShape().back() % groups != 0) return emitOpError("groups do not divide ") << input.getShape().back();
+  SmallVector<int64_t> shape(input.getShape());
+  if (getWinograd()) {
+    if (shape.size() != 4 || shape[0] != 3 || shape[1] != 3 || groups != 1)
+      return emitOpError("transforms filters of 3 x 3 and one group for winograd");
+    shape[0] = shape[1] = 4;
+  }
+  if (!is_packed_size(llvm::cast<RankedTensorType>(getType()), shape, groups)) return emitOpError("result is not of the packed size");
   return success();
 }
 

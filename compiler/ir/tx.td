@@ -221,10 +221,10 @@ def Tx_MatmulOp : Tx_PureOp<"matmul"> {
 def Tx_ConvOp : Tx_PureOp<"conv"> {
   let summary = "convolution, channels-last: [N, spatial..., C] * [spatial..., C / groups, F] -> [N, spatial..., F]";
   let description = [{Attributes have one value a spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
-    [spatial..., C / groups, F] in `packed_shape`.}];
+    [spatial..., C / groups, F] in `packed_shape`; with `winograd` it was also transformed (see tx.pack).}];
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$filter, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_low,
                        DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
-                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
+                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape, UnitAttr:$winograd);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input `,` $filter attr-dict `:` type($input) `,` type($filter) `->` type($result)";
   let hasVerifier = 1;
@@ -233,8 +233,9 @@ def Tx_ConvOp : Tx_PureOp<"conv"> {
 def Tx_PackOp : Tx_PureOp<"pack"> {
   let summary = "reorders a filter [spatial..., C / groups, F] or a matrix [K, N] into the target's own panels";
   let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. What is in it
-    is the target's business; F / groups is filled up with zeros to a multiple of 16.}];
-  let arguments = (ins Tx_Tensor:$input, I64Attr:$groups);
+    is the target's business; F / groups is filled up with zeros to a multiple of 16. With `winograd`, a filter [3, 3, C, F] of one group is transformed
+    for Winograd's F(2x2, 3x3) first: the result holds [4, 4, C, F], each of the 16 a matrix in panels.}];
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$groups, UnitAttr:$winograd);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;

@@ -16,13 +16,14 @@ namespace {
 constexpr int64_t panel_granularity = 16;  // see tx.pack
 
 // tx.pack of a [K..., F] tensor cut into groups along F.
-Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups) {
+Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool winograd = false) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
   int64_t columns = type.getShape().back() / groups;
   int64_t rows = type.getNumElements() / type.getShape().back();
+  if (winograd) rows = rows / 9 * 16;
   int64_t padded = (columns + panel_granularity - 1) / panel_granularity * panel_granularity;
   auto packed = RankedTensorType::get({groups * rows * padded}, type.getElementType());
-  return builder.create<tx::PackOp>(loc, packed, weights, groups);
+  return builder.create<tx::PackOp>(loc, packed, weights, groups, winograd);
 }
 
 // Of f32 alone, since the panels are the microkernels' and these have no other type.
@@ -31,7 +32,7 @@ bool can_pack(Value weights) {
   return type.getElementType().isF32() && type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
 }
 
-void pack_filter(tx::ConvOp conv) {
+void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
   if (conv.getPackedShape() || !can_pack(conv.getFilter())) return;
@@ -41,8 +42,10 @@ void pack_filter(tx::ConvOp conv) {
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
   OpBuilder builder(conv);
   SmallVector<int64_t> shape(type.getShape());
-  conv.getFilterMutable().assign(pack(builder, conv.getLoc(), conv.getFilter(), groups));
+  bool winograd = devices.prefers_winograd(family, conv);
+  conv.getFilterMutable().assign(pack(builder, conv.getLoc(), conv.getFilter(), groups, winograd));
   conv.setPackedShape(shape);
+  conv.setWinograd(winograd);
 }
 
 void pack_rhs(tx::MatmulOp matmul) {
@@ -83,11 +86,12 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
     getOperation().walk([&](Operation* op) {
       if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
       auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
-      if (!devices_.reads_panels(tx::family_of(module, slots.of_or_default(op)))) {
+      StringRef family = tx::family_of(module, slots.of_or_default(op));
+      if (!devices_.reads_panels(family)) {
         if (matmul) read_transposed(matmul);
         return;
       }
-      if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv);
+      if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family);
       if (matmul) pack_rhs(matmul);
     });
   }

@@ -23,6 +23,8 @@ class Devices {
   virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether their contractions read constant right sides in panels.
   virtual bool reads_panels(llvm::StringRef family) const = 0;
+  // Whether they take this convolution, whose filter is a constant, by Winograd's F(2x2, 3x3).
+  virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;
 };
 
 std::unique_ptr<mlir::Pass> settle_alternatives();

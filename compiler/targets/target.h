@@ -30,6 +30,8 @@ class Target {
 
   // Whether contractions read constant right sides in panels (tx.pack), which a strategy makes.
   virtual bool reads_panels() const { return false; }
+  // Whether a convolution with a constant filter is to go through the strategy "winograd".
+  virtual bool prefers_winograd(tx::ConvOp) const { return false; }
 
   // Whether a strategy other than the generic one takes the region.
   bool has_own_kernel(tx::DispatchOp region) const;

@@ -74,7 +74,10 @@ int run(int rounds) {
     while (shape < shapes.size() && !(shapes[shape] == layer)) ++shape;
     int64_t out = (layer.size + layer.stride - 1) / layer.stride, pad = layer.kernel / 2;
     int64_t high = (out - 1) * layer.stride + layer.kernel - layer.size - pad;
-    int64_t depth = layer.kernel * layer.kernel * layer.channels, size = depth * ((layer.columns + 15) / 16 * 16);
+    const bool winograd = layer.kernel == 3 && layer.stride == 1 && getenv("HEDDLE_BENCH_WINOGRAD") != nullptr;
+    const std::string form = winograd ? ", winograd" : "";
+    int64_t depth = layer.kernel * layer.kernel * layer.channels,
+            size = (winograd ? 16 * layer.channels : depth) * ((layer.columns + 15) / 16 * 16);
     std::string x = type({1, layer.size, layer.size, layer.channels}),
                 w = type({layer.kernel, layer.kernel, layer.channels, layer.columns}), p = type({size}), f = type({layer.columns}),
                 y = type({1, out, out, layer.columns});
@@ -84,7 +87,7 @@ int run(int rounds) {
       std::string attributes =
           "{strides = " + pair(layer.stride) + ", pads_low = " + pair(pad) + ", pads_high = " + pair(std::max<int64_t>(high, 0)) +
           ", dilations = " + pair(1) + ", groups = 1 : i64, packed_shape = array<i64: " + std::to_string(layer.kernel) + ", " +
-          std::to_string(layer.kernel) + ", " + std::to_string(layer.channels) + ", " + std::to_string(layer.columns) + ">}";
+          std::to_string(layer.kernel) + ", " + std::to_string(layer.channels) + ", " + std::to_string(layer.columns) + ">" + form + "}";
       std::string t = "tensor<" + y + ">";
       std::string body = "%y = tx.conv %0, %1 " + attributes + " : tensor<" + x + ">, tensor<" + p + "> -> " + t +
                          "\n%b = tx.broadcast %2 {dimensions = array<i64: 3>} : tensor<" + f + "> -> " + t + "\n%s = tx.add %y, %b : " + t +
@@ -101,7 +104,7 @@ int run(int rounds) {
       flops.push_back(2.0 * static_cast<double>(out * out * layer.columns * depth));
     }
     Kernel pack(*context, level, {w}, p,
-                "%p = tx.pack %0 {groups = 1} : tensor<" + w + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
+                "%p = tx.pack %0 {groups = 1" + form + "} : tensor<" + w + "> -> tensor<" + p + ">\ntx.yield %p : tensor<" + p + ">");
     Floats weights(static_cast<size_t>(depth * layer.columns), 3);
     instances.push_back({kernels[shape].get(), shape, std::make_unique<Floats>(size)});
     double start = now();

@@ -57,12 +57,16 @@ int64_t Case::depth() const {
   return depth;
 }
 
+int64_t Case::packed_elements() const {
+  return (winograd ? depth() / 9 * 16 : depth()) * padded(filter.back(), groups);
+}
+
 std::string Case::region(bool with_packed) const {
-  std::string filter_type = with_packed ? type_of({depth() * padded(filter.back(), groups)}, element) : type_of(filter, element);
+  std::string filter_type = with_packed ? type_of({packed_elements()}, element) : type_of(filter, element);
   std::vector<std::string> operands{input, filter_type};
   operands.insert(operands.end(), more.begin(), more.end());
   std::string all = attributes;
-  if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter);
+  if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter) + (winograd ? ", winograd" : "");
   std::string body =
       "%y = " + op + " %0, %1 {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + " -> " + tensor(result) + "\n";
   body += tail;
@@ -76,10 +80,10 @@ std::string Case::region(bool with_packed) const {
 }
 
 std::string Case::pack_region() const {
-  std::string from = type_of(filter, element), to = type_of({depth() * padded(filter.back(), groups)}, element);
+  std::string from = type_of(filter, element), to = type_of({packed_elements()}, element);
   return region_text({from}, {to},
-                     "%p = tx.pack %0 {groups = " + std::to_string(groups) + "} : " + tensor(from) + " -> " + tensor(to) +
-                         "\n tx.yield %p : " + tensor(to));
+                     "%p = tx.pack %0 {groups = " + std::to_string(groups) + (winograd ? ", winograd" : "") + "} : " + tensor(from) +
+                         " -> " + tensor(to) + "\n tx.yield %p : " + tensor(to));
 }
 
 Case Conv::to_case() const {
@@ -99,6 +103,7 @@ Case Conv::to_case() const {
                  ", dilations = " + array_of(dilations) + ", groups = " + std::to_string(groups) + " : i64";
   c.groups = groups;
   c.packed = packed;
+  c.winograd = winograd;
   if (channels_first) {
     c.stored = with_batch({columns, out(0, height), out(1, width)});
     c.permutation = {0, 3, 1, 2};

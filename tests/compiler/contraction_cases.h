@@ -29,9 +29,11 @@ struct Case {
   std::string dispatch_attributes;
   std::vector<int64_t> symbols;
   bool packed = true;
+  bool winograd = false;
   std::string element = "f32";
 
   int64_t depth() const;  // products that one result sums up
+  int64_t packed_elements() const;
   // With a packed right side, as x86-64 wants it, or as it is.
   std::string region(bool with_packed) const;
   // What packs the right side.
@@ -47,6 +49,7 @@ struct Conv {
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;
+  bool winograd = false;
   bool channels_first = false;  // yields [n, c, y, x]
   std::string element = "f32";
 

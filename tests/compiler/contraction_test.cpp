@@ -160,6 +160,118 @@ TEST(Matmul, HasSiblings) {
   }
 }
 
+TEST(Winograd, ConvolvesOddSizes) {
+  for (auto [height, width] : {std::pair<int64_t, int64_t>{1, 1}, {1, 5}, {2, 2}, {5, 7}, {13, 13}, {8, 6}}) {
+    check(Conv{.height = height, .width = width, .channels = 20, .columns = 17, .low = {1, 1}, .high = {1, 1}, .winograd = true});
+  }
+}
+
+TEST(Winograd, ConvolvesAnyChannelsAndColumns) {
+  for (auto [channels, columns] : {std::pair<int64_t, int64_t>{1, 1}, {5, 130}, {16, 75}, {48, 64}, {600, 40}}) {
+    check(Conv{.height = 9, .width = 6, .channels = channels, .columns = columns, .low = {1, 1}, .high = {1, 1}, .winograd = true});
+  }
+}
+
+TEST(Winograd, PadsAsItIsTold) {
+  check(Conv{.height = 8, .width = 9, .channels = 32, .columns = 32, .winograd = true});
+  check(Conv{.height = 8, .width = 9, .channels = 32, .columns = 32, .low = {0, 1}, .high = {2, 0}, .winograd = true});
+  check(Conv{.height = 7, .width = 4, .channels = 32, .columns = 32, .low = {2, 2}, .high = {2, 2}, .winograd = true});
+  check(Conv{.height = 6, .width = 6, .channels = 8, .columns = 16, .low = {5, 0}, .high = {0, 6}, .winograd = true});
+}
+
+TEST(Winograd, DoesTheTail) {
+  for (Conv::Tail tail : {Conv::bias_relu, Conv::residual, Conv::scalars, Conv::curved, Conv::gelu}) {
+    for (int64_t size : {6, 7}) {
+      check(Conv{.height = size, .width = 6, .channels = 32, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = tail, .winograd = true});
+    }
+  }
+  check(Conv{.height = 6,
+             .width = 7,
+             .channels = 32,
+             .columns = 48,
+             .low = {1, 1},
+             .high = {1, 1},
+             .tail = Conv::residual,
+             .tied = true,
+             .winograd = true});
+}
+
+TEST(Winograd, ConvolvesManyImages) {
+  check(Conv{.batch = 3, .height = 10, .width = 10, .channels = 64, .columns = 128, .low = {1, 1}, .high = {1, 1}, .winograd = true});
+  check(Conv{.batch = 5,
+             .height = 9,
+             .width = 7,
+             .channels = 32,
+             .columns = 70,
+             .low = {1, 1},
+             .high = {1, 1},
+             .symbolic_batch = true,
+             .winograd = true});
+}
+
+TEST(Winograd, CutsBandsAndBlocks) {
+  check(Conv{.height = 28,
+             .width = 28,
+             .channels = 128,
+             .columns = 128,
+             .low = {1, 1},
+             .high = {1, 1},
+             .tail = Conv::bias_relu,
+             .winograd = true});
+  check(Conv{.height = 14, .width = 14, .channels = 256, .columns = 320, .low = {1, 1}, .high = {1, 1}, .winograd = true});
+}
+
+// Strict math allows four times the error of sums of products (docs/compiler.md).
+TEST(Winograd, IsAsExactAsStrictMathWantsIt) {
+  for (int64_t channels : {32, 64, 256, 512}) {
+    for (double low : {-1.0, 0.0}) {  // of both signs; of one, as behind a relu
+      double worst[2] = {0, 0}, squares[2] = {0, 0};
+      for (bool winograd : {false, true}) {
+        const Conv conv{
+            .height = 12, .width = 12, .channels = channels, .columns = 32, .low = {1, 1}, .high = {1, 1}, .winograd = winograd};
+        ParsedRegion parsed(conv.to_case().region(true)), pack(conv.to_case().pack_region());
+        const std::string level = runnable_levels().back();
+        LoadedKernel packer(pack.region(), level), kernel(parsed.region(), level);
+        ASSERT_TRUE(packer.usable() && kernel.usable());
+        Tensor image = random_tensor(llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType()), {}, {low, 1}, 1);
+        Tensor filter = random_tensor(llvm::cast<mlir::RankedTensorType>(pack.region().getInputs()[0].getType()), {}, {-1, 1}, 2);
+        Tensor wanted = evaluate(parsed.region(), {image, filter}, {})[0];
+        Tensor packed = run_kernel(packer, pack.region(), {filter}, {}, false)[0];
+        Tensor got = run_kernel(kernel, parsed.region(), {image, packed}, {}, false)[0];
+        for (auto [a, b] : llvm::zip_equal(got.data, wanted.data)) {
+          worst[winograd] = std::max(worst[winograd], std::abs(a - b));
+          squares[winograd] += (a - b) * (a - b);
+        }
+      }
+      EXPECT_LE(worst[1], 4 * worst[0]) << channels << " channels from " << low;
+      EXPECT_LE(std::sqrt(squares[1]), 4 * std::sqrt(squares[0])) << channels << " channels from " << low;
+    }
+  }
+}
+
+// Every plan, also those for other numbers of cores.
+TEST(Winograd, GivesTheSameBitsHoweverItIsCut) {
+  const Conv conv{.height = 15, .width = 14, .channels = 64, .columns = 144, .low = {1, 1}, .high = {1, 1}, .winograd = true};
+  ParsedRegion parsed(conv.to_case().region(true)), pack(conv.to_case().pack_region());
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel packer(pack.region(), level);
+    if (!packer.usable()) continue;
+    std::vector<Tensor> given{random_tensor(llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType()), {}, {-1, 1}, 1)};
+    Tensor filter = random_tensor(llvm::cast<mlir::RankedTensorType>(pack.region().getInputs()[0].getType()), {}, {-1, 1}, 2);
+    given.push_back(run_kernel(packer, pack.region(), {filter}, {}, false)[0]);
+    std::optional<Tensor> first;
+    const size_t plans = targets::make_x86_64_target(level)->plans(parsed.region(), "winograd")->size();
+    EXPECT_GT(plans, 1U) << level;
+    for (size_t plan = 0; plan < plans; ++plan) {
+      LoadedKernel kernel(parsed.region(), level, "winograd", plan);
+      ASSERT_TRUE(kernel.usable());
+      Tensor got = run_kernel(kernel, parsed.region(), given, {}, plan % 2 == 0)[0];
+      if (!first) first = got;
+      EXPECT_EQ(got.data, first->data) << level << ", " << kernel.plan_text();
+    }
+  }
+}
+
 TEST(Conv, ConvolvesOnePixelFilters) {
   check(Conv{.height = 14, .width = 14, .channels = 96, .columns = 80, .kernel = {1, 1}, .tail = Conv::bias_relu});
   check(Conv{.height = 15, .width = 13, .channels = 40, .columns = 70, .kernel = {1, 1}, .strides = {2, 2}});

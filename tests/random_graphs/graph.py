@@ -133,7 +133,7 @@ class Graph:
 
     def grow(self):
         makers = [self.unary] * 5 + [self.binary] * 6 + [self.compare_select] * 2 + [self.cast] * 2 + [self.reduce] * 3 + [self.movement] * 9 + [
-            self.softmax, self.arg, self.cumsum, self.gather, self.gather, self.matmul, self.matmul, self.linear, self.linear, self.conv, self.conv,
+            self.softmax, self.arg, self.cumsum, self.gather, self.gather, self.matmul, self.matmul, self.linear, self.linear, self.conv, self.conv, self.wide_conv,
             self.pool, self.normalization, self.normalization, self.rms, self.gelu, self.attention, self.rotation, self.integers,
             self.einsum, self.instance_norm, self.resize, self.conv_transpose, self.scatter]
         self.keep(self.pick(makers)())
@@ -537,6 +537,20 @@ class Graph:
         if self.chance(0.5):
             result = self.like(self.pick(["Relu", "Sigmoid", "Tanh"]), result)
         return result
+
+    def wide_conv(self):
+        """With windows of 3 x 3 and as many channels as Winograd's algorithm is for."""
+        x = self.image()
+        if x is None or x.rank != 4 or min(x.shape[2:]) < 3:
+            return None
+        filters, low, high = int(self.pick([32, 40])), [int(self.pick([0, 1])) for _ in range(2)], [int(self.pick([0, 1])) for _ in range(2)]
+        if x.shape[0] * filters * np.prod(x.shape[2:]) > MOST_ELEMENTS:
+            return None
+        names = (x.names[0], None, None, None)
+        wide = self.node("Conv", [self.tame(x), self.weight(32, x.shape[1], 1, 1, scale=x.shape[1] ** -0.5)], x.dtype, (x.shape[0], 32, *x.shape[2:]), names)
+        shape = [extent + a + b - 2 for extent, a, b in zip(x.shape[2:], low, high)]
+        result = self.node("Conv", [wide, self.weight(filters, 32, 3, 3, scale=288 ** -0.5)], x.dtype, (x.shape[0], filters, *shape), names, pads=low + high)
+        return self.like(self.pick(["Relu", "Sigmoid"]), result) if self.chance(0.5) else result
 
     def pool(self):
         x = self.image()

@@ -563,7 +563,7 @@ std::vector<Case> cases_of(const ContractionShape& shape) {
 FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); })) return failure();
   auto shape = ContractionShape::read(region);
-  if (failed(shape) || shape->depthwise) return failure();
+  if (failed(shape) || shape->depthwise || shape->winograd) return failure();
   std::vector<Case> cases = cases_of(*shape);
   auto rank = [&](const Case& one) {
     std::vector<RankedCut> ranked = rank_cuts(*shape, is_single_pass(region), one.cores, one.rows);

@@ -131,4 +131,26 @@ Value Epilogue::emit(KernelBuilder& kernel, Value product, ValueRange operands) 
   return values.lookup(result_);
 }
 
+Value Epilogue::emit_at(KernelBuilder& kernel, Value product, Value element, Value column, Value mask) const {
+  if (empty()) return product;
+  Type f32 = kernel.builder.getF32Type();
+  const int64_t lanes = kernel.level.f32_lanes();
+  SmallVector<Value> values;
+  for (const EpilogueOperand& operand : operands_) {
+    Value base = kernel.operand(operand.binding);
+    switch (operand.kind) {
+      case EpilogueOperand::full:
+        values.push_back(kernel.load(base, element, f32, lanes, mask));
+        break;
+      case EpilogueOperand::column:
+        values.push_back(kernel.load(base, column, f32, lanes, mask));
+        break;
+      case EpilogueOperand::scalar:
+        values.push_back(kernel.splat(kernel.load(base, kernel.index(0), f32), lanes));
+        break;
+    }
+  }
+  return emit(kernel, product, values);
+}
+
 }  // namespace heddle::targets::x86_64

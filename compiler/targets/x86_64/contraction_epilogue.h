@@ -31,6 +31,8 @@ class Epilogue {
 
   // The result for vectors of the product and of each operand.
   mlir::Value emit(KernelBuilder& kernel, mlir::Value product, mlir::ValueRange operands) const;
+  // The same for one vector of the product at this element of the result and in this column; reads the operands there.
+  mlir::Value emit_at(KernelBuilder& kernel, mlir::Value product, mlir::Value element, mlir::Value column, mlir::Value mask) const;
 
  private:
   mlir::Value product_;

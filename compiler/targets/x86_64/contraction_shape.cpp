@@ -56,6 +56,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   auto result = llvm::cast<RankedTensorType>(op.getResult().getType());
   SmallVector<AffineExpr> in = tx::extents(input), out = tx::extents(result);
   shape.packed = op.getPackedShape().has_value();
+  shape.winograd = op.getWinograd();
   auto filter = shape.packed ? SmallVector<int64_t>(*op.getPackedShape())
                              : SmallVector<int64_t>(llvm::cast<RankedTensorType>(op.getFilter().getType()).getShape());
   int64_t spatial = input.getRank() - 2;

@@ -45,6 +45,7 @@ struct ContractionShape {
   unsigned lhs = 0, rhs = 0;  // bindings
   Epilogue tail;
   bool packed = false;     // rhs is in panels
+  bool winograd = false;   // rhs is in panels that are transformed
   bool depthwise = false;  // one channel and one column a group
 
   mlir::AffineExpr images;  // times height x width output pixels each

@@ -145,23 +145,7 @@ class DepthwiseWriter {
 
   void store(Value sum, Value x, Value channel, Value mask) {
     Value at = k_.add(k_.add(row_result_, k_.mul(x, shape_.channels)), channel);
-    SmallVector<Value> operands;
-    for (const EpilogueOperand& operand : shape_.tail.operands()) {
-      Value base = k_.operand(operand.binding);
-      switch (operand.kind) {
-        case EpilogueOperand::full:
-          operands.push_back(k_.load(base, at, f32(), lanes_, mask));
-          break;
-        case EpilogueOperand::column:
-          operands.push_back(k_.load(base, channel, f32(), lanes_, mask));
-          break;
-        case EpilogueOperand::scalar:
-          operands.push_back(k_.splat(k_.load(base, k_.index(0), f32()), lanes_));
-          break;
-      }
-    }
-    if (!shape_.tail.empty()) sum = shape_.tail.emit(k_, sum, operands);
-    k_.store(sum, k_.result(0), at, mask);
+    k_.store(shape_.tail.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
   static constexpr int64_t largest_unrolled_ = 16;  // columns of a filter; code grows with each

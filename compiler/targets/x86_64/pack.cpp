@@ -11,16 +11,19 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
+constexpr int64_t taps = 16;  // of a transformed filter
+
 struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
   bool plain = false;              // depthwise: the filter as it is, then zeros
+  bool winograd = false;           // a filter of 3 x 3, transformed to 16 matrices
   bool transposed = false;         // the source is [columns, depth]
   int64_t rows_per_workgroup = 1;  // of K; of a transposed one units of a panel's columns
 
   int64_t depth() const { return order.depth(); }
-  int64_t rows() const { return transposed ? llvm::divideCeilSigned(columns, Panels::unit) : depth(); }
+  int64_t rows() const { return winograd ? order.channels : transposed ? llvm::divideCeilSigned(columns, Panels::unit) : depth(); }
   int64_t workgroups() const { return llvm::divideCeilSigned(rows(), rows_per_workgroup); }
 
   static FailureOr<PackShape> read(tx::DispatchOp region) {
@@ -48,9 +51,10 @@ struct PackShape {
     if (type.getShape().back() % shape.groups != 0) return op.emitError("x86_64: groups do not divide the columns");
     shape.columns = type.getShape().back() / shape.groups;
     if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements has no strategy");
+    shape.winograd = op.getWinograd();
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
-    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns;
+    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? taps : 1);
     shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * row));
     return shape;
   }
@@ -65,7 +69,10 @@ class PackWriter {
     k_.for_workgroups([&](Value workgroup) {
       Value first = k_.mul(workgroup, shape_.rows_per_workgroup);
       Value last = k_.min(k_.add(first, shape_.rows_per_workgroup), k_.index(shape_.rows()));
-      k_.loop(first, last, [&](Value row) { shape_.transposed ? write_columns(row) : shape_.plain ? write_plain(row) : write_row(row); });
+      k_.loop(first, last, [&](Value row) {
+        if (shape_.winograd) return write_transformed(row);
+        shape_.transposed ? write_columns(row) : shape_.plain ? write_plain(row) : write_row(row);
+      });
     });
   }
 
@@ -85,21 +92,60 @@ class PackWriter {
       Value source =
           k_.pointer(k_.operand(shape_.source), k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), f32());
       Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), f32());
-      auto span = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
-        if (first >= last) return;
-        k_.loop(k_.index(first), k_.index(last), [&](Value panel) {
-          Value unit = panels_.wide == 1 ? panel : k_.add(k_.mul(panel, panels_.wide - 1), k_.min(panel, k_.index(panels_.wide_count)));
-          Value from = k_.mul(unit, Panels::unit);
-          Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(target_row, units * Panels::unit));
-          copy(k_.pointer(target, to, f32()), k_.pointer(source, from, f32()), units * Panels::unit, columns);
-        });
-      };
-      int64_t whole = panels_.columns % Panels::unit == 0 ? panels_.count : panels_.count - 1;
-      span(0, std::min(panels_.wide_count, whole), panels_.wide, panels_.wide * Panels::unit);
-      span(panels_.wide_count, whole, panels_.wide - 1, (panels_.wide - 1) * Panels::unit);
-      if (whole < panels_.count) {
-        int64_t units = whole < panels_.wide_count ? panels_.wide : panels_.wide - 1;
-        span(whole, panels_.count, units, panels_.columns - panels_.first_unit(whole) * Panels::unit);
+      for_panels([&](Value from, int64_t width, int64_t columns) {
+        Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(target_row, width));
+        copy(k_.pointer(target, to, f32()), k_.pointer(source, from, f32()), width, columns);
+      });
+    });
+  }
+
+  // Panels of a group: their first column, their width, and how many of their columns exist.
+  void for_panels(const std::function<void(Value, int64_t, int64_t)>& visit) {
+    auto span = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
+      if (first >= last) return;
+      k_.loop(k_.index(first), k_.index(last), [&](Value panel) {
+        Value unit = panels_.wide == 1 ? panel : k_.add(k_.mul(panel, panels_.wide - 1), k_.min(panel, k_.index(panels_.wide_count)));
+        visit(k_.mul(unit, Panels::unit), units * Panels::unit, columns);
+      });
+    };
+    int64_t whole = panels_.columns % Panels::unit == 0 ? panels_.count : panels_.count - 1;
+    span(0, std::min(panels_.wide_count, whole), panels_.wide, panels_.wide * Panels::unit);
+    span(panels_.wide_count, whole, panels_.wide - 1, (panels_.wide - 1) * Panels::unit);
+    if (whole < panels_.count) {
+      int64_t units = whole < panels_.wide_count ? panels_.wide : panels_.wide - 1;
+      span(whole, panels_.count, units, panels_.columns - panels_.first_unit(whole) * Panels::unit);
+    }
+  }
+
+  // Row `channel` of the panels of all 16 matrices G g G^T, in which g is the filter of a channel and a column, and G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2;
+  // 0 0 1] (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). In f64, since nothing is won by less.
+  void write_transformed(Value channel) {
+    const int64_t lanes = k_.level.f32_lanes(), channels = shape_.order.channels, columns = shape_.columns;
+    VectorType wide = k_.vector_type(k_.builder.getF64Type(), lanes), narrow = k_.vector_type(f32(), lanes);
+    Value half = k_.constant(wide, 0.5);
+    // What G makes of three: four.
+    auto transformed = [&](Value a, Value b, Value c) {
+      Value outer = k_.make<arith::MulFOp>(k_.make<arith::AddFOp>(a, c), half), inner = k_.make<arith::MulFOp>(b, half);
+      return std::array<Value, 4>{a, k_.make<arith::AddFOp>(outer, inner), k_.make<arith::SubFOp>(outer, inner), c};
+    };
+    for_panels([&](Value from, int64_t width, int64_t exist) {
+      for (int64_t i = 0; i < width; i += lanes) {
+        auto element = [&](int64_t tap) -> Value {
+          if (i >= exist) return k_.constant(wide, 0.0);
+          Value at = k_.add(k_.mul(k_.add(k_.index(tap * channels), channel), columns), k_.add(from, i));
+          Value mask = i + lanes <= exist ? Value() : k_.tail_mask(k_.index(exist - i), lanes);
+          return k_.make<arith::ExtFOp>(wide, k_.load(k_.operand(shape_.source), at, f32(), lanes, mask));
+        };
+        std::array<std::array<Value, 4>, 3> across;  // by columns of the window
+        for (int64_t s = 0; s < 3; ++s) across[s] = transformed(element(s), element(3 + s), element(6 + s));
+        for (int64_t r = 0; r < 4; ++r) {
+          std::array<Value, 4> row = transformed(across[0][r], across[1][r], across[2][r]);
+          for (int64_t s = 0; s < 4; ++s) {
+            Value to =
+                k_.add(k_.mul(from, channels), k_.add(k_.mul(channel, width), (r * 4 + s) * channels * panels_.padded_columns() + i));
+            k_.store(k_.make<arith::TruncFOp>(narrow, row[s]), k_.result(0), to);
+          }
+        }
       }
     });
   }

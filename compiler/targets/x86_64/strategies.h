@@ -14,6 +14,7 @@ namespace heddle::targets::x86_64 {
 
 HEDDLE_STRATEGY(pack);           // weights into panels, once at load
 HEDDLE_STRATEGY(depthwise);      // convolutions with one channel and one column a group: vectors over channels, straight from the image
+HEDDLE_STRATEGY(winograd);       // convolutions of 3 x 3 with fewer products
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
 HEDDLE_STRATEGY(siblings);       // several of these that need nothing of each other
 HEDDLE_STRATEGY(attention);      // softmax between two matrix products
@@ -22,5 +23,8 @@ HEDDLE_STRATEGY(output_groups);  // element-wise ops, data movement, pooling: ea
 HEDDLE_STRATEGY(generic);        // the rest
 
 #undef HEDDLE_STRATEGY
+
+// Whether "winograd" is faster than "microkernel" for a convolution with a constant filter, by far enough. Its filter is packed for one of the two.
+bool prefers_winograd(tx::ConvOp conv);
 
 }  // namespace heddle::targets::x86_64

@@ -50,6 +50,7 @@ class X86Target final : public Target {
     };
     add("pack", plans_pack, emit_pack, false);
     add("depthwise", plans_depthwise, emit_depthwise, false);
+    add("winograd", plans_winograd, emit_winograd, false);
     add("microkernel", plans_microkernel, emit_microkernel, false);
     add("siblings", plans_siblings, emit_siblings, false);
     add("attention", plans_attention, emit_attention, true);
@@ -64,6 +65,7 @@ class X86Target final : public Target {
 
   const Strategies& strategies() const override { return strategies_; }
   bool reads_panels() const override { return true; }
+  bool prefers_winograd(tx::ConvOp conv) const override { return x86_64::prefers_winograd(conv); }
 
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
 

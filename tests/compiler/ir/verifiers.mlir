@@ -43,6 +43,38 @@ func.func @packed_filter(%x: tensor<1x4x4x8xf32>, %w: tensor<64xf32>) -> tensor<
 
 // -----
 
+func.func @winograd_filter(%x: tensor<1x4x4x8xf32>, %w: tensor<1152xf32>) -> tensor<1x4x4x8xf32> {
+  // expected-error @+1 {{packed_shape is not that of the filter}}
+  %0 = tx.conv %x, %w {strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = array<i64: 1, 1>, groups = 1, packed_shape = array<i64: 3, 3, 8, 8>, winograd} : tensor<1x4x4x8xf32>, tensor<1152xf32> -> tensor<1x4x4x8xf32>
+  return %0 : tensor<1x4x4x8xf32>
+}
+
+// -----
+
+func.func @winograd_strides(%x: tensor<1x4x4x8xf32>, %w: tensor<2048xf32>) -> tensor<1x2x2x8xf32> {
+  // expected-error @+1 {{is no convolution for winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1}}
+  %0 = tx.conv %x, %w {strides = array<i64: 2, 2>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = array<i64: 1, 1>, groups = 1, packed_shape = array<i64: 3, 3, 8, 8>, winograd} : tensor<1x4x4x8xf32>, tensor<2048xf32> -> tensor<1x2x2x8xf32>
+  return %0 : tensor<1x2x2x8xf32>
+}
+
+// -----
+
+func.func @winograd_pack(%w: tensor<1x3x8x8xf32>) -> tensor<2048xf32> {
+  // expected-error @+1 {{transforms filters of 3 x 3 and one group for winograd}}
+  %0 = tx.pack %w {groups = 1, winograd} : tensor<1x3x8x8xf32> -> tensor<2048xf32>
+  return %0 : tensor<2048xf32>
+}
+
+// -----
+
+func.func @pack_size(%w: tensor<3x3x8x8xf32>) -> tensor<1000xf32> {
+  // expected-error @+1 {{result is not of the packed size}}
+  %0 = tx.pack %w {groups = 1} : tensor<3x3x8x8xf32> -> tensor<1000xf32>
+  return %0 : tensor<1000xf32>
+}
+
+// -----
+
 func.func @pool(%x: tensor<1x4x4x8xf32>) -> tensor<1x2x2x16xf32> {
   // expected-error @+1 {{changes the batch extent or the channels}}
   %0 = tx.pool max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : tensor<1x4x4x8xf32> -> tensor<1x2x2x16xf32>

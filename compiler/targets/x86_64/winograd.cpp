@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A convolution of 3 x 3 by Winograd's F(2x2, 3x3): each tile of 2 x 2 results is A^T ((G g G^T) * (B^T d B)) A of the 4 x 4 inputs d under it, so that it
+// takes 16 products a channel and not 36 (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). Filters are transformed when they are packed.
+// A workgroup takes some tiles of an image and a block of panels: it transforms the inputs of all channels into the workspace, multiplies the 16 matrices
+// by microkernels, and transforms the products back, with the tail on them.
+#include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/microkernel.h"
+#include "compiler/targets/x86_64/strategies.h"
+
+using namespace mlir;
+
+namespace heddle::targets::x86_64 {
+
+namespace {
+
+constexpr int64_t matrices = 16;
+
+// The work on an image, of whose tiles the last row and column may reach beyond it.
+struct WinogradTiles {
+  int64_t rows, columns;
+  static WinogradTiles of(int64_t height, int64_t width) { return {llvm::divideCeilSigned(height, 2), llvm::divideCeilSigned(width, 2)}; }
+  int64_t count() const { return rows * columns; }
+};
+
+// How it is cut: workgroup = (image * bands + band) * blocks + block, where a band is of tiles and a block is of shared panels.
+struct WinogradCut {
+  int64_t band_tiles, blocks;
+
+  int64_t bands(int64_t tiles) const { return llvm::divideCeilSigned(tiles, band_tiles); }
+  Choice choice() const {
+    return {"winograd, " + std::to_string(band_tiles) + " tiles, " + std::to_string(blocks) + (blocks == 1 ? " block" : " blocks"),
+            {band_tiles, blocks}};
+  }
+};
+
+// Modelled time; rough, as ContractionCut's.
+class WinogradModel {
+ public:
+  WinogradModel(int64_t tiles, int64_t channels, int64_t columns, int64_t images)
+      : tiles_(tiles), channels_(channels), panels_(Panels::shared(columns)), images_(images) {}
+
+  // Of a workgroup without what those of one band share.
+  double workgroup_ns(const WinogradCut& cut) const {
+    constexpr int64_t usual_rows = 6;
+    double rows = static_cast<double>(llvm::alignTo(std::min(cut.band_tiles, tiles_), usual_rows)),
+           tiles = static_cast<double>(std::min(cut.band_tiles, tiles_));
+    double columns = static_cast<double>(llvm::divideCeilSigned(panels_.count, cut.blocks) * panels_.wide * Panels::unit);
+    double products = 2.0 * matrices * rows * static_cast<double>(channels_) * columns / flops_per_ns;
+    double filter_bytes = 4.0 * matrices * static_cast<double>(channels_) * columns,
+           all_bytes = filter_bytes * static_cast<double>(cut.blocks);
+    return products + tiles * columns / transformed_per_ns + filter_bytes / (all_bytes <= 400e3 ? 100 : 30) + start_ns;
+  }
+  double band_ns(const WinogradCut& cut) const {
+    return static_cast<double>(std::min(cut.band_tiles, tiles_) * channels_) / transformed_per_ns;
+  }
+  double nanoseconds(const WinogradCut& cut, int64_t cores) const {
+    double rounds = static_cast<double>(llvm::divideCeilSigned(images_ * cut.bands(tiles_) * cut.blocks, cores));
+    // A worker that runs several blocks of one band transforms it once.
+    return rounds * workgroup_ns(cut) + std::ceil(rounds / static_cast<double>(cut.blocks)) * band_ns(cut);
+  }
+
+  // The best first.
+  std::vector<std::pair<double, WinogradCut>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
+    std::vector<std::pair<double, WinogradCut>> ranked;
+    // A band's inputs stay in L2 while the panels pass them.
+    const int64_t most = std::max<int64_t>(12, most_band_bytes / (4 * matrices * channels_));
+    for (int64_t bands = 1; bands <= std::min<int64_t>(tiles_, 1024); ++bands) {
+      int64_t size = llvm::divideCeilSigned(tiles_, bands);
+      if (size > most || (bands > 1 && size < 6) || llvm::divideCeilSigned(tiles_, size) != bands) continue;
+      for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels_.count, 64); ++blocks) {
+        if (llvm::divideCeilSigned(panels_.count, llvm::divideCeilSigned(panels_.count, blocks)) != blocks) continue;
+        WinogradCut cut{size, blocks};
+        double sum = 0, share = 0;
+        for (auto [count, weight] : cores) {
+          sum += weight * static_cast<double>(count) * nanoseconds(cut, count);
+          share += weight * static_cast<double>(count);
+        }
+        ranked.emplace_back(sum / share, cut);
+      }
+    }
+    if (ranked.empty()) ranked.emplace_back(0, WinogradCut{std::min(most, tiles_), 1});
+    llvm::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
+    return ranked;
+  }
+
+ private:
+  static constexpr double flops_per_ns = 100, start_ns = 300;
+  static constexpr double transformed_per_ns = 1.2;  // tiles of a channel or a column
+  static constexpr int64_t most_band_bytes = 512 * 1024;
+  int64_t tiles_, channels_;
+  Panels panels_;
+  int64_t images_;
+};
+
+constexpr std::pair<int64_t, double> winograd_few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}},
+                                     winograd_many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
+
+// Where everything lies in the workspace, in elements of f32. Tiles of microkernels may go on behind the last row. Matrices are an odd number of lines apart,
+// so that the elements of a tile do not share a set of the cache.
+struct WinogradLayout {
+  int64_t lda, ldc, input_step, product_step, products, all;
+
+  WinogradLayout(const ContractionShape& shape, const WinogradCut& cut, const Level& level) {
+    const int64_t rows = cut.band_tiles + (level.f32_lanes() == 16 ? 13 : 5);  // tile_rows() less one, at most
+    auto apart = [](int64_t elements) { return (llvm::divideCeilSigned(elements, Panels::unit) | 1) * Panels::unit; };
+    lda = llvm::alignTo(shape.channels, Panels::unit);
+    ldc = Panels::own(shape.columns, level).wide * Panels::unit;
+    input_step = apart(rows * lda);
+    product_step = apart(rows * ldc);
+    products = matrices * input_step;
+    all = products + matrices * product_step;
+  }
+};
+
+class WinogradWriter {
+ public:
+  WinogradWriter(KernelBuilder& kernel, const ContractionShape& shape, const WinogradCut& cut)
+      : k_(kernel),
+        shape_(shape),
+        cut_(cut),
+        tiles_(WinogradTiles::of(shape.height, shape.width)),
+        layout_(shape, cut, kernel.level),
+        shared_(Panels::shared(shape.columns)),
+        own_(Panels::own(shape.columns, kernel.level)),
+        lanes_(kernel.level.f32_lanes()) {}
+
+  uint64_t workspace_bytes() const { return static_cast<uint64_t>(4 * layout_.all); }
+
+  void write() {
+    if (loops_over_pixels()) sums_ = k_.stack(4 * 4 * lanes_);
+    k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)},
+            [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values { return {write_workgroup(workgroup, carried[0])}; });
+  }
+
+ private:
+  Type f32() { return k_.builder.getF32Type(); }
+  VectorType vector() { return k_.vector_type(f32(), lanes_); }
+  Value at(int64_t offset) { return k_.pointer(k_.workspace(), k_.index(offset), f32()); }
+
+  // Returns the band, whose transformed inputs are in the workspace then.
+  Value write_workgroup(Value workgroup, Value previous) {
+    Value block = k_.rem(workgroup, k_.index(cut_.blocks)), band = k_.div(workgroup, k_.index(cut_.blocks));
+    int64_t bands = cut_.bands(tiles_.count());
+    Value image = k_.div(band, k_.index(bands));
+    first_tile_ = k_.mul(k_.rem(band, k_.index(bands)), cut_.band_tiles);
+    count_ = k_.min(k_.index(cut_.band_tiles), k_.sub(k_.index(tiles_.count()), first_tile_));
+    image_result_ = k_.mul(image, k_.extent(shape_.image_result));
+    Value input = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+    k_.branch(k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band, previous), [&] { transform_inputs(input); });
+
+    int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
+    Value first = own_panel(k_.mul(block, size)), last = own_panel(k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count)));
+    auto panels = [&](int64_t from, int64_t to, int64_t units) {
+      if (from >= to) return;
+      k_.loop(k_.max(first, k_.index(from)), k_.min(last, k_.index(to)), [&](Value panel) {
+        multiply(panel, units);
+        transform_products(k_.mul(unit_of(panel), Panels::unit), units);
+      });
+    };
+    panels(0, own_.wide_count, own_.wide);
+    panels(own_.wide_count, own_.count, own_.wide - 1);
+    return band;
+  }
+
+  Value own_panel(Value shared_panel) {
+    if (own_.wide == shared_.wide) return shared_panel;
+    return k_.add(k_.mul(shared_panel, shared_.wide - 1), k_.min(shared_panel, k_.index(shared_.wide_count)));
+  }
+  Value unit_of(Value panel) {
+    if (own_.wide == 1) return panel;
+    return k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
+  }
+
+  // Tiles of the band, with their number in it and the first row and column of their results.
+  void for_tiles(const std::function<void(Value, Value, Value)>& visit) {
+    k_.loop(k_.index(0), count_, [&](Value i) {
+      Value tile = k_.add(first_tile_, i), row = k_.div(tile, k_.index(tiles_.columns)), column = k_.rem(tile, k_.index(tiles_.columns));
+      visit(i, k_.mul(row, 2), k_.mul(column, 2));
+    });
+  }
+
+  // The differences and sums that B^T makes of four.
+  std::array<Value, 4> input_sums(Value a, Value b, Value c, Value d) {
+    return {k_.make<arith::SubFOp>(a, c), k_.make<arith::AddFOp>(b, c), k_.make<arith::SubFOp>(c, b), k_.make<arith::SubFOp>(b, d)};
+  }
+  // Those that A^T makes of four: two.
+  std::array<Value, 2> product_sums(Value a, Value b, Value c, Value d) {
+    return {k_.make<arith::AddFOp>(k_.make<arith::AddFOp>(a, b), c), k_.make<arith::SubFOp>(k_.make<arith::SubFOp>(b, c), d)};
+  }
+
+  void transform_inputs(Value input) {
+    for_tiles([&](Value i, Value row, Value column) {
+      Value top = k_.sub(row, k_.index(shape_.pad_top)), left = k_.sub(column, k_.index(shape_.pad_left));
+      auto exists = [&](Value place, int64_t extent) {
+        return k_.make<arith::AndIOp>(k_.less(k_.index(-1), place), k_.less(place, k_.index(extent)));
+      };
+      auto vectors = [&](bool inside) {
+        std::array<Value, 16> masks;
+        for (int64_t r = 0; r < 4 && !inside; ++r) {
+          Value is_row = exists(k_.add(top, r), shape_.in_height);
+          for (int64_t s = 0; s < 4; ++s)
+            masks[4 * r + s] = k_.splat(k_.make<arith::AndIOp>(is_row, exists(k_.add(left, s), shape_.in_width)), lanes_);
+        }
+        auto transform = [&](Value channel, Value tail) {
+          std::array<std::array<Value, 4>, 4> across;
+          for (int64_t s = 0; s < 4; ++s) {
+            std::array<Value, 4> elements;
+            for (int64_t r = 0; r < 4; ++r) {
+              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.in_width), k_.add(left, s)), mask = inside ? tail : masks[4 * r + s];
+              if (!inside && tail) mask = k_.make<arith::AndIOp>(mask, tail);
+              elements[r] = k_.load(input, k_.add(k_.mul(pixel, shape_.channels), channel), f32(), lanes_, mask);
+            }
+            across[s] = input_sums(elements[0], elements[1], elements[2], elements[3]);
+          }
+          for (int64_t r = 0; r < 4; ++r) {
+            std::array<Value, 4> sums = input_sums(across[0][r], across[1][r], across[2][r], across[3][r]);
+            for (int64_t s = 0; s < 4; ++s)
+              k_.store(sums[s], at((4 * r + s) * layout_.input_step), k_.add(k_.mul(i, layout_.lda), channel));
+          }
+        };
+        const int64_t whole = shape_.channels / lanes_ * lanes_;
+        if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { transform(channel, {}); });
+        if (whole < shape_.channels) transform(k_.index(whole), k_.tail_mask(k_.index(shape_.channels - whole), lanes_));
+      };
+      Value is_inside =
+          k_.make<arith::AndIOp>(k_.make<arith::AndIOp>(exists(top, shape_.in_height), exists(k_.add(top, 3), shape_.in_height)),
+                                 k_.make<arith::AndIOp>(exists(left, shape_.in_width), exists(k_.add(left, 3), shape_.in_width)));
+      k_.branch(is_inside, [&] { vectors(true); }, [&] { vectors(false); });
+    });
+  }
+
+  // All products of the band with a panel.
+  void multiply(Value panel, int64_t units) {
+    const int64_t width = units * Panels::unit, depth = shape_.channels, matrix = depth * own_.padded_columns();
+    MicrokernelForm form;
+    form.vectors = width / lanes_;
+    form.columns = width;
+    form.packed = true;
+    form.gathered = false;
+    form.rows = tile_rows(k_.level, form.vectors);
+    const int64_t row_tiles = llvm::divideCeilSigned(cut_.band_tiles, form.rows);
+    form.rows = llvm::divideCeilSigned(cut_.band_tiles, row_tiles);
+    MicrokernelArguments call;
+    call.lda = k_.index(layout_.lda);
+    call.batches = k_.index(1);
+    call.depth = k_.index(depth);
+    call.ldb = k_.index(0);
+    call.ldc = k_.index(layout_.ldc);
+    call.accumulate = k_.make<arith::ConstantIntOp>(0, 1);
+    call.ahead = k_.index(0);
+    call.next_step = k_.index(Panels::unit);
+    Value start = k_.mul(unit_of(panel), Panels::unit * depth), following = k_.mul(unit_of(k_.add(panel, 1)), Panels::unit * depth);
+    k_.loop(k_.index(0), k_.index(matrices), [&](Value m) {
+      call.b = k_.pointer(k_.operand(shape_.rhs), k_.add(start, k_.mul(m, matrix)), f32());
+      Value is_last = k_.less(k_.index(matrices - 2), m);
+      Value next = k_.pointer(k_.operand(shape_.rhs),
+                              k_.make<arith::SelectOp>(is_last, following, k_.add(start, k_.mul(k_.add(m, 1), matrix))), f32());
+      Value a = k_.pointer(at(0), k_.mul(m, layout_.input_step), f32()),
+            c = k_.pointer(at(layout_.products), k_.mul(m, layout_.product_step), f32());
+      k_.loop(k_.index(0), count_, k_.index(form.rows), [&](Value row) {
+        // The first tiles of rows fetch a part of the next panel each.
+        Value part = k_.min(k_.div(row, k_.index(form.rows)), k_.index(units - 1));
+        call.next = k_.pointer(next, k_.mul(part, depth * Panels::unit), f32());
+        call.a = k_.pointer(a, k_.mul(row, layout_.lda), f32());
+        call.c = k_.pointer(c, k_.mul(row, layout_.ldc), f32());
+        call_microkernel(k_, form, call);
+      });
+    });
+  }
+
+  bool may_leave() const { return shape_.height % 2 != 0 || shape_.width % 2 != 0; }
+  bool loops_over_pixels() const { return may_leave() || shape_.tail.is_long(); }
+
+  void transform_products(Value first_column, int64_t units) {
+    for_tiles([&](Value i, Value row, Value column) {
+      k_.loop(k_.index(0), k_.index(units * Panels::unit), k_.index(lanes_), [&](Value v) {
+        std::array<std::array<Value, 2>, 4> across;
+        for (int64_t s = 0; s < 4; ++s) {
+          std::array<Value, 4> products;
+          for (int64_t r = 0; r < 4; ++r) {
+            Value base = at(layout_.products + (4 * r + s) * layout_.product_step);
+            products[r] = k_.load(base, k_.add(k_.mul(i, layout_.ldc), v), f32(), lanes_);
+          }
+          across[s] = product_sums(products[0], products[1], products[2], products[3]);
+        }
+        std::array<std::array<Value, 2>, 2> sums;
+        for (int64_t r = 0; r < 2; ++r) sums[r] = product_sums(across[0][r], across[1][r], across[2][r], across[3][r]);
+
+        Value channel = k_.add(first_column, v), mask;
+        if (shape_.columns % Panels::unit != 0) mask = k_.tail_mask(k_.sub(k_.index(shape_.columns), channel), lanes_);
+        auto all = [&] {
+          for (int64_t p = 0; p < 4; ++p) store(sums[p / 2][p % 2], k_.add(row, p / 2), k_.add(column, p % 2), channel, mask);
+        };
+        auto some = [&] {
+          for (int64_t p = 0; p < 4; ++p) k_.store(sums[p / 2][p % 2], sums_, k_.index(p * lanes_));
+          k_.loop(k_.index(0), k_.index(4), [&](Value p) {
+            Value y = k_.add(row, k_.div(p, k_.index(2))), x = k_.add(column, k_.rem(p, k_.index(2)));
+            Value exists = k_.make<arith::AndIOp>(k_.less(y, k_.index(shape_.height)), k_.less(x, k_.index(shape_.width)));
+            k_.branch(exists, [&] { store(k_.load(sums_, k_.mul(p, lanes_), f32(), lanes_), y, x, channel, mask); });
+          });
+        };
+        if (shape_.tail.is_long()) return some();
+        if (!may_leave()) return all();
+        Value is_whole =
+            k_.make<arith::AndIOp>(k_.less(k_.add(row, 1), k_.index(shape_.height)), k_.less(k_.add(column, 1), k_.index(shape_.width)));
+        k_.branch(is_whole, all, some);
+      });
+    });
+  }
+
+  void store(Value sum, Value y, Value x, Value channel, Value mask) {
+    Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, shape_.width), x), shape_.columns)), channel);
+    k_.store(shape_.tail.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
+  }
+
+  KernelBuilder& k_;
+  const ContractionShape& shape_;
+  const WinogradCut cut_;
+  const WinogradTiles tiles_;
+  const WinogradLayout layout_;
+  const Panels shared_, own_;
+  const int64_t lanes_;
+  Value first_tile_, count_, image_result_, sums_;
+};
+
+}  // namespace
+
+bool prefers_winograd(tx::ConvOp conv) {
+  RankedTensorType input = tx::tensor(conv.getInput()), filter = tx::tensor(conv.getFilter()), result = tx::tensor(conv.getResult());
+  auto is_one = [](int64_t value) { return value == 1; };
+  if (filter.getRank() != 4 || !filter.hasStaticShape() || !filter.getElementType().isF32() || filter.getDimSize(0) != 3 ||
+      filter.getDimSize(1) != 3 || conv.getGroups() != 1 || !llvm::all_of(conv.getStrides(), is_one) ||
+      !llvm::all_of(conv.getDilations(), is_one))
+    return false;
+  if (llvm::is_contained(input.getShape().drop_front(), ShapedType::kDynamic) ||
+      llvm::is_contained(result.getShape().drop_front(), ShapedType::kDynamic))
+    return false;
+  const int64_t channels = filter.getDimSize(2), columns = filter.getDimSize(3), height = result.getDimSize(1),
+                width = result.getDimSize(2);
+  constexpr int64_t fewest = 32, most_channels = 4096, most_pixels = int64_t{1} << 40;
+  if (channels < fewest || channels > most_channels || columns < fewest || height < 1 || width < 1 || height > most_pixels / width)
+    return false;
+  WinogradModel model(WinogradTiles::of(height, width).count(), channels, columns, 1);
+  const double weights = static_cast<double>(channels * columns), direct_bytes = 4.0 * 9 * weights;
+  double direct =
+      2.0 * 9 * weights * static_cast<double>(height) * static_cast<double>(width) / 95 + direct_bytes / (direct_bytes <= 400e3 ? 100 : 30);
+  constexpr double enough = 1.1;
+  return model.rank({{1, 1.0}}).front().first * enough < direct;
+}
+
+FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
+  if (llvm::none_of(region.getBody().front().getOps<tx::ConvOp>(), [](tx::ConvOp conv) { return conv.getWinograd(); })) return failure();
+  auto shape = ContractionShape::read(region);
+  if (failed(shape)) return failure();
+  const int64_t tiles = WinogradTiles::of(shape->height, shape->width).count();
+  WinogradModel model(tiles, shape->channels, shape->columns, std::max<int64_t>(1, tx::static_extent(shape->images).value_or(1)));
+  Plans plans;
+  auto add = [&](ArrayRef<std::pair<int64_t, double>> cores, const std::vector<Guard>& guards) {
+    auto ranked = model.rank(cores);
+    ranked.resize(std::min(ranked.size(), most_choices), ranked.front());
+    for (const auto& [estimate, cut] : ranked) {
+      KernelPlan plan{shape->images * (cut.bands(tiles) * cut.blocks)};
+      plan.cost_ns = static_cast<uint64_t>(model.workgroup_ns(cut)) + 1;
+      plan.choice = cut.choice();
+      plan.guards = guards;
+      plan.estimate_ns = estimate;
+      plans.push_back(std::move(plan));
+    }
+  };
+  add(winograd_many, {Guard{{}, many_cores, INT64_MAX}});
+  add(winograd_few, {});
+  return plans;
+}
+
+FailureOr<KernelResources> emit_winograd(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
+                                         const Level& level) {
+  auto shape = ContractionShape::read(region);
+  if (failed(shape)) return failure();
+  if (plan.choice.numbers.size() != 2) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
+  KernelBuilder kernel(region, symbol, kernels, level);
+  WinogradWriter writer(kernel, *shape, {plan.choice.numbers[0], plan.choice.numbers[1]});
+  writer.write();
+  kernel.finish();
+  KernelResources resources;
+  resources.workspace_bytes = writer.workspace_bytes();
+  return resources;
+}
+
+}  // namespace heddle::targets::x86_64
