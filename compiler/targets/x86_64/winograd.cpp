@@ -14,6 +14,7 @@ namespace heddle::targets::x86_64 {
 namespace {
 
 constexpr int64_t matrices = 16;
+constexpr int64_t most_tiles = 54;  // of a workgroup: enough for what is read of a filter, and their inputs and products stay in L2
 
 // The work on an image, of whose tiles the last row and column may reach beyond it.
 struct WinogradTiles {
@@ -62,11 +63,9 @@ class WinogradModel {
   // The best first.
   std::vector<std::pair<double, WinogradCut>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
     std::vector<std::pair<double, WinogradCut>> ranked;
-    // A band's inputs stay in L2 while the panels pass them.
-    const int64_t most = std::max<int64_t>(12, most_band_bytes / (4 * matrices * channels_));
     for (int64_t bands = 1; bands <= std::min<int64_t>(tiles_, 1024); ++bands) {
       int64_t size = llvm::divideCeilSigned(tiles_, bands);
-      if (size > most || (bands > 1 && size < 6) || llvm::divideCeilSigned(tiles_, size) != bands) continue;
+      if (size > most_tiles || (bands > 1 && size < 6) || llvm::divideCeilSigned(tiles_, size) != bands) continue;
       for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels_.count, 64); ++blocks) {
         if (llvm::divideCeilSigned(panels_.count, llvm::divideCeilSigned(panels_.count, blocks)) != blocks) continue;
         WinogradCut cut{size, blocks};
@@ -78,7 +77,7 @@ class WinogradModel {
         ranked.emplace_back(sum / share, cut);
       }
     }
-    if (ranked.empty()) ranked.emplace_back(0, WinogradCut{std::min(most, tiles_), 1});
+    if (ranked.empty()) ranked.emplace_back(0, WinogradCut{std::min(most_tiles, tiles_), 1});
     llvm::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
     return ranked;
   }
@@ -86,7 +85,6 @@ class WinogradModel {
  private:
   static constexpr double flops_per_ns = 100, start_ns = 300;
   static constexpr double transformed_per_ns = 1.2;  // tiles of a channel or a column
-  static constexpr int64_t most_band_bytes = 512 * 1024;
   int64_t tiles_, channels_;
   Panels panels_;
   int64_t images_;
