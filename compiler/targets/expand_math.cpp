@@ -16,7 +16,8 @@ namespace {
 
 class Body : public stage::ValueBuilder {
  public:
-  using ValueBuilder::ValueBuilder;
+  Body(OpBuilder& builder, Location location, Type type, const ScaleByPower& scale)
+      : ValueBuilder(builder, location, type), scale_(scale) {}
 
   Type integer() const { return like(builder_.getIntegerType(is_double() ? 64 : 32)); }
   Value fma(Value a, Value b, Value c) { return make<math::FmaOp>(a, b, c); }
@@ -34,10 +35,13 @@ class Body : public stage::ValueBuilder {
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
+
+ private:
+  const ScaleByPower& scale_;
 };
 
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. 2^n is applied as two factors, so that results reach down to the
-// denormal numbers and up to the largest.
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Without an instruction for it, 2^n is applied as two factors, so that results reach
+// down to the denormal numbers and up to the largest.
 Value Body::exp(Value x) {
   bool wide = is_double();
   Value low = constant(wide ? -746 : -104), high = constant(wide ? 710 : 89);
@@ -55,6 +59,7 @@ Value Body::exp(Value x) {
     series.push_back(1 / factorial);
   }
   Value p = polynomial(r, series);
+  if (Value scaled = scale_ ? scale_(builder_, location_, p, n) : Value()) return scaled;
   Value exponent = make<arith::FPToSIOp>(integer(), n);
   Value half = make<arith::ShRSIOp>(exponent, constant(1, integer()));
   Value rest = make<arith::SubIOp>(exponent, half);
@@ -144,9 +149,9 @@ Value Body::erf(Value x) {
 }
 
 // x^y through f64, so that y log|x| keeps its digits.
-Value power(OpBuilder& builder, Location location, Value x, Value y) {
-  Body narrow(builder, location, x.getType());
-  Body body(builder, location, narrow.like(builder.getF64Type()));
+Value power(OpBuilder& builder, Location location, Value x, Value y, const ScaleByPower& scale) {
+  Body narrow(builder, location, x.getType(), scale);
+  Body body(builder, location, narrow.like(builder.getF64Type()), scale);
   bool extended = !narrow.is_double();
   Value wide_x = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
   Value wide_y = extended ? body.make<arith::ExtFOp>(body.type(), y) : y;
@@ -167,8 +172,9 @@ Value power(OpBuilder& builder, Location location, Value x, Value y) {
 
 // Through f64: x = n * pi / 2 + r, |r| <= pi / 4, the second part of pi / 2 being what the first one lacks; then Taylor's series.
 Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cosine) {
-  Body narrow(builder, location, x.getType());
-  Body body(builder, location, narrow.like(builder.getF64Type()));
+  const ScaleByPower none;
+  Body narrow(builder, location, x.getType(), none);
+  Body body(builder, location, narrow.like(builder.getF64Type()), none);
   bool extended = !narrow.is_double();
   Value wide = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
   Value n = body.make<math::RoundEvenOp>(body.mul(wide, body.constant(2 / std::numbers::pi)));
@@ -196,6 +202,7 @@ Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cos
 
 struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
+  explicit ExpandMath(ScaleByPower scale) : scale_(std::move(scale)) {}
   StringRef getArgument() const final { return "heddle-expand-math"; }
   StringRef getDescription() const final { return "exp, log, tanh, erf, cos, sin and powf by arithmetic"; }
 
@@ -207,23 +214,26 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
     for (Operation* op : found) {
       OpBuilder builder(op);
       Value x = op->getOperand(0), result;
-      Body body(builder, op->getLoc(), x.getType());
+      Body body(builder, op->getLoc(), x.getType(), scale_);
       if (llvm::isa<math::ExpOp>(op)) result = body.exp(x);
       if (llvm::isa<math::LogOp>(op)) result = body.log(x);
       if (llvm::isa<math::TanhOp>(op)) result = body.tanh(x);
       if (llvm::isa<math::ErfOp>(op)) result = body.erf(x);
       if (llvm::isa<math::CosOp, math::SinOp>(op)) result = sine_or_cosine(builder, op->getLoc(), x, llvm::isa<math::CosOp>(op));
-      if (llvm::isa<math::PowFOp>(op)) result = power(builder, op->getLoc(), x, op->getOperand(1));
+      if (llvm::isa<math::PowFOp>(op)) result = power(builder, op->getLoc(), x, op->getOperand(1), scale_);
       op->getResult(0).replaceAllUsesWith(result);
       op->erase();
     }
   }
+
+ private:
+  ScaleByPower scale_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> expand_math() {
-  return std::make_unique<ExpandMath>();
+std::unique_ptr<Pass> expand_math(ScaleByPower scale) {
+  return std::make_unique<ExpandMath>(std::move(scale));
 }
 
 }  // namespace heddle::targets

@@ -3,12 +3,17 @@
 // and vectors; erf in f32 only. Part of the lowering to LLVM (llvm_backend.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "mlir/IR/Builders.h"
 #include "mlir/Pass/Pass.h"
 
 namespace heddle::targets {
 
-std::unique_ptr<mlir::Pass> expand_math();
+// value * 2^exponent, rounded once, for a whole exponent in the value's type; NaN where one of them is. Null for types without an instruction for it.
+using ScaleByPower = std::function<mlir::Value(mlir::OpBuilder&, mlir::Location, mlir::Value value, mlir::Value exponent)>;
+
+std::unique_ptr<mlir::Pass> expand_math(ScaleByPower scale = {});
 
 }  // namespace heddle::targets

@@ -2,7 +2,6 @@
 // See llvm_backend.h.
 #include "compiler/targets/llvm_backend.h"
 
-#include "compiler/targets/expand_math.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -40,8 +39,8 @@ std::unique_ptr<llvm::TargetMachine> make_llvm_machine(StringRef triple, StringR
 namespace {
 
 // Everything to the LLVM dialect.
-void add_lowering(OpPassManager& passes) {
-  passes.addPass(expand_math());
+void add_lowering(OpPassManager& passes, const ScaleByPower& scale) {
+  passes.addPass(expand_math(scale));
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
   passes.addPass(createLoopInvariantCodeMotionPass());
@@ -59,12 +58,12 @@ void add_lowering(OpPassManager& passes) {
 
 }  // namespace
 
-LogicalResult lower_to_llvm(ModuleOp unit) {
+LogicalResult lower_to_llvm(ModuleOp unit, const ScaleByPower& scale) {
   // A thread of the context that waited for others, over functions or in the verifier, would take up another unit while it waits: so passes are on
   // modules, and who emits verifies.
   PassManager passes(unit.getContext(), ModuleOp::getOperationName());
   passes.enableVerifier(false);
-  add_lowering(passes);
+  add_lowering(passes, scale);
   return passes.run(unit);
 }
 

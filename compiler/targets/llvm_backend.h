@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/targets/expand_math.h"
 #include "llvm/Support/CodeGen.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -23,7 +24,7 @@ std::unique_ptr<llvm::TargetMachine> make_llvm_machine(llvm::StringRef triple, l
                                                        std::optional<llvm::Reloc::Model> relocation, std::string& error);
 
 // Everything to the LLVM dialect. Any number of threads may do that with modules of one context, if load_lowering_dialects was called before.
-mlir::LogicalResult lower_to_llvm(mlir::ModuleOp unit);
+mlir::LogicalResult lower_to_llvm(mlir::ModuleOp unit, const ScaleByPower& scale = {});
 
 // Loads what lower_to_llvm needs.
 void load_lowering_dialects(mlir::MLIRContext& context);

@@ -79,8 +79,21 @@ void define_library_functions(llvm::Module& module) {
   }
 }
 
+// VSCALEFPS of AVX-512, for whole registers.
+Value scale_by_power(OpBuilder& builder, Location location, Value value, Value exponent) {
+  VectorType type = VectorType::get({16}, builder.getF32Type());
+  if (value.getType() != type) return {};
+  Value all_lanes = builder.create<LLVM::ConstantOp>(location, builder.getI16IntegerAttr(-1));
+  constexpr int32_t current_rounding = 4;
+  Value rounding = builder.create<LLVM::ConstantOp>(location, builder.getI32IntegerAttr(current_rounding));
+  return builder
+      .create<LLVM::CallIntrinsicOp>(location, type, builder.getStringAttr("llvm.x86.avx512.mask.scalef.ps.512"),
+                                     ValueRange{value, exponent, value, all_lanes, rounding})
+      .getResult(0);
+}
+
 FailureOr<std::vector<char>> lower(ModuleOp unit, const Level& level, llvm::CodeGenFileType type) {
-  if (failed(lower_to_llvm(unit))) return failure();
+  if (failed(lower_to_llvm(unit, level.f32_lanes() == 16 ? ScaleByPower(scale_by_power) : ScaleByPower()))) return failure();
   llvm::LLVMContext context;
   auto module = translate(unit, context);
   if (!module) return failure();
