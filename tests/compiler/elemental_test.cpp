@@ -106,6 +106,30 @@ TEST(Elemental, RoundsHalfTypesToNearest) {
   }
 }
 
+// Down to the denormal numbers, and where nothing but 0 or infinity is left; in whole registers and behind them.
+TEST(Elemental, ExponentialsAtTheirLimits) {
+  double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> values;
+  while (values.size() < 45) {
+    for (double x : {0.0, -87.2, -87.4, -95.0, -103.2, -103.9, -104.5, -1e30, -infinity, 88.7, 88.8, 1e30, infinity, std::nan(""), 1e-30})
+      values.push_back(x);
+  }
+  ParsedRegion parsed(one_op({"45xf32"}, "45xf32", "exp %0 : tensor<45xf32>"));
+  Tensor operand{{45}, values};
+  mlir::Type type = llvm::cast<mlir::RankedTensorType>(parsed.region().getInputs()[0].getType()).getElementType();
+  for (double& value : operand.data) value = stored(value, type);
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(parsed.region(), level);
+    ASSERT_TRUE(kernel.usable());
+    Tensor got = run_kernel(kernel, parsed.region(), {operand}, {}, false)[0];
+    for (size_t i = 0; i < values.size(); ++i) {
+      double x = operand.data[i], wanted = stored(std::exp(x), type), most = std::max(1e-6 * wanted, 1.5e-45);
+      EXPECT_TRUE(std::isnan(x) ? std::isnan(got.data[i]) : got.data[i] == wanted || std::abs(got.data[i] - wanted) <= most)
+          << level << ": exp(" << x << ") is " << got.data[i] << ", not " << wanted;
+    }
+  }
+}
+
 TEST(Elemental, RoundsTiesToEvenAtEverySize) {
   double infinity = std::numeric_limits<double>::infinity();
   std::vector<double> values = {0.0, 0.49999997, 0.5, 0.50000006, 1.5, 2.5, 3.5, 254.5, 255.5, 1e30, infinity, std::nan("")};
