@@ -76,8 +76,9 @@ AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) 
   AffineExpr above = Symbols::if_positive(x), other = Symbols::if_positive(y);
   std::optional<bool> first = above && other ? at_least(largest ? above : other, largest ? other : above) : std::nullopt;
   std::optional<bool> second = above && other ? at_least(largest ? other : above, largest ? above : other) : std::nullopt;
-  if (!first.value_or(false) && !second.value_or(false)) return {};
-  AffineExpr chosen = *first ? x : y, left = *first ? y : x;
+  const bool is_first = first.value_or(false);
+  if (!is_first && !second.value_or(false)) return {};
+  AffineExpr chosen = is_first ? x : y, left = is_first ? y : x;
   return node.graph.symbols.require(largest ? chosen : left, largest ? left : chosen, node.describe()) ? chosen : AffineExpr();
 }
 

@@ -63,9 +63,9 @@ class WinogradModel {
   // The best first.
   std::vector<std::pair<double, WinogradCut>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
     std::vector<std::pair<double, WinogradCut>> ranked;
-    for (int64_t bands = 1; bands <= std::min<int64_t>(tiles_, 1024); ++bands) {
-      int64_t size = llvm::divideCeilSigned(tiles_, bands);
-      if (size > most_tiles || (bands > 1 && size < 6) || llvm::divideCeilSigned(tiles_, size) != bands) continue;
+    for (int64_t size = std::min(most_tiles, tiles_); size > 0; --size) {
+      const int64_t bands = llvm::divideCeilSigned(tiles_, size);
+      if (llvm::divideCeilSigned(tiles_, bands) != size || (bands > 1 && size < 6)) continue;
       for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels_.count, 64); ++blocks) {
         if (llvm::divideCeilSigned(panels_.count, llvm::divideCeilSigned(panels_.count, blocks)) != blocks) continue;
         WinogradCut cut{size, blocks};
@@ -77,7 +77,6 @@ class WinogradModel {
         ranked.emplace_back(sum / share, cut);
       }
     }
-    if (ranked.empty()) ranked.emplace_back(0, WinogradCut{std::min(most_tiles, tiles_), 1});
     llvm::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
     return ranked;
   }

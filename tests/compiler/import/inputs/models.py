@@ -326,6 +326,8 @@ MODELS = {
                                    weights=int64s(four=[4]), a=("n",)),
     "largest_of_positive": lambda: equal(("Shape", ["a"], {"end": 1}), ("Max", ["v0", "one"], {}), ("Expand", ["b", "v1"], {}), ("Add", ["v2", "a"], {}),
                                          weights=int64s(one=[1]), a=("n",), b=(1,)),
+    "largest_with_zero": lambda: equal(("Shape", ["a"], {"end": 1}), ("Sub", ["one", "v0"], {}), ("Max", ["v1", "zero"], {}), ("Add", ["v2", "v0"], {}),
+                                       ("Expand", ["b", "v3"], {}), weights=int64s(one=[1], zero=[0]), a=("n",), b=(1,)),
     "quotient_of_extents": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Div", ["v0", "v1"], {}), ("Expand", ["c", "v2"], {}),
                                          a=("n",), b=("m",), c=(1,)),
     "rest_of_extents": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Mod", ["v0", "v1"], {}), ("Expand", ["c", "v2"], {}),
