@@ -5,6 +5,7 @@
 
 #include "compiler/emit/registers.h"
 #include "heddle/ext/library.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -125,7 +126,7 @@ class Scheduler {
       std::string message;
       llvm::raw_string_ostream stream(message);
       bool at_least = pair.contains("at_least");
-      stream << shortened(who.getValue()) << ": the extent" << (at_least ? " " : "s ") << extents[0]
+      stream << shortened(who.getValue()) << (at_least ? ": " : ": the extents ") << extents[0]
              << (at_least ? " has to be at least " : " and ") << extents[1] << (at_least ? "" : " have to be equal");
       name_symbols(stream, extents);
       stream << "; give inputs for which " << (at_least ? "it is" : "they are");
@@ -190,17 +191,29 @@ class Scheduler {
     return text;
   }
 
-  // "; s0 is the extent 'batch', s1 is the extent 'sequence'"
+  // "; s2 is floordiv(s0, s1), s0 is the extent 'batch', s1 is the extent 'sequence'"
   void name_symbols(llvm::raw_string_ostream& stream, ArrayRef<AffineExpr> extents) {
     auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
-    llvm::SmallSet<unsigned, 4> named;
-    auto name = [&](AffineExpr part) {
+    auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
+    const unsigned given = tx::given_symbol_count(function_);
+    llvm::SmallSetVector<unsigned, 4> mentioned;
+    auto note = [&](AffineExpr part) {
       auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part);
-      if (!symbol || !names || symbol.getPosition() >= names.size() || !named.insert(symbol.getPosition()).second) return;
-      stream << (named.size() == 1 ? "; " : ", ") << "s" << symbol.getPosition() << " is the extent '"
-             << shortened(llvm::cast<StringAttr>(names[symbol.getPosition()])) << "'";
+      if (symbol && names && symbol.getPosition() < names.size()) mentioned.insert(symbol.getPosition());
     };
-    for (AffineExpr extent : extents) extent.walk(name);
+    for (AffineExpr extent : extents) extent.walk(note);
+    for (size_t i = 0; i < mentioned.size(); ++i) {
+      const unsigned position = mentioned[i];
+      StringRef name = shortened(llvm::cast<StringAttr>(names[position]));
+      stream << (i == 0 ? "; " : ", ") << "s" << position << " is ";
+      if (position < given) {
+        stream << "the extent '" << name << "'";
+      } else {
+        stream << name;
+        for (AffineExpr of : llvm::cast<DictionaryAttr>(defined[position - given]).getAs<AffineMapAttr>("of").getValue().getResults())
+          of.walk(note);
+      }
+    }
   }
 
   void result_dims() {

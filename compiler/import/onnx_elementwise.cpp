@@ -71,9 +71,9 @@ AffineExpr computed_number(Node& node, int64_t x, int64_t y) {
   return defined ? node.builder.getAffineConstantExpr(result) : AffineExpr();
 }
 
-// The largest or the least of two where no symbol is 0, if it is always the same one then: it is taken, and a call is refused in which it is the other.
+// The largest or the least of two where no symbol of an input is 0, if it is always the same one then: it is taken, and a call is refused in which it is the other.
 AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) {
-  AffineExpr above = Symbols::if_positive(x), other = Symbols::if_positive(y);
+  AffineExpr above = node.graph.symbols.if_positive(x), other = node.graph.symbols.if_positive(y);
   std::optional<bool> first = above && other ? at_least(largest ? above : other, largest ? other : above) : std::nullopt;
   std::optional<bool> second = above && other ? at_least(largest ? other : above, largest ? above : other) : std::nullopt;
   const bool is_first = first.value_or(false);
@@ -94,11 +94,16 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
   } else if constexpr (std::is_same_v<OpT, tx::MulOp>) {
     return node.computed(product(x, y));
   } else if constexpr (std::is_same_v<OpT, tx::DivOp>) {
+    AffineExpr result;
+    if (known_y) {
+      result = *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
+    } else {
+      result = exact_quotient(x, y, node.builder.getContext());
+      if (!result) result = node.graph.symbols.defined("floordiv", x, y);
+    }
     // Rounded down, where numbers below 0 would be rounded up: a call is refused in which it is one.
-    if (!node.graph.symbols.require(x, node.builder.getAffineConstantExpr(0), node.describe())) return {};
-    if (known_y) return *known_y > 0 ? node.computed(quotient(x, *known_y)) : AffineExpr();
-    AffineExpr exact = exact_quotient(x, y, node.builder.getContext());
-    return exact ? exact : node.graph.symbols.defined("floordiv", x, y);
+    const AffineExpr zero = node.builder.getAffineConstantExpr(0);
+    return result && node.graph.symbols.require(x, zero, node.describe()) ? result : AffineExpr();
   } else if constexpr (std::is_same_v<OpT, tx::MaxOp> || std::is_same_v<OpT, tx::MinOp>) {
     constexpr bool is_max = std::is_same_v<OpT, tx::MaxOp>;
     if (AffineExpr chosen = chosen_of_some(node, x, y, is_max)) return chosen;

@@ -316,17 +316,18 @@ bool Node::fold(llvm::function_ref<AffineExpr(ArrayRef<AffineExpr>)> compute, un
   for (const Operand* input : inputs) {
     if (input->elements->size() != 1 && input->elements->size() != count) fail("operands do not broadcast");
   }
+  bits = bits ? bits : inputs[first]->bits;
+  const size_t checks = graph.symbols.check_count();
   for (size_t i = 0; i < count; ++i) {
     SmallVector<AffineExpr> arguments;
     for (const Operand* input : inputs) arguments.push_back((*input->elements)[input->elements->size() == 1 ? 0 : i]);
     AffineExpr element = compute(arguments);
-    if (!element) return false;
+    auto value = element ? tx::static_extent(element) : std::nullopt;
+    if (!element || (value && bits == 32 && !llvm::isInt<32>(*value))) {  // or it wraps around
+      graph.symbols.forget_checks(checks);
+      return false;
+    }
     result.push_back(element);
-  }
-  bits = bits ? bits : inputs[first]->bits;
-  for (AffineExpr element : result) {
-    auto value = tx::static_extent(element);
-    if (value && bits == 32 && !llvm::isInt<32>(*value)) return false;  // it wraps around
   }
   set_elements(std::move(result), rank, bits);
   return true;

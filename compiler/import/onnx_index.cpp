@@ -396,12 +396,22 @@ void top_k(Node& node) {
   const int64_t axis = node.axis(node.integer("axis", -1), rank);
   const bool largest = node.integer("largest", 1) != 0;
   node.integer("sorted", 1);  // they are in any case
-  std::vector<AffineExpr> wanted{node.builder.getAffineConstantExpr(node.integer("k", 0))};
-  if (node.opset() >= 10) wanted = node.elements(1);
+  std::vector<AffineExpr> wanted;
+  if (node.opset() >= 10) {
+    wanted = node.elements(1);
+  } else {
+    wanted.push_back(node.builder.getAffineConstantExpr(node.integer("k")));
+  }
   if (wanted.size() != 1) node.fail("k has " + std::to_string(wanted.size()) + " elements; 1 was expected");
   const AffineExpr k = wanted.front(), size = given[axis];
   if (at_least(k, node.builder.getAffineConstantExpr(0)) == false || !node.graph.symbols.require(size, k, node.describe()))
     node.fail("k is not from 0 to the extent of dimension " + std::to_string(axis));
+  constexpr int64_t most = 1 << 20;
+  if (auto known = tx::static_extent(size); known && *known > most) {
+    node.fail("dimension " + std::to_string(axis) + " has " + std::to_string(*known) +
+                  " elements, of which each is compared with each; up to " + std::to_string(most) + " are",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  }
 
   SmallVector<int64_t> last_axis;
   for (int64_t d = 0; d < rank; ++d) {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Parts of tensors, and what is put around them: Slice, Split, Pad.
-#include <cstdlib>
-
 #include "compiler/import/onnx_graph.h"
+#include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
 
 namespace heddle::import {
 namespace {
+
+void expect_first(Node& node, llvm::SmallSet<int64_t, 8>& seen, int64_t axis) {
+  if (!seen.insert(axis).second) node.fail("its axes name dimension " + std::to_string(axis) + " twice");
+}
 
 // What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone.
 struct Part {
@@ -51,7 +54,8 @@ void symbolic_split(Node& node, Value input, int64_t axis) {
   if (static_cast<int64_t>(sizes.size()) != outputs)
     node.fail("it has " + std::to_string(sizes.size()) + " parts and " + std::to_string(outputs) + " outputs");
   for (auto [i, size] : llvm::enumerate(sizes)) {
-    if (auto known = tx::static_extent(size); known && *known < 0) node.fail("a part has the extent " + std::to_string(*known));
+    if (!node.graph.symbols.require(size, node.builder.getAffineConstantExpr(0), node.describe()))
+      node.fail("part " + std::to_string(i) + " has an extent below 0");
     node.set_result(looked_up(node, input, axis, {start, size}, 1), static_cast<int>(i));
     start = node.computed(sum(start, size));
   }
@@ -59,6 +63,8 @@ void symbolic_split(Node& node, Value input, int64_t axis) {
 }
 
 void split(Node& node) {
+  if (int64_t wanted = node.integer("num_outputs", node.output_count()); wanted != node.output_count())
+    node.fail("num_outputs is " + std::to_string(wanted) + ", and it has " + std::to_string(node.output_count()) + " outputs");
   const Operand& operand = node.operand(0);
   bool folded = operand.is_folded() && operand.rank == 1;
   Value input = folded ? Value() : node.input(0);
@@ -100,7 +106,7 @@ void split(Node& node) {
 
 Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t step) {
   if (start < 0) start += extent;
-  if (end < 0 && end > INT64_MIN / 2) end += extent;
+  if (end < 0) end += extent;
   if (extent == 0) return {node.builder.getAffineConstantExpr(0), node.builder.getAffineConstantExpr(0)};
   start = std::clamp<int64_t>(start, 0, step > 0 ? extent : extent - 1);
   end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
@@ -124,7 +130,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   };
   auto required = [&](AffineExpr bound, int64_t number) {
     if (!symbols.require(bound, constant(number), node.describe()))
-      refuse("one that has to be " + std::to_string(number) + " or more never is");
+      refuse("what has to be " + std::to_string(number) + " or more is less in every call");
     return bound;
   };
   // The same, and known to be so.
@@ -174,10 +180,12 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
     }
   }
   AffineExpr room = node.computed(difference(to, from));
+  if (at_least(room, constant(1)) == false) {
+    if (!tx::static_extent(to)) required(to, 0);  // a negative one counts from the end
+    return {none, none};
+  }
   if (step > 1) required(room, 0);  // a quotient that is rounded down hides a negative one
   AffineExpr count = node.computed(quotient(sum(room, constant(step - 1)), step));
-  auto known = tx::static_extent(count);
-  if (known && *known <= 0) return {none, none};
   return {from, count, false, is_looked_up || !tx::is_inside(extent, *known_from, step, count)};
 }
 
@@ -199,7 +207,7 @@ void slice(Node& node) {
   if (!attributes && node.has_input(4)) steps = node.integers(4);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     node.fail("starts, ends, axes and steps differ in length");
-  // a step beyond every extent takes the first element, whatever its size
+  // One beyond every extent takes one element, and so does this.
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
   auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
     if (steps[i] == 0) node.fail("a step is 0");
@@ -228,8 +236,10 @@ void slice(Node& node) {
   Extents extents = Node::extents_of(input);
   SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
   Type element = Node::type_of(input).getElementType();
+  llvm::SmallSet<int64_t, 8> seen;
   for (size_t i = 0; i < starts.size(); ++i) {
     int64_t axis = node.axis(axes[i], extents.size());
+    expect_first(node, seen, axis);
     Part part = part_of(i, axis, Node::extents_of(input)[axis]);
     if (part.is_one || part.is_looked_up) {
       input = looked_up(node, input, axis, part, steps[i]);
@@ -273,8 +283,10 @@ void pad(Node& node) {
   if (pads.size() != 2 * axes.size())
     node.fail("pads has " + std::to_string(pads.size()) + " values for " + std::to_string(axes.size()) + " dimensions");
   SmallVector<int64_t> low(extents.size(), 0), high(extents.size(), 0);
+  llvm::SmallSet<int64_t, 8> seen;
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = node.axis(axes[i], rank);
+    expect_first(node, seen, axis);
     low[axis] = pads[i];
     high[axis] = pads[axes.size() + i];
   }
@@ -289,7 +301,8 @@ void pad(Node& node) {
   Extents cut = extents;
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   for (size_t i = 0; i < extents.size(); ++i) {
-    if (std::abs(low[i]) > largest_extent || std::abs(high[i]) > largest_extent)
+    auto is_beyond = [](int64_t pad) { return pad > largest_extent || pad < -largest_extent; };
+    if (is_beyond(low[i]) || is_beyond(high[i]))
       node.fail("a pad on dimension " + std::to_string(i) + " is beyond " + std::to_string(largest_extent));
     starts[i] = std::max<int64_t>(0, -low[i]);
     cut[i] =

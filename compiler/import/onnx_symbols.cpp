@@ -95,6 +95,7 @@ AffineExpr Symbols::own(const std::string& key) {
 AffineExpr Symbols::meant(const std::string& key) {
   auto it = meanings_.by_key.find(key);
   if (it == meanings_.by_key.end()) return own(key);
+  if (auto known = meant_.find(key); known != meant_.end()) return known->second;
   const Meaning& meaning = it->second;
   AffineExpr result = replaced(meaning.expression, [&](unsigned i) { return meant(meaning.of[i]); });
   if (!result) {
@@ -102,7 +103,7 @@ AffineExpr Symbols::meant(const std::string& key) {
                   "onnx: importing the model failed: what its dimension '" + key.substr(0, key.find('\0')) +
                       "' has to be for its nodes to fit is too long an expression of its other dimensions; give their extents with --dim"};
   }
-  return result;
+  return meant_[key] = result;
 }
 
 AffineExpr Symbols::declared(const std::string& key) {
@@ -141,8 +142,11 @@ bool Symbols::is_defined(AffineExpr expression) const {
   return symbol && symbol.getPosition() >= keys_.size() - definitions_.size();
 }
 
-AffineExpr Symbols::if_positive(AffineExpr expression) {
-  return replaced(expression, [&](unsigned position) { return getAffineSymbolExpr(position, expression.getContext()) + 1; });
+AffineExpr Symbols::if_positive(AffineExpr expression) const {
+  return replaced(expression, [&](unsigned position) {
+    AffineExpr symbol = getAffineSymbolExpr(position, context_);
+    return is_defined(symbol) ? symbol : symbol + 1;
+  });
 }
 
 ArrayAttr Symbols::definitions() const {
@@ -163,6 +167,7 @@ Symbols::Solved Symbols::learn(unsigned position, AffineExpr expression) {
   });
   if (!meaning.expression) return Solved::kOpen;
   meanings_.by_key[keys_[position]] = std::move(meaning);
+  meant_.clear();
   return Solved::kLearnt;
 }
 
@@ -210,6 +215,10 @@ bool Symbols::require(AffineExpr a, AffineExpr b, const std::string& who) {
   if (std::optional<bool> known = at_least(a, b)) return *known;
   check(a, b, who, /*at_least=*/true);
   return true;
+}
+
+void Symbols::forget_checks(size_t but_the_first) {
+  while (checks_.size() > but_the_first) checks_.pop_back();
 }
 
 void Symbols::check(AffineExpr a, AffineExpr b, const std::string& who, bool at_least) {

@@ -49,14 +49,18 @@ class Symbols {
   // The function's attribute tx::defined_symbols_attr; null where there are none.
   mlir::ArrayAttr definitions() const;
 
-  // The expression with every symbol one larger, so that what holds of it holds of the expression where no symbol is 0. Null where that is too long.
-  static mlir::AffineExpr if_positive(mlir::AffineExpr expression);
+  // The expression with every symbol of an input one larger, so that what holds of it holds of the expression where none of them is 0; a defined symbol is
+  // often 0. Null where that is too long.
+  mlir::AffineExpr if_positive(mlir::AffineExpr expression) const;
 
   // Whether two extents are equal, or are so in every call that is not refused: `who` needs them to be. Where they are for some symbols
   // only, learns or adds a check. With `learn` false nothing is learnt.
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
   // `who` needs a to be b or more: a call in which it is not is refused. False where it is never so.
   bool require(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who);
+  // For what is given up after it required something.
+  size_t check_count() const { return checks_.size(); }
+  void forget_checks(size_t but_the_first);
 
   // What each position is called, for people.
   const std::vector<std::string>& names() const { return names_; }
@@ -76,6 +80,7 @@ class Symbols {
   mlir::MLIRContext* context_;
   Meanings& meanings_;
   std::map<std::string, unsigned> positions_;
+  std::map<std::string, mlir::AffineExpr> meant_;  // by their keys, until more is learnt
   std::vector<std::string> keys_, names_;
   llvm::SetVector<mlir::Attribute> checks_, definitions_;  // the last symbols are those that are defined
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is a mask of
-// a softmax that follows from indices, since it says which elements count, whether or not an attention is formed that makes use of it.
+// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is what
+// follows from indices and is large, as far as kernels of others compute it on the way; and any mask of a softmax that follows from indices, since it
+// says which elements count, whether or not an attention is formed that makes use of it.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -101,6 +102,15 @@ bool masks_softmax(Value value) {
   return false;
 }
 
+// Whether kernels compute it where they use it, for less than reading it would cost.
+bool is_for_kernels(Value value) {
+  constexpr int64_t most_kept = 1 << 16;  // elements
+  if (index_expression(value).empty()) return false;
+  if (masks_softmax(value)) return true;
+  auto takes_elements = [](Operation* user) { return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user); };
+  return tx::tensor(value).getNumElements() > most_kept && llvm::all_of(value.getUsers(), takes_elements);
+}
+
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
   StringRef getArgument() const final { return "heddle-hoist-constants"; }
@@ -122,7 +132,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       note_known(function, known_);
       function.walk([&](Operation* op) {
         if (known_.contains(op) && !stays(op) && !all_users_known(op)) {
-          if (!index_expression(op->getResult(0)).empty() && masks_softmax(op->getResult(0))) return;
+          if (is_for_kernels(op->getResult(0))) return;
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
       });

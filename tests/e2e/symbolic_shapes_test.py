@@ -26,6 +26,8 @@ CASES = {
     "slice_steps_to_fewer": [[(4, 6)], [(5, 6)], [(7, 6)], [(9, 6)]],
     "slice_steps_of_table": [[(2, 6)], [(5, 6)], [(12, 6)]],
     "slice_of_table_from_batch": [[(0, 6)], [(5, 6)], [(511, 6)]],
+    "slice_of_nothing_to_before": [[(6, 6)], [(9, 6)]],
+    "slice_steps_of_nothing": [[(2, 6)], [(9, 6)]],
     "slice_last": [[(1, 6)], [(9, 6)]],
     "slice_last_of_two": [[(1, 1)], [(3, 3)]],
     "split_unevenly": [[(9, 3)], [(7, 3)], [(8, 3)]],
@@ -47,6 +49,9 @@ CASES = {
     "least": [[(2,), (1, 2)], [(9,), (1, 2)]],
     "least_is_data": [[(2,)], [(9,)]],
     "largest_of_positive": [[(1,), (1,)], [(9,), (1,)]],
+    "largest_of_quotient": [[(7,), (2,), (1,)], [(3,), (5,), (1,)]],
+    "quotient_below_zero": [[(3,), (2,)], [(9,), (2,)]],
+    "split_of_which_one_is_used": [[(7,), (2,)], [(5,), (5,)]],
     "largest_with_zero": [[(1,), (1,)], [(7,), (1,)]],
     "quotient_of_extents": [[(7,), (2,), (1,)], [(7,), (7,), (1,)]],
     "rest_of_extents": [[(7,), (2,), (1,)], [(6,), (4,), (1,)]],
@@ -117,14 +122,19 @@ class SymbolicShapes(HeddleTestCase):
                       "s1 is the extent 'new'; give inputs for which they are; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
                       call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
         self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is the extent 'n'", call("split_of_symbol", a="5x3xf32"))
-        self.assertIn("the extent s1 has to be at least 1; s1 is the extent 'm'; give inputs for which it is", call("slice_last_batch", a="5x3xf32", b="0xf32"))
-        self.assertIn("the extent -s0 + 5 has to be at least 0; s0 is the extent 'batch'", call("shape_negative_quotient", x="6x1x3xf32"))
-        self.assertIn("the extent s0 has to be at least 1; s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
-        self.assertIn("the extent s0 has to be at least 1", call("slice_last_of_two", x="0x0xf32"))
-        self.assertIn("the extent s0 - 4 has to be at least 0", call("slice_steps_to_fewer", x="3x6xf32"))
-        self.assertIn("the extent s0 - 2 has to be at least 0", call("slice_steps_of_table", x="1x6xf32"))
+        self.assertIn("s1 has to be at least 1; s1 is the extent 'm'; give inputs for which it is", call("slice_last_batch", a="5x3xf32", b="0xf32"))
+        self.assertIn("-s0 + 5 has to be at least 0; s0 is the extent 'batch'", call("shape_negative_quotient", x="6x1x3xf32"))
+        self.assertIn("s0 has to be at least 1; s0 is the extent 'n'", call("largest_of_positive", a="0xf32", b="1xf32"))
+        self.assertIn("s0 has to be at least 1", call("slice_last_of_two", x="0x0xf32"))
+        self.assertIn("s0 - 4 has to be at least 0", call("slice_steps_to_fewer", x="3x6xf32"))
+        self.assertIn("s0 - 2 has to be at least 0", call("slice_steps_of_table", x="1x6xf32"))
+        self.assertIn("s0 - 6 has to be at least 0", call("slice_of_nothing_to_before", x="4x6xf32"))
+        self.assertIn("s0 - s1 has to be at least 0; s0 is the extent 'n', s1 is the extent 'm'", call("split_of_which_one_is_used", a="3xf32", b="5xf32"))
         self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
                       call("equal_thirds", a="5x4xf32", b="8x4xf32"))
+
+    def test_extents_that_are_sums_of_sums(self):
+        self.compile(self.save("chain_of_sums"))  # which takes seconds where each is followed anew
 
     def test_a_slice_behind_the_end(self):
         module = self.compile(self.save("slice_behind"))

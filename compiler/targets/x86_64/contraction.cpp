@@ -36,9 +36,6 @@ std::optional<int64_t> tap_entries(const ContractionShape& shape, const Contract
   return entries;
 }
 
-// As in a module file (sdk/module/verifier.h).
-constexpr int64_t largest_workspace_bytes = int64_t{1} << 32;
-
 // Bytes of a band's copy, or nothing if they are more than a workspace may have.
 std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionCut& cut) {
   if (!shape.needs_halo()) return 0;
@@ -156,12 +153,10 @@ class ContractionWriter {
     // Own panels of this block.
     int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
     Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
-    first_panel_ = own_panel(first_shared);
-    last_panel_ = own_panel(last_shared);
+    first_panel_ = own_panel(k_, own_, shared_, first_shared);
+    last_panel_ = own_panel(k_, own_, shared_, last_shared);
 
-    first_column_ =
-        k_.mul(own_.wide == 1 ? first_panel_ : k_.add(k_.mul(first_panel_, own_.wide - 1), k_.min(first_panel_, k_.index(own_.wide_count))),
-               Panels::unit);
+    first_column_ = k_.mul(first_unit(k_, own_, first_panel_), Panels::unit);
 
     // Pixels or rows of this band.
     Value from = k_.mul(band, band_rows_);
@@ -183,11 +178,6 @@ class ContractionWriter {
     a = k_.pointer(a, k_.mul(group, shape_.group_channels()), f32());
 
     write_passes(a, b, from);
-  }
-
-  Value own_panel(Value shared_panel) {
-    if (own_.wide == shared_.wide) return shared_panel;
-    return k_.add(k_.mul(shared_panel, shared_.wide - 1), k_.min(shared_panel, k_.index(shared_.wide_count)));
   }
 
   // Rows of the image under the band go to the workspace, with zeros where the window leaves the image.
@@ -298,9 +288,7 @@ class ContractionWriter {
 
   // Element of the packed rhs where row `row` of panel `panel` starts.
   Value panel_row(Value panel, Value row) {
-    Value unit = k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
-    if (own_.wide == 1) unit = panel;
-    Value start = k_.mul(unit, order_.depth() * Panels::unit);
+    Value start = k_.mul(first_unit(k_, own_, panel), order_.depth() * Panels::unit);
     Value is_wide = k_.less(panel, k_.index(own_.wide_count));
     Value width = own_.wide_count == own_.count
                       ? k_.index(own_.wide * Panels::unit)
@@ -343,8 +331,7 @@ class ContractionWriter {
 
   void write_panel(const Pass& pass, const Segment& segment, Value b, Value panel, Value from,
                    std::optional<PanelRows> only = std::nullopt) {
-    Value unit = own_.wide == 1 ? panel : k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
-    Value column = k_.mul(unit, Panels::unit);
+    Value column = k_.mul(first_unit(k_, own_, panel), Panels::unit);
     MicrokernelForm form;
     form.vectors = segment.units * Panels::unit / k_.level.f32_lanes();
     form.columns = segment.columns;

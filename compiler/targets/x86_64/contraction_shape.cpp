@@ -136,6 +136,15 @@ Panels Panels::own(int64_t columns, const Level& level) {
   return cut(columns, level.f32_lanes() == 16 ? 4 : 1);
 }
 
+Value first_unit(KernelBuilder& kernel, const Panels& panels, Value panel) {
+  if (panels.wide == 1) return panel;
+  return kernel.add(kernel.mul(panel, panels.wide - 1), kernel.min(panel, kernel.index(panels.wide_count)));
+}
+
+Value own_panel(KernelBuilder& kernel, const Panels& own, const Panels& shared, Value shared_panel) {
+  return own.wide == shared.wide ? shared_panel : first_unit(kernel, shared, shared_panel);
+}
+
 DepthOrder DepthOrder::of(int64_t taps, int64_t channels) {
   DepthOrder order{taps, channels, channels};
   if (taps == 1 || channels <= 128) return order;

@@ -29,6 +29,16 @@ struct Panels {
   int64_t padded_columns() const { return units * unit; }
 };
 
+class KernelBuilder;
+
+// first_unit() of a panel that the kernel counts.
+mlir::Value first_unit(KernelBuilder& kernel, const Panels& panels, mlir::Value panel);
+// The first of a level's own panels in one of the grid's.
+mlir::Value own_panel(KernelBuilder& kernel, const Panels& own, const Panels& shared, mlir::Value shared_panel);
+
+// As in a module file (sdk/module/verifier.h).
+constexpr int64_t largest_workspace_bytes = int64_t{1} << 32;
+
 // Order of K within a panel: [channel block][tap][channel in block].
 struct DepthOrder {
   int64_t taps = 1;

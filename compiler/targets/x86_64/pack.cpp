@@ -11,7 +11,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t taps = 16;  // of a transformed filter
+constexpr int64_t matrices = 16;  // of a filter that is transformed
 
 struct PackShape {
   DepthOrder order;
@@ -54,7 +54,7 @@ struct PackShape {
     shape.winograd = op.getWinograd();
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
-    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? taps : 1);
+    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? matrices : 1);
     shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * row));
     return shape;
   }
@@ -103,10 +103,8 @@ class PackWriter {
   void for_panels(const std::function<void(Value, int64_t, int64_t)>& visit) {
     auto span = [&](int64_t first, int64_t last, int64_t units, int64_t columns) {
       if (first >= last) return;
-      k_.loop(k_.index(first), k_.index(last), [&](Value panel) {
-        Value unit = panels_.wide == 1 ? panel : k_.add(k_.mul(panel, panels_.wide - 1), k_.min(panel, k_.index(panels_.wide_count)));
-        visit(k_.mul(unit, Panels::unit), units * Panels::unit, columns);
-      });
+      k_.loop(k_.index(first), k_.index(last),
+              [&](Value panel) { visit(k_.mul(first_unit(k_, panels_, panel), Panels::unit), units * Panels::unit, columns); });
     };
     int64_t whole = panels_.columns % Panels::unit == 0 ? panels_.count : panels_.count - 1;
     span(0, std::min(panels_.wide_count, whole), panels_.wide, panels_.wide * Panels::unit);
@@ -222,7 +220,9 @@ FailureOr<Plans> plans_pack(tx::DispatchOp region) {
   KernelPlan plan;
   plan.workgroups = getAffineConstantExpr(shape->workgroups(), region.getContext());
   constexpr int64_t bytes_per_ns = 5;
-  plan.cost_ns = static_cast<uint64_t>(shape->rows_per_workgroup * shape->groups * shape->columns * 8 / bytes_per_ns) + 1;
+  plan.cost_ns = static_cast<uint64_t>(shape->rows_per_workgroup * shape->groups * shape->columns *
+                                       (shape->winograd ? 4 * (9 + matrices) : 8) / bytes_per_ns) +
+                 1;
   return Plans{plan};
 }
 

@@ -40,7 +40,7 @@ class WinogradModel {
   WinogradModel(int64_t tiles, int64_t channels, int64_t columns, int64_t images)
       : tiles_(tiles), channels_(channels), panels_(Panels::shared(columns)), images_(images) {}
 
-  // Of a workgroup without what those of one band share.
+  // Time of a workgroup without that for the inputs of its band, which the band's other blocks use too.
   double workgroup_ns(const WinogradCut& cut) const {
     constexpr int64_t usual_rows = 6;
     double rows = static_cast<double>(llvm::alignTo(std::min(cut.band_tiles, tiles_), usual_rows)),
@@ -146,26 +146,18 @@ class WinogradWriter {
     k_.branch(k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band, previous), [&] { transform_inputs(input); });
 
     int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
-    Value first = own_panel(k_.mul(block, size)), last = own_panel(k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count)));
+    Value first = own_panel(k_, own_, shared_, k_.mul(block, size)),
+          last = own_panel(k_, own_, shared_, k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count)));
     auto panels = [&](int64_t from, int64_t to, int64_t units) {
       if (from >= to) return;
       k_.loop(k_.max(first, k_.index(from)), k_.min(last, k_.index(to)), [&](Value panel) {
         multiply(panel, units);
-        transform_products(k_.mul(unit_of(panel), Panels::unit), units);
+        transform_products(k_.mul(first_unit(k_, own_, panel), Panels::unit), units);
       });
     };
     panels(0, own_.wide_count, own_.wide);
     panels(own_.wide_count, own_.count, own_.wide - 1);
     return band;
-  }
-
-  Value own_panel(Value shared_panel) {
-    if (own_.wide == shared_.wide) return shared_panel;
-    return k_.add(k_.mul(shared_panel, shared_.wide - 1), k_.min(shared_panel, k_.index(shared_.wide_count)));
-  }
-  Value unit_of(Value panel) {
-    if (own_.wide == 1) return panel;
-    return k_.add(k_.mul(panel, own_.wide - 1), k_.min(panel, k_.index(own_.wide_count)));
   }
 
   // Tiles of the band, with their number in it and the first row and column of their results.
@@ -246,7 +238,8 @@ class WinogradWriter {
     call.accumulate = k_.make<arith::ConstantIntOp>(0, 1);
     call.ahead = k_.index(0);
     call.next_step = k_.index(Panels::unit);
-    Value start = k_.mul(unit_of(panel), Panels::unit * depth), following = k_.mul(unit_of(k_.add(panel, 1)), Panels::unit * depth);
+    Value start = k_.mul(first_unit(k_, own_, panel), Panels::unit * depth),
+          following = k_.mul(first_unit(k_, own_, k_.add(panel, 1)), Panels::unit * depth);
     k_.loop(k_.index(0), k_.index(matrices), [&](Value m) {
       call.b = k_.pointer(k_.operand(shape_.rhs), k_.add(start, k_.mul(m, matrix)), f32());
       Value is_last = k_.less(k_.index(matrices - 2), m);
@@ -376,6 +369,11 @@ FailureOr<KernelResources> emit_winograd(tx::DispatchOp region, const KernelPlan
   if (plan.choice.numbers.size() != 2) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
   KernelBuilder kernel(region, symbol, kernels, level);
   WinogradWriter writer(kernel, *shape, {plan.choice.numbers[0], plan.choice.numbers[1]});
+  if (writer.workspace_bytes() > static_cast<uint64_t>(largest_workspace_bytes)) {
+    return FailureOr<KernelResources>(shape->root->emitError("x86_64: a transformed band of ")
+                                      << shape->channels << " channels has no strategy; up to " << largest_workspace_bytes
+                                      << " bytes have");
+  }
   writer.write();
   kernel.finish();
   KernelResources resources;

@@ -326,6 +326,18 @@ MODELS = {
                                    weights=int64s(four=[4]), a=("n",)),
     "largest_of_positive": lambda: equal(("Shape", ["a"], {"end": 1}), ("Max", ["v0", "one"], {}), ("Expand", ["b", "v1"], {}), ("Add", ["v2", "a"], {}),
                                          weights=int64s(one=[1]), a=("n",), b=(1,)),
+    "largest_of_quotient": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Div", ["v0", "v1"], {}), ("Max", ["v2", "one"], {}),
+                                         ("Expand", ["c", "v3"], {}), weights=int64s(one=[1]), a=("n",), b=("m",), c=(1,)),
+    "quotient_below_zero": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Sub", ["v0", "five"], {}), ("Div", ["v2", "v1"], {}),
+                                         ("Cast", ["v3"], {"to": 1}),
+                                         weights=int64s(five=[5]), a=("n",), b=("m",)),
+    "split_of_which_one_is_used": lambda: (
+        [node("Shape", ["a"], ["n"]), node("Shape", ["b"], ["m"]), node("Sub", ["n", "m"], ["rest"]), node("Concat", ["m", "rest"], ["sizes"], axis=0),
+         node("Split", ["a", "sizes"], ["y", "unused"], name="subject")],
+        [value("a", ("n",)), value("b", ("m",))], [value("y", None)], [], 17),
+    "chain_of_sums": lambda: (
+        [one for i in range(40) for one in (node("Concat", [f"x{i + 1}", f"x{i + 2}"], [f"c{i}"], axis=0), node("Add", [f"c{i}", f"x{i}"], [f"y{i}"]))],
+        [value(f"x{i}", (f"d{i}",)) for i in range(42)], [value("y39", None)], [], 17),
     "largest_with_zero": lambda: equal(("Shape", ["a"], {"end": 1}), ("Sub", ["one", "v0"], {}), ("Max", ["v1", "zero"], {}), ("Add", ["v2", "v0"], {}),
                                        ("Expand", ["b", "v3"], {}), weights=int64s(one=[1], zero=[0]), a=("n",), b=(1,)),
     "quotient_of_extents": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Div", ["v0", "v1"], {}), ("Expand", ["c", "v2"], {}),
@@ -359,6 +371,8 @@ MODELS = {
     "slice_steps_to_fewer": lambda: slice_of_batch(0, "-4", steps=3),
     "slice_steps_of_table": lambda: slice_of_batch(0, "-2", steps=2, constant_extent=10),
     "slice_of_table_from_batch": lambda: slice_of_batch("0", 900, constant_extent=512),
+    "slice_of_nothing_to_before": lambda: slice_of_batch("-4", "-6"),
+    "slice_steps_of_nothing": lambda: slice_of_batch(5, 3, steps=2),
     "slice_last_of_two": lambda: slice_of_batch(-1, 2**63 - 1, shape=("batch", "batch")),
     "split_unevenly": lambda: (
         [node("Split", ["x"], ["v0", "v1", "v2"], axis=0, num_outputs=3, name="subject"), node("Concat", ["v2", "v0", "v1"], ["y"], axis=0)],
