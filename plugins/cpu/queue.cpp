@@ -126,7 +126,7 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
 }
 
 heddle_status_t* Queue::hand_over(Work* work) noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (!started_) {
     SignalsBlocked blocked;
     try {
@@ -142,6 +142,7 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
   *end_ = work;
   end_ = &work->next;
   news_.fetch_add(1);
+  lock.unlock();  // who is woken may run at once, on this core, and would wait for it
   if (sleeping_.load() != 0) sdk::futex_wake(news_);
   return nullptr;
 }
