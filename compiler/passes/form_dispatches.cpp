@@ -351,16 +351,21 @@ class Former {
     std::vector<Operation*> ops = ops_of_rows(group.root);
     wider.ops.insert(ops.begin(), ops.end());
     std::vector<Group*> absorbed;
-    for (Operation* op : wider.ops.getArrayRef()) {
-      for (Value operand : op->getOperands()) {
-        Group* other = producer(operand);
-        if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
-        bool is_last = other->output == operand.getDefiningOp();
-        if (is_last && llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }))
-          absorbed.push_back(other);
+    // What one of them reads may be for that one and others of them alone, as the input of a root mean square is, which is squared and divided.
+    for (bool grows = true; grows && wider.ops.size() < most_ops_of_rows;) {
+      const size_t before = absorbed.size();
+      for (Operation* op : wider.ops.getArrayRef()) {
+        for (Value operand : op->getOperands()) {
+          Group* other = producer(operand);
+          if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
+          bool is_last = other->output == operand.getDefiningOp();
+          if (is_last && llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }))
+            absorbed.push_back(other);
+        }
       }
+      for (Group* other : ArrayRef(absorbed).drop_front(before)) wider.ops.insert(other->ops.begin(), other->ops.end());
+      grows = absorbed.size() > before;
     }
-    for (Group* other : absorbed) wider.ops.insert(other->ops.begin(), other->ops.end());
     count_reads(wider);
     if (wider.reads.size() > most_reads_) {
       refuse("TooManyBindings", group, wider.ops.back());

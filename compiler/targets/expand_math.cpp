@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Series are Taylor's (exp, tanh near 0, erf below 1) and the area tangent's (log), so that one text serves f32 and f64 with a
-// number of terms each; largest errors are held by the tests.
+// Series are Taylor's (exp, tanh near 0) and the area tangent's (log), so that one text serves f32 and f64 with a number of terms each; erf
+// has its own. Largest errors are held by the tests.
 #include "compiler/targets/expand_math.h"
 
 #include <cmath>
@@ -129,23 +129,47 @@ Value Body::tanh(Value x) {
   return select(compare(arith::CmpFPredicate::OLT, size, constant(0.25)), near, far);
 }
 
-// f32 only.
+// Near 0 x times a polynomial of x^2; else 1 - 2^y with y = log2(erfc(|x|)), which is a polynomial too, up to where that is 1. In f32 the coefficients have the least
+// largest error, relative near 0 and absolute in 1 - 2^y; in f64 they are Taylor's and of an interpolation at Chebyshev's points.
 Value Body::erf(Value x) {
-  Value size = abs(x);
-  SmallVector<double> series;  // below 1: Taylor
-  double factorial = 1;
-  for (int k = 0; k <= 10; ++k) {
-    if (k > 0) factorial *= -k;
-    series.push_back(2 / std::sqrt(std::numbers::pi) / (factorial * (2 * k + 1)));
+  const bool wide = is_double();
+  static constexpr double f32_near[] = {1.12837916, -0.376125505, 0.112824553, -0.026791463, 0.00503218125, -0.000620325474},
+                          f32_log[] = {-0.00230464259, -1.61756567, -0.936750343, -0.132889787, 0.0229631021, -0.00186945481},
+                          f32_power[] = {1.00000007, 0.693146967, 0.240221197, 0.0555071327, 0.00967554133, 0.00132764715};
+  // Of log2(erfc(t)) + t^2 / ln 2, at t - 3.
+  static constexpr double f64_log[] = {
+      -2.4819592291948025,     -0.43822394077669452,   0.06146714924865234,     -0.010693099537074355,   0.0019524142577084006,
+      -0.00035445882300692871, 6.2153886483657788e-05, -1.0265446536209055e-05, 1.5428020378106348e-06,  -1.9646158166152235e-07,
+      1.6533628323505545e-08,  9.1434121296638029e-10, -8.8059061393809407e-10, 2.7276033990467334e-10,  -6.3521300055278585e-11,
+      1.2304400422219379e-11,  -1.973741548700352e-12, 2.3928855631636192e-13,  -1.2431368509103412e-14, -4.9202081275950209e-15,
+      2.6434714014620792e-15,  -8.016615756302553e-16, 1.5477696228975053e-16,  -1.7161412974096289e-17, 8.2854196507514928e-19};
+  const double border = 0.875, one_from = wide ? 6 : 4;
+  SmallVector<double> near_series(std::begin(f32_near), std::end(f32_near));
+  if (wide) {
+    near_series.clear();
+    double factorial = 1;
+    for (int k = 0; k <= 16; ++k) {
+      if (k > 0) factorial *= -k;
+      near_series.push_back(2 / std::sqrt(std::numbers::pi) / (factorial * (2 * k + 1)));
+    }
   }
-  Value near = mul(x, polynomial(mul(x, x), series));
-  // From 0.95 to 4: erf(t) = 1 - exp(-g(t)); g interpolates -log(erfc(t)) at Chebyshev's points, within 4e-7.
-  static constexpr double g[] = {0.000627529516, 1.12634826,   0.638525844,     0.103727132,
-                                 -0.0227921493,  0.0034781096, -0.000322967797, 1.36041363e-05};
-  Value t = select(compare(arith::CmpFPredicate::OGT, size, constant(4)), constant(4), size);
-  Value far = sub(constant(1), exp(sub(constant(0), polynomial(t, g))));
-  far = make<math::CopySignOp>(far, x);
-  return select(compare(arith::CmpFPredicate::OLT, size, constant(1)), near, far);
+  Value size = abs(x), near = mul(x, polynomial(mul(x, x), near_series));
+  Value t = select(compare(arith::CmpFPredicate::OGT, size, constant(one_from)), constant(one_from), size);
+  Value left;  // minus erf(t)
+  if (wide) {
+    Value y = fma(mul(t, t), constant(-std::numbers::log2e), polynomial(sub(t, constant(3)), f64_log));
+    left = sub(exp(mul(y, constant(std::numbers::ln2))), constant(1));
+  } else {
+    Value y = polynomial(t, f32_log), n = make<math::RoundEvenOp>(y), p = polynomial(sub(y, n), f32_power);
+    Value scaled = scale_ ? scale_(builder_, location_, p, n) : Value();
+    if (scaled) {
+      left = sub(scaled, constant(1));
+    } else {
+      Value biased = make<arith::AddIOp>(make<arith::FPToSIOp>(integer(), n), constant(127, integer()));
+      left = fma(p, from_bits(make<arith::ShLIOp>(biased, constant(23, integer()))), constant(-1));
+    }
+  }
+  return select(compare(arith::CmpFPredicate::ULT, size, constant(border)), near, make<math::CopySignOp>(left, x));
 }
 
 // x^y through f64, so that y log|x| keeps its digits.

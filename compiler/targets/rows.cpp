@@ -373,8 +373,8 @@ double RowsKernel::work() const {
     if (stage.kind == Kind::per_row) continue;
     work += static_cast<double>(stage.op->getNumOperands());
     stage.op->walk([&](Operation* op) {
-      if (llvm::isa<math::ExpOp, math::LogOp, math::TanhOp>(op)) work += 8;
-      if (llvm::isa<math::ErfOp, math::PowFOp>(op)) work += 20;
+      if (llvm::isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op)) work += 8;
+      if (llvm::isa<math::PowFOp>(op)) work += 20;
       work += 0.5;
     });
   }

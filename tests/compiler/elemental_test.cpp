@@ -187,6 +187,8 @@ TEST(Elemental, RunsDoubles) {
   options.ranges = {{0.01, 40}};
   for (const char* op : {"exp", "log", "sqrt", "sigmoid"})
     check_region(one_op({"77xf64"}, "77xf64", std::string(op) + " %0 : tensor<77xf64>"), options);
+  options.ranges = {{-7, 7}};
+  check_region(one_op({"3001xf64"}, "3001xf64", "erf %0 : tensor<3001xf64>"), options);
 }
 
 // ------------------------------------------------------------------------------------------------------ data movement

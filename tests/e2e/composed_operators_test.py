@@ -157,6 +157,7 @@ case("group_norm_of_vectors", "GroupNormalization", [(4, 6), (6,), (6,)], opset=
 halves = Given((np.sign(floats(3, 6, 5)) * 1e-4).astype(np.float16))  # their squares are none of f16, nor is epsilon
 case("group_norm_f16", "GroupNormalization", [halves, np.ones(6, np.float16), np.zeros(6, np.float16)], opset=21, rtol=3e-3, num_groups=3, epsilon=1e-9)
 case("rms_norm_f16", "RMSNormalization", [halves, np.ones(5, np.float16)], opset=23, rtol=3e-3, epsilon=1e-9)
+case("layer_norm_f16", "LayerNormalization", [Given(np.array([[0] * 5, [1, 2, 3, 4, 6]], np.float16)), np.ones(5, np.float16)], rtol=3e-3, epsilon=1e-12)
 case("rms_norm_f64", "RMSNormalization", [Given(floats(3, 8).astype(np.float64)), np.ones(8)], opset=23)
 case("group_norm_opset_21", "GroupNormalization", [(2, 6, 5, 4), (6,), (6,)], opset=21, num_groups=3)
 case("group_norm_one_group", "GroupNormalization", [(1, 6, 7), floats(6), floats(6)], opset=21, num_groups=1, epsilon=0.1)

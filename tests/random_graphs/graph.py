@@ -235,7 +235,7 @@ class Graph:
         x = self.some_float()
         if x is None:
             return None
-        if self.chance(0.5) and self.float != np.float64:
+        if self.chance(0.5):
             erf = self.like("Erf", self.like("Div", x, self.number(2 ** 0.5)))
             return self.like("Mul", self.like("Mul", x, self.like("Add", erf, self.number(1))), self.number(0.5))
         x = self.tame(x)

@@ -48,8 +48,7 @@ class ElementwisePart final : public Part {
 double weight(Operation* op) {
   return llvm::TypeSwitch<Operation*, double>(op)
       .Case<tx::ExpOp, tx::LogOp, tx::SigmoidOp>([](Operation*) { return 6.0; })
-      .Case<tx::TanhOp>([](Operation*) { return 10.0; })
-      .Case<tx::ErfOp>([](Operation*) { return 20.0; })
+      .Case<tx::TanhOp, tx::ErfOp>([](Operation*) { return 10.0; })
       .Case<tx::PowOp>([](Operation*) { return 50.0; })
       .Case<tx::DivOp, tx::SqrtOp, tx::RsqrtOp, tx::ReciprocalOp>([](Operation*) { return 4.0; })
       .Case<tx::ReshapeOp, tx::BroadcastOp, tx::ConstantOp>([](Operation*) { return 0.0; })

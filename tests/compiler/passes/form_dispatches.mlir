@@ -115,6 +115,22 @@ func.func @apart(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, 
 
 // -----
 
+// What the squares and the quotient alone read is computed in the region, too.
+// CHECK-LABEL: func.func @squares
+// CHECK: tx.dispatch "squares.0.reduce"(%arg0)
+// CHECK: tx.cast
+// CHECK: tx.reduce mean
+// CHECK: return
+func.func @squares(%x: tensor<8x16xf16>) -> tensor<8x16xf32> {
+  %c = tx.cast %x : tensor<8x16xf16> -> tensor<8x16xf32>
+  %p = tx.mul %c, %c : tensor<8x16xf32>
+  %m = tx.reduce mean %p {axes = array<i64: 1>} : tensor<8x16xf32> -> tensor<8xf32>
+  %r = tx.rsqrt %m : tensor<8xf32>
+  %b = tx.broadcast %r {dimensions = array<i64: 0>} : tensor<8xf32> -> tensor<8x16xf32>
+  %y = tx.mul %c, %b : tensor<8x16xf32>
+  return %y : tensor<8x16xf32>
+}
+
 // A normalization is one region, from the squares in front of its reduction to the factors behind it; what another op reads in between ends the region.
 // CHECK-LABEL: @normalized
 // CHECK: %[[Y:.*]] = tx.dispatch "normalized.0.reduce"(%arg0, %arg1)
