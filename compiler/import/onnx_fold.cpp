@@ -96,11 +96,12 @@ std::optional<size_t> common_count(ArrayRef<Numbers> inputs) {
 }  // namespace
 
 bool fold_numbers(Node& node) {
-  const Computation* known = computation(node.type());
-  if (!known || node.input_count() != known->inputs) return false;
+  const bool is_cast_like = node.type() == "CastLike", is_cast = node.type() == "Cast" || is_cast_like;
+  const Computation* known = computation(is_cast ? "Cast" : node.type());
+  if (!known || node.input_count() != known->inputs + (is_cast_like ? 1 : 0)) return false;
   std::vector<Numbers> inputs;
   bool has_floats = false;
-  for (int i = 0; i < node.input_count(); ++i) {
+  for (int i = 0; i < known->inputs; ++i) {
     if (!node.has_input(i)) return false;
     auto numbers = numbers_of(node, i);
     if (!numbers) return false;
@@ -109,9 +110,14 @@ bool fold_numbers(Node& node) {
   }
   RankedTensorType type = inputs[0].type;
   Type element = type.getElementType();
-  if (node.type() == "Cast") {
-    if (node.integer("to") < 0 || node.integer("to") > std::numeric_limits<int32_t>::max()) return false;
-    element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
+  if (is_cast) {
+    if (is_cast_like) {
+      if (!node.has_input(1)) return false;
+      element = Node::type_of(node.input(1)).getElementType();
+    } else {
+      if (node.integer("to") < 0 || node.integer("to") > std::numeric_limits<int32_t>::max()) return false;
+      element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
+    }
     has_floats |= llvm::isa<FloatType>(element);
   } else if (node.type() == "Pow" ? llvm::isa<IntegerType>(element) : inputs.back().type.getElementType() != element) {
     return false;  // integers wrap, and are divided in another way

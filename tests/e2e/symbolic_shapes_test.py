@@ -49,6 +49,7 @@ CASES = {
     "least": [[(2,), (1, 2)], [(9,), (1, 2)]],
     "least_is_data": [[(2,)], [(9,)]],
     "largest_of_positive": [[(1,), (1,)], [(9,), (1,)]],
+    "range_to_a_float": [[(7,)]],
     "largest_of_quotient": [[(7,), (2,), (1,)], [(3,), (5,), (1,)]],
     "quotient_below_zero": [[(3,), (2,)], [(9,), (2,)]],
     "split_of_which_one_is_used": [[(7,), (2,)], [(5,), (5,)]],
