@@ -317,14 +317,14 @@ bool Node::fold(llvm::function_ref<AffineExpr(ArrayRef<AffineExpr>)> compute, un
     if (input->elements->size() != 1 && input->elements->size() != count) fail("operands do not broadcast");
   }
   bits = bits ? bits : inputs[first]->bits;
-  const size_t checks = graph.symbols.check_count();
+  const Symbols::Mark mark = graph.symbols.mark();
   for (size_t i = 0; i < count; ++i) {
     SmallVector<AffineExpr> arguments;
     for (const Operand* input : inputs) arguments.push_back((*input->elements)[input->elements->size() == 1 ? 0 : i]);
     AffineExpr element = compute(arguments);
     auto value = element ? tx::static_extent(element) : std::nullopt;
     if (!element || (value && bits == 32 && !llvm::isInt<32>(*value))) {  // or it wraps around
-      graph.symbols.forget_checks(checks);
+      graph.symbols.go_back(mark);
       return false;
     }
     result.push_back(element);

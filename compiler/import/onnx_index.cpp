@@ -408,8 +408,8 @@ void top_k(Node& node) {
     node.fail("k is not from 0 to the extent of dimension " + std::to_string(axis));
   constexpr int64_t most = 1 << 20;
   if (auto known = tx::static_extent(size); known && *known > most) {
-    node.fail("dimension " + std::to_string(axis) + " has " + std::to_string(*known) +
-                  " elements, of which each is compared with each; up to " + std::to_string(most) + " are",
+    node.fail("dimension " + std::to_string(axis) + " has " + std::to_string(*known) + " elements, and every two are compared; up to " +
+                  std::to_string(most) + " are supported",
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
 

@@ -181,7 +181,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   }
   AffineExpr room = node.computed(difference(to, from));
   if (at_least(room, constant(1)) == false) {
-    if (!tx::static_extent(to)) required(to, 0);  // a negative one counts from the end
+    if (to == end && !last) required(end, 0);  // a negative one counts from the end
     return {none, none};
   }
   if (step > 1) required(room, 0);  // a quotient that is rounded down hides a negative one
@@ -207,7 +207,7 @@ void slice(Node& node) {
   if (!attributes && node.has_input(4)) steps = node.integers(4);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     node.fail("starts, ends, axes and steps differ in length");
-  // One beyond every extent takes one element, and so does this.
+  // A step beyond every extent takes one element, and so does the one that it is clamped to.
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
   auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
     if (steps[i] == 0) node.fail("a step is 0");

@@ -217,8 +217,15 @@ bool Symbols::require(AffineExpr a, AffineExpr b, const std::string& who) {
   return true;
 }
 
-void Symbols::forget_checks(size_t but_the_first) {
-  while (checks_.size() > but_the_first) checks_.pop_back();
+void Symbols::go_back(const Mark& mark) {
+  while (checks_.size() > mark.checks) checks_.pop_back();
+  if (keys_.size() - mark.keys != definitions_.size() - mark.definitions) return;  // there are symbols behind them
+  while (definitions_.size() > mark.definitions) {
+    definitions_.pop_back();
+    positions_.erase(keys_.back());
+    keys_.pop_back();
+    names_.pop_back();
+  }
 }
 
 void Symbols::check(AffineExpr a, AffineExpr b, const std::string& who, bool at_least) {

@@ -58,9 +58,12 @@ class Symbols {
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
   // `who` needs a to be b or more: a call in which it is not is refused. False where it is never so.
   bool require(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who);
-  // For what is given up after it required something.
-  size_t check_count() const { return checks_.size(); }
-  void forget_checks(size_t but_the_first);
+  // For what is given up after it required or defined something.
+  struct Mark {
+    size_t checks, definitions, keys;
+  };
+  Mark mark() const { return {checks_.size(), definitions_.size(), keys_.size()}; }
+  void go_back(const Mark& mark);
 
   // What each position is called, for people.
   const std::vector<std::string>& names() const { return names_; }

@@ -344,39 +344,51 @@ class Former {
     return {};
   }
 
-  // Puts what goes on with the rows of the group's reduction into the group, and the element-wise groups that nothing else reads.
+  // Puts what goes on with the rows of the group's reduction into the group, and the element-wise groups that nothing else reads: those that these ops read, and what
+  // such groups read in turn, as far as there is a kernel.
   void go_through_rows(Group& group) {
-    Group wider = group;
-    wider.has_rows = true;
-    std::vector<Operation*> ops = ops_of_rows(group.root);
-    wider.ops.insert(ops.begin(), ops.end());
-    std::vector<Group*> absorbed;
-    // What one of them reads may be for that one and others of them alone, as the input of a root mean square is, which is squared and divided.
-    for (bool grows = true; grows && wider.ops.size() < most_ops_of_rows;) {
-      const size_t before = absorbed.size();
-      for (Operation* op : wider.ops.getArrayRef()) {
-        for (Value operand : op->getOperands()) {
-          Group* other = producer(operand);
-          if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
-          bool is_last = other->output == operand.getDefiningOp();
-          if (is_last && llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }))
-            absorbed.push_back(other);
-        }
+    const std::vector<Operation*> ops = ops_of_rows(group.root);
+    StringRef refusal;
+    Operation* last = group.root;
+    for (unsigned most_levels : {8u, 1u}) {
+      std::vector<Group*> absorbed;
+      unsigned levels = 0;
+      Group wider = group;
+      wider.has_rows = true;
+      wider.ops.insert(ops.begin(), ops.end());
+      while (levels < most_levels && absorb_producers(group, wider, absorbed)) ++levels;
+      count_reads(wider);
+      if (!ops.empty()) wider.output = ops.back();
+      const bool has_many = wider.reads.size() > most_reads_;
+      if (!has_many && (wider.ops.size() == 1 || !devices_ || has_kernel(wider))) {
+        replace(group, std::move(wider), absorbed);
+        return;
       }
-      for (Group* other : ArrayRef(absorbed).drop_front(before)) wider.ops.insert(other->ops.begin(), other->ops.end());
-      grows = absorbed.size() > before;
+      refusal = has_many ? "TooManyBindings" : "NoKernel";
+      last = wider.ops.back();
+      if (levels < 2) break;
     }
-    count_reads(wider);
-    if (wider.reads.size() > most_reads_) {
-      refuse("TooManyBindings", group, wider.ops.back());
-      return;
+    refuse(refusal, group, last);
+  }
+
+  // Adds the element-wise groups that only ops of this one read, as the input of a root mean square, which is squared and divided; but for what is looked up, or where:
+  // that is of another shape. Whether there are any.
+  bool absorb_producers(Group& group, Group& wider, std::vector<Group*>& absorbed) {
+    const size_t before = absorbed.size();
+    size_t count = wider.ops.size();
+    for (Operation* op : wider.ops.getArrayRef()) {
+      if (is_lookup(op)) continue;
+      for (Value operand : op->getOperands()) {
+        Group* other = producer(operand);
+        if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
+        const bool is_last = other->output == operand.getDefiningOp(), fits = count + other->ops.size() <= most_ops_of_rows;
+        if (!is_last || !fits || !llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); })) continue;
+        absorbed.push_back(other);
+        count += other->ops.size();
+      }
     }
-    if (!ops.empty()) wider.output = ops.back();
-    if (wider.ops.size() > 1 && devices_ && !has_kernel(wider)) {
-      refuse("NoKernel", group, wider.ops.back());
-      return;
-    }
-    replace(group, std::move(wider), absorbed);
+    for (Group* other : ArrayRef(absorbed).drop_front(before)) wider.ops.insert(other->ops.begin(), other->ops.end());
+    return absorbed.size() > before;
   }
 
   void count_reads(Group& group) const {

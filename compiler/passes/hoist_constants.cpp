@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is what
-// follows from indices and is large, as far as kernels of others compute it on the way; and any mask of a softmax that follows from indices, since it
+// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is a
+// large value that follows from indices and is read by one element-wise op or reduction; and any mask of a softmax that follows from indices, since it
 // says which elements count, whether or not an attention is formed that makes use of it.
 #include "compiler/passes/passes.h"
 
@@ -102,13 +102,14 @@ bool masks_softmax(Value value) {
   return false;
 }
 
-// Whether kernels compute it where they use it, for less than reading it would cost.
+// Whether the kernel that reads it had better compute it, if its region takes it in, as most do.
 bool is_for_kernels(Value value) {
   constexpr int64_t most_kept = 1 << 16;  // elements
   if (index_expression(value).empty()) return false;
   if (masks_softmax(value)) return true;
-  auto takes_elements = [](Operation* user) { return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user); };
-  return tx::tensor(value).getNumElements() > most_kept && llvm::all_of(value.getUsers(), takes_elements);
+  if (tx::tensor(value).getNumElements() <= most_kept || !value.hasOneUse()) return false;
+  Operation* user = *value.user_begin();
+  return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user);
 }
 
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {

@@ -129,14 +129,15 @@ Value Body::tanh(Value x) {
   return select(compare(arith::CmpFPredicate::OLT, size, constant(0.25)), near, far);
 }
 
-// Near 0 x times a polynomial of x^2; else 1 - 2^y with y = log2(erfc(|x|)), which is a polynomial too, up to where that is 1. In f32 the coefficients have the least
-// largest error, relative near 0 and absolute in 1 - 2^y; in f64 they are Taylor's and of an interpolation at Chebyshev's points.
+// Below `border` x P(x^2); above it 1 - 2^y, where y = log2(erfc(t)) comes from a polynomial in t = |x|, clamped to where erf rounds to 1. In f32 the
+// coefficients are those of the least largest error, relative in the first form and absolute in the second. In f64 P is Taylor's, and the other polynomial, which gives
+// y + t^2 / ln 2, interpolates at Chebyshev's points.
 Value Body::erf(Value x) {
   const bool wide = is_double();
   static constexpr double f32_near[] = {1.12837916, -0.376125505, 0.112824553, -0.026791463, 0.00503218125, -0.000620325474},
                           f32_log[] = {-0.00230464259, -1.61756567, -0.936750343, -0.132889787, 0.0229631021, -0.00186945481},
                           f32_power[] = {1.00000007, 0.693146967, 0.240221197, 0.0555071327, 0.00967554133, 0.00132764715};
-  // Of log2(erfc(t)) + t^2 / ln 2, at t - 3.
+  // In t - 3.
   static constexpr double f64_log[] = {
       -2.4819592291948025,     -0.43822394077669452,   0.06146714924865234,     -0.010693099537074355,   0.0019524142577084006,
       -0.00035445882300692871, 6.2153886483657788e-05, -1.0265446536209055e-05, 1.5428020378106348e-06,  -1.9646158166152235e-07,

@@ -142,8 +142,9 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
   *end_ = work;
   end_ = &work->next;
   news_.fetch_add(1);
+  const bool sleeps = sleeping_.load() != 0;
   lock.unlock();  // who is woken may run at once, on this core, and would wait for it
-  if (sleeping_.load() != 0) sdk::futex_wake(news_);
+  if (sleeps) sdk::futex_wake(news_);
   return nullptr;
 }
 

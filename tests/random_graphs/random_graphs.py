@@ -144,7 +144,7 @@ def changed(feeds, random, by):
 
 
 def depends_on_rounding(got, exact, index, model, feeds):
-    """Whether each element of a result of integers or bools is as in f64, or as where each operator's results are rounded to the model's types, which nobody has to."""
+    """Whether every element of a result of integers or bools is the one of f64, or the one evaluated in the model's own types: then only rounding sets them apart."""
     if got.dtype.kind == "f":
         return False
     try:

@@ -343,6 +343,7 @@ FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
   const int64_t tiles = WinogradTiles::of(shape->height, shape->width).count();
+  if (tiles == 0) return failure();
   WinogradModel model(tiles, shape->channels, shape->columns, std::max<int64_t>(1, tx::static_extent(shape->images).value_or(1)));
   Plans plans;
   auto add = [&](ArrayRef<std::pair<int64_t, double>> cores, const std::vector<Guard>& guards) {
@@ -370,9 +371,8 @@ FailureOr<KernelResources> emit_winograd(tx::DispatchOp region, const KernelPlan
   KernelBuilder kernel(region, symbol, kernels, level);
   WinogradWriter writer(kernel, *shape, {plan.choice.numbers[0], plan.choice.numbers[1]});
   if (writer.workspace_bytes() > static_cast<uint64_t>(largest_workspace_bytes)) {
-    return FailureOr<KernelResources>(shape->root->emitError("x86_64: a transformed band of ")
-                                      << shape->channels << " channels has no strategy; up to " << largest_workspace_bytes
-                                      << " bytes have");
+    return FailureOr<KernelResources>(shape->root->emitError("x86_64: a transformed band takes a workspace of ")
+                                      << writer.workspace_bytes() << " bytes; up to " << largest_workspace_bytes << " are supported");
   }
   writer.write();
   kernel.finish();

@@ -115,6 +115,23 @@ func.func @apart(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, 
 
 // -----
 
+// Indices of a look-up are of another shape, and stay outside.
+// CHECK-LABEL: func.func @looked_up
+// CHECK: tx.dispatch "looked_up.0.neg"(%arg0)
+// CHECK: tx.dispatch "looked_up.1.softmax"
+// CHECK: tx.gather
+// CHECK: tx.exp
+// CHECK: tx.softmax
+// CHECK: return
+func.func @looked_up(%ids: tensor<8xi64>, %w: tensor<1000x16xf32>, %x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %n = tx.neg %ids : tensor<8xi64>
+  %g = tx.gather %w, %n {axis = 0 : i64} : tensor<1000x16xf32>, tensor<8xi64> -> tensor<8x16xf32>
+  %e = tx.exp %x : tensor<8x16xf32>
+  %s = tx.add %e, %g : tensor<8x16xf32>
+  %o = tx.softmax %s {axis = 1 : i64} : tensor<8x16xf32>
+  return %o : tensor<8x16xf32>
+}
+
 // What the squares and the quotient alone read is computed in the region, too.
 // CHECK-LABEL: func.func @squares
 // CHECK: tx.dispatch "squares.0.reduce"(%arg0)

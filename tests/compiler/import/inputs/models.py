@@ -334,6 +334,8 @@ MODELS = {
     "quotient_below_zero": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Sub", ["v0", "five"], {}), ("Div", ["v2", "v1"], {}),
                                          ("Cast", ["v3"], {"to": 1}),
                                          weights=int64s(five=[5]), a=("n",), b=("m",)),
+    "quotients_of_which_one_is_whole": lambda: equal(("Shape", ["a"], {}), ("Sub", ["v0", "five"], {}), ("Concat", ["v0", "v1"], {"axis": 0}), ("Shape", ["b"], {}),
+                                                     ("Div", ["v2", "v3"], {}), ("Cast", ["v4"], {"to": 1}), weights=int64s(five=[5]), a=("n",), b=("m",)),
     "split_of_which_one_is_used": lambda: (
         [node("Shape", ["a"], ["n"]), node("Shape", ["b"], ["m"]), node("Sub", ["n", "m"], ["rest"]), node("Concat", ["m", "rest"], ["sizes"], axis=0),
          node("Split", ["a", "sizes"], ["y", "unused"], name="subject")],
@@ -375,6 +377,7 @@ MODELS = {
     "slice_steps_of_table": lambda: slice_of_batch(0, "-2", steps=2, constant_extent=10),
     "slice_of_table_from_batch": lambda: slice_of_batch("0", 900, constant_extent=512),
     "slice_of_nothing_to_before": lambda: slice_of_batch("-4", "-6"),
+    "slice_from_the_end": lambda: slice_of_batch("0", -7),
     "slice_steps_of_nothing": lambda: slice_of_batch(5, 3, steps=2),
     "slice_last_of_two": lambda: slice_of_batch(-1, 2**63 - 1, shape=("batch", "batch")),
     "split_unevenly": lambda: (
