@@ -371,8 +371,8 @@ class Former {
     refuse(refusal, group, last);
   }
 
-  // Adds the element-wise groups that only ops of this one read, as the input of a root mean square, which is squared and divided; but for what is looked up, or where:
-  // that is of another shape. Whether there are any.
+  // Adds the element-wise groups that only ops of this one read: the input of a root mean square, say, which is squared and divided. Not what a look-up reads, which is of
+  // another shape. Whether there were any.
   bool absorb_producers(Group& group, Group& wider, std::vector<Group*>& absorbed) {
     const size_t before = absorbed.size();
     size_t count = wider.ops.size();

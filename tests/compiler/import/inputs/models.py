@@ -334,6 +334,8 @@ MODELS = {
     "quotient_below_zero": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Sub", ["v0", "five"], {}), ("Div", ["v2", "v1"], {}),
                                          ("Cast", ["v3"], {"to": 1}),
                                          weights=int64s(five=[5]), a=("n",), b=("m",)),
+    "equal_to_quotient": lambda: equal(("Shape", ["a"], {"end": 1}), ("Shape", ["b"], {"end": 1}), ("Div", ["v0", "v1"], {}), ("Expand", ["c", "v2"], {}),
+                                       ("Add", ["v3", "d"], {}), a=("n",), b=("m",), c=(1,), d=("k",)),
     "quotients_of_which_one_is_whole": lambda: equal(("Shape", ["a"], {}), ("Sub", ["v0", "five"], {}), ("Concat", ["v0", "v1"], {"axis": 0}), ("Shape", ["b"], {}),
                                                      ("Div", ["v2", "v3"], {}), ("Cast", ["v4"], {"to": 1}), weights=int64s(five=[5]), a=("n",), b=("m",)),
     "split_of_which_one_is_used": lambda: (
