@@ -41,8 +41,8 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
   passes.addNestedPass<func::FuncOp>(passes::propagate_transposes());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
-  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
-  passes.addNestedPass<func::FuncOp>(passes::fold_casts());
+  // Quantized weights are read as they are; their scales come behind.
+  passes.addNestedPass<func::FuncOp>(passes::keep_quantized());
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
   // What is behind a contraction stands together with it.
@@ -57,6 +57,8 @@ void add_combination_passes(PassManager& passes, const passes::Devices& devices)
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
   passes.addPass(createCSEPass());
+  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
+  passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // One kernel each from here on.
   passes.addPass(passes::form_dispatches(devices));
   // Side by side where nothing says otherwise.

@@ -170,7 +170,7 @@ class Multiplier {
     Value lhs = node_.reshape(ordered(a, joined({batch, rows, inner})), behind_batch(m, k));
     Value rhs = node_.reshape(ordered(b, joined({batch, inner, columns})), behind_batch(k, n));
     RankedTensorType type = node_.tensor_type(behind_batch(m, n), element);
-    return {node_.reshape(node_.make<tx::MatmulOp>(type, lhs, rhs, false, false, DenseI64ArrayAttr()), extents_of(result)), result};
+    return {node_.reshape(node_.make<tx::MatmulOp>(type, lhs, rhs), extents_of(result)), result};
   }
 
   Value ordered(const Term& term, const Labels& order) {

@@ -135,7 +135,7 @@ void conv(Node& node) {
   for (int64_t i = 2; i < filter_type.getRank(); ++i) order.push_back(i);
   order.append({1, 0});
   RankedTensorType type = output_type(node, image, window, node.builder.getAffineConstantExpr(shape[0]), false);
-  Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), window.strides, window.low, window.high,
+  Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), Value(), window.strides, window.low, window.high,
                                        window.dilations, groups, DenseI64ArrayAttr());
   node.set_result(node.channels_first(with_bias(node, result)));
 }
@@ -284,7 +284,7 @@ void conv_transpose(Node& node) {
   Value phases = filter_of_phases(node, filter, dimensions, groups);
   positions.push_back(Node::extents_of(phases).back());
   RankedTensorType type = node.tensor_type(positions, Node::type_of(input).getElementType());
-  Value result = node.make<tx::ConvOp>(type, image, phases, ones, pads_low, pads_high, dilations, groups, DenseI64ArrayAttr());
+  Value result = node.make<tx::ConvOp>(type, image, phases, Value(), ones, pads_low, pads_high, dilations, groups, DenseI64ArrayAttr());
   result = phases_joined(node, result, dimensions, groups);
   outputs.push_back(Node::extents_of(result).back());
   starts.push_back(0);

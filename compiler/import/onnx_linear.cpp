@@ -23,7 +23,7 @@ void gemm(Node& node) {
   RankedTensorType type = node.tensor_type(extents, a_type.getElementType());
   if (trans_a) a = node.transpose(a, {1, 0});
   if (trans_b) b = node.transpose(b, {1, 0});
-  Value result = node.make<tx::MatmulOp>(type, a, b, false, false, DenseI64ArrayAttr());
+  Value result = node.make<tx::MatmulOp>(type, a, b);
   double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
   if (alpha != 1.0) result = node.make<tx::MulOp>(type, result, node.splat(type, alpha));
   if (node.has_input(2) && beta != 0.0) {
@@ -61,8 +61,7 @@ void matmul(Node& node) {
   extents.append({ae[ae.size() - 2], be.back()});
   a = node.broadcast(a, a_full);
   if (be.size() > 2) b = node.broadcast(b, b_full);
-  Value result =
-      node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b, false, false, DenseI64ArrayAttr());
+  Value result = node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b);
   if (vector_b) extents.pop_back();
   if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
   node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);

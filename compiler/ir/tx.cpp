@@ -199,6 +199,11 @@ bool puts_rows_last(TransposeOp transpose, Operation* contraction) {
   return true;
 }
 
+Value zero_of(Operation* contraction) {
+  auto matmul = llvm::dyn_cast<MatmulOp>(contraction);
+  return matmul ? matmul.getZero() : llvm::cast<ConvOp>(contraction).getZero();
+}
+
 StringRef family_of(ModuleOp module, StringRef slot) {
   auto families = module->getAttrOfType<ArrayAttr>(families_attr);
   for (auto [index, name] : llvm::enumerate(slots_of(module))) {
@@ -441,6 +446,23 @@ LogicalResult ConcatOp::verify() {
   return success();
 }
 
+namespace {
+
+// Floats may be multiplied with the integers of a quantized tensor, for which a zero may be given, too.
+LogicalResult verify_weights(Operation* op, Value zero, int64_t columns) {
+  Type own = tensor(op->getOperand(0)).getElementType(), weights = tensor(op->getOperand(1)).getElementType();
+  bool is_quantized = llvm::isa<FloatType>(own) && llvm::isa<IntegerType>(weights);
+  if (is_quantized && weights.getIntOrFloatBitWidth() != 8 && weights.getIntOrFloatBitWidth() != 16)
+    return op->emitOpError("multiplies ") << own << " with " << weights << ", not with integers of 8 or 16 bits";
+  if (!zero) return success();
+  if (!is_quantized) return op->emitOpError("has a zero, but no integers beside floats");
+  if (tensor(zero) != RankedTensorType::get({columns}, Float32Type::get(op->getContext())))
+    return op->emitOpError("zero is no tensor of ") << columns << " f32, one for each column";
+  return success();
+}
+
+}  // namespace
+
 LogicalResult MatmulOp::verify() {
   auto lhs = llvm::cast<RankedTensorType>(getLhs().getType());
   auto rhs = llvm::cast<RankedTensorType>(getRhs().getType());
@@ -455,7 +477,8 @@ LogicalResult MatmulOp::verify() {
     if (shape->size() != 2 || !is_packed_size(rhs, *shape, 1)) return emitOpError("packed_shape is not that of the rhs");
     if (depth != getAffineConstantExpr((*shape)[0], getContext())) return emitOpError("inner extents differ");
     expected.back() = getAffineConstantExpr((*shape)[1], getContext());
-    return expected == extents(result) ? success() : emitOpError("result extents do not fit");
+    if (expected != extents(result)) return emitOpError("result extents do not fit");
+    return verify_weights(*this, getZero(), (*shape)[1]);
   }
   if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank())
     return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
@@ -467,7 +490,8 @@ LogicalResult MatmulOp::verify() {
     if (right[i] != expected[i]) return emitOpError("batch extents differ on dimension ") << i;
   }
   expected.back() = right.back();
-  return expected == extents(result) ? success() : emitOpError("result extents do not fit");
+  if (expected != extents(result)) return emitOpError("result extents do not fit");
+  return verify_weights(*this, getZero(), result.getShape().back());
 }
 
 LogicalResult ConvOp::verify() {

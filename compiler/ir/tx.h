@@ -99,6 +99,9 @@ llvm::SmallVector<llvm::StringRef> slots_of(mlir::ModuleOp module);
 // Does a transpose of a contraction's result make its rows innermost? conv: [n, y, x, c] to [n, c, y, x]; matmul: [.., m, n] to [.., n, m].
 bool puts_rows_last(TransposeOp transpose, mlir::Operation* contraction);
 
+// What the integers on a contraction's right side are less, f32 of each column; null for nothing.
+mlir::Value zero_of(mlir::Operation* contraction);
+
 // The family of devices that a slot is for; empty where the module says none.
 llvm::StringRef family_of(mlir::ModuleOp module, llvm::StringRef slot);
 
@@ -108,6 +111,9 @@ llvm::StringRef affinity_of(mlir::DictionaryAttr attributes);
 // The type of a tensor.
 inline mlir::RankedTensorType tensor(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+inline mlir::Type element_of(mlir::Value value) {
+  return tensor(value).getElementType();
 }
 
 // The extent, where it depends on no symbol.

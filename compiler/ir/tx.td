@@ -210,23 +210,32 @@ def Tx_IotaOp : Tx_PureOp<"iota"> {
 def Tx_MatmulOp : Tx_PureOp<"matmul"> {
   let summary = "[batch..., M, K] x [batch..., K, N] or [K, N] -> [batch..., M, N]; batch extents are equal";
   let description = [{With transpose_lhs / transpose_rhs the last two extents of that operand are swapped. A packed rhs (after
-    heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`.}];
-  let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs, UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
+    heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`. Beside floats the rhs may have integers of 8 or 16 bits, as
+    quantizers write them: what is multiplied is an integer less its column's `zero`, [N] of f32, if there is one.}];
+  let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs, Optional<Tx_Tensor>:$zero, UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
                        OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
   let results = (outs Tx_Tensor:$result);
-  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
+  let builders = [OpBuilder<(ins "mlir::Type":$result, "mlir::Value":$lhs, "mlir::Value":$rhs), [{
+    build($_builder, $_state, result, lhs, rhs, mlir::Value(), false, false, mlir::DenseI64ArrayAttr());
+  }]>];
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`,` `zero` $zero^)? attr-dict `:` type($lhs) `,` type($rhs) (`,` type($zero)^)? `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 
 def Tx_ConvOp : Tx_PureOp<"conv"> {
   let summary = "convolution, channels-last: [N, spatial..., C] * [spatial..., C / groups, F] -> [N, spatial..., F]";
   let description = [{Attributes have one value a spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
-    [spatial..., C / groups, F] in `packed_shape`; with `winograd` it was also transformed (see tx.pack).}];
-  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$filter, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads_low,
-                       DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
+    [spatial..., C / groups, F] in `packed_shape`; with `winograd` it was also transformed (see tx.pack). Integers and `zero`, [F], as in
+    tx.matmul.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$filter, Optional<Tx_Tensor>:$zero, DenseI64ArrayAttr:$strides,
+                       DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, I64Attr:$groups,
                        OptionalAttr<DenseI64ArrayAttr>:$packed_shape, UnitAttr:$winograd);
   let results = (outs Tx_Tensor:$result);
-  let assemblyFormat = "$input `,` $filter attr-dict `:` type($input) `,` type($filter) `->` type($result)";
+  let assemblyFormat = [{
+    $input `,` $filter (`,` `zero` $zero^)? attr-dict `:` type($input) `,` type($filter) (`,` type($zero)^)? `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 

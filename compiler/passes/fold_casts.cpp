@@ -14,17 +14,13 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-Type element_of(Value value) {
-  return llvm::cast<RankedTensorType>(value.getType()).getElementType();
-}
-
 // Whether a tensor of floats is seen to hold whole numbers, infinities and NaN only. Sums and products of whole floats are whole,
 // rounded or not.
 bool is_whole(Value value, int depth = 6) {
   Operation* op = value.getDefiningOp();
   if (!op || depth == 0) return false;
   if (llvm::isa<tx::RoundOp, tx::FloorOp, tx::CeilOp>(op)) return true;
-  if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) return llvm::isa<IntegerType>(element_of(cast.getInput()));
+  if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) return llvm::isa<IntegerType>(tx::element_of(cast.getInput()));
   if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
     auto elements = llvm::dyn_cast<DenseFPElementsAttr>(constant.getValue());
     return elements && llvm::all_of(elements.getValues<APFloat>(), [](const APFloat& element) { return element.isInteger(); });
@@ -48,8 +44,8 @@ struct WholePair : OpRewritePattern<tx::CastOp> {
     auto inner = op.getInput().getDefiningOp<tx::CastOp>();
     if (!inner || inner.getInput().getType() != op.getType()) return failure();
     Value value = inner.getInput();
-    auto integer = llvm::dyn_cast<IntegerType>(element_of(inner));
-    bool exact = element_of(value).isF32() || element_of(value).isF64();  // these hold every number of 16 bits
+    auto integer = llvm::dyn_cast<IntegerType>(tx::element_of(inner));
+    bool exact = tx::element_of(value).isF32() || tx::element_of(value).isF64();  // these hold every number of 16 bits
     if (!integer || (integer.getWidth() != 8 && integer.getWidth() != 16) || !exact || !is_whole(value)) return failure();
     Location loc = op.getLoc();
     auto type = llvm::cast<RankedTensorType>(op.getType());

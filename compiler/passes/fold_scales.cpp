@@ -37,7 +37,8 @@ struct ScaleIntoFilter : OpRewritePattern<tx::MulOp> {
     if (auto matmul = llvm::dyn_cast_or_null<tx::MatmulOp>(root)) {
       if (!matmul.getTransposeRhs()) filter = matmul.getRhs();
     }
-    if (!filter || !is_constant_expression(filter)) return failure();
+    // quantized weights stay as they are
+    if (!filter || !is_constant_expression(filter) || !llvm::isa<FloatType>(tx::tensor(filter).getElementType())) return failure();
     auto type = llvm::cast<RankedTensorType>(filter.getType());
     rewriter.setInsertionPoint(op);
     Value factors = broadcast_last(rewriter, op.getLoc(), type, scale);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
 // several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is a
-// large value that follows from indices and is read by one element-wise op or reduction; and any mask of a softmax that follows from indices, since it
+// large value that follows from indices and is read by one element-wise op or reduction; what would widen a quantized weight; and any mask of a softmax that follows from indices, since it
 // says which elements count, whether or not an attention is formed that makes use of it.
 #include "compiler/passes/passes.h"
 
@@ -112,6 +112,26 @@ bool is_for_kernels(Value value) {
   return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user);
 }
 
+// Whether it is quantized weights, moved or computed element by element, in more bits than they are stored in. Vectors, as those of zeros and biases, do not count.
+bool widens_weights(Value value) {
+  Type element = tx::tensor(value).getElementType();
+  if (!llvm::isa<FloatType>(element)) return false;
+  llvm::SetVector<Operation*> ops;
+  ops.insert(value.getDefiningOp());
+  for (size_t i = 0; i < ops.size(); ++i) {
+    bool keeps_elements = tx::is_elementwise(ops[i]) || passes_on(ops[i]) ||
+                          llvm::isa<tx::TransposeOp, tx::SliceOp, tx::ConcatOp, tx::PadOp, tx::PackOp>(ops[i]);
+    if (keeps_elements) {
+      for (Value operand : ops[i]->getOperands()) ops.insert(operand.getDefiningOp());
+    }
+    if (!llvm::isa<tx::ConstantOp, tx::ParameterOp>(ops[i])) continue;
+    RankedTensorType leaf = tx::tensor(ops[i]->getResult(0));
+    bool is_quantized = llvm::isa<IntegerType>(leaf.getElementType()) && leaf.getElementTypeBitWidth() >= 8 && leaf.getRank() >= 2;
+    if (is_quantized && leaf.getElementTypeBitWidth() < element.getIntOrFloatBitWidth()) return true;
+  }
+  return false;
+}
+
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
   StringRef getArgument() const final { return "heddle-hoist-constants"; }
@@ -133,7 +153,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       note_known(function, known_);
       function.walk([&](Operation* op) {
         if (known_.contains(op) && !stays(op) && !all_users_known(op)) {
-          if (is_for_kernels(op->getResult(0))) return;
+          if (is_for_kernels(op->getResult(0)) || widens_weights(op->getResult(0))) return;
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
       });

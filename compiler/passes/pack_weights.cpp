@@ -26,16 +26,18 @@ Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool
   return builder.create<tx::PackOp>(loc, packed, weights, groups, winograd);
 }
 
-// Of f32 alone, since the panels are the microkernels' and these have no other type.
-bool can_pack(Value weights) {
+// For f32 alone, since the panels are the microkernels' and these compute in no other type. They read integers, too.
+bool can_pack(Value input, Value weights) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
-  return type.getElementType().isF32() && type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
+  if (!tx::tensor(input).getElementType().isF32() || !(type.getElementType().isF32() || llvm::isa<IntegerType>(type.getElementType())))
+    return false;
+  return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
 }
 
 void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
-  if (conv.getPackedShape() || !can_pack(conv.getFilter())) return;
+  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter())) return;
   // Nor have they three dimensions, or an image of symbolic size.
   if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
   // depthwise kernels read the filter along the channels as it is
@@ -50,7 +52,7 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
 
 void pack_rhs(tx::MatmulOp matmul) {
   auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
-  if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getRhs())) return;
+  if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
   OpBuilder builder(matmul);
   Value rhs = matmul.getRhs();
   if (matmul.getTransposeRhs()) {

@@ -12,12 +12,13 @@ void register_passes(const Devices& devices) {
   mlir::registerPass([] { return place_ops(); });
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);
-  mlir::registerPass(fold_casts);
+  mlir::registerPass(keep_quantized);
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
   mlir::registerPass(order_dispatches);
   mlir::registerPass([&devices] { return pack_weights(devices); });
   mlir::registerPass(hoist_constants);
+  mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return form_dispatches(devices); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });

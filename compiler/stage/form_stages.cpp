@@ -167,6 +167,10 @@ class StageBody {
     Type own = factor.getType();
     if (own == type) return factor;
     unsigned have = own.getIntOrFloatBitWidth(), want = type.getIntOrFloatBitWidth();
+    if (llvm::isa<FloatType>(type) && llvm::isa<IntegerType>(own)) {
+      return is_unsigned(tx::tensor(tensor).getElementType()) ? builder.create<arith::UIToFPOp>(location_, type, factor).getResult()
+                                                              : builder.create<arith::SIToFPOp>(location_, type, factor).getResult();
+    }
     if (llvm::isa<FloatType>(type)) {
       return have < want ? builder.create<arith::ExtFOp>(location_, type, factor).getResult()
                          : builder.create<arith::TruncFOp>(location_, type, factor).getResult();
@@ -811,7 +815,15 @@ class Former {
     Value a = factors.element_or_zero(lhs, over_domain(lhs_place, last.root_at, rank, reduced), reaches_out);
     Value b = a ? factors.element(rhs, over_domain(rhs_place, last.root_at, rank, reduced)) : Value();
     if (!b) return nullptr;
-    factors.yield({factors.widened(a, lhs, accumulator), factors.widened(b, rhs, accumulator)});
+    a = factors.widened(a, lhs, accumulator);
+    b = factors.widened(b, rhs, accumulator);
+    if (Value zero = tx::zero_of(root)) {
+      AffineExpr column = getAffineDimExpr(rank - 1, context_);
+      Value less = factors.element(zero, over_domain({column}, last.root_at, rank, reduced));
+      if (!less) return nullptr;
+      b = factors.builder.create<arith::SubFOp>(location, b, factors.widened(less, zero, accumulator));
+    }
+    factors.yield({a, b});
     SmallVector<Value> reads = factors.reads;
     SmallVector<Attribute> accesses = factors.accesses;
     llvm::append_range(reads, last.reads);

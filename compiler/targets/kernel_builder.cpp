@@ -137,6 +137,14 @@ void KernelBuilder::store(Value value, Value base, Value element_index, Value ma
   store_memory(value, base, element_index, mask);
 }
 
+Value KernelBuilder::to_f32(Value loaded, Type element) {
+  if (element.isF32()) return loaded;
+  Type type = builder.getF32Type();
+  if (auto vector = llvm::dyn_cast<VectorType>(loaded.getType())) type = vector.clone(type);
+  if (element.isUnsignedInteger()) return builder.create<arith::UIToFPOp>(location, type, loaded);
+  return builder.create<arith::SIToFPOp>(location, type, loaded);
+}
+
 Value KernelBuilder::splat(Value scalar, int64_t lanes) {
   return make<vector::SplatOp>(scalar, vector_type(scalar.getType(), lanes));
 }

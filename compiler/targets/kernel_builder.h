@@ -70,6 +70,8 @@ class KernelBuilder {
   mlir::Type memory_type(mlir::Type element) const;
   mlir::Value load(mlir::Value base, mlir::Value element_index, mlir::Type element, int64_t lanes = 0, mlir::Value mask = {});
   void store(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask = {});
+  // What load() gave of `element`, integers or f32, as f32.
+  mlir::Value to_f32(mlir::Value loaded, mlir::Type element);
 
   // ---- vectors
   mlir::VectorType vector_type(mlir::Type element, int64_t lanes) const { return mlir::VectorType::get({lanes}, element); }

@@ -57,18 +57,33 @@ int64_t Case::depth() const {
   return depth;
 }
 
+std::vector<std::pair<double, double>> Case::ranges() const {
+  std::vector<std::pair<double, double>> all(3 + more.size(), std::pair<double, double>(-1, 1));
+  if (integers.empty()) return all;
+  const bool no_sign = integers.front() == 'u';
+  all[1] = no_sign ? std::pair<double, double>(0, 200) : std::pair<double, double>(-120, 120);
+  if (has_zero) all[2 + more.size()] = no_sign ? std::pair<double, double>(60, 140) : std::pair<double, double>(-30, 30);
+  return all;
+}
+
 int64_t Case::packed_elements() const {
   return (winograd ? depth() / 9 * 16 : depth()) * padded(filter.back(), groups);
 }
 
 std::string Case::region(bool with_packed) const {
-  std::string filter_type = with_packed ? type_of({packed_elements()}, element) : type_of(filter, element);
+  std::string filter_type = type_of(with_packed ? Shape{packed_elements()} : filter, filter_element());
   std::vector<std::string> operands{input, filter_type};
   operands.insert(operands.end(), more.begin(), more.end());
+  std::string zero, zero_type;
+  if (has_zero) {
+    zero = ", zero %" + std::to_string(operands.size());
+    operands.push_back(type_of({attributes.find("transpose_rhs") != std::string::npos ? filter[filter.size() - 2] : filter.back()}));
+    zero_type = ", " + tensor(operands.back());
+  }
   std::string all = attributes;
   if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter) + (winograd ? ", winograd" : "");
-  std::string body =
-      "%y = " + op + " %0, %1 {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + " -> " + tensor(result) + "\n";
+  std::string body = "%y = " + op + " %0, %1" + zero + " {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + zero_type +
+                     " -> " + tensor(result) + "\n";
   body += tail;
   std::string last = tail.empty() ? "%y" : "%z", yielded = stored.empty() ? result : stored;
   if (!stored.empty()) {
@@ -80,7 +95,7 @@ std::string Case::region(bool with_packed) const {
 }
 
 std::string Case::pack_region() const {
-  std::string from = type_of(filter, element), to = type_of({packed_elements()}, element);
+  std::string from = type_of(filter, filter_element()), to = type_of({packed_elements()}, filter_element());
   return region_text({from}, {to},
                      "%p = tx.pack %0 {groups = " + std::to_string(groups) + (winograd ? ", winograd" : "") + "} : " + tensor(from) +
                          " -> " + tensor(to) + "\n tx.yield %p : " + tensor(to));
@@ -95,6 +110,8 @@ Case Conv::to_case() const {
     return type_of(shape, element);
   };
   c.element = element;
+  c.integers = integers;
+  c.has_zero = has_zero;
   c.input = with_batch({height, width, channels});
   c.result = with_batch({out(0, height), out(1, width), columns});
   c.filter = {kernel[0], kernel[1], channels / groups, columns};
@@ -151,6 +168,8 @@ Case Matmul::to_case() const {
     return type_of(last, element);
   };
   c.element = element;
+  c.integers = integers;
+  c.has_zero = has_zero;
   c.input = transpose_lhs ? with({depth, rows}) : with({rows, depth});
   c.result = with({rows, columns});
   c.filter = batched_rhs ? batch : Shape{};

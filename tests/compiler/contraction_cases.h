@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle::tests {
@@ -14,6 +15,10 @@ using Shape = std::vector<int64_t>;
 std::string type_of(const Shape& shape, const std::string& element = "f32");
 std::string tensor(const std::string& type);
 std::string array_of(const Shape& values);
+
+// Elements of quantized weights, and whether they have zeros.
+inline const std::pair<const char*, bool> quantized_weights[] = {
+    {"i8", false}, {"i8", true}, {"ui8", true}, {"i16", true}, {"ui16", false}};
 
 // One contraction, `input` x `filter`, and operands of the tail.
 struct Case {
@@ -31,7 +36,14 @@ struct Case {
   bool packed = true;
   bool winograd = false;
   std::string element = "f32";
+  std::string integers;   // element of the filter, if that is quantized
+  bool has_zero = false;  // then, the last operand
 
+  std::string filter_element() const { return integers.empty() ? element : integers; }
+  // How large quantized elements may be, less their zeros; others are at most 1.
+  double largest_weight() const { return integers.empty() ? 1 : 150; }
+  // Of the operands' random values.
+  std::vector<std::pair<double, double>> ranges() const;
   int64_t depth() const;  // products that one result sums up
   int64_t packed_elements() const;
   // With a packed right side, as x86-64 wants it, or as it is.
@@ -52,6 +64,8 @@ struct Conv {
   bool winograd = false;
   bool channels_first = false;  // yields [n, c, y, x]
   std::string element = "f32";
+  std::string integers = {};
+  bool has_zero = false;
 
   Case to_case() const;
 };
@@ -62,6 +76,8 @@ struct Matmul {
   bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
   bool transpose_lhs = false, transpose_rhs = false, transpose_result = false;
   std::string element = "f32";
+  std::string integers = {};
+  bool has_zero = false;
 
   Case to_case() const;
 };

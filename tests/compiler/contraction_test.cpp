@@ -21,13 +21,13 @@ void check(const Case& c) {
   for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
     auto type = llvm::cast<mlir::RankedTensorType>(input.getType());
     if (i == 1) type = mlir::RankedTensorType::get(c.filter, type.getElementType());
-    inputs.push_back(random_tensor(type, c.symbols, {-1, 1}, static_cast<uint32_t>(i + 1)));
+    inputs.push_back(random_tensor(type, c.symbols, c.ranges()[i], static_cast<uint32_t>(i + 1)));
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), inputs, c.symbols);
   CheckOptions options;
   options.symbols = c.symbols;
   options.relative = 1e-5;
-  options.absolute = 1e-6 * std::sqrt(static_cast<double>(c.depth())) + 1e-6;
+  options.absolute = (1e-6 * std::sqrt(static_cast<double>(c.depth())) + 1e-6) * c.largest_weight();
   for (const std::string& level : runnable_levels()) {
     std::vector<Tensor> given = inputs;
     if (c.packed) {
@@ -121,6 +121,19 @@ TEST(Matmul, MultipliesBatches) {
 }
 TEST(Matmul, TakesRowsKnownAtRunTime) {
   for (int64_t rows : {1, 5, 6, 100, 203}) check(Matmul{.rows = rows, .depth = 70, .columns = 100, .symbolic_rows = true, .bias = true});
+}
+
+// Integers on the right side, in every way that it is read.
+TEST(Matmul, MultipliesWithQuantizedWeights) {
+  for (auto [integers, zero] : quantized_weights) {
+    SCOPED_TRACE(integers);
+    check(Matmul{.rows = 31, .depth = 1613, .columns = 67, .bias = true, .integers = integers, .has_zero = zero});
+    check(Matmul{.rows = 1, .depth = 77, .columns = 200, .integers = integers, .has_zero = zero});
+    check(Matmul{.rows = 45, .depth = 100, .columns = 75, .packed = false, .integers = integers, .has_zero = zero});
+    check(Matmul{.rows = 100, .depth = 70, .columns = 129, .symbolic_rows = true, .integers = integers, .has_zero = zero});
+  }
+  check(Matmul{
+      .batch = {2, 3}, .rows = 10, .depth = 20, .columns = 30, .packed = false, .batched_rhs = true, .integers = "i8", .has_zero = true});
 }
 
 // Products of one left operand, each with an epilogue of its own, in one kernel.
@@ -281,6 +294,21 @@ TEST(Conv, ConvolvesThreeByThreeWithHalo) {
   check(Conv{.height = 14, .width = 14, .channels = 32, .columns = 64, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
   check(Conv{.height = 7, .width = 7, .channels = 192, .columns = 96, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 56, .width = 56, .channels = 8, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::scalars});
+}
+TEST(Conv, ConvolvesQuantizedFilters) {
+  for (auto [integers, zero] : quantized_weights) {
+    SCOPED_TRACE(integers);
+    Conv conv{.height = 9, .width = 11, .channels = 24, .columns = 72, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual};
+    conv.integers = integers;
+    conv.has_zero = zero;
+    check(conv);
+    conv.groups = 2;
+    check(conv);
+    conv.groups = 24;  // depthwise
+    conv.columns = 24;
+    conv.packed = false;
+    check(conv);
+  }
 }
 // A line is cut anywhere, each band with its own part of the halo; the last one is shorter.
 TEST(Conv, ConvolvesLinesWithHalo) {

@@ -24,12 +24,12 @@ int64_t elements(llvm::ArrayRef<int64_t> shape, const std::vector<int64_t>& symb
 CheckOptions options_of(const Case& c, double jump, targets::Math math) {
   CheckOptions options;
   options.symbols = c.symbols;
-  options.ranges = {{-1, 1}};
+  options.ranges = c.ranges();
   double spread = std::sqrt(static_cast<double>(c.depth()));
   bool exact = c.element == "f32" && math == targets::Math::strict;
   double step = step_of(c.element == "f32" ? "f16" : c.element);  // TF32 has the mantissa of f16
   options.relative = exact ? 1e-5 : 2 * step;
-  options.absolute = exact ? 1e-6 * spread + 1e-6 : step * (2 * spread + 2);
+  options.absolute = (exact ? 1e-6 * spread + 1e-6 : step * (2 * spread + 2)) * c.largest_weight();
   options.absolute += jump;
   options.math = math;
   return options;
@@ -98,6 +98,32 @@ TEST_F(CudaTarget, MultipliesInTilesWhateverTheSizes) {
       EXPECT_EQ(rung_of(Matmul{.rows = rows, .depth = depth, .columns = columns, .element = element}, targets::Math::strict).substr(0, 4),
                 "tile");
     }
+  }
+}
+
+TEST_F(CudaTarget, MultipliesWithQuantizedWeights) {
+  for (auto [integers, zero] : quantized_weights) {
+    std::string what = integers + std::string(zero ? ", with zeros" : "");
+    check(what, Matmul{.rows = 130, .depth = 200, .columns = 136, .bias = true, .integers = integers, .has_zero = zero});
+    check(what + ", odd", Matmul{.rows = 33, .depth = 77, .columns = 131, .integers = integers, .has_zero = zero});
+    check(what + ", transposed",
+          Matmul{.rows = 70, .depth = 40, .columns = 72, .transpose_rhs = true, .integers = integers, .has_zero = zero});
+    check(what + ", batches",
+          Matmul{.batch = {3}, .rows = 20, .depth = 64, .columns = 40, .batched_rhs = true, .integers = integers, .has_zero = zero});
+    Conv conv{.height = 9, .width = 11, .channels = 24, .columns = 80, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu};
+    conv.integers = integers;
+    conv.has_zero = zero;
+    check(what + ", convolution", conv);
+    conv.groups = 2;
+    check(what + ", groups", conv);
+    conv.groups = 24;
+    conv.columns = 24;
+    check(what + ", depthwise", conv);
+  }
+  for (const char* element : float_elements) {
+    EXPECT_EQ(
+        rung_of(Matmul{.rows = 64, .depth = 64, .columns = 64, .element = element, .integers = "i8"}, targets::Math::strict).substr(0, 4),
+        "tile");
   }
 }
 

@@ -303,6 +303,8 @@ class Evaluator {
     });
   }
 
+  double zero_of(Value zeros, int64_t column) { return zeros ? get(zeros).data[static_cast<size_t>(column)] : 0; }
+
   void matmul(tx::MatmulOp op, Tensor& result) {
     const Tensor& lhs = get(op.getLhs());
     const Tensor& rhs = get(op.getRhs());
@@ -319,7 +321,7 @@ class Evaluator {
         b[rank - 2] = op.getTransposeRhs() ? n : k;
         b[rank - 1] = op.getTransposeRhs() ? k : n;
         if (rhs_rank == 2) b.erase(b.begin(), b.end() - 2);
-        sum += lhs.data[offset(a, lhs_strides)] * rhs.data[offset(b, rhs_strides)];
+        sum += lhs.data[offset(a, lhs_strides)] * (rhs.data[offset(b, rhs_strides)] - zero_of(op.getZero(), n));
       }
       result.data[position] = sum;
     });
@@ -345,7 +347,8 @@ class Evaluator {
         source[spatial + 1] = group * group_channels + tap[spatial];
         Index weight(tap);
         weight.push_back(index[spatial + 1]);
-        sum += input.data[offset(source, input_strides)] * filter.data[offset(weight, filter_strides)];
+        sum += input.data[offset(source, input_strides)] *
+               (filter.data[offset(weight, filter_strides)] - zero_of(op.getZero(), index[spatial + 1]));
       });
       result.data[position] = sum;
     });

@@ -5,12 +5,14 @@ A graph is a dozen or two of nodes over values of ranks 0 to 5, of floats, integ
 reductions, contractions, and patterns that compilers fuse, such as normalizations and attention. Some have symbolic extents. Values stay
 so small that f32 is enough to tell right from wrong.
 """
+import copy
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INTS, BOOL = np.float32, (np.int32, np.int64), np.bool_
-ONNX_TYPE = {np.dtype(t): helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in (np.float16, np.float32, np.float64, np.int32, np.int64, np.int8, np.uint8, np.bool_)}
+ONNX_TYPE = {np.dtype(t): helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in (np.float16, np.float32, np.float64, np.int32, np.int64, np.int8, np.uint8, np.int16, np.uint16, np.bool_)}
 MOST_ELEMENTS = 6000
 
 
@@ -112,8 +114,28 @@ class Graph:
         return self.constant(np.array(value, dtype or self.float))
 
     def weight(self, *shape, scale=1.0):
+        if len(shape) > 1 and self.chance(0.25):
+            return self.quantized(shape, scale).name
         array = self.random.uniform(-1, 1, shape) * scale
         return self.constant(array.astype(self.float))
+
+    def quantized(self, shape, scale):
+        """Integers less a zero, times a scale: of all elements or of each index of an axis, as DequantizeLinear or written out."""
+        integer = np.dtype(self.pick([np.int8, np.uint8] + [np.int16, np.uint16] * (self.float != np.float16)))
+        limits = np.iinfo(integer)
+        integers = self.constant(self.random.integers(limits.min, limits.max + 1, shape).astype(integer))
+        axis = int(self.random.integers(len(shape))) if self.chance(0.7) else None
+        each = () if axis is None else (shape[axis],)
+        scales = (self.random.uniform(0.5, 1.5, each) * scale * 2 / (limits.max - limits.min)).astype(self.float)
+        zeros = np.asarray(self.random.integers(limits.min, limits.max + 1, each) // 4 if self.chance(0.6) else np.zeros(each)).astype(integer)
+        if self.float == np.float32 and integer.itemsize == 1 and self.chance(0.5):
+            along = {} if axis is None else {"axis": axis}
+            return self.node("DequantizeLinear", [integers, self.constant(scales), self.constant(zeros)], self.float, shape, **along)
+        spread = [extent if d == axis else 1 for d, extent in enumerate(shape)] if axis is not None else []
+        value = self.node("Cast", [integers], self.float, shape, to=ONNX_TYPE[self.float])
+        if zeros.any():
+            value = self.like("Sub", value, self.constant(zeros.astype(self.float).reshape(spread)))
+        return self.like("Mul", value, self.constant(scales.reshape(spread)))
 
     def node(self, operator, inputs, dtype, shape, names=None, outputs=None, **attributes):
         """Adds a node of one result, or of several like it with `outputs`."""
@@ -135,7 +157,7 @@ class Graph:
         makers = [self.unary] * 5 + [self.binary] * 6 + [self.compare_select] * 2 + [self.cast] * 2 + [self.reduce] * 3 + [self.movement] * 9 + [
             self.softmax, self.arg, self.cumsum, self.gather, self.gather, self.matmul, self.matmul, self.linear, self.linear, self.conv, self.conv, self.wide_conv,
             self.pool, self.normalization, self.normalization, self.rms, self.gelu, self.attention, self.rotation, self.integers,
-            self.einsum, self.instance_norm, self.resize, self.conv_transpose, self.scatter]
+            self.einsum, self.instance_norm, self.resize, self.conv_transpose, self.scatter, self.table]
         self.keep(self.pick(makers)())
 
     # ---------------------------------------------------------------------------------------------- element-wise
@@ -437,6 +459,14 @@ class Graph:
         return self.node("Gather", [x, indices], x.dtype, x.shape[:axis] + shape + x.shape[axis + 1:],
                          x.names[:axis] + (None,) * len(shape) + x.names[axis + 1:], axis=axis)
 
+    def table(self):
+        table = self.quantized(self.shape(int(self.pick([2, 2, 3]))), 1.0)
+        axis, shape = int(self.random.integers(table.rank)), self.pick([(), (3,), (2, 4)])
+        if table.size // table.shape[axis] * int(np.prod(shape)) > MOST_ELEMENTS:
+            return None
+        indices = self.constant(np.asarray(self.random.integers(-table.shape[axis], table.shape[axis], shape)).astype(self.pick(INTS)))
+        return self.node("Gather", [table, indices], table.dtype, table.shape[:axis] + shape + table.shape[axis + 1:], axis=axis)
+
     def rotation(self):
         x = self.some_float(lambda value: self.last_is_known(value) and value.shape[-1] % 2 == 0)
         if x is None:
@@ -684,11 +714,20 @@ def in_f64(model):
     for value in [*wide.graph.input, *wide.graph.output]:
         if value.type.tensor_type.elem_type in floats:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    narrow = {node.input[1] for node in wide.graph.node if node.op_type == "DequantizeLinear"}  # scales, which are f32
     for i, weight in enumerate(wide.graph.initializer):
-        if weight.data_type in floats:
+        if weight.data_type in floats and weight.name not in narrow:
             wide.graph.initializer[i].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float64), weight.name))
+    nodes = []
     for node in wide.graph.node:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in floats:
                 attribute.i = TensorProto.DOUBLE
+        nodes.append(node)
+        if node.op_type == "DequantizeLinear":
+            nodes.append(helper.make_node("Cast", [node.output[0] + "_narrow"], [node.output[0]], to=TensorProto.DOUBLE))
+            node.output[0] += "_narrow"
+    nodes = [copy.deepcopy(node) for node in nodes]
+    del wide.graph.node[:]
+    wide.graph.node.extend(nodes)
     return wide

@@ -108,8 +108,15 @@ std::optional<TiledContraction> TiledContraction::read(Operation* root, Math mat
   shape.rhs = root->getOperand(1);
   shape.element = tx::tensor(shape.lhs).getElementType();
   bool known_type = shape.element.isF32() || shape.element.isF16() || shape.element.isBF16();
-  if (!known_type || tx::tensor(shape.rhs).getElementType() != shape.element) return std::nullopt;
-  if (!llvm::isa<BlockArgument>(shape.lhs) || !llvm::isa<BlockArgument>(shape.rhs)) return std::nullopt;
+  shape.rhs_element = tx::tensor(shape.rhs).getElementType();
+  shape.zero = tx::zero_of(root);
+  // Halves hold the difference of two integers of 8 bits, f32 that of 16.
+  const unsigned most_bits = shape.element.isF32() ? 16 : 8;
+  bool is_quantized = llvm::isa<IntegerType>(shape.rhs_element) && shape.rhs_element.getIntOrFloatBitWidth() <= most_bits;
+  if (!known_type || (shape.converts() && !is_quantized)) return std::nullopt;
+  for (Value operand : {shape.lhs, shape.rhs, shape.zero}) {
+    if (operand && !llvm::isa<BlockArgument>(operand)) return std::nullopt;
+  }
   shape.tensor_cores = !shape.element.isF32() || math == Math::fast;
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);
   if (!(conv ? read_conv(conv, shape) : read_matmul(llvm::cast<tx::MatmulOp>(root), shape))) return std::nullopt;
@@ -198,8 +205,9 @@ int64_t pieces(const TiledContraction& shape, const Tile& tile) {
   return (tile.rows * depth / shape.lhs_piece() + tile.columns * depth / tile.rhs_piece(shape)) / usual_threads;
 }
 
-// Some pieces are too small to be copied but through registers.
+// Some pieces are too small to be copied but through registers, or change their type there.
 bool uses_registers(const TiledContraction& shape, const Tile& tile) {
+  if (shape.converts()) return true;
   return std::min(shape.lhs_piece(), tile.rhs_piece(shape)) * shape.element_bytes() < 4;
 }
 

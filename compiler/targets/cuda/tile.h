@@ -10,8 +10,10 @@ namespace heddle::targets::cuda {
 // A matmul or a convolution as sums over taps and channels: result[batch or image, row, column]. All element counts.
 struct TiledContraction {
   mlir::Operation* root = nullptr;
-  mlir::Value lhs, rhs;  // region operands
-  mlir::Type element;    // of both: f32, f16 or bf16
+  mlir::Value lhs, rhs;    // region operands
+  mlir::Type element;      // of what is multiplied: f32, f16 or bf16
+  mlir::Type rhs_element;  // the same, or integers that become it on their way to shared memory
+  mlir::Value zero;        // region operand, f32 of each column: what such integers are less; null for nothing
   bool tensor_cores = false;
   bool is_conv = false;
   bool rhs_transposed = false;  // [columns, channels]
@@ -29,6 +31,8 @@ struct TiledContraction {
   bool rows_last = false;  // the result is stored with its rows innermost, not its columns
 
   int64_t element_bytes() const { return element.getIntOrFloatBitWidth() / 8; }
+  int64_t rhs_element_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // in global memory
+  bool converts() const { return rhs_element != element; }
   int64_t depth() const { return taps * channels; }
   // Elements of the left side that are copied at once: as many as are always in one tap and aligned.
   int64_t lhs_piece() const;

@@ -23,6 +23,16 @@ Value TileCopy::pointer(Value base, Value elements) const {
   return k_.pointer(base, elements, shape_.element);
 }
 
+Value TileCopy::rhs_pointer(Value base, Value elements) const {
+  return k_.pointer(base, elements, shape_.rhs_element);
+}
+
+Value TileCopy::behind(Value source, int64_t bytes) const {
+  if (bytes == 0) return source;
+  return k_.builder.create<LLVM::GEPOp>(k_.location, source.getType(), k_.builder.getI8Type(), source,
+                                        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
+}
+
 void TileCopy::prepare_lhs() {
   int64_t piece = shape_.lhs_piece(), pieces = tile_.depth(size_) / piece, lines = k_.threads() / pieces;
   Value depth = k_.mul(k_.rem(k_.thread(), k_.index(pieces)), piece), line = k_.div(k_.thread(), k_.index(pieces));
@@ -76,14 +86,23 @@ void TileCopy::prepare_rhs() {
   Value column = k_.add(f_.first_column, in_tile);
   start = k_.add(start, turned ? k_.add(k_.mul(column, pitch), depth) : k_.add(k_.mul(depth, pitch), column));
   Value base = k_.operand(llvm::cast<BlockArgument>(shape_.rhs).getArgNumber());
-  int64_t count = turned ? tile_.columns : tile_.depth(size_);
-  bool far = count * pitch * size_ >= farthest_offset;
-  Value source = pointer(base, start);
+  int64_t count = turned ? tile_.columns : tile_.depth(size_), pitch_bytes = pitch * shape_.rhs_element_bytes();
+  bool far = count * pitch_bytes >= farthest_offset;
+  Value source = rhs_pointer(base, start), zero;
+  auto load_zero = [&](Value at, int64_t lanes) {
+    Value first =
+        k_.min(shape_.is_conv ? k_.add(k_.mul(f_.batch, shape_.columns), at) : at, k_.index(shape_.columns * shape_.groups - lanes));
+    return k_.load(k_.operand(llvm::cast<BlockArgument>(shape_.zero).getArgNumber()), first, k_.builder.getF32Type(), lanes);
+  };
+  if (shape_.zero && !turned) zero = load_zero(column, piece);
   for (int64_t further = 0; further < count; further += lines) {
     Piece one = {};
     one.base = base;
-    one.source = far ? pointer(base, k_.add(start, further * pitch)) : source;
-    one.source_offset = far ? 0 : further * pitch * size_;
+    one.source = far ? rhs_pointer(base, k_.add(start, further * pitch)) : source;
+    one.source_offset = far ? 0 : further * pitch_bytes;
+    one.zero = shape_.zero && turned
+                   ? k_.splat(k_.make<vector::ExtractOp>(load_zero(k_.add(column, further), 1), ArrayRef<int64_t>{0}), piece)
+                   : zero;
     one.depth = turned ? 0 : further;
     one.shared_offset = further * (scattered ? size_ : row_bytes);
     Value here = turned ? k_.add(column, further) : column;
@@ -141,16 +160,28 @@ void TileCopy::add(Copies& copies, const Piece& piece, Value source, Value is_th
   Value first = piece.base;
   copies.start.push_back([=, this] {
     Value there = f_.both(is_there, at.in_range);
-    Value offset = source;
-    if (from != 0) {
-      offset = k_.builder.create<LLVM::GEPOp>(k_.location, source.getType(), k_.builder.getI8Type(), source,
-                                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(from)});
-    }
-    Value value =
-        k_.builder.create<LLVM::LoadOp>(k_.location, shape_.element, f_.choose(there, offset, first), static_cast<unsigned>(bytes));
+    Value value = k_.builder.create<LLVM::LoadOp>(k_.location, shape_.element, f_.choose(there, behind(source, from), first),
+                                                  static_cast<unsigned>(bytes));
     *loaded = f_.choose(there, value, k_.constant(shape_.element, 0));
   });
   copies.finish.push_back([=, this] { f_.store_shared(*loaded, shared, to, static_cast<unsigned>(bytes)); });
+}
+
+void TileCopy::add_converted(Copies& copies, const Piece& piece, Value source, Value is_there, Value shared) {
+  const int64_t count = tile_.rhs_piece(shape_);
+  auto loaded = std::make_shared<Value>();
+  copies.start.push_back([=, this] {
+    auto type = k_.vector_type(k_.memory_type(shape_.rhs_element), count);
+    *loaded = k_.builder.create<LLVM::LoadOp>(k_.location, type, f_.choose(is_there, behind(source, piece.source_offset), piece.base),
+                                              static_cast<unsigned>(count * shape_.rhs_element_bytes()));
+  });
+  copies.finish.push_back([=, this] {
+    Value value = k_.to_f32(*loaded, shape_.rhs_element);
+    if (piece.zero) value = k_.make<arith::SubFOp>(value, piece.zero);
+    if (!shape_.element.isF32()) value = k_.make<arith::TruncFOp>(k_.vector_type(shape_.element, count), value);
+    value = f_.choose(is_there, value, k_.constant(value.getType(), 0));
+    f_.store_shared(value, shared, piece.shared_offset, static_cast<unsigned>(count * size_));
+  });
 }
 
 TileCopy::Copies TileCopy::step(Value step, Value stage) {
@@ -158,9 +189,9 @@ TileCopy::Copies TileCopy::step(Value step, Value stage) {
   Position at = position(step);
   Value lhs_shared = k_.make<arith::AddIOp>(stage, lhs_shared_), rhs_shared = k_.make<arith::AddIOp>(stage, rhs_shared_);
   llvm::DenseMap<Value, Value> moved;  // sources by where they were in the first step
-  auto move = [&](Value source, Value offset) {
+  auto move = [&](Value source, Value offset, bool is_rhs = false) {
     Value& there = moved[source];
-    if (!there) there = pointer(source, offset);
+    if (!there) there = is_rhs ? rhs_pointer(source, offset) : pointer(source, offset);
     return there;
   };
   for (const Piece& piece : lhs_) {
@@ -182,7 +213,12 @@ TileCopy::Copies TileCopy::step(Value step, Value stage) {
       Value depth = k_.make<arith::AddIOp>(k_.make<arith::AddIOp>(at.channel, rhs_depth_), f_.word(piece.depth));
       is_there = f_.both(is_there, f_.inside(depth, extent));
     }
-    add(copies, piece, move(piece.source, offset), is_there, at, rhs_shared, tile_.rhs_piece(shape_) * size_, false);
+    Value source = move(piece.source, offset, /*is_rhs=*/true);
+    if (shape_.converts()) {
+      add_converted(copies, piece, source, f_.both(is_there, at.in_range), rhs_shared);
+    } else {
+      add(copies, piece, source, is_there, at, rhs_shared, tile_.rhs_piece(shape_) * size_, false);
+    }
   }
   return copies;
 }

@@ -31,6 +31,7 @@ class TileCopy {
     mlir::Value is_there;   // null: always
     mlir::Value y, x;       // i32, of the first tap
     int64_t depth;          // of the right side: elements behind this thread's first one
+    mlir::Value zero;       // of the right side's columns, as many as the piece has; null for none
   };
   // Where one step is. i32, except for the offsets, which are i64 elements.
   struct Position {
@@ -42,7 +43,11 @@ class TileCopy {
   Position position(mlir::Value step);
   void add(Copies& copies, const Piece& piece, mlir::Value source, mlir::Value is_there, const Position& at, mlir::Value shared,
            int64_t bytes, bool near);
+  // A piece of the right side whose elements change their type on the way.
+  void add_converted(Copies& copies, const Piece& piece, mlir::Value source, mlir::Value is_there, mlir::Value shared);
   mlir::Value pointer(mlir::Value base, mlir::Value elements) const;
+  mlir::Value rhs_pointer(mlir::Value base, mlir::Value elements) const;
+  mlir::Value behind(mlir::Value source, int64_t bytes) const;
 
   const TileFrame& f_;
   KernelBuilder& k_;

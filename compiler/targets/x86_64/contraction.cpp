@@ -165,7 +165,8 @@ class ContractionWriter {
     c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.columns), k_.mul(group, shape_.group_columns()));
     c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
     int64_t group_rhs = shape_.packed ? order_.depth() * shared_.padded_columns() : shape_.group_columns();
-    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)), f32());
+    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)),
+                         shape_.rhs_element);
     group_column_ = k_.mul(group, shape_.group_columns());
     if (shape_.needs_halo()) {
       Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
@@ -299,7 +300,7 @@ class ContractionWriter {
   // Short reductions over panels that all stay in L2: every tile of rows passes all panels, so that C and what is added to it
   // are walked as they lie in memory.
   bool rows_outside() const {
-    int64_t panels_bytes = 4 * order_.depth() * llvm::divideCeilSigned(shared_.units, cut_.blocks) * Panels::unit;
+    int64_t panels_bytes = shape_.rhs_bytes() * order_.depth() * llvm::divideCeilSigned(shared_.units, cut_.blocks) * Panels::unit;
     return cut_.passes == 1 && shape_.packed && shared_.count > cut_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
   }
 
@@ -337,6 +338,8 @@ class ContractionWriter {
     form.columns = segment.columns;
     form.packed = shape_.packed;
     form.tail = pass.last && !shape_.tail.empty() ? &shape_.tail : nullptr;
+    if (!shape_.rhs_element.isF32()) form.integers = shape_.rhs_element;
+    form.has_zero = shape_.zero.has_value();
 
     MicrokernelArguments call;
     call.offsets = offsets_;
@@ -344,8 +347,8 @@ class ContractionWriter {
     call.batches = pass.batches;
     call.depth = pass.depth;
     call.ldb = k_.index(shape_.columns);
-    call.b = shape_.packed ? k_.pointer(b, panel_row(panel, pass.b_row), f32())
-                           : k_.pointer(b, k_.add(k_.mul(pass.b_row, shape_.columns), column), f32());
+    Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.columns), column);
+    call.b = k_.pointer(b, b_start, shape_.rhs_element);
     call.ldc = k_.index(shape_.columns);
     call.accumulate = pass.accumulate;
     form.gathered = gathered_;
@@ -358,8 +361,8 @@ class ContractionWriter {
       int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size
                                                              : cut_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
       int64_t calls = std::max<int64_t>(1, llvm::divideCeilSigned(pixels, most_rows)),
-              panel_elements = pass.most * segment.units * Panels::unit;
-      prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_elements, calls), 16) * 16;
+              panel_words = llvm::divideCeilSigned(pass.most * segment.units * Panels::unit * shape_.rhs_bytes(), 4);
+      prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_words, calls), 16) * 16;
       prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
       // What is wanted next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
       Value following = k_.add(panel, 1);
@@ -367,18 +370,19 @@ class ContractionWriter {
       Value other = pass.last ? k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0)) : first_panel_;
       Value other_row = pass.last ? k_.index(0) : k_.add(pass.b_row, pass.most);
       Value next_panel = k_.make<arith::SelectOp>(here, following, other);
-      prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), f32());
+      prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
       // The only panel stays in L1 or L2: the next rows of A are wanted then.
       prefetch.rows = shape_.is_flat() && shared_.count == 1 && cut_.passes == 1 && calls > 1;
       if (calls <= 3) {  // few tiles use this panel: its own rows are late sooner than the next panel's
         prefetch.part = 0;
-        prefetch.step = segment.units * Panels::unit;
+        prefetch.step = segment.units * Panels::unit * shape_.rhs_bytes() / 4;
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
       }
     }
 
     Value c_column = k_.add(c_offset_, column);
     Value tail_column = k_.add(group_column_, column);
+    if (shape_.zero) call.zero = k_.pointer(k_.operand(*shape_.zero), tail_column, f32());
     auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
       form.rows = rows;
       // A short reduction leaves no time to fetch its own tile of C: the next one's then.

@@ -167,14 +167,21 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
     if (shape.root) return op.emitError("x86_64: a region with two contractions has no strategy");
     shape.root = &op;
   }
-  for (Value value : SmallVector<Value>{shape.root->getOperand(0), shape.root->getOperand(1), shape.root->getResult(0)}) {
-    Type element = llvm::cast<RankedTensorType>(value.getType()).getElementType();
-    if (!element.isF32()) return shape.root->emitError("x86_64: a contraction of ") << element << " has no strategy; f32 has";
+  shape.rhs_element = tx::tensor(shape.root->getOperand(1)).getElementType();
+  for (Value value : {shape.root->getOperand(0), shape.root->getOperand(1), Value(shape.root->getResult(0))}) {
+    Type element = tx::tensor(value).getElementType();
+    bool is_quantized = value == shape.root->getOperand(1) && llvm::isa<IntegerType>(element);  // of 8 or 16 bits, if the others are f32
+    if (!element.isF32() && !is_quantized)
+      return shape.root->emitError("x86_64: a contraction of ") << element << " has no strategy; f32 has";
   }
   auto lhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(0)), rhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(1));
   if (!lhs || !rhs) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
   shape.lhs = lhs.getArgNumber();
   shape.rhs = rhs.getArgNumber();
+  if (Value zero = tx::zero_of(shape.root)) {
+    if (!llvm::isa<BlockArgument>(zero)) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
+    shape.zero = llvm::cast<BlockArgument>(zero).getArgNumber();
+  }
   for (AffineExpr extent : tx::extents(llvm::cast<RankedTensorType>(shape.root->getResult(0).getType()))) {
     if (tx::static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements has no strategy");
   }
@@ -198,8 +205,8 @@ class CutModel {
   CutModel(const ContractionShape& shape, Cores cores) : shape_(shape), cores_(cores) {
     if (auto constant = tx::static_extent(shape.images)) images_ = std::max<int64_t>(1, constant.value());
     panels_ = Panels::shared(shape.group_columns()).count;
-    rhs_bytes_ =
-        4.0 * static_cast<double>(shape.order().depth()) * static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
+    rhs_bytes_ = static_cast<double>(shape.rhs_bytes()) * static_cast<double>(shape.order().depth()) *
+                 static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
   }
 
   RankedCut rank(const ContractionCut& cut) const {

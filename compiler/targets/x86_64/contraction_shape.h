@@ -52,7 +52,9 @@ struct DepthOrder {
 
 struct ContractionShape {
   mlir::Operation* root = nullptr;
-  unsigned lhs = 0, rhs = 0;  // bindings
+  unsigned lhs = 0, rhs = 0;     // bindings
+  mlir::Type rhs_element;        // f32, or integers of 8 or 16 bits
+  std::optional<unsigned> zero;  // binding: what such integers are less, f32 of each column
   Epilogue tail;
   bool packed = false;     // rhs is in panels
   bool winograd = false;   // rhs is in panels that are transformed
@@ -71,6 +73,7 @@ struct ContractionShape {
 
   static mlir::FailureOr<ContractionShape> read(tx::DispatchOp region);
 
+  int64_t rhs_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // of an element
   int64_t group_channels() const { return channels / groups; }
   int64_t group_columns() const { return columns / groups; }
   // As packed; a filter that is not packed has all channels of a tap together.

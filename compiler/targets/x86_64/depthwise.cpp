@@ -100,7 +100,9 @@ class DepthwiseWriter {
   }
   Value load_filter(Value tap, Value s, Value channel, Value mask) {
     Value at = k_.add(k_.mul(k_.add(k_.mul(tap, shape_.kernel_width), s), shape_.channels), channel);
-    return k_.load(k_.operand(shape_.rhs), at, f32(), lanes_, mask);
+    Value weights = k_.to_f32(k_.load(k_.operand(shape_.rhs), at, shape_.rhs_element, lanes_, mask), shape_.rhs_element);
+    if (!shape_.zero) return weights;
+    return k_.make<arith::SubFOp>(weights, k_.load(k_.operand(*shape_.zero), channel, f32(), lanes_, mask));
   }
 
   // `count` neighbours whose windows lie inside the image's width.

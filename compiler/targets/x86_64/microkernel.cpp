@@ -6,6 +6,7 @@
 #include "compiler/targets/code_units.h"
 
 #include "llvm/Support/MD5.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
@@ -18,6 +19,8 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
   if (form.columns != form.vectors * level.f32_lanes()) name += "_of_" + std::to_string(form.columns);
   if (!form.packed) name += "_strided";
   if (form.gathered) name += "_gathered";
+  if (form.integers) llvm::raw_string_ostream(name) << "_" << form.integers;
+  if (form.has_zero) name += "_less_zero";
   if (form.tail && !form.tail->key().empty()) {
     llvm::MD5 hash;
     hash.update(form.tail->key());
@@ -39,6 +42,7 @@ class TileWriter {
     auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
     SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, i64, i1, i64, ptr, i64};
+    if (form_.has_zero) types.push_back(ptr);
     if (form_.tail) types.append(form_.tail->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
     function.setPrivate();
@@ -53,6 +57,7 @@ class TileWriter {
  private:
   int64_t tile() const { return form_.rows * form_.vectors; }
   Type f32() { return k_.builder.getF32Type(); }
+  Type b_element() { return form_.integers ? form_.integers : f32(); }
   VectorType vector() { return k_.vector_type(f32(), lanes_); }
 
   // Null unless vector j reaches beyond the columns that exist.
@@ -71,7 +76,10 @@ class TileWriter {
     Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
           ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], ahead = arguments[10], next = arguments[11],
           next_step = arguments[12];
-    ValueRange tail = arguments.drop_front(13);
+    ValueRange tail = arguments.drop_front(form_.has_zero ? 14 : 13);
+    for (int64_t j = 0; form_.has_zero && j < form_.vectors; ++j) {
+      zeros_.push_back(outside(j) ? Value() : k_.load(arguments[13], k_.index(j * lanes_), f32(), lanes_, mask(j)));
+    }
     Value zero = k_.index(0), one = k_.index(1);
     if (form_.packed) ldb = k_.index(form_.vectors * lanes_);
 
@@ -97,7 +105,7 @@ class TileWriter {
     sums = k_.loop(zero, batches, one, sums, [&](Value r, ValueRange outer) {
       Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
       Value first = k_.mul(r, depth);
-      Value b_block = k_.pointer(b, k_.mul(first, ldb), f32());
+      Value b_block = k_.pointer(b, k_.mul(first, ldb), b_element());
       Value next_block = k_.pointer(next, k_.mul(first, next_step), f32());
       return k_.loop(zero, depth, one, outer,
                      [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
@@ -140,9 +148,11 @@ class TileWriter {
     for (int64_t j = 0; j < form_.vectors; ++j) {
       if (!form_.packed && outside(j)) {
         columns.push_back(k_.constant(vector(), 0.0));
-      } else {
-        columns.push_back(k_.load(b, k_.add(b_row, j * lanes_), f32(), lanes_, form_.packed ? Value() : mask(j)));
+        continue;
       }
+      Value loaded = k_.load(b, k_.add(b_row, j * lanes_), b_element(), lanes_, form_.packed ? Value() : mask(j));
+      Value column = k_.to_f32(loaded, b_element());
+      columns.push_back(form_.has_zero && !outside(j) ? k_.make<arith::SubFOp>(column, zeros_[j]) : column);
     }
     KernelBuilder::Values result;
     Value a_column = k_.add(k, a_offset);
@@ -204,6 +214,7 @@ class TileWriter {
   KernelBuilder& k_;
   const MicrokernelForm& form_;
   int64_t lanes_;
+  SmallVector<Value> zeros_;  // by vectors of columns; null where none exist
 };
 
 // One batch at offset 0.
@@ -253,6 +264,7 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   Value offsets = in.offsets ? in.offsets : single_offset(kernel);
   SmallVector<Value> arguments{in.a, offsets, in.lda,        in.batches, in.depth, in.b,        in.ldb,
                                in.c, in.ldc,  in.accumulate, in.ahead,   in.next,  in.next_step};
+  if (form.has_zero) arguments.push_back(in.zero);
   if (form.tail) arguments.append(in.tail.begin(), in.tail.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);
 }

@@ -16,6 +16,8 @@ struct MicrokernelForm {
   bool packed;      // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
   bool gathered;    // rows of A lie at offsets of their own, not lda apart
   const Epilogue* tail = nullptr;  // null: C is the plain sum
+  mlir::Type integers = {};        // in B, which are converted as they are read; null: B is f32
+  bool has_zero = false;           // integers less the zero of their column
 };
 
 struct MicrokernelArguments {
@@ -25,7 +27,8 @@ struct MicrokernelArguments {
   mlir::Value batches;
   mlir::Value depth;
   mlir::Value b;
-  mlir::Value ldb;  // unused when packed
+  mlir::Value ldb;   // unused when packed
+  mlir::Value zero;  // f32 pointer at the tile's first column; null without zeros
   mlir::Value c;
   mlir::Value ldc;
   mlir::Value accumulate;  // i1: add what C holds

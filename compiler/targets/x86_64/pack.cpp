@@ -17,6 +17,7 @@ struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
+  Type element;                    // f32, or integers of 8 or 16 bits, as memory holds them
   bool plain = false;              // depthwise: the filter as it is, then zeros
   bool winograd = false;           // a filter of 3 x 3, transformed to 16 matrices
   bool transposed = false;         // the source is [columns, depth]
@@ -36,10 +37,13 @@ struct PackShape {
       return region.emitError("x86_64: a tx.pack must be alone in its region, or with a transpose in front of it");
     }
     auto type = llvm::cast<RankedTensorType>(op.getInput().getType());
-    if (!type.hasStaticShape() || !type.getElementType().isF32() || type.getRank() < 2) {
-      return op.emitError("x86_64: a tx.pack takes a static f32 tensor of two or more dimensions");
+    Type element = type.getElementType();
+    bool is_narrow = llvm::isa<IntegerType>(element) && llvm::is_contained({8u, 16u}, element.getIntOrFloatBitWidth());
+    if (!type.hasStaticShape() || (!element.isF32() && !is_narrow) || type.getRank() < 2) {
+      return op.emitError("x86_64: a tx.pack takes a static tensor of two or more dimensions, of f32 or of integers of 8 or 16 bits");
     }
     PackShape shape;
+    shape.element = is_narrow ? Type(IntegerType::get(op.getContext(), element.getIntOrFloatBitWidth())) : element;
     shape.transposed = transpose != nullptr;
     if (shape.transposed && (op.getGroups() != 1 || transpose.getPermutation() != ArrayRef<int64_t>{1, 0}))
       return op.emitError("x86_64: a tx.pack reads matrices alone transposed");
@@ -52,6 +56,7 @@ struct PackShape {
     shape.columns = type.getShape().back() / shape.groups;
     if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements has no strategy");
     shape.winograd = op.getWinograd();
+    if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of integers cannot be transformed");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
     int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? matrices : 1);
@@ -89,12 +94,12 @@ class PackWriter {
       target_row = k_.add(k_.mul(k_.add(k_.mul(block, order.taps), tap), order.block), inside);
     }
     k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
-      Value source =
-          k_.pointer(k_.operand(shape_.source), k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), f32());
-      Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), f32());
+      Value source = k_.pointer(k_.operand(shape_.source),
+                                k_.add(k_.mul(row, shape_.groups * shape_.columns), k_.mul(group, shape_.columns)), shape_.element);
+      Value target = k_.pointer(k_.result(0), k_.mul(group, shape_.depth() * panels_.padded_columns()), shape_.element);
       for_panels([&](Value from, int64_t width, int64_t columns) {
         Value to = k_.add(k_.mul(from, shape_.depth()), k_.mul(target_row, width));
-        copy(k_.pointer(target, to, f32()), k_.pointer(source, from, f32()), width, columns);
+        copy(k_.pointer(target, to, shape_.element), k_.pointer(source, from, shape_.element), width, columns);
       });
     });
   }
@@ -159,15 +164,15 @@ class PackWriter {
       inside = k_.make<arith::SelectOp>(is_wide, inside, k_.rem(behind, narrow));
     }
     Value start = k_.add(k_.mul(k_.sub(unit, inside), Panels::unit * depth), k_.mul(inside, Panels::unit));
-    Value target = k_.pointer(k_.result(0), start, f32()), step = k_.mul(units, Panels::unit);
+    Value target = k_.pointer(k_.result(0), start, shape_.element), step = k_.mul(units, Panels::unit);
     auto piece = [&](Value row, int64_t count) {
       for (int64_t c = 0; c < Panels::unit; ++c) {
         Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
         Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
         Value mask = count < lanes ? k_.tail_mask(k_.index(count), lanes) : Value();
-        Value elements = k_.load(k_.operand(shape_.source), from, f32(), lanes, mask);
+        Value elements = k_.load(k_.operand(shape_.source), from, shape_.element, lanes, mask);
         if (shape_.columns % Panels::unit != 0)
-          elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(f32(), lanes), 0));
+          elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(shape_.element, lanes), 0));
         for (int64_t lane = 0; lane < count; ++lane) {
           Value element = k_.builder.create<vector::ExtractOp>(k_.location, elements, lane);
           k_.store(element, target, k_.add(k_.mul(k_.add(row, lane), step), c));
@@ -185,11 +190,11 @@ class PackWriter {
     for (int64_t i = 0; i < elements; i += lanes) {
       Value value;
       if (i + lanes <= valid) {
-        value = k_.load(source, k_.index(i), f32(), lanes);
+        value = k_.load(source, k_.index(i), shape_.element, lanes);
       } else if (i < valid) {
-        value = k_.load(source, k_.index(i), f32(), lanes, k_.tail_mask(k_.index(valid - i), lanes));
+        value = k_.load(source, k_.index(i), shape_.element, lanes, k_.tail_mask(k_.index(valid - i), lanes));
       } else {
-        value = k_.constant(k_.vector_type(f32(), lanes), 0.0);
+        value = k_.constant(k_.vector_type(shape_.element, lanes), 0.0);
       }
       k_.store(value, target, k_.index(i));
     }
@@ -199,9 +204,9 @@ class PackWriter {
   void write_plain(Value row) {
     k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
       Value at = k_.add(k_.mul(row, shape_.groups), group);
-      k_.store(k_.load(k_.operand(shape_.source), at, f32()), k_.result(0), at);
+      k_.store(k_.load(k_.operand(shape_.source), at, shape_.element), k_.result(0), at);
       Value rest = k_.add(k_.mul(at, Panels::unit - 1), shape_.depth() * shape_.groups);
-      Value zero = k_.constant(f32(), 0.0);
+      Value zero = k_.constant(shape_.element, 0.0);
       for (int64_t i = 0; i < Panels::unit - 1; ++i) k_.store(zero, k_.result(0), k_.add(rest, i));
     });
   }

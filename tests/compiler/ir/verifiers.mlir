@@ -245,3 +245,27 @@ func.func @cumsum_axis(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tx.cumsum %x {axis = 2 : i64} : tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }
+
+// -----
+
+func.func @quantized_of_32_bits(%x: tensor<2x3xf32>, %w: tensor<3x4xi32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{multiplies 'f32' with 'i32', not with integers of 8 or 16 bits}}
+  %0 = tx.matmul %x, %w : tensor<2x3xf32>, tensor<3x4xi32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @zero_of_floats(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>, %z: tensor<4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{has a zero, but no integers beside floats}}
+  %0 = tx.matmul %x, %w, zero %z : tensor<2x3xf32>, tensor<3x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @zero_of_rows(%x: tensor<2x3xf32>, %w: tensor<3x4xi8>, %z: tensor<3xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{zero is no tensor of 4 f32, one for each column}}
+  %0 = tx.matmul %x, %w, zero %z : tensor<2x3xf32>, tensor<3x4xi8>, tensor<3xf32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
