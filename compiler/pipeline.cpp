@@ -51,14 +51,14 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
 }
 
 void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
+  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
+  passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // Filters in panels, where devices read them so.
   passes.addNestedPass<func::FuncOp>(passes::pack_weights(devices));
   passes.addPass(createCSEPass());
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
   passes.addPass(createCSEPass());
-  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
-  passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // One kernel each from here on.
   passes.addPass(passes::form_dispatches(devices));
   // Side by side where nothing says otherwise.

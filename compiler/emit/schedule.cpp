@@ -474,6 +474,8 @@ class Scheduler {
     return llvm::all_of(value.getUsers(), [&](Operation* user) {
       // A sum of nothing is 0, the largest of nothing is the least number.
       if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
+      // Without updates there is nothing to do.
+      if (auto scatter = llvm::dyn_cast<tx::ScatterOp>(user); scatter && value != scatter.getInput()) return true;
       // Workgroups go through it operand by operand.
       if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && tx::stays_in_place(user->getResult(0))) return true;
       return llvm::all_of(user->getResults(), [&](Value result) {

@@ -93,48 +93,21 @@ Value places_of_rows(Node& node, Value rows, ArrayRef<AffineExpr> dimensions) {
   return place;
 }
 
-// Every place looks at all updates that may be its own.
-void refuse_many(Node& node, AffineExpr places, AffineExpr updates) {
-  auto known_places = tx::static_extent(places), known_updates = tx::static_extent(updates);
-  constexpr int64_t most = int64_t{1} << 30;
-  if (known_places && known_updates && *known_places > 0 && *known_updates > most / *known_places) {
-    node.fail(std::to_string(*known_updates) + " updates of " + std::to_string(*known_places) +
-                  " places are not supported: their product is above " + std::to_string(most),
-              HEDDLE_STATUS_UNIMPLEMENTED);
-  }
-}
-
-// The last update of each place; below 0 where there is none.
-Value last_update(Node& node, Value places_of_updates, AffineExpr places) {
-  Type i64 = node.builder.getI64Type();
-  AffineExpr updates = Node::extents_of(places_of_updates)[0];
-  refuse_many(node, places, updates);
-  RankedTensorType all = node.tensor_type({places, updates}, i64), bools = tx::with_element_type(all, node.builder.getI1Type());
-  Value own = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(0)),
-        number = node.make<tx::IotaOp>(all, node.builder.getI64IntegerAttr(1));
-  Value target = node.make<tx::BroadcastOp>(all, places_of_updates, ArrayRef<int64_t>{1});
-  Value hit = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, own, target);
-  Value candidates = node.make<tx::SelectOp>(all, hit, number, node.splat(all, -1));
-  return node.make<tx::ReduceOp>(node.tensor_type({places}, i64), tx::ReduceKind::max, candidates, ArrayRef<int64_t>{1});
-}
-
-// The updates as rows: one at least, to have one to read.
-Value rows_of_updates(Node& node, Value updates, AffineExpr number, AffineExpr size) {
-  Value rows = node.reshape(updates, {number, size});
-  if (tx::is_positive(number)) return rows;
-  AffineExpr one = node.builder.getAffineConstantExpr(1);
-  Type element = Node::type_of(updates).getElementType();
-  Value unread = node.splat(node.tensor_type({one, size}, element), 0);
-  RankedTensorType type = node.tensor_type({node.computed(sum(number, one)), size}, element);
-  return node.make<tx::ConcatOp>(type, ValueRange{rows, unread}, node.builder.getI64IntegerAttr(0));
+// How updates are combined with what is there; nothing where they replace it.
+tx::ReduceKindAttr reduction_of(Node& node) {
+  std::string name = node.text("reduction", "none");
+  if (name == "none") return {};
+  const std::pair<const char*, tx::ReduceKind> known[] = {
+      {"add", tx::ReduceKind::sum}, {"mul", tx::ReduceKind::prod}, {"max", tx::ReduceKind::max}, {"min", tx::ReduceKind::min}};
+  auto found = llvm::find_if(known, [&](const auto& one) { return name == one.first; });
+  if (found == std::end(known)) node.fail("reduction '" + name + "' is not one of none, add, mul, max and min");
+  return tx::ReduceKindAttr::get(node.builder.getContext(), found->second);
 }
 
 // Of several updates of one place the last one counts.
 void scatter_nd(Node& node) {
   Value data = node.input(0), indices = node.input(1), updates = node.input(2);
   check_indices(node, indices);
-  if (node.text("reduction", "none") != "none")
-    node.fail("reduction '" + node.text("reduction", "") + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   Extents from = Node::extents_of(data), rows = Node::extents_of(indices);
   if (rows.empty()) node.fail("its indices need rank 1 or more");
   auto count = tx::static_extent(rows.back());
@@ -152,23 +125,18 @@ void scatter_nd(Node& node) {
 
   AffineExpr places = node.count_of(named), number = node.count_of(ArrayRef<AffineExpr>(rows).drop_back()), size = node.count_of(inner);
   Value targets = places_of_rows(node, node.reshape(indices, {number, rows.back()}), named);
-  Value last = last_update(node, targets, places);
-  RankedTensorType type = Node::type_of(last), bools = tx::with_element_type(type, node.builder.getI1Type());
-  Value zero = node.splat(type, 0), found = node.make<tx::CompareOp>(bools, tx::CompareKind::ge, last, zero);
-  Value picked = node.make<tx::MaxOp>(type, last, zero);
-  RankedTensorType whole = node.tensor_type({places, size}, Node::type_of(data).getElementType());
-  Value news = node.make<tx::GatherOp>(whole, rows_of_updates(node, updates, number, size), picked, node.builder.getI64IntegerAttr(0));
-  Value is_new = node.make<tx::BroadcastOp>(tx::with_element_type(whole, node.builder.getI1Type()), found, ArrayRef<int64_t>{0});
-  Value result = node.make<tx::SelectOp>(whole, is_new, news, node.reshape(data, {places, size}));
+  Type element = Node::type_of(data).getElementType();
+  RankedTensorType whole = node.tensor_type({places, size}, element);
+  Value result = node.make<tx::ScatterOp>(whole, node.reshape(data, {places, size}), targets, node.reshape(updates, {number, size}),
+                                          node.builder.getI64IntegerAttr(0), reduction_of(node));
   node.set_result(node.reshape(result, from));
 }
 
-// Each element of the data, and along one more dimension the updates that may be for it: those with the same indices but along the axis.
 void scatter_elements(Node& node) {
   Value data = node.input(0), indices = node.input(1), updates = node.input(2);
   check_indices(node, indices);
   RankedTensorType type = Node::type_of(data);
-  Type element = type.getElementType(), i64 = node.builder.getI64Type();
+  Type element = type.getElementType();
   int64_t rank = type.getRank(), axis = node.axis(node.integer("axis", 0), rank);
   Extents extents = tx::extents(type), given = Node::extents_of(indices), of_updates = Node::extents_of(updates);
   bool fits =
@@ -184,55 +152,8 @@ void scatter_elements(Node& node) {
   AffineExpr count = given[axis];
   given = extents;
   given[axis] = count;
-  indices = node.converted(node.with_extents(indices, given), i64);
-  updates = node.with_extents(updates, given);
-  refuse_many(node, node.count_of(extents), count);
-
-  Extents all = extents;
-  all.push_back(count);
-  RankedTensorType wide = node.tensor_type(all, i64), bools = tx::with_element_type(wide, node.builder.getI1Type());
-  SmallVector<int64_t> behind, dimensions;  // the axis comes last
-  for (int64_t d = 0; d < rank; ++d) {
-    if (d != axis) behind.push_back(d);
-  }
-  dimensions = behind;
-  behind.push_back(axis);
-  dimensions.push_back(rank);
-  auto spread = [&](Value value) {
-    RankedTensorType to = tx::with_element_type(wide, Node::type_of(value).getElementType());
-    return node.builder.createOrFold<tx::BroadcastOp>(node.location(), to, node.transpose(value, behind), dimensions);
-  };
-  RankedTensorType own = Node::type_of(indices);
-  Value is_negative =
-      node.make<tx::CompareOp>(tx::with_element_type(own, node.builder.getI1Type()), tx::CompareKind::lt, indices, node.splat(own, 0));
-  Value size = node.broadcast(node.extent_value(extents[axis]), given);
-  indices = node.make<tx::SelectOp>(own, is_negative, node.make<tx::AddOp>(own, indices, size), indices);
-  Value place = node.make<tx::IotaOp>(wide, node.builder.getI64IntegerAttr(axis));
-  Value hit = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, place, spread(indices));
-  auto reduced = [&](tx::ReduceKind kind, Value value) {
-    return node.make<tx::ReduceOp>(tx::with_element_type(type, Node::type_of(value).getElementType()), kind, value,
-                                   ArrayRef<int64_t>{rank});
-  };
-  std::string reduction = node.text("reduction", "none");
-  if (reduction == "none") {
-    RankedTensorType places = tx::with_element_type(type, i64);
-    Value number = node.make<tx::IotaOp>(wide, node.builder.getI64IntegerAttr(rank));
-    Value last = reduced(tx::ReduceKind::max, node.make<tx::SelectOp>(wide, hit, number, node.splat(wide, -1)));
-    Value zero = node.splat(places, 0), picked = node.make<tx::MaxOp>(places, last, zero);
-    Value found = node.make<tx::CompareOp>(tx::with_element_type(type, node.builder.getI1Type()), tx::CompareKind::ge, last, zero);
-    Value news = node.make<tx::GatherElementsOp>(type, updates, picked, node.builder.getI64IntegerAttr(axis));
-    node.set_result(node.make<tx::SelectOp>(type, found, news, data));
-    return;
-  }
-  RankedTensorType values = tx::with_element_type(wide, element);
-  auto of_hits = [&](double otherwise) { return node.make<tx::SelectOp>(values, hit, spread(updates), node.splat(values, otherwise)); };
-  if (reduction == "add") {
-    node.set_result(node.make<tx::AddOp>(type, data, reduced(tx::ReduceKind::sum, of_hits(0))));
-  } else if (reduction == "mul") {
-    node.set_result(node.make<tx::MulOp>(type, data, reduced(tx::ReduceKind::prod, of_hits(1))));
-  } else {
-    node.fail("reduction '" + reduction + "' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  }
+  node.set_result(node.make<tx::ScatterOp>(type, data, node.with_extents(indices, given), node.with_extents(updates, given),
+                                           node.builder.getI64IntegerAttr(axis), reduction_of(node)));
 }
 
 // A new dimension, where the index of each element is on, and others are off; of an index outside all are.

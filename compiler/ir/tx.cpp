@@ -644,7 +644,7 @@ bool is_costly(Operation* op) {
 }
 
 bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, SoftmaxOp>(op);
+  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, ScatterOp, SoftmaxOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {
@@ -678,6 +678,23 @@ LogicalResult CumsumOp::verify() {
   auto axis = static_cast<int64_t>(getAxis());
   int64_t rank = tensor(getResult()).getRank();
   if (axis < 0 || axis >= rank) return emitOpError("axis ") << axis << " is outside of rank " << rank;
+  return success();
+}
+
+LogicalResult ScatterOp::verify() {
+  RankedTensorType input = tensor(getInput()), indices = tensor(getIndices()), updates = tensor(getUpdates());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
+  if (getKind() == ReduceKind::mean) return emitOpError("has no mean");
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (updates.getElementType() != input.getElementType()) return emitOpError("updates have other elements");
+  SmallVector<AffineExpr> have = extents(updates), wanted = extents(input);
+  if (have.size() != wanted.size()) return emitOpError("updates of rank ") << have.size() << " for rank " << wanted.size();
+  wanted[axis] = have[axis];
+  if (have != wanted) return emitOpError("updates have other extents than the input");
+  SmallVector<AffineExpr> of_indices = extents(indices);
+  if (of_indices != have && of_indices != SmallVector<AffineExpr>{have[axis]})
+    return emitOpError("indices are neither one for each update nor one for each slice of them");
   return success();
 }
 

@@ -291,6 +291,15 @@ def Tx_CumsumOp : Tx_PureOp<"cumsum", [AllTypesMatch<["input", "result"]>]> {
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
+def Tx_ScatterOp : Tx_PureOp<"scatter", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "the input, whose elements at indices along the axis are replaced by updates, or combined with them by `kind`, one update after the other";
+  let description = [{The updates have the input's extents but along the axis. Indices are one for each of their elements, or of their slices along the axis; negative ones
+    count from the end. Those outside are for nothing.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, Tx_Tensor:$updates, I64Attr:$axis, OptionalAttr<Tx_ReduceKind>:$kind);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input `,` $indices `,` $updates attr-dict `:` type($result) `,` type($indices) `,` type($updates)";
+  let hasVerifier = 1;
+}
 def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);

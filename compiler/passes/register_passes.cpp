@@ -16,9 +16,9 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
   mlir::registerPass(order_dispatches);
+  mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return pack_weights(devices); });
   mlir::registerPass(hoist_constants);
-  mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return form_dispatches(devices); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });

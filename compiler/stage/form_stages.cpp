@@ -388,6 +388,15 @@ class Former {
     for (Value output : outputs) {
       if (tx::extents(tx::tensor(output)) != extents) return refuse("results over several domains");
     }
+    for (Operation& op : body()) {
+      auto scatter = llvm::dyn_cast<tx::ScatterOp>(op);
+      if (!scatter) continue;
+      if (outputs != SmallVector<Value>{scatter.getResult()}) return refuse("other results beside those of a tx.scatter, or behind them");
+      Operation* stage = this->scatter(scatter);
+      if (!stage) return failure();
+      builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
+      return staged;
+    }
     // The last reduction or contraction makes the results itself, if it has as many.
     Operation* last = nullptr;
     for (Operation& op : body()) {
@@ -740,6 +749,54 @@ class Former {
     init.move_to(op.getInit());
     step.move_to(op.getStep());
     last.move_to(op.getFinish());
+    return op;
+  }
+
+  Operation* scatter(tx::ScatterOp scatter) {
+    Location location = builder_.getUnknownLoc();
+    Exprs extents = tx::extents(tx::tensor(scatter.getInput()));
+    const auto rank = static_cast<unsigned>(extents.size()), axis = static_cast<unsigned>(scatter.getAxis());
+    Type element = tx::tensor(scatter.getInput()).getElementType();
+    StageBody place(builder_, rank + 1, operands_, reason_), step(builder_, rank + 1, operands_, reason_),
+        init(builder_, rank, operands_, reason_);
+    place.symbols = step.symbols = init.symbols = symbols_;
+    Exprs own = dims(0, rank), of_update = own;
+    of_update[axis] = getAffineDimExpr(rank, context_);
+
+    Value index = place.element(scatter.getIndices(), tx::tensor(scatter.getIndices()).getRank() == 1 ? Exprs{of_update[axis]} : of_update);
+    if (!index) return nullptr;
+    OpBuilder& b = place.builder;
+    index = place.widened(index, scatter.getIndices(), b.getI64Type());
+    Value size = b.create<ExtentOp>(location, b.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols_, extents[axis])));
+    Value is_negative =
+        b.create<arith::CmpIOp>(location, arith::CmpIPredicate::slt, index, b.create<arith::ConstantIntOp>(location, 0, 64));
+    place.yield({b.create<arith::SelectOp>(location, is_negative, b.create<arith::AddIOp>(location, index, size), index)});
+
+    Value update = step.element(scatter.getUpdates(), of_update);
+    if (!update) return nullptr;
+    Value old = step.add_argument(scalar_type(element));
+    if (scatter.getKind()) {
+      if (old.getType() != update.getType()) old = step.builder.create<arith::ExtFOp>(location, update.getType(), old);
+      update = combine(step.builder, location, *scatter.getKind(), old, update, is_unsigned(element));
+    }
+    step.yield({step.to_storage(update, element)});
+    Value first = init.element(scatter.getInput(), own);
+    if (!first) return nullptr;
+    init.yield({init.to_storage(first, element)});
+
+    SmallVector<Value> reads = place.reads;
+    SmallVector<Attribute> accesses = place.accesses;
+    for (StageBody* body : {&step, &init}) {
+      llvm::append_range(reads, body->reads);
+      llvm::append_range(accesses, body->accesses);
+    }
+    auto op =
+        builder_.create<ScatterOp>(location, source_.getOutputs().getTypes(), reads, static_cast<int64_t>(place.reads.size()),
+                                   static_cast<int64_t>(step.reads.size()), builder_.getArrayAttr(accesses),
+                                   domain(extents, {tx::extents(tx::tensor(scatter.getUpdates()))[axis]}), static_cast<int64_t>(axis));
+    place.move_to(op.getPlace());
+    step.move_to(op.getStep());
+    init.move_to(op.getInit());
     return op;
   }
 

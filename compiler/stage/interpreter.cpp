@@ -267,7 +267,37 @@ class Interpreter {
       llvm::append_range(values, accumulated(op, at, folded));
       for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values, symbols_))) array.elements.push_back(value);
     });
+    if (auto scatter = llvm::dyn_cast<ScatterOp>(op)) update(scatter, parallel, folded[0], results);
     for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
+  }
+
+  static int64_t linear_place(ArrayRef<int64_t> at, ArrayRef<int64_t> extents) {
+    int64_t linear = 0;
+    for (auto [index, extent] : llvm::zip_equal(at, extents)) linear = linear * extent + index;
+    return linear;
+  }
+
+  // The results have their first elements.
+  void update(ScatterOp scatter, const Index& extents, int64_t updates, std::vector<Array>& results) {
+    auto along = static_cast<size_t>(scatter.getAlong());
+    auto first = static_cast<unsigned>(scatter.getPlaceReads()), last = first_read_of_last_body(scatter);
+    Index lines = extents;
+    lines[along] = std::min<int64_t>(1, extents[along]);
+    for_every_index(lines, [&](ArrayRef<int64_t> line) {
+      for (int64_t i = 0; i < updates; ++i) {
+        Index whole(line);
+        whole.push_back(i);
+        int64_t place = run(scatter.getPlace().front(), arguments(scatter, whole, 0, first), symbols_)[0].whole;
+        if (place < 0 || place >= extents[along]) continue;
+        Index at(line);
+        at[along] = place;
+        auto linear = static_cast<size_t>(linear_place(at, extents));
+        Values values = arguments(scatter, whole, first, last);
+        for (const Array& array : results) values.push_back(array.elements[linear]);
+        for (auto [array, value] : llvm::zip_equal(results, run(scatter.getStep().front(), values, symbols_)))
+          array.elements[linear] = value;
+      }
+    });
   }
 
   void scanned(ScanOp scan, const Index& extents, std::vector<Array>& results) {
@@ -288,10 +318,9 @@ class Interpreter {
         llvm::append_range(in_finish, sums);
         sums = run(scan.getStep().front(), in_step, symbols_);
         llvm::append_range(in_finish, sums);
-        int64_t linear = 0;
-        for (auto [index, extent] : llvm::zip_equal(at, extents)) linear = linear * extent + index;
+        auto linear = static_cast<size_t>(linear_place(at, extents));
         for (auto [array, value] : llvm::zip_equal(results, run(scan.getFinish().front(), in_finish, symbols_)))
-          array.elements[static_cast<size_t>(linear)] = value;
+          array.elements[linear] = value;
       }
     });
   }

@@ -32,7 +32,8 @@ Type scalar_type(Type element) {
 }
 
 DomainAttr domain_of(Operation* stage) {
-  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp>([](auto op) { return op.getDomain(); });
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp>(
+      [](auto op) { return op.getDomain(); });
 }
 
 OperandRange reads_of(Operation* stage) {
@@ -40,8 +41,8 @@ OperandRange reads_of(Operation* stage) {
 }
 
 AccessAttr access_of(Operation* stage, unsigned read) {
-  ArrayAttr accesses =
-      llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp>([](auto op) { return op.getAccesses(); });
+  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp>(
+      [](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
 
@@ -52,12 +53,15 @@ Block& last_body(Operation* stage) {
 unsigned first_read_of_last_body(Operation* stage) {
   if (auto fold = llvm::dyn_cast<FoldOp>(stage)) return static_cast<unsigned>(fold.getStepReads());
   if (auto scan = llvm::dyn_cast<ScanOp>(stage)) return static_cast<unsigned>(scan.getStepReads());
+  if (auto scatter = llvm::dyn_cast<ScatterOp>(stage)) return static_cast<unsigned>(scatter.getPlaceReads() + scatter.getStepReads());
   auto contract = llvm::dyn_cast<ContractOp>(stage);
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
 }
 
 SmallVector<unsigned> gathers_of(Operation* stage, unsigned read) {
   unsigned last = first_read_of_last_body(stage), first = read < last ? 0 : last;
+  auto scatter = llvm::dyn_cast<ScatterOp>(stage);
+  if (scatter && read < last && read >= scatter.getPlaceReads()) first = static_cast<unsigned>(scatter.getPlaceReads());
   return llvm::map_to_vector(access_of(stage, read).getGathers(), [&](unsigned gathered) { return first + gathered; });
 }
 
@@ -223,6 +227,36 @@ LogicalResult ContractOp::verify() {
     return failure();
   }
   return verify_yield(*this, "finish", finish, result_scalars(*this));
+}
+
+LogicalResult ScatterOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 1) return emitOpError("reduces ") << getDomain().getReduced() << " dimensions; 1 was expected";
+  unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank();
+  if (getAlong() >= parallel) return emitOpError("goes along dimension ") << getAlong() << " of " << parallel;
+  const uint64_t in_place = getPlaceReads(), in_step = getStepReads(), reads = getReads().size();
+  if (in_place > reads || in_step > reads - in_place)
+    return emitOpError("has ") << reads << " reads, and place_reads and step_reads are " << in_place << " and " << in_step;
+  unsigned first = static_cast<unsigned>(in_place), last = static_cast<unsigned>(in_place + in_step);
+  if (failed(verify_reads(*this, 0, first, rank)) || failed(verify_reads(*this, first, last - first, rank)) ||
+      failed(verify_reads(*this, last, static_cast<unsigned>(reads) - last, parallel))) {
+    return failure();
+  }
+  SmallVector<Type> elements = result_scalars(*this);
+  Block &place = getPlace().front(), &step = getStep().front(), &init = getInit().front();
+  if (failed(verify_arguments(*this, "place", place, rank, 0, first, {})) ||
+      failed(verify_yield(*this, "place", place, IntegerType::get(getContext(), 64))) ||
+      failed(verify_arguments(*this, "step", step, rank, first, last - first, elements)) ||
+      failed(verify_yield(*this, "step", step, elements)) ||
+      failed(verify_arguments(*this, "init", init, parallel, last, static_cast<unsigned>(reads) - last, {})) ||
+      failed(verify_yield(*this, "init", init, elements))) {
+    return failure();
+  }
+  auto along = static_cast<unsigned>(getAlong());
+  bool depends = !place.getArgument(along).use_empty() || !step.getArgument(along).use_empty();
+  for (unsigned i = 0; i < last; ++i) depends |= access_of(*this, i).getMap().isFunctionOfDim(along);
+  if (depends) return emitOpError("has updates that depend on dimension ") << along << ", along which it goes";
+  return success();
 }
 
 }  // namespace heddle::stage

@@ -22,7 +22,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Stage_Dialect : Dialect {
   let name = "stage";
   let cppNamespace = "::heddle::stage";
-  let summary = "what a kernel computes: maps, folds, scans and contractions over domains of indices";
+  let summary = "what a kernel computes: maps, folds, scans, contractions and scatters over domains of indices";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -108,6 +108,21 @@ def Stage_ContractOp : Stage_Op<"contract"> {
     `:` functional-type($reads, $results) `factors` $factors `finish` $finish}];
 }
 
+def Stage_ScatterOp : Stage_Op<"scatter"> {
+  let summary = "first elements, then updates one after the other, each at an index along a dimension that is computed";
+  let description = [{The domain is that of the results, with one reduced dimension: the updates of a line of indices along dimension `along`. `init` gets the
+    parallel index and the last reads, and yields the first elements of the results. Then, for one update of a line after the other, `place` gets the index
+    of the whole domain and the first `place_reads` reads, and yields the i64 index along `along` that the update is for: outside of that dimension, for none.
+    `step` gets the index, the next `step_reads` reads and the elements of the results there, and yields those that replace them. Neither may depend on dimension
+    `along`. Lines, and parts of them, may be made in any order.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$place_reads, I64Attr:$step_reads, Stage_Accesses:$accesses,
+                       Stage_DomainAttr:$domain, I64Attr:$along);
+  let results = (outs Variadic<Stage_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$place, SizedRegion<1>:$step, SizedRegion<1>:$init);
+  let assemblyFormat = [{$domain `along` $along `reads` `(` $reads `)` `place_reads` $place_reads `step_reads` $step_reads `at` $accesses attr-dict
+    `:` functional-type($reads, $results) `place` $place `step` $step `init` $init}];
+}
+
 def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let summary = "in a body: the value of an expression over the function's symbols";
   let arguments = (ins AffineMapAttr:$expression);
@@ -116,7 +131,7 @@ def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp"]>]> {
+def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp", "ScatterOp"]>]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

@@ -22,12 +22,14 @@ std::optional<int64_t> lane_step(Operation* stage, unsigned read, int64_t& lanes
 // read, outside of the loops that it does not depend on.
 class StageEmitter {
  public:
-  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place)
+  // parts: of a scatter's lines
+  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, int64_t parts = 1)
       : k_(kernel),
         stage_(stage),
         domain_(stage::domain_of(stage)),
         body_(kernel, stage, [this](unsigned read, const BodyPlace& at) { return made(read, at); }),
-        place_(std::move(place)) {}
+        place_(std::move(place)),
+        parts_(parts) {}
 
   SmallVector<Element> results() {
     SmallVector<Element> sums;
@@ -41,19 +43,63 @@ class StageEmitter {
   void store() {
     if (auto scan = llvm::dyn_cast<stage::ScanOp>(stage_)) {
       store_line(scan);
+    } else if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(stage_)) {
+      store_part(scatter);
     } else {
       store(results());
     }
   }
 
  private:
-  void store(ArrayRef<Element> all) {
+  Value place_of_results() {
     AffineExpr place = getAffineConstantExpr(0, stage_->getContext());
     for (auto [d, extent] : llvm::enumerate(domain_.parallel())) place = place * extent + getAffineDimExpr(d, stage_->getContext());
-    Value at = body_.evaluate(place, place_.index);
+    return body_.evaluate(place, place_.index);
+  }
+
+  void store(ArrayRef<Element> all) {
+    Value at = place_of_results();
     for (auto [i, result] : llvm::enumerate(all)) {
       k_.store(body_.to_lanes(result, place_.lanes).value, k_.result(i), at, place_.mask);
     }
+  }
+
+  // A part of a line of a scatter: the first elements, then those updates of the line that are for this part. Its index along the line is the part's number. Threads
+  // take parts that are mixed, so that what neighbors access at a time lies together.
+  void store_part(stage::ScatterOp scatter) {
+    auto along = static_cast<size_t>(scatter.getAlong());
+    auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
+    const bool is_mixed = k_.threads() > 1;
+    Value part = place_.index[along], parts = k_.index(parts_), extent = k_.extent(domain_.getExtents().getResult(along));
+    Value size = k_.ceil_div(extent, parts), from = is_mixed ? part : k_.mul(part, size),
+          to = is_mixed ? extent : k_.min(k_.add(from, size), extent);
+    k_.loop(from, to, is_mixed ? parts : k_.index(1), [&](Value i) {
+      place_.index[along] = i;
+      store(results());
+    });
+    k_.loop(k_.index(0), k_.extent(domain_.folded().front()), [&](Value update) {
+      BodyPlace here = place_;
+      here.index.push_back(update);
+      here.index[along] = k_.index(0);
+      BodyPlace one = here;
+      one.lanes = 0;
+      one.mask = {};
+      Value at = body_.run(scatter.getPlace().front(), 0, in_place, {}, one)[0].value;
+      auto is_before = [&](Value a, Value b) { return k_.make<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b); };
+      auto is_from = [&](Value a, Value b) { return k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, a, b); };
+      Value is_own = k_.make<arith::AndIOp>(is_from(at, is_mixed ? k_.index(0) : from), is_before(at, to));
+      if (is_mixed) is_own = k_.make<arith::AndIOp>(is_own, k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, k_.rem(at, parts), part));
+      k_.branch(is_own, [&] {
+        place_.index[along] = at;
+        Value place = place_of_results();
+        SmallVector<Element> old;
+        for (auto [i, result] : llvm::enumerate(stage_->getResults())) {
+          Value loaded = k_.load(k_.result(i), place, tx::element_of(result), place_.lanes, place_.mask);
+          old.push_back({loaded, place_.lanes > 0});
+        }
+        store(body_.run(scatter.getStep().front(), in_place, in_step, old, here));
+      });
+    });
   }
 
   // All along the dimension of a scan, whose place is that of the line's first index.
@@ -138,13 +184,14 @@ class StageEmitter {
   stage::DomainAttr domain_;
   BodyEmitter body_;
   BodyPlace place_;
+  int64_t parts_;
 };
 
 }  // namespace
 
 constexpr int64_t most_lanes = 64;
 
-FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region) {
+FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, int64_t enough) {
   GenericKernel kernel;
   std::string reason;
   auto staged = stage::form_stages(region, reason);
@@ -159,9 +206,23 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region) {
     if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
     kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
+  auto scatter = llvm::dyn_cast<stage::ScatterOp>(kernel.op_);
+  if (scatter) {
+    auto along = static_cast<unsigned>(scatter.getAlong());
+    if (along + 1 == domain.getParallelRank()) is_alone = false;
+    int64_t lines = 1;
+    for (auto [d, extent] : llvm::enumerate(domain.parallel())) {
+      if (d != along) lines = std::min(lines * std::max<int64_t>(1, tx::static_extent(extent).value_or(64)), enough);
+    }
+    const int64_t most = std::max<int64_t>(1, tx::static_extent(kernel.extents_[along]).value_or(enough));
+    kernel.parts_ = std::min(llvm::divideCeilSigned(enough, lines), most);
+    kernel.extents_[along] = getAffineConstantExpr(kernel.parts_, region.getContext());
+  }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
   for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
-    if (!lane_step(kernel.op_, i, kernel.lanes_)) kernel.lanes_ = 1;
+    auto step = lane_step(kernel.op_, i, kernel.lanes_);
+    bool is_place = scatter && i < scatter.getPlaceReads();  // of which there is one for all lanes
+    if (!step || (is_place && *step != 0)) kernel.lanes_ = 1;
   }
   if (kernel.extents_.empty()) kernel.extents_.push_back(getAffineConstantExpr(1, region.getContext()));
   return kernel;
@@ -173,6 +234,10 @@ double GenericKernel::iterations() const {
   stage::DomainAttr domain = stage::domain_of(op_);
   for (AffineExpr extent : domain.folded()) add(extent);
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
+  if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
+    auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
+    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(parts_);
+  }
   return count;
 }
 
@@ -186,7 +251,7 @@ void GenericKernel::emit(KernelBuilder& kernel, ArrayRef<Value> outer, Value inn
   }
   place.lanes = lanes;
   place.mask = mask;
-  StageEmitter(kernel, op_, place).store();
+  StageEmitter(kernel, op_, place, parts_).store();
 }
 
 }  // namespace heddle::targets

@@ -11,8 +11,9 @@ namespace heddle::targets {
 
 class GenericKernel {
  public:
-  // Forms the stages of a region of tx ops. Fails, with a diagnostic, where it has none.
-  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region);
+  // Forms the stages of a region of tx ops. Fails, with a diagnostic, where it has none. Where an index is as good as another one, as for the parts of a line
+  // of a scatter, there are about `enough` of them.
+  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region, int64_t enough);
 
   // The parallel dimensions; at least one. Lanes are neighbors in the last.
   llvm::ArrayRef<mlir::AffineExpr> extents() const { return extents_; }
@@ -29,7 +30,7 @@ class GenericKernel {
   stage::StagedRegion staged_;
   mlir::Operation* op_ = nullptr;  // the stage that makes the results
   llvm::SmallVector<mlir::AffineExpr> extents_;
-  int64_t lanes_ = 1;
+  int64_t lanes_ = 1, parts_ = 1;
 };
 
 }  // namespace heddle::targets

@@ -184,6 +184,39 @@ TEST(Generic, SumsUpAlongAnAxis) {
                     "", {"n"}),
         options);
 }
+// One index for each update or for each slice of them, some outside, some from the end, some the same.
+TEST(Generic, ScattersUpdates) {
+  CheckOptions options;
+  for (const char* element : {"f32", "f16", "i8", "i64", "i1"}) {
+    SCOPED_TRACE(element);
+    auto t = [&](const char* shape) { return std::string(shape) + "x" + element; };
+    auto scatter = [&](const char* shape, const char* indices, const char* updates, const std::string& rest) {
+      check(one_op({t(shape), indices, t(updates)}, t(shape),
+                   "scatter %0, %1, %2 {" + rest + "} : tensor<" + t(shape) + ">, tensor<" + indices + ">, tensor<" + t(updates) + ">"),
+            options);
+    };
+    options.ranges = {{-2, 2}, {-12, 12}, {-2, 2}};
+    options.absolute = 1e-3;
+    scatter("9x70", "13xi64", "13x70", "axis = 0 : i64");
+    scatter("3x9x16", "3x5x16xi32", "3x5x16", "axis = 1 : i64");
+    scatter("4x9", "4x20xi64", "4x20", "axis = 1 : i64");
+    scatter("300", "50xi64", "50", "axis = 0 : i64");
+    if (std::string(element) == "i1") continue;
+    for (const char* kind : {"0", "2", "3", "4"}) {
+      std::string rest = std::string("kind = ") + kind + " : i32, axis = ";
+      scatter("9x64", "13xi64", "13x64", rest + "0 : i64");
+      scatter("4x9x3", "4x20x3xi32", "4x20x3", rest + "1 : i64");
+    }
+  }
+  options.symbols = {7};
+  const std::string data = "?x40xf32, #tx.dims<()[s0] -> (s0, 40)>", updates = "?x40xf32, #tx.dims<()[s0] -> (s0 * 2, 40)>",
+                    indices = "?xi64, #tx.dims<()[s0] -> (s0 * 2)>";
+  check(region_text({data, indices, updates}, {data},
+                    "%r = tx.scatter %0, %1, %2 {axis = 0 : i64} : tensor<" + data + ">, tensor<" + indices + ">, tensor<" + updates +
+                        ">\n tx.yield %r : tensor<" + data + ">",
+                    "", {"n"}),
+        options);
+}
 TEST(Generic, Multiplies) {
   check(region_text({"5x7xf32", "7x35xf32", "35xf32"}, {"5x35xf32"},
                     "%p = tx.matmul %0, %1 : tensor<5x7xf32>, tensor<7x35xf32> -> tensor<5x35xf32>\n"

@@ -154,6 +154,7 @@ class Evaluator {
           .Case([&](tx::ReduceOp reduce_op) { reduce(reduce_op, result); })
           .Case([&](tx::ArgReduceOp arg_op) { arg_reduce(arg_op, result); })
           .Case([&](tx::CumsumOp cumsum_op) { cumsum(cumsum_op, result); })
+          .Case([&](tx::ScatterOp scatter_op) { scatter(scatter_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
           .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
@@ -419,6 +420,28 @@ class Evaluator {
         result.data[at] = op.getExclusive() ? sum : next;
         sum = next;
       }
+    });
+  }
+
+  void scatter(tx::ScatterOp op, Tensor& result) {
+    const Tensor &indices = get(op.getIndices()), &updates = get(op.getUpdates());
+    const auto axis = static_cast<size_t>(op.getAxis());
+    const bool by_slice = indices.shape.size() == 1 && updates.shape.size() > 1;
+    Type element = tx::tensor(op.getResult()).getElementType();
+    result = get(op.getInput());
+    auto strides = strides_of(result.shape);
+    for_each(updates.shape, [&](const Index& index, int64_t position) {
+      auto place = static_cast<int64_t>(indices.data[static_cast<size_t>(by_slice ? index[axis] : position)]);
+      if (place < 0) place += result.shape[axis];
+      if (place < 0 || place >= result.shape[axis]) return;
+      Index at(index);
+      at[axis] = place;
+      double &old = result.data[offset(at, strides)], update = updates.data[static_cast<size_t>(position)];
+      if (op.getKind() == tx::ReduceKind::sum) update = old + update;
+      if (op.getKind() == tx::ReduceKind::prod) update = old * update;
+      if (op.getKind() == tx::ReduceKind::max) update = std::max(old, update);
+      if (op.getKind() == tx::ReduceKind::min) update = std::min(old, update);
+      old = stored(update, element);
     });
   }
 

@@ -110,6 +110,18 @@ TEST(Stages, FoldWithSeveralAccumulatorsAndByIndex) {
   for (const char* rest : {"axis = 1 : i64", "axis = 0 : i64, exclusive, reverse"})
     check_stages(one_op({"4x5xf32"}, "4x5xf32", std::string("cumsum %0 {") + rest + "} : tensor<4x5xf32>"));
 }
+TEST(Stages, ScatterUpdates) {
+  CheckOptions options;
+  options.ranges = {{-2, 2}, {-7, 7}, {-2, 2}};
+  for (const char* rest : {"axis = 0 : i64", "axis = 0 : i64, kind = 0 : i32", "axis = 0 : i64, kind = 2 : i32"}) {
+    check_stages(one_op({"5x4xf16", "9xi32", "9x4xf16"}, "5x4xf16",
+                        std::string("scatter %0, %1, %2 {") + rest + "} : tensor<5x4xf16>, tensor<9xi32>, tensor<9x4xf16>"),
+                 options);
+  }
+  check_stages(one_op({"3x5x2xi64", "3x8x2xi64", "3x8x2xi64"}, "3x5x2xi64",
+                      "scatter %0, %1, %2 {axis = 1 : i64} : tensor<3x5x2xi64>, tensor<3x8x2xi64>, tensor<3x8x2xi64>"),
+               options);
+}
 TEST(Stages, ContractWhatIsMovedAndComputed) {
   CheckOptions options;
   options.symbols = {5};
@@ -128,6 +140,15 @@ TEST(Stages, ContractWhatIsMovedAndComputed) {
           "%w = tx.cast %1 : tensor<7x6xi8> -> tensor<7x6xf32>\n %y = tx.matmul %0, %w : tensor<5x7xf32>, tensor<7x6xf32> -> "
           "tensor<5x6xf32>\n"
           "%t = tx.transpose %y {permutation = array<i64: 1, 0>} : tensor<5x6xf32> -> tensor<6x5xf32>\n tx.yield %t : tensor<6x5xf32>"),
+      options);
+  // Integers as they are stored, less the zero of their column.
+  check_stages(one_op({"5x7xf32", "7x6xui8", "6xf32"}, "5x6xf32",
+                      "matmul %0, %1, zero %2 : tensor<5x7xf32>, tensor<7x6xui8>, tensor<6xf32> -> tensor<5x6xf32>"),
+               options);
+  check_stages(
+      one_op({"1x6x5x4xf16", "3x3x2x8xi8", "8xf32"}, "1x4x3x8xf32",
+             "conv %0, %1, zero %2 {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = "
+             "array<i64: 1, 1>, groups = 2 : i64} : tensor<1x6x5x4xf16>, tensor<3x3x2x8xi8>, tensor<8xf32> -> tensor<1x4x3x8xf32>"),
       options);
   check_stages(one_op({"1x6x5x4xf32", "3x3x2x8xf32"}, "1x3x5x8xf32",
                       "conv %0, %1 {strides = array<i64: 2, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = "

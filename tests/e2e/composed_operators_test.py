@@ -208,6 +208,11 @@ case("scatter_elements_axis_1", "ScatterElements", [(2, 5, 3), Given(np.random.d
                                                     (2, 4, 3)], axis=1)
 case("scatter_elements_add", "ScatterElements", [(2, 4), i64([1, 1, -1], [0, 0, 0]), (2, 3)], axis=-1, reduction="add")
 case("scatter_elements_mul", "ScatterElements", [(4,), i64(1, 1, 3), (3,)], reduction="mul")
+case("scatter_elements_max", "ScatterElements", [(2, 4), i64([1, 1, -1], [0, 0, 0]), (2, 3)], axis=-1, reduction="max")
+case("scatter_elements_many", "ScatterElements", [(3, 2000), Given(np.random.default_rng(4).integers(-2000, 2000, (3, 5000))), (3, 5000)], axis=1, reduction="add", rtol=1e-4)
+case("scatter_nd_add", "ScatterND", [(4, 3), i64([1], [3], [1]), (3, 3)], reduction="add")
+case("scatter_nd_min", "ScatterND", [(4, 3), i64([1, 1], [3, 0], [1, 1]), (3,)], reduction="min")
+case("scatter_nd_many", "ScatterND", [(1000, 1000), Given(np.random.default_rng(4).permutation(1000000)[:2000].reshape(1000, 2) % 1000), (1000,)], reduction="add")
 case("scatter_nd_rows", "ScatterND", [(5, 3), i64([0], [4], [2]), (3, 3)])
 case("scatter_nd_elements", "ScatterND", [(5, 3, 2), i64([0, 2], [4, -1], [-5, 0]), (3, 2)])
 case("scatter_nd_all", "ScatterND", [(2, 3), Given(i64([[0, 1], [1, 2]], [[1, 0], [0, 0]])), (2, 2)])
@@ -324,10 +329,9 @@ refused("mod_of_floats", "floats need fmod 1", "Mod", [(3,), (3,)])
 refused("pad_reflect_far", "dimension 1 has 3 elements, which are too few for its pads", "Pad", [(2, 3), i64(0, 3, 0, 0)], mode="reflect")
 refused("pad_mode", "mode 'mirror' is not known", "Pad", [(2, 3), i64(0, 3, 0, 0)], mode="mirror")
 refused("scatter_elements_part", "the indices have fewer elements than the data along dimension 1", "ScatterElements", [(3, 5), i64([1, 0]), (1, 2)])
-refused("scatter_nd_add", "reduction 'add' is not supported", "ScatterND", [(4,), i64([1]), (1,)], reduction="add")
+refused("scatter_nd_reduction", "reduction 'mean' is not one of none, add, mul, max and min", "ScatterND", [(4,), i64([1]), (1,)], reduction="mean")
 refused("scatter_nd_updates", "the updates do not fit the data and the indices", "ScatterND", [(4, 2), i64([1]), (1, 3)])
 refused("scatter_nd_outside", "the index 4 is outside -4..3", "ScatterND", [(4,), i64([4]), (1,)])
-refused("scatter_nd_many", "updates of 1000000 places are not supported", "ScatterND", [(1000, 1000), Given(np.zeros((2000, 2), np.int64)), (2000,)])
 
 
 class Model:

@@ -653,12 +653,28 @@ class Graph:
         x = self.some_float(lambda value: value.rank > 0 and not any(value.names) and value.size > 0)
         if x is None:
             return None
+        reduction = self.pick(["none", "add", "mul"])
+        if reduction == "mul":
+            x = self.tame(x)
+        if self.chance(0.4):
+            axis = int(self.random.integers(x.rank))
+            extent = x.shape[axis]
+            count = int(self.random.integers(1, min(extent, 9) + 1))
+            shape = (*x.shape[:axis], count, *x.shape[axis + 1:])
+            order = np.argsort(self.random.random((*x.shape[:axis], extent, *x.shape[axis + 1:])), axis=axis)
+            indices = np.take(order, range(count), axis=axis).astype(self.pick(INTS))
+            if reduction != "none":  # several for one place
+                indices //= 2
+            indices -= ((self.random.random(shape) < 0.2) * extent).astype(indices.dtype)
+            return self.like("ScatterElements", x, self.constant(indices), self.weight(*shape), axis=axis, reduction=reduction)
         depth = int(self.random.integers(1, x.rank + 1))
         places = int(np.prod(x.shape[:depth]))
         rows = self.random.permutation(places)[:int(self.random.integers(1, min(places, 9) + 1))]
+        if reduction != "none":
+            rows //= 2
         indices = np.stack(np.unravel_index(rows, x.shape[:depth]), axis=-1).astype(np.int64)
         indices -= np.array(x.shape[:depth]) * (self.random.random(indices.shape) < 0.2)
-        return self.like("ScatterND", x, self.constant(indices), self.weight(len(rows), *x.shape[depth:]))
+        return self.like("ScatterND", x, self.constant(indices), self.weight(len(rows), *x.shape[depth:]), reduction=reduction)
 
     # ---------------------------------------------------------------------------------------------------- the model
 

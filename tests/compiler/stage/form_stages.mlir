@@ -147,3 +147,24 @@ func.func @concat(%x: tensor<2x4xf32>, %y: tensor<2x8xf32>) -> tensor<2x12xf32> 
   }
   return %0 : tensor<2x12xf32>
 }
+
+// -----
+
+// CHECK-LABEL: @scatter
+// CHECK: stage.scatter <() -> (9, 4, 5), reduced = 1> along 0 reads(%{{.*}}, %{{.*}}, %{{.*}}) place_reads 1 step_reads 1 at [#stage.access<(d0, d1, d2) -> (d2)>, #stage.access<(d0, d1, d2) -> (d2, d1)>, #stage.access<(d0, d1) -> (d0, d1)>]
+// CHECK: place
+// CHECK: ^bb0(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %[[I:.*]]: i32):
+// CHECK: %[[WIDE:.*]] = arith.extsi %[[I]]
+// CHECK: arith.select %{{.*}}, %{{.*}}, %[[WIDE]]
+// CHECK: step
+// CHECK-NEXT: ^bb0(%{{.*}}: i64, %{{.*}}: i64, %{{.*}}: i64, %[[UPDATE:.*]]: f32, %[[OLD:.*]]: f32):
+// CHECK-NEXT: arith.addf %[[OLD]], %[[UPDATE]]
+// CHECK: init
+func.func @scatter(%x: tensor<9x4xf32>, %i: tensor<5xi32>, %u: tensor<5x4xf32>) -> tensor<9x4xf32> {
+  %0 = tx.dispatch "scatter"(%x, %i, %u) : (tensor<9x4xf32>, tensor<5xi32>, tensor<5x4xf32>) -> tensor<9x4xf32> {
+  ^bb0(%a: tensor<9x4xf32>, %b: tensor<5xi32>, %c: tensor<5x4xf32>):
+    %1 = tx.scatter %a, %b, %c {axis = 0 : i64, kind = 0 : i32} : tensor<9x4xf32>, tensor<5xi32>, tensor<5x4xf32>
+    tx.yield %1 : tensor<9x4xf32>
+  }
+  return %0 : tensor<9x4xf32>
+}
