@@ -214,8 +214,11 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, int64_t enou
     for (auto [d, extent] : llvm::enumerate(domain.parallel())) {
       if (d != along) lines = std::min(lines * std::max<int64_t>(1, tx::static_extent(extent).value_or(64)), enough);
     }
-    const int64_t most = std::max<int64_t>(1, tx::static_extent(kernel.extents_[along]).value_or(enough));
-    kernel.parts_ = std::min(llvm::divideCeilSigned(enough, lines), most);
+    // Every part looks at all updates, which takes little as long as they are fewer than what it has. Small parts are neighbors in memory.
+    const auto extent = tx::static_extent(kernel.extents_[along]), updates = tx::static_extent(domain.folded().front());
+    kernel.parts_ = llvm::divideCeilSigned(enough, lines);
+    if (extent && updates) kernel.parts_ = std::max(kernel.parts_, *extent / (4 * std::max<int64_t>(1, *updates)));
+    if (extent) kernel.parts_ = std::clamp<int64_t>(*extent, 1, kernel.parts_);
     kernel.extents_[along] = getAffineConstantExpr(kernel.parts_, region.getContext());
   }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
