@@ -307,8 +307,6 @@ void trilu(Node& node) {
   node.set_result(node.make<tx::SelectOp>(type, node.broadcast(kept, extents), input, node.splat(type, 0)));
 }
 
-// An element's place in the order is how many come before it: larger ones, or smaller ones, and those equal to it in front of it. The k elements with
-// the first places are looked up. So all of an axis is compared with all of it.
 void top_k(Node& node) {
   Value input = node.input(0);
   const Extents given = Node::extents_of(input);
@@ -327,73 +325,14 @@ void top_k(Node& node) {
   const AffineExpr k = wanted.front(), size = given[axis];
   if (at_least(k, node.builder.getAffineConstantExpr(0)) == false || !node.graph.symbols.require(size, k, node.describe()))
     node.fail("k is not from 0 to the extent of dimension " + std::to_string(axis));
-  constexpr int64_t most = 1 << 20;
-  if (auto known = tx::static_extent(size); known && *known > most) {
-    node.fail("dimension " + std::to_string(axis) + " has " + std::to_string(*known) + " elements, and every two are compared; up to " +
-                  std::to_string(most) + " are supported",
-              HEDDLE_STATUS_UNIMPLEMENTED);
-  }
-
-  SmallVector<int64_t> last_axis;
-  for (int64_t d = 0; d < rank; ++d) {
-    if (d != axis) last_axis.push_back(d);
-  }
-  last_axis.push_back(axis);
-  Value rows = axis == rank - 1 ? input : node.transpose(input, last_axis);
-  Type element = Node::type_of(rows).getElementType(), number = node.builder.getI32Type();
-  Value keys = rows;
-  if (llvm::isa<FloatType>(element)) {
-    RankedTensorType type = Node::type_of(rows);
-    Value is_number = node.make<tx::CompareOp>(tx::with_element_type(type, node.builder.getI1Type()), tx::CompareKind::eq, rows, rows);
-    double least = std::numeric_limits<double>::infinity();
-    keys = node.make<tx::SelectOp>(type, is_number, rows, node.splat(type, largest ? -least : least));
-  }
-  // With two dimensions in place of the rows' last one, and a value along one of them.
-  Extents outer = Node::extents_of(rows);
-  outer.pop_back();
-  auto type_of = [&](AffineExpr first, AffineExpr second, Type of) {
-    Extents extents = outer;
-    extents.push_back(first);
-    extents.push_back(second);
-    return node.tensor_type(extents, of);
-  };
-  auto along = [&](Value value, RankedTensorType type, int64_t dimension) {
-    SmallVector<int64_t> dimensions;
-    for (int64_t d = 0; d + 1 < rank; ++d) dimensions.push_back(d);
-    dimensions.push_back(dimension);
-    return node.builder.createOrFold<tx::BroadcastOp>(node.location(), type, value, dimensions);
-  };
-  auto index = [&](RankedTensorType type, int64_t dimension) {
-    return node.make<tx::IotaOp>(tx::with_element_type(type, number), node.builder.getI64IntegerAttr(dimension));
-  };
-  auto compare = [&](tx::CompareKind kind, Value a, Value b) -> Value {
-    return node.make<tx::CompareOp>(tx::with_element_type(Node::type_of(a), node.builder.getI1Type()), kind, a, b);
-  };
-  auto sum_of_last = [&](Value value) -> Value {
-    Extents extents = Node::extents_of(value);
-    extents.pop_back();
-    return node.make<tx::ReduceOp>(node.tensor_type(extents, number), tx::ReduceKind::sum, value, SmallVector<int64_t>{rank});
-  };
-
-  RankedTensorType pairs = type_of(size, size, element), counts = tx::with_element_type(pairs, number);
-  Value own = along(keys, pairs, rank - 1), other = along(keys, pairs, rank), one = node.splat(counts, 1), zero = node.splat(counts, 0);
-  Value is_before = compare(largest ? tx::CompareKind::gt : tx::CompareKind::lt, other, own);
-  Value is_in_front = compare(tx::CompareKind::lt, index(pairs, rank), index(pairs, rank - 1));
-  Value tied = node.make<tx::SelectOp>(counts, compare(tx::CompareKind::eq, other, own),
-                                       node.make<tx::SelectOp>(counts, is_in_front, one, zero), zero);
-  Value places = sum_of_last(node.make<tx::SelectOp>(counts, is_before, one, tied));
-
-  RankedTensorType found = type_of(k, size, number);
-  Value hit = compare(tx::CompareKind::eq, along(places, found, rank), index(found, rank - 1));
-  Value indices = sum_of_last(node.make<tx::SelectOp>(found, hit, index(found, rank), node.splat(found, 0)));
-  Value values = node.make<tx::GatherElementsOp>(tx::with_element_type(Node::type_of(indices), element), rows, indices,
-                                                 node.builder.getI64IntegerAttr(rank - 1));
-  indices = node.converted(indices, node.builder.getI64Type());
-  SmallVector<int64_t> back(static_cast<size_t>(rank));
-  for (int64_t d = 0; d < rank; ++d) back[static_cast<size_t>(last_axis[static_cast<size_t>(d)])] = d;
-  auto placed = [&](Value value) { return axis == rank - 1 ? value : node.transpose(value, back); };
-  node.set_result(placed(values), 0);
-  node.set_result(placed(indices), 1);
+  Extents first = given;
+  first[axis] = k;
+  Value indices = node.make<tx::SortOp>(node.tensor_type(first, node.builder.getI64Type()), input, node.builder.getI64IntegerAttr(axis),
+                                        largest ? node.builder.getUnitAttr() : UnitAttr());
+  node.set_result(node.make<tx::GatherElementsOp>(node.tensor_type(first, Node::type_of(input).getElementType()), input, indices,
+                                                  node.builder.getI64IntegerAttr(axis)),
+                  0);
+  node.set_result(indices, 1);
 }
 
 }  // namespace

@@ -644,7 +644,7 @@ bool is_costly(Operation* op) {
 }
 
 bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, ScatterOp, SoftmaxOp>(op);
+  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, ScatterOp, SoftmaxOp, SortOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {
@@ -696,6 +696,19 @@ LogicalResult ScatterOp::verify() {
   if (of_indices != have && of_indices != SmallVector<AffineExpr>{have[axis]})
     return emitOpError("indices are neither one for each update nor one for each slice of them");
   return success();
+}
+
+LogicalResult SortOp::verify() {
+  RankedTensorType input = tensor(getInput()), type = tensor(getResult());
+  auto axis = static_cast<int64_t>(getAxis());
+  if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
+  if (!type.getElementType().isSignlessInteger(64)) return emitOpError("gives elements of i64, not of ") << type.getElementType();
+  SmallVector<AffineExpr> have = extents(type), wanted = extents(input);
+  if (have.size() != wanted.size()) return emitOpError("changes the rank");
+  auto count = static_extent(have[axis]), all = static_extent(wanted[axis]);
+  if (count && all && *count > *all) return emitOpError("gives ") << *count << " indices of " << *all << " elements";
+  wanted[axis] = have[axis];
+  return have == wanted ? success() : emitOpError("result extents do not fit");
 }
 
 LogicalResult SoftmaxOp::verify() {

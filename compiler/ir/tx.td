@@ -300,6 +300,15 @@ def Tx_ScatterOp : Tx_PureOp<"scatter", [AllTypesMatch<["input", "result"]>]> {
   let assemblyFormat = "$input `,` $indices `,` $updates attr-dict `:` type($result) `,` type($indices) `,` type($updates)";
   let hasVerifier = 1;
 }
+def Tx_SortOp : Tx_PureOp<"sort"> {
+  let summary = "where the elements along the axis are that come first if they are sorted: the smallest ones, or the largest with `descending`";
+  let description = [{The result has the input's extents but along the axis, where it has as many indices as are wanted, at most as many as there are elements. Of equal elements
+    the one in front comes first; NaN is larger than all others.}];
+  let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$descending);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
 def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);

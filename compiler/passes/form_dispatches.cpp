@@ -27,7 +27,8 @@ bool is_root(Operation* op) {
 
 // Roots whose kernels take an element-wise chain behind them.
 bool takes_epilogue(Operation* root) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp>(root) || (tx::has_only_stages(root) && !llvm::isa<tx::ScatterOp>(root));
+  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp>(root) ||
+         (tx::has_only_stages(root) && !llvm::isa<tx::ScatterOp, tx::SortOp>(root));
 }
 
 // Reads elements at indices that are read: from a tensor, which has to be there.

@@ -389,10 +389,11 @@ class Former {
       if (tx::extents(tx::tensor(output)) != extents) return refuse("results over several domains");
     }
     for (Operation& op : body()) {
+      if (!llvm::isa<tx::ScatterOp, tx::SortOp>(op)) continue;
+      if (outputs != SmallVector<Value>{op.getResult(0)})
+        return refuse("other results beside those of " + tx::describe(&op) + ", or behind them");
       auto scatter = llvm::dyn_cast<tx::ScatterOp>(op);
-      if (!scatter) continue;
-      if (outputs != SmallVector<Value>{scatter.getResult()}) return refuse("other results beside those of a tx.scatter, or behind them");
-      Operation* stage = this->scatter(scatter);
+      Operation* stage = scatter ? this->scatter(scatter) : sort(llvm::cast<tx::SortOp>(op));
       if (!stage) return failure();
       builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
       return staged;
@@ -798,6 +799,39 @@ class Former {
     step.move_to(op.getStep());
     init.move_to(op.getInit());
     return op;
+  }
+
+  Operation* sort(tx::SortOp sort) {
+    Location location = builder_.getUnknownLoc();
+    Exprs extents = tx::extents(tx::tensor(sort.getResult()));
+    const auto rank = static_cast<unsigned>(extents.size()), axis = static_cast<unsigned>(sort.getAxis());
+    StageBody element(builder_, rank + 1, operands_, reason_), before(builder_, 0, operands_, reason_);
+    element.symbols = symbols_;
+    Exprs place = dims(0, rank);
+    place[axis] = getAffineDimExpr(rank, context_);
+    Value value = element.element(sort.getInput(), place);
+    if (!value) return nullptr;
+    element.yield({value});
+    Value first = before.add_argument(value.getType()), second = before.add_argument(value.getType());
+    before.yield({comes_before(before.builder, first, second, sort.getDescending(), is_unsigned(tx::element_of(sort.getInput())))});
+    auto op =
+        builder_.create<SortOp>(location, source_.getOutputs().getTypes().front(), element.reads, builder_.getArrayAttr(element.accesses),
+                                domain(extents, {tx::extents(tx::tensor(sort.getInput()))[axis]}), static_cast<int64_t>(axis));
+    element.move_to(op.getElement());
+    before.move_to(op.getBefore());
+    return op;
+  }
+
+  // NaN is larger than all others.
+  static Value comes_before(OpBuilder& b, Value first, Value second, bool descending, bool no_sign) {
+    Location at = b.getUnknownLoc();
+    if (descending) std::swap(first, second);
+    if (!llvm::isa<FloatType>(first.getType()))
+      return b.create<arith::CmpIOp>(at, no_sign ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt, first, second);
+    Value is_less = b.create<arith::CmpFOp>(at, arith::CmpFPredicate::OLT, first, second);
+    Value is_number = b.create<arith::CmpFOp>(at, arith::CmpFPredicate::OEQ, first, first),
+          is_nan = b.create<arith::CmpFOp>(at, arith::CmpFPredicate::UNE, second, second);
+    return b.create<arith::OrIOp>(at, is_less, b.create<arith::AndIOp>(at, is_number, is_nan));
   }
 
   Operation* fold(Value input, ArrayRef<unsigned> axes, const Accumulation& how, StageBody& last, ArrayRef<AffineExpr> extents,

@@ -2,6 +2,7 @@
 // See interpreter.h. Written from the definitions in stage.td and of the arith and math dialects; shares nothing with any emitter.
 #include "compiler/stage/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -262,6 +263,11 @@ class Interpreter {
       for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
       return;
     }
+    if (auto sort = llvm::dyn_cast<SortOp>(op)) {
+      sorted(sort, parallel, folded[0], results[0]);
+      arrays_.insert({sort.getResult(), std::move(results[0])});
+      return;
+    }
     for_every_index(parallel, [&](ArrayRef<int64_t> at) {
       Values values = arguments(op, at, first, count);
       llvm::append_range(values, accumulated(op, at, folded));
@@ -275,6 +281,35 @@ class Interpreter {
     int64_t linear = 0;
     for (auto [index, extent] : llvm::zip_equal(at, extents)) linear = linear * extent + index;
     return linear;
+  }
+
+  void sorted(SortOp sort, const Index& extents, int64_t count, Array& result) {
+    auto along = static_cast<size_t>(sort.getAlong());
+    Index lines = extents;
+    lines[along] = std::min<int64_t>(1, extents[along]);
+    int64_t all = 1;
+    for (int64_t extent : extents) all *= extent;
+    result.elements.resize(static_cast<size_t>(all));
+    for_every_index(lines, [&](ArrayRef<int64_t> line) {
+      std::vector<Values> elements;
+      std::vector<int64_t> order;
+      for (int64_t i = 0; i < count; ++i) {
+        Index whole(line);
+        whole.push_back(i);
+        elements.push_back(run(sort.getElement().front(), arguments(sort, whole, 0, sort->getNumOperands()), symbols_));
+        order.push_back(i);
+      }
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        Values both = elements[static_cast<size_t>(a)];
+        llvm::append_range(both, elements[static_cast<size_t>(b)]);
+        return (run(sort.getBefore().front(), both, symbols_)[0].whole & 1) != 0;
+      });
+      Index at(line);
+      for (int64_t p = 0; p < extents[along]; ++p) {
+        at[along] = p;
+        result.elements[static_cast<size_t>(linear_place(at, extents))] = {0, order.at(static_cast<size_t>(p))};
+      }
+    });
   }
 
   // The results have their first elements.

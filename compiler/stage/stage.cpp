@@ -32,7 +32,7 @@ Type scalar_type(Type element) {
 }
 
 DomainAttr domain_of(Operation* stage) {
-  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp>(
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SortOp>(
       [](auto op) { return op.getDomain(); });
 }
 
@@ -41,7 +41,7 @@ OperandRange reads_of(Operation* stage) {
 }
 
 AccessAttr access_of(Operation* stage, unsigned read) {
-  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp>(
+  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SortOp>(
       [](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
@@ -54,6 +54,7 @@ unsigned first_read_of_last_body(Operation* stage) {
   if (auto fold = llvm::dyn_cast<FoldOp>(stage)) return static_cast<unsigned>(fold.getStepReads());
   if (auto scan = llvm::dyn_cast<ScanOp>(stage)) return static_cast<unsigned>(scan.getStepReads());
   if (auto scatter = llvm::dyn_cast<ScatterOp>(stage)) return static_cast<unsigned>(scatter.getPlaceReads() + scatter.getStepReads());
+  if (llvm::isa<SortOp>(stage)) return stage->getNumOperands();
   auto contract = llvm::dyn_cast<ContractOp>(stage);
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
 }
@@ -148,6 +149,14 @@ LogicalResult verify_two_bodies(Operation* op, int64_t step_reads, DomainAttr do
   if (step_reads < 0 || step_reads > reads) return op->emitOpError("has ") << reads << " reads, and step_reads is " << step_reads;
   if (failed(verify_reads(op, 0, static_cast<unsigned>(step_reads), domain.getRank()))) return failure();
   return verify_reads(op, static_cast<unsigned>(step_reads), static_cast<unsigned>(reads - step_reads), domain.getParallelRank());
+}
+
+// These bodies, and the first reads, are the same for all indices of a dimension.
+LogicalResult verify_independence(Operation* op, ArrayRef<Block*> bodies, unsigned reads, unsigned dimension) {
+  bool depends = llvm::any_of(bodies, [&](Block* body) { return !body->getArgument(dimension).use_empty(); });
+  for (unsigned i = 0; i < reads; ++i) depends |= access_of(op, i).getMap().isFunctionOfDim(dimension);
+  if (depends) return op->emitOpError("reads what depends on dimension ") << dimension << ", along which it goes";
+  return success();
 }
 
 SmallVector<Type> result_scalars(Operation* op) {
@@ -252,11 +261,26 @@ LogicalResult ScatterOp::verify() {
       failed(verify_yield(*this, "init", init, elements))) {
     return failure();
   }
-  auto along = static_cast<unsigned>(getAlong());
-  bool depends = !place.getArgument(along).use_empty() || !step.getArgument(along).use_empty();
-  for (unsigned i = 0; i < last; ++i) depends |= access_of(*this, i).getMap().isFunctionOfDim(along);
-  if (depends) return emitOpError("has updates that depend on dimension ") << along << ", along which it goes";
-  return success();
+  return verify_independence(*this, {&place, &step}, last, static_cast<unsigned>(getAlong()));
+}
+
+LogicalResult SortOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 1) return emitOpError("reduces ") << getDomain().getReduced() << " dimensions; 1 was expected";
+  unsigned rank = getDomain().getRank(), reads = getReads().size();
+  if (getAlong() + 1 >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank - 1;
+  Type i64 = IntegerType::get(getContext(), 64);
+  if (tx::element_of(getResult()) != i64) return emitOpError("gives ") << tx::element_of(getResult()) << "; i64 was expected";
+  if (failed(verify_reads(*this, 0, reads, rank))) return failure();
+  Block &element = getElement().front(), &before = getBefore().front();
+  SmallVector<Type> compared(element.getTerminator()->getOperandTypes()), both = compared;
+  llvm::append_range(both, compared);
+  if (failed(verify_arguments(*this, "element", element, rank, 0, reads, {})) ||
+      failed(verify_yield(*this, "element", element, compared)) || failed(verify_arguments(*this, "before", before, 0, 0, 0, both)) ||
+      failed(verify_yield(*this, "before", before, IntegerType::get(getContext(), 1)))) {
+    return failure();
+  }
+  return verify_independence(*this, {&element}, reads, static_cast<unsigned>(getAlong()));
 }
 
 }  // namespace heddle::stage

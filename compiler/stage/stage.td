@@ -22,7 +22,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Stage_Dialect : Dialect {
   let name = "stage";
   let cppNamespace = "::heddle::stage";
-  let summary = "what a kernel computes: maps, folds, scans, contractions and scatters over domains of indices";
+  let summary = "what a kernel computes: maps, folds, scans, contractions, scatters and sorts over domains of indices";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -123,6 +123,19 @@ def Stage_ScatterOp : Stage_Op<"scatter"> {
     `:` functional-type($reads, $results) `place` $place `step` $step `init` $init}];
 }
 
+def Stage_SortOp : Stage_Op<"sort"> {
+  let summary = "the first of the elements of a line, in an order";
+  let description = [{The domain is that of the result, with one reduced dimension: the elements of a line of indices along dimension `along`. `element` gets the
+    index of the whole domain and the reads, and yields what the element is compared by; it does not depend on dimension `along`. `before` gets that of two elements, and yields whether the
+    first one comes before the second one in any case; where neither does, the one with the lower index comes before. The result at an index p along `along` is the
+    i64 index of the element that comes after p others; there are at least as many elements as the dimension has indices.}];
+  let arguments = (ins Variadic<Stage_Tensor>:$reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain, I64Attr:$along);
+  let results = (outs Stage_Tensor:$result);
+  let regions = (region SizedRegion<1>:$element, SizedRegion<1>:$before);
+  let assemblyFormat = [{$domain `along` $along `reads` `(` $reads `)` `at` $accesses attr-dict `:` functional-type($reads, $result)
+    `element` $element `before` $before}];
+}
+
 def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let summary = "in a body: the value of an expression over the function's symbols";
   let arguments = (ins AffineMapAttr:$expression);
@@ -131,7 +144,7 @@ def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp", "ScatterOp"]>]> {
+def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp", "ScatterOp", "SortOp"]>]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

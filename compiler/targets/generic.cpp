@@ -22,14 +22,13 @@ std::optional<int64_t> lane_step(Operation* stage, unsigned read, int64_t& lanes
 // read, outside of the loops that it does not depend on.
 class StageEmitter {
  public:
-  // parts: of a scatter's lines
-  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, int64_t parts = 1)
+  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, LineCut cut = {})
       : k_(kernel),
         stage_(stage),
         domain_(stage::domain_of(stage)),
         body_(kernel, stage, [this](unsigned read, const BodyPlace& at) { return made(read, at); }),
         place_(std::move(place)),
-        parts_(parts) {}
+        cut_(cut) {}
 
   SmallVector<Element> results() {
     SmallVector<Element> sums;
@@ -45,6 +44,8 @@ class StageEmitter {
       store_line(scan);
     } else if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(stage_)) {
       store_part(scatter);
+    } else if (auto sort = llvm::dyn_cast<stage::SortOp>(stage_)) {
+      cut_.for_threads ? store_place(sort) : store_order(sort);
     } else {
       store(results());
     }
@@ -69,8 +70,8 @@ class StageEmitter {
   void store_part(stage::ScatterOp scatter) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
-    const bool is_mixed = k_.threads() > 1;
-    Value part = place_.index[along], parts = k_.index(parts_), extent = k_.extent(domain_.getExtents().getResult(along));
+    const bool is_mixed = cut_.for_threads;
+    Value part = place_.index[along], parts = k_.index(cut_.parts), extent = k_.extent(domain_.getExtents().getResult(along));
     Value size = k_.ceil_div(extent, parts), from = is_mixed ? part : k_.mul(part, size),
           to = is_mixed ? extent : k_.min(k_.add(from, size), extent);
     k_.loop(from, to, is_mixed ? parts : k_.index(1), [&](Value i) {
@@ -100,6 +101,98 @@ class StageEmitter {
         store(body_.run(scatter.getStep().front(), in_place, in_step, old, here));
       });
     });
+  }
+
+  // ---- a line of a sort
+
+  Value load_index(Value at) {
+    place_.index[static_cast<size_t>(llvm::cast<stage::SortOp>(stage_).getAlong())] = at;
+    return k_.load(k_.result(0), place_of_results(), k_.builder.getI64Type());
+  }
+  void store_index(Value index, Value at) {
+    place_.index[static_cast<size_t>(llvm::cast<stage::SortOp>(stage_).getAlong())] = at;
+    k_.store(index, k_.result(0), place_of_results());
+  }
+
+  SmallVector<Element> compared(stage::SortOp sort, Value index) {
+    BodyPlace here = place_;
+    here.index[static_cast<size_t>(sort.getAlong())] = k_.index(0);
+    here.index.push_back(index);
+    return body_.run(sort.getElement().front(), 0, stage_->getNumOperands(), {}, here);
+  }
+
+  // Whether the first of two elements comes before the second one, where their indices say so if nothing else does.
+  Value is_before(stage::SortOp sort, Value a, Value b) {
+    SmallVector<Element> first = compared(sort, a), second = compared(sort, b), both = first, turned = second;
+    llvm::append_range(both, second);
+    llvm::append_range(turned, first);
+    auto compare = [&](ArrayRef<Element> values) { return body_.run(sort.getBefore().front(), 0, 0, values, {})[0].value; };
+    return k_.make<arith::SelectOp>(compare(turned), k_.constant(k_.builder.getI1Type(), 0),
+                                    k_.make<arith::OrIOp>(compare(both), k_.less(a, b)));
+  }
+
+  // One element of the line, which is this index along it: how many come before says where it goes.
+  void store_place(stage::SortOp sort) {
+    auto along = static_cast<size_t>(sort.getAlong());
+    Value own = place_.index[along];
+    Value count = k_.loop(k_.index(0), k_.extent(domain_.folded().front()), k_.index(1), k_.index(0), [&](Value other, ValueRange values) {
+      Value one = k_.make<arith::ExtUIOp>(k_.builder.getI64Type(), is_before(sort, other, own));
+      return KernelBuilder::Values{k_.add(values[0], one)};
+    })[0];
+    k_.branch(k_.less(count, k_.extent(domain_.getExtents().getResult(along))), [&] { store_index(own, count); });
+  }
+
+  // All of the line: the first elements in a heap, whose top comes last of them; others replace the top; then the tops are taken off.
+  void store_order(stage::SortOp sort) {
+    Value size = k_.extent(domain_.getExtents().getResult(static_cast<size_t>(sort.getAlong()))), one = k_.index(1), zero = k_.index(0);
+    Value levels = k_.loop(zero, k_.index(63), one, zero, [&](Value i, ValueRange values) {
+      Value is_more = k_.less(zero, k_.make<arith::ShRUIOp>(size, i));
+      return KernelBuilder::Values{k_.add(values[0], k_.make<arith::ExtUIOp>(k_.builder.getI64Type(), is_more))};
+    })[0];
+    k_.loop(zero, size, [&](Value i) { store_index(i, i); });
+    Value parents = k_.div(size, k_.index(2));
+    k_.loop(zero, parents, [&](Value i) {
+      Value at = k_.sub(k_.sub(parents, one), i);
+      sink(sort, load_index(at), at, size, levels);
+    });
+    k_.loop(size, k_.extent(domain_.folded().front()),
+            [&](Value i) { k_.branch(is_before(sort, i, load_index(zero)), [&] { sink(sort, i, zero, size, levels); }); });
+    k_.loop(one, size, [&](Value i) {
+      Value last = k_.sub(size, i), moved = load_index(last);
+      store_index(load_index(zero), last);
+      sink(sort, moved, zero, last, levels);
+    });
+  }
+
+  // Puts an element into a heap of this size, from a place down to where those below come before it.
+  void sink(stage::SortOp sort, Value element, Value from, Value size, Value levels) {
+    Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
+    Value no = k_.constant(i1, 0), yes = k_.constant(i1, 1);
+    Value at = k_.loop(k_.index(0), levels, k_.index(1), ValueRange{from, no}, [&](Value, ValueRange values) {
+      Value place = values[0], left = k_.add(k_.mul(place, 2), 1);
+      Value goes_on = k_.make<arith::AndIOp>(k_.make<arith::XOrIOp>(values[1], yes), k_.less(left, size));
+      return k_.branch(
+          goes_on, TypeRange{i64, i1},
+          [&]() -> KernelBuilder::Values {
+            Value right = k_.add(left, 1), below = load_index(left);
+            KernelBuilder::Values later = k_.branch(
+                k_.less(right, size), TypeRange{i64, i64},
+                [&]() -> KernelBuilder::Values {
+                  Value other = load_index(right), is_later = is_before(sort, below, other);
+                  return {k_.make<arith::SelectOp>(is_later, right, left), k_.make<arith::SelectOp>(is_later, other, below)};
+                },
+                [&]() -> KernelBuilder::Values { return {left, below}; });
+            return k_.branch(
+                is_before(sort, element, later[1]), TypeRange{i64, i1},
+                [&]() -> KernelBuilder::Values {
+                  store_index(later[1], place);
+                  return {later[0], no};
+                },
+                [&]() -> KernelBuilder::Values { return {place, yes}; });
+          },
+          [&]() -> KernelBuilder::Values { return {place, yes}; });
+    })[0];
+    store_index(element, at);
   }
 
   // All along the dimension of a scan, whose place is that of the line's first index.
@@ -184,14 +277,14 @@ class StageEmitter {
   stage::DomainAttr domain_;
   BodyEmitter body_;
   BodyPlace place_;
-  int64_t parts_;
+  LineCut cut_;
 };
 
 }  // namespace
 
 constexpr int64_t most_lanes = 64;
 
-FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, int64_t enough) {
+FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Workers& workers) {
   GenericKernel kernel;
   std::string reason;
   auto staged = stage::form_stages(region, reason);
@@ -206,8 +299,15 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, int64_t enou
     if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
     kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
+  kernel.cut_.for_threads = workers.are_threads;
+  if (auto sort = llvm::dyn_cast<stage::SortOp>(kernel.op_)) {
+    is_alone = false;
+    kernel.extents_[static_cast<size_t>(sort.getAlong())] =
+        workers.are_threads ? domain.folded().front() : getAffineConstantExpr(1, region.getContext());
+  }
   auto scatter = llvm::dyn_cast<stage::ScatterOp>(kernel.op_);
   if (scatter) {
+    const int64_t enough = workers.enough;
     auto along = static_cast<unsigned>(scatter.getAlong());
     if (along + 1 == domain.getParallelRank()) is_alone = false;
     int64_t lines = 1;
@@ -216,10 +316,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, int64_t enou
     }
     // Every part looks at all updates, which takes little as long as they are fewer than what it has. Small parts are neighbors in memory.
     const auto extent = tx::static_extent(kernel.extents_[along]), updates = tx::static_extent(domain.folded().front());
-    kernel.parts_ = llvm::divideCeilSigned(enough, lines);
-    if (extent && updates) kernel.parts_ = std::max(kernel.parts_, *extent / (4 * std::max<int64_t>(1, *updates)));
-    if (extent) kernel.parts_ = std::clamp<int64_t>(*extent, 1, kernel.parts_);
-    kernel.extents_[along] = getAffineConstantExpr(kernel.parts_, region.getContext());
+    kernel.cut_.parts = llvm::divideCeilSigned(enough, lines);
+    if (extent && updates) kernel.cut_.parts = std::max(kernel.cut_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
+    if (extent) kernel.cut_.parts = std::clamp<int64_t>(*extent, 1, kernel.cut_.parts);
+    kernel.extents_[along] = getAffineConstantExpr(kernel.cut_.parts, region.getContext());
   }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
   for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
@@ -239,7 +339,7 @@ double GenericKernel::iterations() const {
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
   if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
     auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
-    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(parts_);
+    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(cut_.parts);
   }
   return count;
 }
@@ -254,7 +354,7 @@ void GenericKernel::emit(KernelBuilder& kernel, ArrayRef<Value> outer, Value inn
   }
   place.lanes = lanes;
   place.mask = mask;
-  StageEmitter(kernel, op_, place, parts_).store();
+  StageEmitter(kernel, op_, place, cut_).store();
 }
 
 }  // namespace heddle::targets

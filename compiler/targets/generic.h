@@ -9,11 +9,22 @@
 
 namespace heddle::targets {
 
+// How a line of a scatter or a sort is made.
+struct LineCut {
+  int64_t parts = 1;         // of a scatter's line
+  bool for_threads = false;  // parts are mixed, and elements find their own places
+};
+
 class GenericKernel {
  public:
-  // Forms the stages of a region of tx ops. Fails, with a diagnostic, where it has none. Where an index is as good as another one, as for the parts of a line
-  // of a scatter, there are about `enough` of them.
-  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region, int64_t enough);
+  // Who takes indices.
+  struct Workers {
+    int64_t enough;    // of indices, to keep all busy
+    bool are_threads;  // neighbors run side by side, and indices cost little
+  };
+
+  // Forms the stages of a region of tx ops. Fails, with a diagnostic, where it has none. How a line of a scatter or of a sort is cut is for these workers.
+  static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region, const Workers& workers);
 
   // The parallel dimensions; at least one. Lanes are neighbors in the last.
   llvm::ArrayRef<mlir::AffineExpr> extents() const { return extents_; }
@@ -30,7 +41,8 @@ class GenericKernel {
   stage::StagedRegion staged_;
   mlir::Operation* op_ = nullptr;  // the stage that makes the results
   llvm::SmallVector<mlir::AffineExpr> extents_;
-  int64_t lanes_ = 1, parts_ = 1;
+  int64_t lanes_ = 1;
+  LineCut cut_;
 };
 
 }  // namespace heddle::targets

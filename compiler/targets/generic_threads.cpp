@@ -10,7 +10,7 @@ namespace heddle::targets {
 
 namespace {
 
-constexpr int64_t enough_threads = 1 << 14;  // to keep a device busy
+constexpr GenericKernel::Workers workers{1 << 14, /*are_threads=*/true};
 
 // As many neighbors as the widest access has of the widest result's elements, if rows are a multiple of that; 0: one.
 int64_t lanes_of(const GenericKernel& kernel, tx::DispatchOp region, int64_t access_bytes) {
@@ -40,13 +40,13 @@ class GenericOnThreads final : public Strategy {
   bool reads_stages() const override { return true; }
 
   FailureOr<Plans> plans(tx::DispatchOp region) const override {
-    auto kernel = GenericKernel::read(region, enough_threads);
+    auto kernel = GenericKernel::read(region, workers);
     if (failed(kernel)) return failure();
     return Plans{{space_of(*kernel, region).workgroups()}};
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {
-    auto generic = GenericKernel::read(region, enough_threads);
+    auto generic = GenericKernel::read(region, workers);
     if (failed(generic)) return failure();
     int64_t threads = threads_of(*generic, machine_), lanes = lanes_of(*generic, region, machine_.access_bytes);
     auto kernel = machine_.open(region, plan, symbol, kernels, threads);

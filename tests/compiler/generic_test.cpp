@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The generic kernel on every target: any map, fold and contraction.
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
+#include "tests/compiler/contraction_cases.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/opencl_run.h"
 
@@ -216,6 +220,49 @@ TEST(Generic, ScattersUpdates) {
                         ">\n tx.yield %r : tensor<" + data + ">",
                     "", {"n"}),
         options);
+}
+// Many are equal.
+TEST(Generic, Sorts) {
+  CheckOptions options;
+  for (const char* element : {"f32", "f16", "i8", "ui8", "i64"}) {
+    SCOPED_TRACE(element);
+    options.ranges = {{element[0] == 'u' ? 0 : -40, 40}};
+    auto sort = [&](const Shape& shape, size_t axis, int64_t count) {
+      Shape first = shape;
+      first[axis] = count;
+      for (const char* rest : {"", ", descending"}) {
+        check(one_op({type_of(shape, element)}, type_of(first, "i64"),
+                     "sort %0 {axis = " + std::to_string(axis) + rest + "} : " + tensor(type_of(shape, element)) + " -> " +
+                         tensor(type_of(first, "i64"))),
+              options);
+      }
+    };
+    sort({5, 300}, 1, 7);
+    sort({3, 65, 4}, 1, 65);
+    sort({130}, 0, 1);
+    sort({2, 9}, 1, 8);
+  }
+  options.ranges = {{-2, 2}};
+  options.symbols = {45};
+  const std::string type = "?x3xf32, #tx.dims<()[s0] -> (s0, 3)>", first = "?x3xi64, #tx.dims<()[s0] -> (s0 - 7, 3)>";
+  check(
+      region_text({type}, {first},
+                  "%r = tx.sort %0 {axis = 0 : i64} : tensor<" + type + "> -> tensor<" + first + ">\n tx.yield %r : tensor<" + first + ">",
+                  "", {"n"}),
+      options);
+}
+TEST(Generic, SortsNanBehindAllNumbers) {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const Tensor values{{6}, {1, nan, 3, nan, 2, infinity}};
+  const std::pair<const char*, std::vector<double>> orders[] = {{"", {0, 4, 2, 5, 1, 3}}, {", descending", {1, 3, 5, 2, 4, 0}}};
+  for (const auto& [rest, wanted] : orders) {
+    ParsedRegion parsed(one_op({"6xf32"}, "6xi64", std::string("sort %0 {axis = 0 : i64") + rest + "} : tensor<6xf32> -> tensor<6xi64>"));
+    for (const std::string& level : runnable_levels()) {
+      LoadedKernel kernel(parsed.region(), level);
+      ASSERT_TRUE(kernel.usable());
+      EXPECT_EQ(run_kernel(kernel, parsed.region(), {values}, {}, false)[0].data, wanted) << level;
+    }
+  }
 }
 TEST(Generic, Multiplies) {
   check(region_text({"5x7xf32", "7x35xf32", "35xf32"}, {"5x35xf32"},

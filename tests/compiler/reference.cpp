@@ -154,6 +154,7 @@ class Evaluator {
           .Case([&](tx::ReduceOp reduce_op) { reduce(reduce_op, result); })
           .Case([&](tx::ArgReduceOp arg_op) { arg_reduce(arg_op, result); })
           .Case([&](tx::CumsumOp cumsum_op) { cumsum(cumsum_op, result); })
+          .Case([&](tx::SortOp sort_op) { sort(sort_op, result); })
           .Case([&](tx::ScatterOp scatter_op) { scatter(scatter_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
@@ -420,6 +421,27 @@ class Evaluator {
         result.data[at] = op.getExclusive() ? sum : next;
         sum = next;
       }
+    });
+  }
+
+  void sort(tx::SortOp op, Tensor& result) {
+    const Tensor& input = get(op.getInput());
+    const int64_t wanted = result.shape[op.getAxis()];
+    size_t line = 0;
+    std::vector<std::vector<int64_t>> lines;
+    for_lines(input.shape, op.getAxis(), [&](int64_t first, int64_t step, int64_t count) {
+      std::vector<int64_t> order(static_cast<size_t>(count));
+      for (int64_t i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        double x = input.data[first + a * step], y = input.data[first + b * step];
+        if (op.getDescending()) std::swap(x, y);
+        return x < y || (!std::isnan(x) && std::isnan(y));
+      });
+      lines.push_back(std::move(order));
+    });
+    for_lines(result.shape, op.getAxis(), [&](int64_t first, int64_t step, int64_t) {
+      for (int64_t i = 0; i < wanted; ++i) result.data[first + i * step] = static_cast<double>(lines[line][static_cast<size_t>(i)]);
+      ++line;
     });
   }
 

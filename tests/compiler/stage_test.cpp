@@ -122,6 +122,16 @@ TEST(Stages, ScatterUpdates) {
                       "scatter %0, %1, %2 {axis = 1 : i64} : tensor<3x5x2xi64>, tensor<3x8x2xi64>, tensor<3x8x2xi64>"),
                options);
 }
+TEST(Stages, Sort) {
+  CheckOptions options;
+  options.ranges = {{-9, 9}};
+  for (const char* rest : {"axis = 1 : i64", "axis = 1 : i64, descending"}) {
+    check_stages(one_op({"3x40x2xi8"}, "3x11x2xi64", std::string("sort %0 {") + rest + "} : tensor<3x40x2xi8> -> tensor<3x11x2xi64>"),
+                 options);
+    check_stages(one_op({"3x40x2xf16"}, "3x40x2xi64", std::string("sort %0 {") + rest + "} : tensor<3x40x2xf16> -> tensor<3x40x2xi64>"),
+                 options);
+  }
+}
 TEST(Stages, ContractWhatIsMovedAndComputed) {
   CheckOptions options;
   options.symbols = {5};

@@ -199,6 +199,7 @@ for largest in (0, 1):
     case(f"top_k_all_{largest}", "TopK", [(2, 9, 4), i64(9)], outputs=2, axis=1, largest=largest)
     case(f"top_k_ties_{largest}", "TopK", [Given(np.array([[2, 1, 2, 2, 1, 0], [5, 5, 5, 5, 5, 5]], np.int64)), i64(4)], outputs=2, largest=largest)
     case(f"top_k_infinities_{largest}", "TopK", [Given(np.array([1, -np.inf, np.inf, -np.inf, 3], np.float32)), i64(4)], outputs=2, largest=largest)
+case("top_k_words", "TopK", [Given(np.random.default_rng(6).standard_normal((2, 50257)).astype(np.float32)), i64(50)], outputs=2)
 case("top_k_none", "TopK", [(3, 4), i64(0)], outputs=2)
 case("top_k_first_axis", "TopK", [(40, 3), i64(1)], outputs=2, axis=0)
 case("top_k_double", "TopK", [Given(np.random.default_rng(5).standard_normal((2, 300))), i64(20)], outputs=2)

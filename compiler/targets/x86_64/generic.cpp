@@ -11,7 +11,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t enough_parts = 64;  // for all cores
+constexpr GenericKernel::Workers workers{64, /*are_threads=*/false};
 
 // The same for every level, since the grid is. Rows are cut at multiples of all vectors.
 RowCut cut_of(const GenericKernel& kernel) {
@@ -23,14 +23,14 @@ RowCut cut_of(const GenericKernel& kernel) {
 }  // namespace
 
 FailureOr<Plans> plans_generic(tx::DispatchOp region) {
-  auto kernel = GenericKernel::read(region, enough_parts);
+  auto kernel = GenericKernel::read(region, workers);
   if (failed(kernel)) return failure();
   RowCut cut = cut_of(*kernel);
   return Plans{{cut.workgroups, cut.cost_ns}};
 }
 
 FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
-  auto generic = GenericKernel::read(region, enough_parts);
+  auto generic = GenericKernel::read(region, workers);
   if (failed(generic)) return failure();
   RowCut cut = cut_of(*generic);
   KernelBuilder k(region, symbol, kernels, level);

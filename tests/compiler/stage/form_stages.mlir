@@ -168,3 +168,25 @@ func.func @scatter(%x: tensor<9x4xf32>, %i: tensor<5xi32>, %u: tensor<5x4xf32>) 
   }
   return %0 : tensor<9x4xf32>
 }
+
+// -----
+
+// The largest ones first, and NaN before all others.
+// CHECK-LABEL: @sort
+// CHECK: stage.sort <() -> (4, 5, 300), reduced = 1> along 1 reads(%{{.*}}) at [#stage.access<(d0, d1, d2) -> (d0, d2)>]
+// CHECK: before
+// CHECK-NEXT: ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32):
+// CHECK-NEXT: %[[LARGER:.*]] = arith.cmpf olt, %[[B]], %[[A]]
+// CHECK-NEXT: %[[NUMBER:.*]] = arith.cmpf oeq, %[[B]], %[[B]]
+// CHECK-NEXT: %[[NAN:.*]] = arith.cmpf une, %[[A]], %[[A]]
+// CHECK-NEXT: %[[BOTH:.*]] = arith.andi %[[NUMBER]], %[[NAN]]
+// CHECK-NEXT: %[[BEFORE:.*]] = arith.ori %[[LARGER]], %[[BOTH]]
+// CHECK-NEXT: stage.yield %[[BEFORE]]
+func.func @sort(%x: tensor<4x300xf32>) -> tensor<4x5xi64> {
+  %0 = tx.dispatch "sort"(%x) : (tensor<4x300xf32>) -> tensor<4x5xi64> {
+  ^bb0(%a: tensor<4x300xf32>):
+    %1 = tx.sort %a {axis = 1 : i64, descending} : tensor<4x300xf32> -> tensor<4x5xi64>
+    tx.yield %1 : tensor<4x5xi64>
+  }
+  return %0 : tensor<4x5xi64>
+}
