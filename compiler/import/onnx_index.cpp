@@ -133,6 +133,17 @@ void scatter_nd(Node& node) {
 }
 
 void scatter_elements(Node& node) {
+  const Operand& shape = node.operand(0);
+  if (shape.is_folded() && shape.rank == 1 && node.operand(1).elements && node.operand(2).elements && node.text("reduction", "none") == "none") {
+    std::vector<AffineExpr> elements = *shape.elements, updates = node.elements(2);
+    const std::vector<int64_t> places = node.integers(1);
+    if (places.size() != updates.size()) node.fail("the indices and the updates do not fit the data");
+    for (auto [place, update] : llvm::zip_equal(places, updates)) {
+      elements[static_cast<size_t>(node.axis(place, static_cast<int64_t>(elements.size())))] = update;
+    }
+    node.set_elements(std::move(elements), 1, shape.bits);
+    return;
+  }
   Value data = node.input(0), indices = node.input(1), updates = node.input(2);
   check_indices(node, indices);
   RankedTensorType type = Node::type_of(data);

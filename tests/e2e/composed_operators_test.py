@@ -238,6 +238,7 @@ SYMBOLIC_NODES = [
     helper.make_node("Gather", ["x", "index"], ["sample"]),
     helper.make_node("Slice", ["sample", "zero", "two"], ["updates"]),
     helper.make_node("Slice", ["shape", "two", "three"], ["height"]),
+    helper.make_node("ScatterElements", ["shape", "three", "height"], ["shape_of_squares"]),
     helper.make_node("Div", ["height", "two"], ["height_less"]),
     helper.make_node("Concat", ["height_less", "one"], ["few_by_one"], axis=0),
     helper.make_node("Concat", ["height_less", "three"], ["few_by_three"], axis=0),
@@ -271,6 +272,7 @@ symbolic("instance_norm", "InstanceNormalization", ["x", floats(4), floats(4)], 
 symbolic("einsum", "Einsum", ["x", "x"], rtol=1e-4, equation="nchw,ncxw->nchx")
 symbolic("einsum_channels", "Einsum", ["x", floats(4, 6)], equation="nchw,cf->nhwf")
 symbolic("einsum_broadcast", "Einsum", ["x", floats(1, 4, 1, 1)], equation="nchw,nchw->nhw")
+symbolic("expand_to_scattered_extents", "Expand", [floats(1, 4, 1, 1), "shape_of_squares"])
 symbolic("scatter_nd_of_few", "ScatterND", [floats(6, 3), "few_places", "few_updates"])
 symbolic("scatter_nd", "ScatterND", ["x", i64([0, 1], [0, -1]), "updates"])
 symbolic("mod_of_extents", "Mod", ["image", "factors"])
