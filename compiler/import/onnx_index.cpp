@@ -134,7 +134,8 @@ void scatter_nd(Node& node) {
 
 void scatter_elements(Node& node) {
   const Operand& shape = node.operand(0);
-  if (shape.is_folded() && shape.rank == 1 && node.operand(1).elements && node.operand(2).elements && node.text("reduction", "none") == "none") {
+  if (shape.is_folded() && shape.rank == 1 && node.operand(1).elements && node.operand(2).elements &&
+      node.text("reduction", "none") == "none") {
     std::vector<AffineExpr> elements = *shape.elements, updates = node.elements(2);
     const std::vector<int64_t> places = node.integers(1);
     if (places.size() != updates.size()) node.fail("the indices and the updates do not fit the data");

@@ -15,7 +15,8 @@ namespace {
 
 // One element, or one for each index of a dimension.
 struct Factor {
-  Value value;  // of rank 0 or 1
+  Value value;               // of rank 0 or 1; null: a number
+  DenseElementsAttr number;  // then
   std::optional<int64_t> dimension;
 };
 
@@ -29,16 +30,14 @@ struct Quantized {
 std::optional<Factor> read_factor(Value value) {
   if (auto broadcast = value.getDefiningOp<tx::BroadcastOp>()) {
     RankedTensorType from = tx::tensor(broadcast.getInput());
-    if (from.getRank() == 0) return Factor{broadcast.getInput(), {}};
-    if (from.getRank() == 1) return Factor{broadcast.getInput(), broadcast.getDimensions()[0]};
+    if (from.getRank() == 0) return Factor{broadcast.getInput(), {}, {}};
+    if (from.getRank() == 1) return Factor{broadcast.getInput(), {}, broadcast.getDimensions()[0]};
     return {};
   }
   auto constant = value.getDefiningOp<tx::ConstantOp>();
   auto splat = constant ? llvm::dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
   if (!splat) return {};
-  OpBuilder builder(constant);
-  auto scalar = RankedTensorType::get({}, tx::element_of(value));
-  return Factor{builder.create<tx::ConstantOp>(constant.getLoc(), scalar, splat.resizeSplat(scalar)), {}};
+  return Factor{{}, splat.resizeSplat(RankedTensorType::get({}, tx::element_of(value))), {}};
 }
 
 // Where a dimension is behind the op; nothing if it is cut or joined.
@@ -101,6 +100,11 @@ Value converted(PatternRewriter& rewriter, Location loc, Value value, Type eleme
   return rewriter.create<tx::CastOp>(loc, tx::with_element_type(tx::tensor(value), element), value);
 }
 
+Value made(PatternRewriter& rewriter, Location loc, const Factor& factor, Type element) {
+  Value value = factor.value ? factor.value : rewriter.create<tx::ConstantOp>(loc, factor.number.getType(), factor.number);
+  return converted(rewriter, loc, value, element);
+}
+
 Value spread(PatternRewriter& rewriter, Location loc, Value value, RankedTensorType like, ArrayRef<int64_t> dimensions) {
   return rewriter.create<tx::BroadcastOp>(loc, tx::with_element_type(like, tx::element_of(value)), value, dimensions);
 }
@@ -131,10 +135,10 @@ struct ReadWeights : OpRewritePattern<OpT> {
     Value integers = moved_integers(*quantized, rewriter), zero, scale;
     if (quantized->zero) {
       auto vector = RankedTensorType::get({tx::tensor(weights).getDimSize(columns)}, f32);
-      zero = converted(rewriter, loc, quantized->zero->value, f32);
+      zero = made(rewriter, loc, *quantized->zero, f32);
       if (!quantized->zero->dimension) zero = spread(rewriter, loc, zero, vector, {});
     }
-    if (quantized->scale) scale = converted(rewriter, loc, quantized->scale->value, f32);
+    if (quantized->scale) scale = made(rewriter, loc, *quantized->scale, f32);
     if (is_by_row) {
       RankedTensorType type = tx::tensor(lhs);
       lhs = rewriter.create<tx::MulOp>(loc, type, lhs, spread(rewriter, loc, scale, type, {type.getRank() - 1}));
@@ -172,7 +176,7 @@ struct ReadTable : OpRewritePattern<tx::GatherOp> {
       return rewriter.create<tx::GatherOp>(loc, tx::with_element_type(to, tx::element_of(from)), from, op.getIndices(), at);
     };
     auto factor = [&](const Factor& one) {
-      Value value = converted(rewriter, loc, one.value, wide);
+      Value value = made(rewriter, loc, one, wide);
       if (!one.dimension) return spread(rewriter, loc, value, type, {});
       if (*one.dimension != axis) return spread(rewriter, loc, value, type, *one.dimension + (*one.dimension > axis ? indices - 1 : 0));
       SmallVector<int64_t> dimensions;

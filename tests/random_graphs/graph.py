@@ -730,20 +730,22 @@ def in_f64(model):
     for value in [*wide.graph.input, *wide.graph.output]:
         if value.type.tensor_type.elem_type in floats:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
-    narrow = {node.input[1] for node in wide.graph.node if node.op_type == "DequantizeLinear"}  # scales, which are f32
+    arrays = {weight.name: numpy_helper.to_array(weight) for weight in wide.graph.initializer}
     for i, weight in enumerate(wide.graph.initializer):
-        if weight.data_type in floats and weight.name not in narrow:
-            wide.graph.initializer[i].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float64), weight.name))
-    nodes = []
+        if weight.data_type in floats:
+            wide.graph.initializer[i].CopyFrom(numpy_helper.from_array(arrays[weight.name].astype(np.float64), weight.name))
+    nodes = [copy.deepcopy(node) for node in wide.graph.node if node.op_type != "DequantizeLinear"]
     for node in wide.graph.node:
+        if node.op_type == "DequantizeLinear":  # of constants, and nobody has it for f64
+            integers, scales, zeros = (arrays[name].astype(np.float64) for name in node.input)
+            if scales.ndim:
+                spread = [-1 if d == node.attribute[0].i else 1 for d in range(integers.ndim)]
+                scales, zeros = scales.reshape(spread), zeros.reshape(spread)
+            wide.graph.initializer.append(numpy_helper.from_array((integers - zeros) * scales, node.output[0]))
+    for node in nodes:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in floats:
                 attribute.i = TensorProto.DOUBLE
-        nodes.append(node)
-        if node.op_type == "DequantizeLinear":
-            nodes.append(helper.make_node("Cast", [node.output[0] + "_narrow"], [node.output[0]], to=TensorProto.DOUBLE))
-            node.output[0] += "_narrow"
-    nodes = [copy.deepcopy(node) for node in nodes]
     del wide.graph.node[:]
     wide.graph.node.extend(nodes)
     return wide

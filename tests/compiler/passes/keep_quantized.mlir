@@ -76,7 +76,9 @@ func.func @others(%x: tensor<4x16xf32>, %y: tensor<16x8xi8>) -> (tensor<4x8xf32>
   %0 = tx.cast %w : tensor<16x8xi8> -> tensor<16x8xf32>
   %1 = tx.broadcast %z {dimensions = array<i64: 0>} : tensor<16xf32> -> tensor<16x8xf32>
   %2 = tx.sub %0, %1 : tensor<16x8xf32>
-  %3 = tx.matmul %x, %2 : tensor<4x16xf32>, tensor<16x8xf32> -> tensor<4x8xf32>
+  %s = tx.constant dense<0.25> : tensor<16x8xf32>
+  %scaled = tx.mul %2, %s : tensor<16x8xf32>
+  %3 = tx.matmul %x, %scaled : tensor<4x16xf32>, tensor<16x8xf32> -> tensor<4x8xf32>
   %v = tx.parameter "v" : tensor<16x8xi32>
   %4 = tx.cast %v : tensor<16x8xi32> -> tensor<16x8xf32>
   %5 = tx.matmul %x, %4 : tensor<4x16xf32>, tensor<16x8xf32> -> tensor<4x8xf32>
