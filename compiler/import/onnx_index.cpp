@@ -101,7 +101,8 @@ tx::ReduceKindAttr reduction_of(Node& node) {
       {"add", tx::ReduceKind::sum}, {"mul", tx::ReduceKind::prod}, {"max", tx::ReduceKind::max}, {"min", tx::ReduceKind::min}};
   auto found = llvm::find_if(known, [&](const auto& one) { return name == one.first; });
   if (found == std::end(known)) node.fail("reduction '" + name + "' is not one of none, add, mul, max and min");
-  return tx::ReduceKindAttr::get(node.builder.getContext(), found->second);
+  const bool is_or = found->second == tx::ReduceKind::sum && Node::type_of(node.input(0)).getElementType().isInteger(1);
+  return tx::ReduceKindAttr::get(node.builder.getContext(), is_or ? tx::ReduceKind::max : found->second);
 }
 
 // Of several updates of one place the last one counts.

@@ -686,6 +686,7 @@ LogicalResult ScatterOp::verify() {
   auto axis = static_cast<int64_t>(getAxis());
   if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
   if (getKind() == ReduceKind::mean) return emitOpError("has no mean");
+  if (getKind() == ReduceKind::sum && input.getElementType().isInteger(1)) return emitOpError("has no sum of bools; max is their or");
   if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
   if (updates.getElementType() != input.getElementType()) return emitOpError("updates have other elements");
   SmallVector<AffineExpr> have = extents(updates), wanted = extents(input);

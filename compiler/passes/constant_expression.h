@@ -12,4 +12,8 @@ bool is_constant_expression(mlir::Value value);
 // The vector v of a constant expression tx.broadcast(v) along the last dimension, or a null value.
 mlir::Value channel_vector(mlir::Value value);
 
+// Whether a constant expression is quantized weights, moved or computed element by element, in more bits than they are stored in. Vectors, as those of
+// zeros and biases, do not count.
+bool widens_weights(mlir::Value value);
+
 }  // namespace heddle::passes

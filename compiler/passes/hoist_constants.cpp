@@ -6,6 +6,7 @@
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
+#include "compiler/passes/constant_expression.h"
 #include "compiler/passes/index_expression.h"
 #include "compiler/passes/slots.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -112,26 +113,6 @@ bool is_for_kernels(Value value) {
   return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user);
 }
 
-// Whether it is quantized weights, moved or computed element by element, in more bits than they are stored in. Vectors, as those of zeros and biases, do not count.
-bool widens_weights(Value value) {
-  Type element = tx::tensor(value).getElementType();
-  if (!llvm::isa<FloatType>(element)) return false;
-  llvm::SetVector<Operation*> ops;
-  ops.insert(value.getDefiningOp());
-  for (size_t i = 0; i < ops.size(); ++i) {
-    bool keeps_elements = tx::is_elementwise(ops[i]) || passes_on(ops[i]) ||
-                          llvm::isa<tx::TransposeOp, tx::SliceOp, tx::ConcatOp, tx::PadOp, tx::PackOp>(ops[i]);
-    if (keeps_elements) {
-      for (Value operand : ops[i]->getOperands()) ops.insert(operand.getDefiningOp());
-    }
-    if (!llvm::isa<tx::ConstantOp, tx::ParameterOp>(ops[i])) continue;
-    RankedTensorType leaf = tx::tensor(ops[i]->getResult(0));
-    bool is_quantized = llvm::isa<IntegerType>(leaf.getElementType()) && leaf.getElementTypeBitWidth() >= 8 && leaf.getRank() >= 2;
-    if (is_quantized && leaf.getElementTypeBitWidth() < element.getIntOrFloatBitWidth()) return true;
-  }
-  return false;
-}
-
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(HoistConstants)
   StringRef getArgument() const final { return "heddle-hoist-constants"; }
@@ -192,10 +173,11 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
-  // Broadcasts and reshapes count as part of the user behind them.
+  // Broadcasts and reshapes count as part of the user behind them. What stays for the calls is no user that is computed ahead.
   bool all_users_known(Operation* op) const {
-    return llvm::all_of(op->getUsers(),
-                        [&](Operation* user) { return known_.contains(user) && (!passes_on(user) || all_users_known(user)); });
+    return llvm::all_of(op->getUsers(), [&](Operation* user) {
+      return known_.contains(user) && !widens_weights(user->getResult(0)) && (!passes_on(user) || all_users_known(user));
+    });
   }
 
   static void erase_dead(func::FuncOp function) {

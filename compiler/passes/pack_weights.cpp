@@ -37,7 +37,7 @@ bool can_pack(Value input, Value weights) {
 void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
-  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter())) return;
+  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widens_weights(conv.getFilter())) return;
   // Nor have they three dimensions, or an image of symbolic size.
   if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
   // depthwise kernels read the filter along the channels as it is
@@ -53,6 +53,7 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
 void pack_rhs(tx::MatmulOp matmul) {
   auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
   if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
+  if (widens_weights(matmul.getRhs()) && !matmul.getTransposeRhs()) return;  // made in each call, and as fast as it lies
   OpBuilder builder(matmul);
   Value rhs = matmul.getRhs();
   if (matmul.getTransposeRhs()) {

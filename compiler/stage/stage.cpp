@@ -268,7 +268,8 @@ LogicalResult SortOp::verify() {
   if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
   if (getDomain().getReduced() != 1) return emitOpError("reduces ") << getDomain().getReduced() << " dimensions; 1 was expected";
   unsigned rank = getDomain().getRank(), reads = getReads().size();
-  if (getAlong() + 1 >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank - 1;
+  if (getAlong() >= getDomain().getParallelRank())
+    return emitOpError("goes along dimension ") << getAlong() << " of " << getDomain().getParallelRank();
   Type i64 = IntegerType::get(getContext(), 64);
   if (tx::element_of(getResult()) != i64) return emitOpError("gives ") << tx::element_of(getResult()) << "; i64 was expected";
   if (failed(verify_reads(*this, 0, reads, rank))) return failure();

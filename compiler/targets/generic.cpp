@@ -149,18 +149,21 @@ class StageEmitter {
       Value is_more = k_.less(zero, k_.make<arith::ShRUIOp>(size, i));
       return KernelBuilder::Values{k_.add(values[0], k_.make<arith::ExtUIOp>(k_.builder.getI64Type(), is_more))};
     })[0];
-    k_.loop(zero, size, [&](Value i) { store_index(i, i); });
-    Value parents = k_.div(size, k_.index(2));
-    k_.loop(zero, parents, [&](Value i) {
-      Value at = k_.sub(k_.sub(parents, one), i);
-      sink(sort, load_index(at), at, size, levels);
-    });
-    k_.loop(size, k_.extent(domain_.folded().front()),
-            [&](Value i) { k_.branch(is_before(sort, i, load_index(zero)), [&] { sink(sort, i, zero, size, levels); }); });
-    k_.loop(one, size, [&](Value i) {
-      Value last = k_.sub(size, i), moved = load_index(last);
-      store_index(load_index(zero), last);
-      sink(sort, moved, zero, last, levels);
+    // A line is there also where none of its elements are wanted.
+    k_.branch(k_.less(zero, size), [&] {
+      k_.loop(zero, size, [&](Value i) { store_index(i, i); });
+      Value parents = k_.div(size, k_.index(2));
+      k_.loop(zero, parents, [&](Value i) {
+        Value at = k_.sub(k_.sub(parents, one), i);
+        sink(sort, load_index(at), at, size, levels);
+      });
+      k_.loop(size, k_.extent(domain_.folded().front()),
+              [&](Value i) { k_.branch(is_before(sort, i, load_index(zero)), [&] { sink(sort, i, zero, size, levels); }); });
+      k_.loop(one, size, [&](Value i) {
+        Value last = k_.sub(size, i), moved = load_index(last);
+        store_index(load_index(zero), last);
+        sink(sort, moved, zero, last, levels);
+      });
     });
   }
 

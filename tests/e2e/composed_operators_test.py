@@ -211,6 +211,7 @@ case("scatter_elements_add", "ScatterElements", [(2, 4), i64([1, 1, -1], [0, 0, 
 case("scatter_elements_mul", "ScatterElements", [(4,), i64(1, 1, 3), (3,)], reduction="mul")
 case("scatter_elements_max", "ScatterElements", [(2, 4), i64([1, 1, -1], [0, 0, 0]), (2, 3)], axis=-1, reduction="max")
 case("scatter_elements_many", "ScatterElements", [(3, 2000), Given(np.random.default_rng(4).integers(-2000, 2000, (3, 5000))), (3, 5000)], axis=1, reduction="add", rtol=1e-4)
+case("scatter_elements_of_bools", "ScatterElements", [Given(np.array([True, False, False])), Given(i64(0, 0, 1, 1)), Given(np.array([True, True, True, True]))], reduction="add")
 case("scatter_nd_add", "ScatterND", [(4, 3), i64([1], [3], [1]), (3, 3)], reduction="add")
 case("scatter_nd_min", "ScatterND", [(4, 3), i64([1, 1], [3, 0], [1, 1]), (3,)], reduction="min")
 case("scatter_nd_many", "ScatterND", [(1000, 1000), Given(np.random.default_rng(4).permutation(1000000)[:2000].reshape(1000, 2) % 1000), (1000,)], reduction="add")
