@@ -133,6 +133,7 @@ void scatter_nd(Node& node) {
   node.set_result(node.reshape(result, from));
 }
 
+// Of a shape, whose elements are known here, and of tensors.
 void scatter_elements(Node& node) {
   const Operand& shape = node.operand(0);
   if (shape.is_folded() && shape.rank == 1 && node.operand(1).elements && node.operand(2).elements &&

@@ -292,18 +292,18 @@ def Tx_CumsumOp : Tx_PureOp<"cumsum", [AllTypesMatch<["input", "result"]>]> {
   let hasVerifier = 1;
 }
 def Tx_ScatterOp : Tx_PureOp<"scatter", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "the input, whose elements at indices along the axis are replaced by updates, or combined with them by `kind`, one update after the other";
-  let description = [{The updates have the input's extents but along the axis. Indices are one for each of their elements, or of their slices along the axis; negative ones
-    count from the end. Those outside are for nothing.}];
+  let summary = "the input with updates: each replaces the element at its index along the axis, or is combined with it by `kind`, in order";
+  let description = [{The updates have the extents of the input except along the axis. There is an index for each update, or for each slice of
+    them along the axis. Negative indices count from the end; an update whose index is outside is dropped.}];
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, Tx_Tensor:$updates, I64Attr:$axis, OptionalAttr<Tx_ReduceKind>:$kind);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input `,` $indices `,` $updates attr-dict `:` type($result) `,` type($indices) `,` type($updates)";
   let hasVerifier = 1;
 }
 def Tx_SortOp : Tx_PureOp<"sort"> {
-  let summary = "where the elements along the axis are that come first if they are sorted: the smallest ones, or the largest with `descending`";
-  let description = [{The result has the input's extents but along the axis, where it has as many indices as are wanted, at most as many as there are elements. Of equal elements
-    the one in front comes first; NaN is larger than all others.}];
+  let summary = "the indices that sort the elements along the axis: smallest first, or largest first with `descending`";
+  let description = [{The result has the extents of the input, except that it may stop after the first few indices along the axis. Of equal
+    elements the one with the lower index comes first; NaN is larger than any number.}];
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$descending);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";

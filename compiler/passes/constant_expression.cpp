@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Answers by walking up the operands; graphs of weights are shallow, so nothing is cached.
+// Answers by walking up the operands; graphs of weights are shallow, so most answers are not cached.
 #include "compiler/passes/constant_expression.h"
 
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -32,23 +31,39 @@ Value channel_vector(Value value) {
   return broadcast.getInput();
 }
 
-bool widens_weights(Value value) {
-  Type element = tx::tensor(value).getElementType();
+bool WidenedWeights::contains(Value value) {
+  Type element = tx::element_of(value);
   if (!llvm::isa<FloatType>(element)) return false;
-  llvm::SetVector<Operation*> ops;
-  ops.insert(value.getDefiningOp());
-  for (size_t i = 0; i < ops.size(); ++i) {
-    bool keeps_elements = tx::is_elementwise(ops[i]) || llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(ops[i]) ||
-                          llvm::isa<tx::TransposeOp, tx::SliceOp, tx::ConcatOp, tx::PadOp, tx::PackOp>(ops[i]);
-    if (keeps_elements) {
-      for (Value operand : ops[i]->getOperands()) ops.insert(operand.getDefiningOp());
+  const unsigned stored = stored_bits(value.getDefiningOp());
+  return stored > 0 && stored < element.getIntOrFloatBitWidth();
+}
+
+unsigned WidenedWeights::stored_bits(Operation* wanted) {
+  auto leaf_bits = [](Operation* op) -> unsigned {
+    if (!llvm::isa<tx::ConstantOp, tx::ParameterOp>(op)) return 0;
+    auto integer = llvm::dyn_cast<IntegerType>(tx::element_of(op->getResult(0)));
+    return integer && integer.getWidth() >= 8 && tx::tensor(op->getResult(0)).getRank() >= 2 ? integer.getWidth() : 0;
+  };
+  SmallVector<Operation*> open = {wanted};
+  while (!open.empty()) {
+    Operation* op = open.back();
+    const size_t before = open.size();
+    unsigned fewest = leaf_bits(op);
+    bool keeps_elements = tx::is_elementwise(op) ||
+                          llvm::isa<tx::BroadcastOp, tx::ReshapeOp, tx::TransposeOp, tx::SliceOp, tx::ConcatOp, tx::PadOp, tx::PackOp>(op);
+    for (Value operand : keeps_elements ? ValueRange(op->getOperands()) : ValueRange()) {
+      auto known = stored_bits_.find(operand.getDefiningOp());
+      if (known == stored_bits_.end()) {
+        open.push_back(operand.getDefiningOp());
+      } else if (known->second > 0) {
+        fewest = fewest == 0 ? known->second : std::min(fewest, known->second);
+      }
     }
-    if (!llvm::isa<tx::ConstantOp, tx::ParameterOp>(ops[i])) continue;
-    RankedTensorType leaf = tx::tensor(ops[i]->getResult(0));
-    bool is_quantized = llvm::isa<IntegerType>(leaf.getElementType()) && leaf.getElementTypeBitWidth() >= 8 && leaf.getRank() >= 2;
-    if (is_quantized && leaf.getElementTypeBitWidth() < element.getIntOrFloatBitWidth()) return true;
+    if (open.size() > before) continue;  // the operands first
+    stored_bits_[op] = fewest;
+    open.pop_back();
   }
-  return false;
+  return stored_bits_.lookup(wanted);
 }
 
 }  // namespace heddle::passes

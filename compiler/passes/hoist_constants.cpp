@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So is a
-// large value that follows from indices and is read by one element-wise op or reduction; what would widen a quantized weight; and any mask of a softmax that follows from indices, since it
-// says which elements count, whether or not an attention is formed that makes use of it.
+// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So are
+// - a large value that follows from indices and is read by one element-wise op or reduction,
+// - any mask of a softmax that follows from indices, since it says which elements count, whether or not an attention is formed that makes
+//   use of it,
+// - quantized weights in more bits than they are stored in.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -123,6 +125,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     known_.clear();
+    widened_ = {};
     ModuleOp module = getOperation();
     auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     OpBuilder builder(&getContext());
@@ -134,7 +137,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
       note_known(function, known_);
       function.walk([&](Operation* op) {
         if (known_.contains(op) && !stays(op) && !all_users_known(op)) {
-          if (is_for_kernels(op->getResult(0)) || widens_weights(op->getResult(0))) return;
+          if (is_for_kernels(op->getResult(0)) || widened_.contains(op->getResult(0))) return;
           if (index.try_emplace(op->getResult(0), hoisted.size()).second) hoisted.push_back(op->getResult(0));
         }
       });
@@ -173,10 +176,11 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
-  // Broadcasts and reshapes count as part of the user behind them. What stays for the calls is no user that is computed ahead.
-  bool all_users_known(Operation* op) const {
+  // Broadcasts and reshapes count as part of the user behind them. Widened weights are computed in each call, so what they read is not
+  // known with them.
+  bool all_users_known(Operation* op) {
     return llvm::all_of(op->getUsers(), [&](Operation* user) {
-      return known_.contains(user) && !widens_weights(user->getResult(0)) && (!passes_on(user) || all_users_known(user));
+      return known_.contains(user) && !widened_.contains(user->getResult(0)) && (!passes_on(user) || all_users_known(user));
     });
   }
 
@@ -187,6 +191,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
   }
 
   llvm::DenseSet<Operation*> known_;
+  WidenedWeights widened_;
 };
 
 }  // namespace

@@ -34,10 +34,10 @@ bool can_pack(Value input, Value weights) {
   return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
 }
 
-void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
+void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, WidenedWeights& widened) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
-  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widens_weights(conv.getFilter())) return;
+  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widened.contains(conv.getFilter())) return;
   // Nor have they three dimensions, or an image of symbolic size.
   if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
   // depthwise kernels read the filter along the channels as it is
@@ -50,10 +50,10 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family) {
   conv.setWinograd(winograd);
 }
 
-void pack_rhs(tx::MatmulOp matmul) {
+void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
   if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
-  if (widens_weights(matmul.getRhs()) && !matmul.getTransposeRhs()) return;  // made in each call, and as fast as it lies
+  if (widened.contains(matmul.getRhs()) && !matmul.getTransposeRhs()) return;
   OpBuilder builder(matmul);
   Value rhs = matmul.getRhs();
   if (matmul.getTransposeRhs()) {
@@ -85,6 +85,7 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
   }
   void runOnOperation() override {
     Slots slots(getOperation());
+    WidenedWeights widened;  // computed in each call, so packing them would be, too
     auto module = getOperation()->getParentOfType<ModuleOp>();
     getOperation().walk([&](Operation* op) {
       if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
@@ -94,8 +95,8 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
         if (matmul) read_transposed(matmul);
         return;
       }
-      if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family);
-      if (matmul) pack_rhs(matmul);
+      if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family, widened);
+      if (matmul) pack_rhs(matmul, widened);
     });
   }
 

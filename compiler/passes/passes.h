@@ -35,12 +35,12 @@ std::unique_ptr<mlir::Pass> propagate_transposes();
 std::unique_ptr<mlir::Pass> keep_quantized();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
-std::unique_ptr<mlir::Pass> order_dispatches();
 std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();
 // Regions that only some devices have kernels for are formed where these say so.
 std::unique_ptr<mlir::Pass> form_dispatches(const Devices& devices);
+std::unique_ptr<mlir::Pass> order_dispatches();
 
 // Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
 void register_passes(const Devices& devices);

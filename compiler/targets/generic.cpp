@@ -65,8 +65,8 @@ class StageEmitter {
     }
   }
 
-  // A part of a line of a scatter: the first elements, then those updates of the line that are for this part. Its index along the line is the part's number. Threads
-  // take parts that are mixed, so that what neighbors access at a time lies together.
+  // A part of a line of a scatter, whose number is the index along the line: its first elements, then those updates of the line that are for
+  // it. On threads the parts are interleaved, so that neighboring threads access neighboring elements.
   void store_part(stage::ScatterOp scatter) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
@@ -86,9 +86,8 @@ class StageEmitter {
       one.lanes = 0;
       one.mask = {};
       Value at = body_.run(scatter.getPlace().front(), 0, in_place, {}, one)[0].value;
-      auto is_before = [&](Value a, Value b) { return k_.make<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b); };
-      auto is_from = [&](Value a, Value b) { return k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, a, b); };
-      Value is_own = k_.make<arith::AndIOp>(is_from(at, is_mixed ? k_.index(0) : from), is_before(at, to));
+      Value first = is_mixed ? k_.index(0) : from;
+      Value is_own = k_.make<arith::AndIOp>(k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, at, first), k_.less(at, to));
       if (is_mixed) is_own = k_.make<arith::AndIOp>(is_own, k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, k_.rem(at, parts), part));
       k_.branch(is_own, [&] {
         place_.index[along] = at;

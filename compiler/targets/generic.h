@@ -12,7 +12,7 @@ namespace heddle::targets {
 // How a line of a scatter or a sort is made.
 struct LineCut {
   int64_t parts = 1;         // of a scatter's line
-  bool for_threads = false;  // parts are mixed, and elements find their own places
+  bool for_threads = false;  // parts are interleaved, and elements find their own places
 };
 
 class GenericKernel {

@@ -172,7 +172,8 @@ def judge(got, wanted, model, feeds, seed, float_type):
         moved = max(distance(other[i], exact[i]) for other in others)
         if ours <= max(10 * tolerance, 4 * theirs):
             continue
-        both_differ = got[i].dtype.kind != "f" and theirs > 0  # as where the least of equal sums is, which rounding decides
+        # Where the least of equal sums is, say, is a matter of rounding: neither has the index of f64.
+        both_differ = got[i].dtype.kind != "f" and got[i].shape == exact[i].shape and 0 < (got[i] != exact[i]).sum() <= 2 * (wanted[i] != exact[i]).sum()
         if moved > 0.1 * ours or moved > 100 * tolerance or both_differ or depends_on_rounding(got[i], exact[i], i, model, feeds):
             verdict = UNDECIDED if verdict == RIGHT else verdict
             continue
