@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-move-reshapes: element-wise ops behind a contraction have its shape, and what only divides the dimensions differently comes after them. So they
-// stand together, and become one kernel.
+// stand together, and become one kernel. A part comes behind a reshape of the whole, which moves nothing, and stands together with who reads it.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -80,13 +80,61 @@ struct MoveReshape : RewritePattern {
   }
 };
 
+// reshape(slice(x))  ->  slice(reshape(x)), where the reshape divides the dimension that is cut into pieces none of which is cut.
+struct MoveSlice : OpRewritePattern<tx::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tx::ReshapeOp reshape, PatternRewriter& rewriter) const override {
+    auto slice = reshape.getInput().getDefiningOp<tx::SliceOp>();
+    if (!slice || !slice->hasOneUse() || !llvm::all_of(slice.getStrides(), [](int64_t stride) { return stride == 1; })) return failure();
+    SmallVector<AffineExpr> whole = tx::extents(tx::tensor(slice.getInput())), part = tx::extents(tx::tensor(slice.getResult()));
+    SmallVector<AffineExpr> to = tx::extents(tx::tensor(reshape.getResult()));
+    size_t cut = part.size();
+    for (size_t d = 0; d < part.size(); ++d) {
+      if (slice.getStarts()[d] == 0 && whole[d] == part[d]) continue;
+      if (cut != part.size()) return failure();
+      cut = d;
+    }
+    if (cut == part.size()) return failure();
+    const auto from_extent = tx::static_extent(whole[cut]), part_extent = tx::static_extent(part[cut]);
+    if (!from_extent || !part_extent) return failure();
+    const int64_t start = slice.getStarts()[cut];
+    // The dimension that counts the pieces has as many elements in front of it as the one that is cut.
+    for (size_t d = 0; d < to.size(); ++d) {
+      const auto pieces = tx::static_extent(to[d]);
+      if (!pieces || *pieces <= 1 || *part_extent % *pieces != 0) continue;
+      const int64_t piece = *part_extent / *pieces;
+      if (piece <= 1 || *from_extent % piece != 0 || start % piece != 0) continue;
+      AffineExpr behind = product(ArrayRef(part).drop_front(cut + 1), rewriter) * piece;
+      if (product(ArrayRef(part).take_front(cut), rewriter) != product(ArrayRef(to).take_front(d), rewriter)) continue;
+      if (behind != product(ArrayRef(to).drop_front(d + 1), rewriter)) continue;
+      SmallVector<AffineExpr> divided = to;
+      divided[d] = rewriter.getAffineConstantExpr(*from_extent / piece);
+      SmallVector<int64_t> starts(to.size(), 0), strides(to.size(), 1);
+      starts[d] = start / piece;
+      Value view = rewriter.createOrFold<tx::ReshapeOp>(reshape.getLoc(), tx::tensor_type(divided, tx::tensor(reshape).getElementType()),
+                                                        slice.getInput());
+      rewriter.replaceOpWithNewOp<tx::SliceOp>(reshape, reshape.getType(), view, starts, strides);
+      return success();
+    }
+    return failure();
+  }
+
+ private:
+  static AffineExpr product(ArrayRef<AffineExpr> extents, PatternRewriter& rewriter) {
+    AffineExpr result = rewriter.getAffineConstantExpr(1);
+    for (AffineExpr extent : extents) result = result * extent;
+    return result;
+  }
+};
+
 struct MoveReshapes : PassWrapper<MoveReshapes, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MoveReshapes)
   StringRef getArgument() const final { return "heddle-move-reshapes"; }
   StringRef getDescription() const final { return "gelu(reshape(matmul(x, w)))  ->  reshape(gelu(matmul(x, w)))"; }
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<MoveReshape>(&getContext());
+    patterns.add<MoveReshape, MoveSlice>(&getContext());
     if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
   }
 };

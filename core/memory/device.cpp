@@ -14,7 +14,9 @@ namespace heddle::memory {
 namespace {
 
 constexpr size_t kKeptStaging = 8;
-constexpr size_t kForeignStreams = 16;  // kept; more only while calls use them
+constexpr size_t kKeptShared = 16;
+constexpr uint64_t kSharedBytes = 4096;  // of those that are kept
+constexpr size_t kForeignStreams = 16;   // kept; more only while calls use them
 
 }  // namespace
 
@@ -73,6 +75,7 @@ Device::~Device() {
   foreign_streams_.clear();
   for (heddle_timeline_t* timeline : idle_timelines_) api_->timeline->destroy(timeline);
   for (Staging staging : idle_staging_) free_staging(staging);
+  for (const Shared& shared : idle_shared_) free_shared(shared);
   if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
   // Blocks still live mean that somebody outlived the device, which holds a reference for each: our own bug. The pool is left to whoever it is.
   if (pool_) {
@@ -212,12 +215,25 @@ Status Device::make_pinned(uint64_t bytes, Staging* out) {
   return noted(std::move(mapped));
 }
 
-Result<Device::Shared> Device::make_shared(uint64_t bytes) {
+Result<Device::Shared> Device::borrow_shared(uint64_t bytes) {
   HEDDLE_RETURN_IF_ERROR(check());
+  Shared shared{.size_bytes = std::max(bytes, kSharedBytes)};
+  if (shared.size_bytes == kSharedBytes) {
+    std::lock_guard lock(mutex_);
+    idle_shared_.reserve(kKeptShared);  // giving back needs no memory
+    if (!idle_shared_.empty()) {
+      shared = idle_shared_.back();
+      idle_shared_.pop_back();
+      return shared;
+    }
+  }
   Staging pinned;
-  if ((description_.memory_kinds & HEDDLE_MEMORY_PINNED) && make_pinned(bytes, &pinned).ok()) return Shared{pinned.buffer, pinned.memory};
-  Shared shared;
-  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_DEVICE, bytes, 0};
+  if ((description_.memory_kinds & HEDDLE_MEMORY_PINNED) && make_pinned(shared.size_bytes, &pinned).ok()) {
+    shared.buffer = pinned.buffer;
+    shared.memory = pinned.memory;
+    return shared;
+  }
+  heddle_buffer_params_t params{sizeof(params), HEDDLE_MEMORY_DEVICE, shared.size_bytes, 0};
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->allocate(device_, &params, &shared.buffer))));
   return shared;
 }
@@ -227,6 +243,17 @@ Status Device::read_shared(const Shared& shared, uint64_t offset, uint64_t bytes
   HEDDLE_RETURN_IF_ERROR(noted(Status(api_->buffer->invalidate(shared.buffer, offset, bytes))));
   std::memcpy(out, static_cast<const std::byte*>(shared.memory) + offset, bytes);
   return Status();
+}
+
+void Device::return_shared(const Shared& shared) {
+  {
+    std::lock_guard lock(mutex_);
+    if (shared.size_bytes == kSharedBytes && idle_shared_.size() < kKeptShared) {
+      idle_shared_.push_back(shared);
+      return;
+    }
+  }
+  free_shared(shared);
 }
 
 void Device::free_shared(const Shared& shared) {

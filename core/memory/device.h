@@ -144,15 +144,16 @@ class Device final : public Counted {
   static constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
   Result<Staging> borrow_staging();
   void return_staging(Staging staging);
-  // A little memory that kernels write and the host reads: mapped where the driver has pinned memory, else downloaded. [may-block]
+  // A little memory that kernels write and the host reads: mapped where the driver has pinned memory, else downloaded. A few are kept. [may-block]
   struct Shared {
     heddle_buffer_t* buffer = nullptr;
     const void* memory = nullptr;  // NULL: not mapped
+    uint64_t size_bytes = 0;
   };
-  Result<Shared> make_shared(uint64_t bytes);
+  Result<Shared> borrow_shared(uint64_t bytes);
   // What kernels wrote; they are done. Does not block where it is mapped.
   Status read_shared(const Shared& shared, uint64_t offset, uint64_t bytes, void* out);
-  void free_shared(const Shared& shared);
+  void return_shared(const Shared& shared);
   TransferCounts transfer_counts() const;
 
  private:
@@ -161,6 +162,7 @@ class Device final : public Counted {
   void return_timeline(Ref<Timeline> timeline);
   Status make_pinned(uint64_t bytes, Staging* out);
   void free_staging(Staging staging);
+  void free_shared(const Shared& shared);
   [[gnu::cold]] Status loss() const;
   [[gnu::cold]] void remember_loss(const Status& answer) const;
 
@@ -181,6 +183,7 @@ class Device final : public Counted {
   std::vector<heddle_timeline_t*> idle_timelines_;
   std::vector<uint64_t> idle_values_;
   std::vector<Staging> idle_staging_;
+  std::vector<Shared> idle_shared_;
   mutable std::mutex files_mutex_;
   std::unordered_set<const heddle_buffer_t*> files_;
   std::vector<std::shared_ptr<ForeignStream>> foreign_streams_;  // the last used is the last

@@ -4,7 +4,9 @@
 #include "core/submit/arena.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
+#include <utility>
 
 namespace heddle::submit {
 
@@ -15,6 +17,26 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 
 uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
+}
+
+constexpr size_t kMaxPackings = 8;
+
+uint64_t sum_of(const std::vector<Slice>& slices) {
+  return std::accumulate(slices.begin(), slices.end(), uint64_t{0},
+                         [](uint64_t sum, const Slice& slice) { return sum + slice.size_bytes; });
+}
+
+// Whether the lives and alignments are those of the others, so that what fits into these is packed by them.
+bool live_alike(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
+  return std::equal(slices.begin(), slices.end(), others.begin(), others.end(), [](const Slice& a, const Slice& b) {
+    return a.first == b.first && a.last == b.last && a.alignment_bytes == b.alignment_bytes;
+  });
+}
+
+// In eight steps from one power of two to the next.
+uint64_t capacity_for(uint64_t size) {
+  const uint64_t step = std::bit_floor(size) / 8;
+  return step == 0 ? size : (size + step - 1) / step * step;
 }
 
 Status too_large() {
@@ -67,6 +89,38 @@ Result<uint64_t> pack(std::vector<Slice>& slices) {
         index);
   }
   return total;
+}
+
+Result<uint64_t> Packings::pack(std::vector<Slice>& slices) {
+  if (slices.size() > kMaxSlices ||
+      std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.size_bytes > kMaxBytes; }))
+    return submit::pack(slices);
+  const uint64_t sum = sum_of(slices);
+  std::lock_guard lock(lock_);
+  for (size_t i = kept_.size(); i-- > 0;) {
+    Packing& known = kept_[i];
+    const bool fits = live_alike(slices, known.slices) &&
+                      std::equal(slices.begin(), slices.end(), known.slices.begin(),
+                                 [](const Slice& slice, const Slice& room) { return slice.size_bytes <= room.size_bytes; });
+    if (!fits || sum_of(known.slices) - sum > sum / 4) continue;
+    std::rotate(kept_.begin() + static_cast<ptrdiff_t>(i), kept_.begin() + static_cast<ptrdiff_t>(i) + 1, kept_.end());
+    for (size_t s = 0; s < slices.size(); ++s) slices[s].offset = kept_.back().slices[s].offset;
+    return kept_.back().bytes;
+  }
+  Packing made{slices, 0};
+  if (!kept_.empty() && live_alike(slices, kept_.back().slices)) {
+    for (size_t s = 0; s < slices.size(); ++s) {
+      Slice& slice = made.slices[s];
+      if (slice.size_bytes > kept_.back().slices[s].size_bytes) slice.size_bytes = capacity_for(slice.size_bytes);
+    }
+  }
+  Result<uint64_t> bytes = submit::pack(made.slices);
+  if (!bytes.ok()) return submit::pack(slices);
+  made.bytes = *bytes;
+  for (size_t s = 0; s < slices.size(); ++s) slices[s].offset = made.slices[s].offset;
+  if (kept_.size() == kMaxPackings) kept_.erase(kept_.begin());
+  kept_.push_back(std::move(made));
+  return bytes;
 }
 
 }  // namespace heddle::submit

@@ -5,6 +5,7 @@
 #define HEDDLE_CORE_SUBMIT_ARENA_H_
 
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "core/status.h"
@@ -21,6 +22,22 @@ struct Slice {
 // Sets the offsets and gives the bytes of the whole. Largest slice first, each into the smallest gap that fits between the slices it lives
 // together with. RESOURCE_EXHAUSTED beyond 2^48 bytes.
 Result<uint64_t> pack(std::vector<Slice>& slices);
+
+// What calls of one function whose extents grow, such as the steps of a decoder, have in common: a packing by capacity. [any]
+class Packings {
+ public:
+  // As pack() above. Slices that live as those of an earlier call did, and fit into what these got, lie where these lay, so that the arena is as large. Those that have
+  // grown since the last packing get up to an eighth more than they need.
+  Result<uint64_t> pack(std::vector<Slice>& slices);
+
+ private:
+  struct Packing {
+    std::vector<Slice> slices;
+    uint64_t bytes = 0;
+  };
+  std::mutex lock_;
+  std::vector<Packing> kept_;  // the last used one is the last
+};
 
 }  // namespace heddle::submit
 

@@ -79,7 +79,7 @@ Frame::~Frame() {
   if (recording_) devices_[plan_->segments[0].device]->api().dispatch->recording_free(recording_);
   for (size_t i = first_own_arena_; i < arenas_.size(); ++i) devices_[arena_devices_[i]]->pool().free(arenas_[i]);
   for (size_t device = 0; device < verdicts_.size(); ++device) {
-    if (verdicts_[device].buffer) devices_[device]->free_shared(verdicts_[device]);
+    if (verdicts_[device].buffer) devices_[device]->return_shared(verdicts_[device]);
   }
 }
 
@@ -89,7 +89,7 @@ Status Frame::make_verdicts() {
   for (const VerdictNeed& need : plan_->verdicts) bytes[need.device] = std::max(bytes[need.device], need.offset + sizeof(int64_t));
   for (size_t device = 0; device < bytes.size(); ++device) {
     if (bytes[device] == 0) continue;
-    Result<memory::Device::Shared> shared = devices_[device]->make_shared(bytes[device]);
+    Result<memory::Device::Shared> shared = devices_[device]->borrow_shared(bytes[device]);
     if (!shared.ok())
       return wrap(shared.take_status(),
                   fmt::format("allocating {} bytes for checks on device '{}'", bytes[device], devices_[device]->alias()));

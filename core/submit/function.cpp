@@ -24,7 +24,7 @@ constexpr std::string_view kStateFailed =
 }  // namespace
 
 Function::Function(Instance& instance, const open::Signature& signature, const mf::Program& program)
-    : instance_(instance), signature_(signature), program_(program) {
+    : instance_(instance), signature_(signature), program_(program), packings_(instance.devices().size()) {
   for (const mf::Instruction* instruction : *program.code()) {
     if (static_cast<mf::Op>(instruction->op()) == mf::Op::ReadScalar) reads_scalars_ = true;
   }

@@ -67,7 +67,8 @@ class Function {
     std::vector<std::unique_ptr<Frame>> idle;  // one for each place
     uint64_t filled = 0, given = 0;            // bit per place: its frame is idle; it has one
     uint64_t last_use = 0;
-    uint64_t calls = 0;  // that took a frame and are not in the instance's counters yet
+    bool recurs = false;  // calls had these extents twice, or oftener
+    uint64_t calls = 0;   // that took a frame and are not in the instance's counters yet
   };
   // What a call begins with. A frame that is still there in the end goes back.
   struct Taken {
@@ -96,9 +97,11 @@ class Function {
   [[gnu::cold]] Status make(const Invocation& call, Taken& taken);
   [[gnu::cold]] Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
   [[gnu::cold]] Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims,
-                                                    std::span<const int64_t> symbols) const;
+                                                    std::span<const int64_t> symbols);
   [[gnu::cold]] void keep_plan(const memory::Ref<Plan>& plan);
-  CachedPlan* find_plan(const Plan& plan);  // under lock_
+  std::unique_ptr<Frame> take_spare(const Plan& plan);
+  static std::unique_ptr<Frame> take_idle(CachedPlan& cached);  // which has one; under lock_
+  CachedPlan* find_plan(const Plan& plan);                      // under lock_
   // To its place among the idle ones, if it has or gets one. Under lock_.
   void put_back(std::unique_ptr<Frame>& frame);
   void give_frame(std::unique_ptr<Frame> frame) noexcept;
@@ -151,6 +154,7 @@ class Function {
   };
   std::vector<Argument> arguments_;
   std::vector<open::Extent> extents_;  // of all arguments, one behind another
+  std::vector<Packings> packings_;     // of each device
   bool reads_scalars_ = false;
   bool touches_state_ = false;
 

@@ -34,12 +34,12 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
   return dims;
 }
 
-Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) const {
+Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) {
   Interpreter interpreter(program_, signature_, dims, symbols);
   interpreter.describe_slots(instance_.machine().slots);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
-  Resolver resolver(program_, signature_, instance_.machine(), dims);
+  Resolver resolver(program_, signature_, instance_.machine(), dims, &packings_);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
   if (!plan.ok()) return plan.take_status();
   (*plan)->key.assign(symbols.begin(), symbols.end());
@@ -81,12 +81,12 @@ Function::Taken Function::take(const Invocation& call, bool starts) {
     if (!std::equal(cached.plan->key.begin(), cached.plan->key.end(), symbols.begin(), symbols.end())) continue;
     cached.last_use = uses_;
     ++cached.calls;
+    cached.recurs = true;
     if (cached.filled == 0) {
       taken.plan = cached.plan;
       return taken;
     }
-    taken.frame = std::move(cached.idle[static_cast<size_t>(std::countr_zero(cached.filled))]);
-    cached.filled &= cached.filled - 1;
+    taken.frame = take_idle(cached);
     taken.frame->set_submitted(false);
     return taken;
   }
@@ -111,6 +111,7 @@ Status Function::make(const Invocation& call, Taken& taken) {
 }
 
 Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
+  if (std::unique_ptr<Frame> spare = take_spare(*plan)) dispose(std::move(spare));
   // Arenas of other extents are kept for their next call, but not without bound.
   uint64_t need = plan->arena_bytes(), held = instance_.counters().arena_bytes.load(std::memory_order_relaxed);
   if (held + need > std::max(kKeptArenaBytes, 4 * need)) instance_.drop_idle_frames();
@@ -126,6 +127,23 @@ Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
   uint64_t peak = counters.peak_arena_bytes.load(std::memory_order_relaxed);
   while (peak < now && !counters.peak_arena_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
+  return frame;
+}
+
+// An idle frame with an arena of this size, of extents that were there once, as those of a decoder's steps are: its arena is free for the next ones.
+std::unique_ptr<Frame> Function::take_spare(const Plan& plan) {
+  std::lock_guard lock(lock_);
+  CachedPlan* oldest = nullptr;
+  for (CachedPlan& cached : plans_) {
+    if (cached.recurs || cached.filled == 0 || cached.plan->arena_bytes() != plan.arena_bytes()) continue;
+    if (!oldest || cached.last_use < oldest->last_use) oldest = &cached;
+  }
+  return oldest ? take_idle(*oldest) : nullptr;
+}
+
+std::unique_ptr<Frame> Function::take_idle(CachedPlan& cached) {
+  std::unique_ptr<Frame> frame = std::move(cached.idle[static_cast<size_t>(std::countr_zero(cached.filled))]);
+  cached.filled &= cached.filled - 1;
   return frame;
 }
 
@@ -215,8 +233,7 @@ void Function::drop_idle_frames() {
       std::lock_guard lock(lock_);
       for (CachedPlan& cached : plans_) {
         if (cached.filled == 0) continue;
-        dropped = std::move(cached.idle[static_cast<size_t>(std::countr_zero(cached.filled))]);
-        cached.filled &= cached.filled - 1;
+        dropped = take_idle(cached);
         break;
       }
     }

@@ -201,6 +201,7 @@ Result<Interpreter::Outcome> Interpreter::run() {
   const auto* code = program_.code();
   const uint32_t count = code->size();
   int64_t* r = registers_.data();
+  recording_.commands.reserve(std::min<size_t>(count, limits_.commands));
   while (next_ < count) {
     if (!pauses_.empty() && next_ == pauses_.front()) {
       pauses_ = pauses_.subspan(1);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "core/submit/arena.h"
 #include "core/submit/operations.h"
 #include "core/submit/profile.h"
 #include "sdk/module/element_types.h"
@@ -35,8 +34,8 @@ uint64_t Plan::arena_bytes() const {
 }
 
 Resolver::Resolver(const mf::Program& program, const open::Signature& signature, const Machine& machine,
-                   const std::vector<std::vector<int64_t>>& argument_dims)
-    : program_(program), signature_(signature), machine_(machine) {
+                   const std::vector<std::vector<int64_t>>& argument_dims, std::vector<Packings>* packings)
+    : program_(program), signature_(signature), machine_(machine), packings_(packings) {
   for (size_t i = 0; i < signature.arguments.size(); ++i) {
     std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(signature.arguments[i].element_type), argument_dims[i]);
     if (!bytes) {
@@ -197,7 +196,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       workspaces.push_back(&runner);
     }
     if (slices.empty()) continue;
-    Result<uint64_t> bytes = pack(slices);
+    Result<uint64_t> bytes = packings_ ? (*packings_)[device].pack(slices) : pack(slices);
     if (!bytes.ok()) return bytes.take_status();
     for (size_t i = 0; i < workspaces.size(); ++i) {
       const Slice& slice = slices[owners.size() + i];

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/memory/ref.h"
+#include "core/submit/arena.h"
 #include "core/submit/interpreter.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
@@ -145,8 +146,9 @@ class Plan final : public memory::Counted {
 // with arenas of earlier pieces kept.
 class Resolver {
  public:
+  // packings: those of the function's other calls, of each device; NULL: it shares none.
   Resolver(const module_format::Program& program, const open::Signature& signature, const Machine& machine,
-           const std::vector<std::vector<int64_t>>& argument_dims);
+           const std::vector<std::vector<int64_t>>& argument_dims, std::vector<Packings>* packings = nullptr);
 
   // What the commands from first_command on need, as far as memory goes: arenas, results and operations of the plan, and no commands.
   Status plan_memory(const Interpreter& interpreter, size_t first_command, Plan& plan);
@@ -193,6 +195,7 @@ class Resolver {
   const module_format::Program& program_;
   const open::Signature& signature_;
   const Machine& machine_;
+  std::vector<Packings>* packings_;
   std::vector<uint64_t> argument_bytes_;
   std::vector<ResultNeed> results_;
   std::vector<bool> result_known_;

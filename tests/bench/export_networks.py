@@ -5,6 +5,7 @@
 
 Writes FOLDER/NAME.onnx and NAME.npz with inputs (in:...) and PyTorch's outputs (out:...) for each of the names, which are
 NETWORK[.small].{dynamo,old}[.dyn]: two small layers instead of all, and a symbolic batch and sequence. Without names, all of full size and a known shape.
+gpt2_step and llama_step, by dynamo only, are one step of decoding: a token, the mask, and a cache of any length, whose longer successor is a result.
 Needs torch, torchvision, transformers, onnx and onnxscript, which tools/dev/setup does not install. exported_networks.py times the files.
 """
 import argparse
@@ -26,6 +27,19 @@ LLAMA = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
 NETWORKS = ("resnet50", "mobilenet_v2", "bert", "minilm", "vit", "gpt2", "whisper", "llama")
 
 
+class Step(torch.nn.Module):
+    """One step of decoding: behind ids and mask the keys and values of each layer, [batch, heads, past, head size]; results are the logits, and longer keys and values."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask, *past):
+        cache = transformers.DynamicCache(ddp_cache_data=zip(past[::2], past[1::2], strict=True))
+        result = self.model(ids, attention_mask=mask, past_key_values=cache, use_cache=True)
+        return result.logits, *(one for layer in result.past_key_values.layers for one in (layer.keys, layer.values))
+
+
 class Positional(torch.nn.Module):
     """The model with its inputs in order, and a tuple of the outputs that are named."""
 
@@ -39,7 +53,7 @@ class Positional(torch.nn.Module):
 
 
 def build(network, small):
-    """(model, names of inputs, names of outputs, shape of an image or size of the vocabulary)"""
+    """(model, names of inputs, names of outputs, shape of an image or size of the vocabulary; of a step: that, heads and head size)"""
     torch.manual_seed(1234)
     hidden = ["last_hidden_state", "pooler_output"]
     if network in ("resnet50", "mobilenet_v2"):
@@ -58,6 +72,7 @@ def build(network, small):
         outputs = ["last_hidden_state"]
         return Positional(WhisperEncoder(config), ["input_features"], outputs), ["input_features"], outputs, (80, 2 * config.max_source_positions)
     inputs, outputs = ["input_ids", "attention_mask"], ["logits"]
+    network, is_step = network.removesuffix("_step"), network.endswith("_step")
     if network == "gpt2":
         shape = {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 256, "n_positions": 64, "bos_token_id": 0, "eos_token_id": 0}
         config = transformers.GPT2Config(**(shape if small else {}))
@@ -66,6 +81,11 @@ def build(network, small):
         shape = {**LLAMA, **TINY, "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 64}
         config = transformers.LlamaConfig(**(shape if small else LLAMA))
         model = transformers.LlamaForCausalLM(config)
+    if is_step:
+        caches = [f"{one}_{layer}" for layer in range(config.num_hidden_layers) for one in ("keys", "values")]
+        heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+        kind = config.vocab_size, heads, config.hidden_size // config.num_attention_heads
+        return Step(model), inputs + caches, outputs + [f"longer_{one}" for one in caches], kind
     return Positional(model, inputs, outputs, use_cache=False), inputs, outputs, config.vocab_size
 
 
@@ -96,6 +116,14 @@ def arguments_of(inputs, kind, batch, sequence, seed):
     return (ids, mask, types)[:len(inputs)]
 
 
+def step_arguments(inputs, kind, past, seed):
+    """One sequence with so many tokens in its cache."""
+    generator = torch.Generator().manual_seed(seed)
+    vocabulary, heads, size = kind
+    ids = torch.randint(0, vocabulary, (1, 1), generator=generator)
+    return ids, torch.ones((1, past + 1), dtype=torch.int64), *(torch.randn((1, heads, past, size), generator=generator) for _ in inputs[2:])
+
+
 def export(folder, name):
     network, *options = name.split(".")
     small, dynamo, dynamic = (option in options for option in ("small", "dynamo", "dyn"))
@@ -104,16 +132,21 @@ def export(folder, name):
     randomize(model)
     sequence = 16 if small else 128
     named = {"input_names": inputs, "output_names": outputs}
-    if dynamo:
+    is_step = network.endswith("_step")
+    if is_step:
+        past = torch.export.Dim("past", min=2, max=8 * sequence - 2)
+        sizes = [{}, {1: past + 1}] + [{2: past}] * (len(inputs) - 2)
+        named |= {"dynamo": True, "dynamic_shapes": (*sizes[:2], tuple(sizes[2:]))}
+    elif dynamo:
         sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", min=2, max=2 * sequence)}
         named |= {"dynamo": True, "dynamic_shapes": ((sizes,) * len(inputs),) if dynamic else None}
     else:
         axes = {one: {0: "batch", 1: "sequence"} for one in inputs + outputs if one != "pooler_output"}
         named |= {"dynamo": False, "opset_version": 14, "dynamic_axes": axes | {"pooler_output": {0: "batch"}} if dynamic else None}
-    given = arguments_of(inputs, kind, 2 if dynamic else 1, sequence, 7)
+    given = step_arguments(inputs, kind, sequence, 7) if is_step else arguments_of(inputs, kind, 2 if dynamic else 1, sequence, 7)
     torch.onnx.export(model, given, str(folder / f"{name}.onnx"), **named)
     batch, sequence = (3, sequence - 5) if dynamic else (1, sequence)
-    given = arguments_of(inputs, kind, batch, sequence, 8)
+    given = step_arguments(inputs, kind, sequence - 5, 8) if is_step else arguments_of(inputs, kind, batch, sequence, 8)
     with torch.no_grad():
         results = model(*given)
     results = results if isinstance(results, tuple) else (results,)

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "../support/module_builder.h"
 #include "core/submit/arena.h"
@@ -281,6 +282,50 @@ TEST(Arena, PacksAChainIntoTwoSlices) {
   Result<uint64_t> total = pack(slices);
   ASSERT_TRUE(total.ok());
   EXPECT_EQ(*total, 8192u);
+}
+
+void expect_apart(const std::vector<Slice>& slices, uint64_t total) {
+  for (size_t i = 0; i < slices.size(); ++i) {
+    EXPECT_LE(slices[i].offset + slices[i].size_bytes, total);
+    for (size_t j = 0; j < i; ++j) {
+      const bool together = slices[i].first <= slices[j].last && slices[j].first <= slices[i].last;
+      const bool overlap =
+          slices[i].offset < slices[j].offset + slices[j].size_bytes && slices[j].offset < slices[i].offset + slices[i].size_bytes;
+      EXPECT_FALSE(together && overlap) << i << " and " << j;
+    }
+  }
+}
+
+TEST(Packings, GrowInSteps) {
+  Packings packings;
+  std::set<uint64_t> totals;
+  std::vector<uint64_t> offsets;
+  for (uint64_t length = 128; length <= 1024; ++length) {
+    // Some grow with the length, and some do not.
+    std::vector<Slice> slices = {{2304, 64, 0, 2, 0}, {length * 64, 64, 1, 3, 0}, {length * 4, 64, 2, 4, 0}, {768, 64, 3, 5, 0}};
+    Result<uint64_t> total = packings.pack(slices);
+    ASSERT_TRUE(total.ok());
+    expect_apart(slices, *total);
+    std::vector<Slice> alone = slices;
+    EXPECT_LE(*total, *pack(alone) / 8 * 9 + 256) << length;
+    totals.insert(*total);
+  }
+  EXPECT_LE(totals.size(), 26u) << "eight for each of three doublings, and the first ones";
+}
+
+TEST(Packings, AreForSlicesThatLiveAlikeAndAreNotMuchSmaller) {
+  Packings packings;
+  std::vector<Slice> slices = {{6400, 64, 0, 2, 0}, {6400, 64, 1, 3, 0}}, smaller = {{640, 64, 0, 2, 0}, {640, 64, 1, 3, 0}},
+                     others = {{6400, 64, 0, 1, 0}, {6400, 64, 2, 3, 0}},
+                     more = {{6400, 64, 0, 2, 0}, {6400, 64, 1, 3, 0}, {64, 64, 1, 1, 0}};
+  EXPECT_EQ(*packings.pack(slices), 12800u);
+  EXPECT_EQ(*packings.pack(smaller), 1280u);
+  EXPECT_EQ(*packings.pack(others), 6400u);
+  EXPECT_EQ(*packings.pack(more), 12864u);
+  EXPECT_EQ(*packings.pack(slices), 12800u);
+  expect_apart(slices, 12800);
+  std::vector<Slice> large = {{UINT64_MAX, 64, 0, 1, 0}};
+  EXPECT_FALSE(packings.pack(large).ok());
 }
 
 TEST(Arena, RefusesMoreThanItCounts) {

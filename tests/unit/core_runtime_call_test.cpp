@@ -274,6 +274,45 @@ TEST_P(RuntimeCall, SharesTheArenaBetweenValuesThatDoNotLiveTogether) {
   EXPECT_GE(statistics["peak_arena_bytes"], 2 * 4000);
 }
 
+// As the steps of a decoder do: each length comes once.
+TEST_P(RuntimeCall, KeepsTheArenaWhileExtentsGrow) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  ModuleBuilder::add_symbol(function_type, "length", 1, 2000, 1);
+  function_type.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::symbol(0)}));
+  function_type.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::symbol(0)}));
+  ProgramBuilder p = program();
+  uint32_t elements = p.argument_dim(0, 0), bytes = p.arithmetic(mf::Op::Mul, elements, p.literal(4)), one = p.literal(1);
+  uint32_t between = p.transient(bytes);
+  auto add_twice = [&](uint32_t from, uint32_t to) {
+    p.dispatch("double", kAdd, {ProgramBuilder::whole(from, kRead), ProgramBuilder::whole(from, kRead), ProgramBuilder::whole(to, kWrite)},
+               {elements, elements}, {one, one, one});
+  };
+  add_twice(p.argument(0), between);
+  p.barrier();
+  add_twice(between, p.result(0));
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  auto call = [&](int64_t length) {
+    const auto count = static_cast<size_t>(length);
+    TensorHandle a = make_tensor(function, 0, {length}, ramp(count, static_cast<float>(length), 1));
+    EXPECT_EQ(read_tensor(call_for_one(function, {a.get()})), ramp(count, 4 * static_cast<float>(length), 4)) << length;
+  };
+  for (int64_t length = 1000; length <= 1100; ++length) call(length);
+  auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+  EXPECT_EQ(statistics["plans_made"], 101);
+  EXPECT_LE(statistics["arena_bytes"], 4000 + 4096 + 4608) << "of the first length, and of two capacities";
+  // Lengths that come again keep a frame each.
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t length : {1098, 1099, 1100}) call(length);
+  }
+  const auto frames = nlohmann::json::parse(instance_report(instance, "statistics"))["frames_made"];
+  for (int64_t length : {1098, 1099, 1100}) call(length);
+  EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["frames_made"], frames);
+}
+
 TEST_P(RuntimeCall, CopiesAndFillsPartsOfValues) {
   ModuleBuilder module = builder();
   mf::FunctionT& function_type = module.add_function("main");

@@ -241,6 +241,51 @@ func.func @not_taken_in(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x4
 
 // -----
 
+// A cache and the rotated keys of a token, which go behind it, are one region; the reshape in between, which only moves dimensions of one element, is a transpose there.
+// The cache may be empty.
+// CHECK-LABEL: @appended
+// CHECK: %[[Y:.*]] = tx.dispatch "appended.0.mul"(%arg0, %arg1, %arg2)
+// CHECK-DAG: tx.neg
+// CHECK-DAG: tx.transpose {{.*}} {permutation = array<i64: 0, 2, 1, 3>} : tensor<1x1x3x32xf32> -> tensor<1x3x1x32xf32>
+// CHECK: tx.concat {{.*}} {axis = 3 : i64}
+// CHECK: tx.concat %arg{{.*}}, %{{.*}} {axis = 2 : i64}
+// CHECK-NOT: tx.dispatch
+// CHECK: return %[[Y]]
+func.func @appended(%x: tensor<1x1x3x64xf32>, %sin: tensor<1x3x1x64xf32>, %past: tensor<1x3x?x64xf32, #tx.dims<()[s0] -> (1, 3, s0, 64)>>)
+    -> tensor<1x3x?x64xf32, #tx.dims<()[s0] -> (1, 3, s0 + 1, 64)>> attributes {tx.symbols = ["past"]} {
+  %low = tx.slice %x {starts = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1, 1, 1>} : tensor<1x1x3x64xf32> -> tensor<1x1x3x32xf32>
+  %high = tx.slice %x {starts = array<i64: 0, 0, 0, 32>, strides = array<i64: 1, 1, 1, 1>} : tensor<1x1x3x64xf32> -> tensor<1x1x3x32xf32>
+  %minus = tx.neg %high : tensor<1x1x3x32xf32>
+  %l = tx.reshape %low : tensor<1x1x3x32xf32> -> tensor<1x3x1x32xf32>
+  %m = tx.reshape %minus : tensor<1x1x3x32xf32> -> tensor<1x3x1x32xf32>
+  %turned = tx.concat %m, %l {axis = 3 : i64} : tensor<1x3x1x32xf32>, tensor<1x3x1x32xf32> -> tensor<1x3x1x64xf32>
+  %scaled = tx.mul %turned, %sin : tensor<1x3x1x64xf32>
+  %longer = tx.concat %past, %scaled {axis = 2 : i64} : tensor<1x3x?x64xf32, #tx.dims<()[s0] -> (1, 3, s0, 64)>>, tensor<1x3x1x64xf32>
+      -> tensor<1x3x?x64xf32, #tx.dims<()[s0] -> (1, 3, s0 + 1, 64)>>
+  return %longer : tensor<1x3x?x64xf32, #tx.dims<()[s0] -> (1, 3, s0 + 1, 64)>>
+}
+
+// -----
+
+// A reshape that does more stays a view between two regions, and so does one of what others read, too.
+// CHECK-LABEL: @divided
+// CHECK: tx.dispatch "divided.0.neg"
+// CHECK: tx.dispatch "divided.1.concat"
+// CHECK: tx.dispatch "divided.2.neg"
+// CHECK: tx.dispatch "divided.3.concat"
+func.func @divided(%x: tensor<6x4xf32>, %y: tensor<2x3x4xf32>, %z: tensor<6x1x4xf32>, %u: tensor<2x6x4xf32>)
+    -> (tensor<4x3x4xf32>, tensor<3x6x4xf32>, tensor<6x1x4xf32>) {
+  %n = tx.neg %x : tensor<6x4xf32>
+  %r = tx.reshape %n : tensor<6x4xf32> -> tensor<2x3x4xf32>
+  %c = tx.concat %r, %y {axis = 0 : i64} : tensor<2x3x4xf32>, tensor<2x3x4xf32> -> tensor<4x3x4xf32>
+  %m = tx.neg %z : tensor<6x1x4xf32>
+  %s = tx.reshape %m : tensor<6x1x4xf32> -> tensor<1x6x4xf32>
+  %d = tx.concat %s, %u {axis = 0 : i64} : tensor<1x6x4xf32>, tensor<2x6x4xf32> -> tensor<3x6x4xf32>
+  return %c, %d, %m : tensor<4x3x4xf32>, tensor<3x6x4xf32>, tensor<6x1x4xf32>
+}
+
+// -----
+
 // A matrix is packed as it lies.
 // CHECK-LABEL: @packed
 // CHECK: tx.dispatch "packed.0.pack"(%arg0)
