@@ -63,6 +63,8 @@ void add_combination_passes(PassManager& passes, const passes::Devices& devices)
   passes.addPass(passes::form_dispatches(devices));
   // Side by side where nothing says otherwise.
   passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
+  // When it is settled who is the last to read a value.
+  passes.addPass(passes::overwrite_operands(devices));
 }
 
 namespace {

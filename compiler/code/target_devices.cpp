@@ -40,6 +40,11 @@ bool TargetDevices::reads_panels(llvm::StringRef family) const {
   return target && target->reads_panels();
 }
 
+bool TargetDevices::work_in_place(llvm::StringRef family, tx::DispatchOp region) const {
+  const targets::Target* target = target_of(family);
+  return target && target->works_in_place(region);
+}
+
 bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const {
   const targets::Target* target = target_of(family);
   return target && target->prefers_winograd(conv);

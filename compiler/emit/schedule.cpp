@@ -359,10 +359,14 @@ class Scheduler {
 
   // A barrier, if the value was written since the last one.
   void synchronize(uint32_t value) {
-    if (!written_.contains(value)) return;
+    if (written_.contains(value)) add_barrier();
+  }
+
+  void add_barrier() {
     command(mf::Op::Barrier, 0);
     barriers_.push_back(commands_.size() - 1);
     written_.clear();
+    read_.clear();
   }
 
   // Bindings of what reads and writes tensors, behind a barrier where one is needed.
@@ -374,13 +378,27 @@ class Scheduler {
       note_type(input, site);
     }
     for (Value output : outputs) {
+      if (read_.contains(locate(output))) add_barrier();
       site.bindings.emplace_back(locate(output), whole, whole, write);
       note_type(output, site);
     }
     for (const mf::BindingRef& binding : site.bindings) {
       note_use(binding.value());
-      if (binding.access() == write) written_.insert(binding.value());
+      (binding.access() == write ? written_ : read_).insert(binding.value());
     }
+  }
+
+  // A result is where the operand that it is tied to is.
+  LogicalResult take_places(tx::DispatchOp dispatch) {
+    for (auto [result, operand] : llvm::enumerate(dispatch.getTied().value_or(ArrayRef<int64_t>()))) {
+      if (operand < 0) continue;
+      Value value = dispatch.getInputs()[operand];
+      if (!tx::dies_with(dispatch, value))
+        return dispatch.emitError("overwrites operand ")
+               << operand << ", which is not a value of a region on its slot, or which others read too, behind it";
+      location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(storage_of(value));
+    }
+    return success();
   }
 
   // Of the slot that the op names, or none.
@@ -495,6 +513,7 @@ class Scheduler {
     site->executable = target_[slot].executable;
     site->name = dispatch.getName().str();
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
+    if (failed(take_places(dispatch))) return failure();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
     check_empty_values(dispatch, usual.plan.strategy);
     for (const targets::Limit& limit : usual.plan.limits) {
@@ -555,7 +574,7 @@ class Scheduler {
   llvm::DenseSet<AffineExpr> checked_;
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
   uint32_t operations_ = 0;
-  llvm::SmallSet<uint32_t, 16> written_;  // values written since the last barrier
+  llvm::SmallSet<uint32_t, 16> written_, read_;  // values, since the last barrier; those that only dispatches read
 };
 
 }  // namespace

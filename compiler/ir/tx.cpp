@@ -164,6 +164,26 @@ bool is_elementwise(Operation* op) {
                    CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
 }
 
+bool dies_with(DispatchOp region, Value operand) {
+  while (auto view = operand.getDefiningOp<ReshapeOp>()) operand = view.getInput();
+  auto maker = operand.getDefiningOp<DispatchOp>();
+  if (!maker || maker.getSlot() != region.getSlot()) return false;
+  unsigned reads = 0;
+  SmallVector<Value> views = {operand};
+  while (!views.empty()) {
+    for (Operation* user : views.pop_back_val().getUsers()) {
+      if (user == region) {
+        ++reads;
+      } else if (llvm::isa<ReshapeOp>(user)) {
+        views.push_back(user->getResult(0));
+      } else if (!llvm::isa<DispatchOp>(user) || !user->isBeforeInBlock(region)) {
+        return false;
+      }
+    }
+  }
+  return reads == 1;
+}
+
 bool is_data_movement(Operation* op) {
   return llvm::isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp>(op);
 }
@@ -771,6 +791,19 @@ LogicalResult DispatchOp::verify() {
   if (!yield || yield.getValues().size() != getOutputs().size()) return emitOpError("does not yield its outputs");
   for (auto [value, output] : llvm::zip(yield.getValues(), getOutputs())) {
     if (value.getType() != output.getType()) return emitOpError("yields ") << value.getType() << " for " << output.getType();
+  }
+  if (auto tied = getTied()) {
+    if (tied->size() != getNumResults()) return emitOpError("ties ") << tied->size() << " results and has " << getNumResults();
+    llvm::SmallDenseSet<int64_t> taken;
+    for (auto [result, operand] : llvm::enumerate(*tied)) {
+      if (operand == -1) continue;
+      if (operand < 0 || operand >= static_cast<int64_t>(getInputs().size()) || !taken.insert(operand).second)
+        return emitOpError("ties result ") << result << " to operand " << operand
+                                           << ", which it has not, or which another result is tied to";
+      RankedTensorType from = tensor(getInputs()[operand]), to = tensor(getOutputs()[result]);
+      if (from.getElementType() != to.getElementType() || element_count(from) != element_count(to))
+        return emitOpError("ties a result of type ") << to << " to an operand of type " << from;
+    }
   }
   OperationAttr operation = getAlternativeAttr();
   if (!operation) return success();

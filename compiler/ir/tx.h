@@ -159,6 +159,9 @@ bool is_costly(mlir::Operation* op);
 // True for ops that are defined by their stages alone (compiler/stage/form_stages.cpp): strategies that read tx ops do not know them.
 bool has_only_stages(mlir::Operation* op);
 
+// True for what a region may overwrite: a value, or a view of one, that a region on the same slot makes, that only regions read, this one once and the others in front of it.
+bool dies_with(DispatchOp region, mlir::Value operand);
+
 // True for reshape, transpose, broadcast, slice, pad and concat: ops that only move elements.
 bool is_data_movement(mlir::Operation* op);
 

@@ -23,6 +23,8 @@ class Devices {
   virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether their contractions read constant right sides in panels.
   virtual bool reads_panels(llvm::StringRef family) const = 0;
+  // Whether kernels of the region are as fast where its result takes the place of an operand that each element reads at its own place alone.
+  virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether they take this convolution, whose filter is a constant, by Winograd's F(2x2, 3x3).
   virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;
 };
@@ -41,6 +43,7 @@ std::unique_ptr<mlir::Pass> hoist_constants();
 // Regions that only some devices have kernels for are formed where these say so.
 std::unique_ptr<mlir::Pass> form_dispatches(const Devices& devices);
 std::unique_ptr<mlir::Pass> order_dispatches();
+std::unique_ptr<mlir::Pass> overwrite_operands(const Devices& devices);
 
 // Makes all of them, and the upstream ones of the pipeline, known to heddle-opt.
 void register_passes(const Devices& devices);

@@ -48,6 +48,8 @@ struct KernelPlan {
   std::string strategy = {};       // whose plan it is
   std::vector<Refusal> refusals = {};
   std::vector<Limit> limits = {};
+  // A result may take the place of an operand (tied of tx.dispatch) that each of its elements reads at its own place alone, and the kernel is as fast.
+  bool works_in_place = false;
 };
 
 using Plans = std::vector<KernelPlan>;

@@ -84,6 +84,12 @@ bool Target::has_own_kernel(tx::DispatchOp region) const {
   return succeeded(found) && found->back().strategy != strategies().back()->name();
 }
 
+bool Target::works_in_place(tx::DispatchOp region) const {
+  ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
+  FailureOr<Plans> found = plans(region);
+  return succeeded(found) && llvm::all_of(*found, [](const KernelPlan& plan) { return plan.works_in_place; });
+}
+
 FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {
   for (const auto& strategy : strategies()) {
     if (strategy->name() != plan.strategy) continue;

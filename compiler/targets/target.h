@@ -36,6 +36,9 @@ class Target {
   // Whether a strategy other than the generic one takes the region.
   bool has_own_kernel(tx::DispatchOp region) const;
 
+  // Whether all plans of the region do so (KernelPlan::works_in_place).
+  bool works_in_place(tx::DispatchOp region) const;
+
   // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is one of plans(), of this or of another variant of the family.
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                         mlir::ModuleOp kernels) const;

@@ -21,6 +21,7 @@ class ElementwisePart final : public Part {
         threads_(space_.extents, space_.flattened, lanes_, threads) {}
 
   AffineExpr workgroups() const override { return threads_.workgroups(); }
+  bool works_in_place() const override { return true; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();

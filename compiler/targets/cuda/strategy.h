@@ -25,6 +25,8 @@ class Part {
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
   // Which step of its ladder was taken; empty: there is one only.
   virtual std::string rung() const { return {}; }
+  // Whether an element is read, where a result has it too, right before it is stored there, and used by nobody else.
+  virtual bool works_in_place() const { return false; }
   // Workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
   // Tiles that it could have, of which Budget says one; 0: it has none. choice: what tells this one from all others.

@@ -91,6 +91,7 @@ class OutputGroups final : public Strategy {
       auto parts = parts_of(region, budget_of(region, tile));
       if (failed(parts)) return failure();
       KernelPlan plan{getAffineConstantExpr(0, region.getContext())};
+      plan.works_in_place = llvm::all_of(*parts, [](const auto& part) { return part->works_in_place(); });
       for (const auto& part : *parts) {
         plan.workgroups = plan.workgroups + part->workgroups();
         plan.estimate_ns += part->estimate_ns();

@@ -166,6 +166,7 @@ class TilePart final : public Part {
     return shape_.rows.ceilDiv(tile_.rows) * shape_.batches * (column_tiles * shape_.groups);
   }
   std::string rung() const override { return tile_.name() + (shape_.tensor_cores && shape_.element.isF32() ? ", tf32" : ""); }
+  bool works_in_place() const override { return !transpose_; }
   int64_t residents() const override { return tile_.residents; }
   size_t tiles() const override { return tiles_; }
   std::string choice() const override {

@@ -584,6 +584,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
       plan.choice = cut.choice();
       plan.guards = one.guards;
       plan.estimate_ns = each.estimate_ns;
+      plan.works_in_place = cut.passes == 1 && !shape->tail.is_long();  // else the result has the sums when the operand is read
       plans.push_back(std::move(plan));
     }
   }

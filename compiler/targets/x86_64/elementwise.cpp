@@ -22,6 +22,7 @@ class ElementwisePart final : public Part {
 
   AffineExpr workgroups() const override { return cut_.workgroups; }
   uint64_t cost_ns() const override { return cut_.cost_ns; }
+  bool works_in_place() const override { return true; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();

@@ -18,6 +18,8 @@ class Part {
   virtual ~Part() = default;
   virtual mlir::AffineExpr workgroups() const = 0;
   virtual uint64_t cost_ns() const = 0;
+  // Whether an element is read, where a result has it too, right before it is stored there, and by nobody else.
+  virtual bool works_in_place() const { return false; }
   // Emits workgroup `block` of this part.
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
 };

@@ -269,3 +269,39 @@ func.func @zero_of_rows(%x: tensor<2x3xf32>, %w: tensor<3x4xi8>, %z: tensor<3xf3
   %0 = tx.matmul %x, %w, zero %z : tensor<2x3xf32>, tensor<3x4xi8>, tensor<3xf32> -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
+
+// -----
+
+func.func @tied_operand(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{ties result 0 to operand 1}}
+  %0 = tx.dispatch "exp"(%x) attributes {tied = array<i64: 1>} : (tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<8xf32>):
+    %1 = tx.exp %a : tensor<8xf32>
+    tx.yield %1 : tensor<8xf32>
+  }
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func @tied_type(%x: tensor<8xf32>) -> tensor<8xi32> {
+  // expected-error @+1 {{ties a result of type 'tensor<8xi32>' to an operand of type 'tensor<8xf32>'}}
+  %0 = tx.dispatch "cast"(%x) attributes {tied = array<i64: 0>} : (tensor<8xf32>) -> tensor<8xi32> {
+  ^bb0(%a: tensor<8xf32>):
+    %1 = tx.cast %a : tensor<8xf32> -> tensor<8xi32>
+    tx.yield %1 : tensor<8xi32>
+  }
+  return %0 : tensor<8xi32>
+}
+
+// -----
+
+func.func @tied_count(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{ties 2 results and has 1}}
+  %0 = tx.dispatch "exp"(%x) attributes {tied = array<i64: 0, -1>} : (tensor<8xf32>) -> tensor<8xf32> {
+  ^bb0(%a: tensor<8xf32>):
+    %1 = tx.exp %a : tensor<8xf32>
+    tx.yield %1 : tensor<8xf32>
+  }
+  return %0 : tensor<8xf32>
+}

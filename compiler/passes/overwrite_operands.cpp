@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle-overwrite-operands: where a region is the last to read a value, and each element of its result needs the value's element at the same place alone, the result
+// takes the place of the value: the sum of a residual connection, say. Calls need less memory, and a cache has what is overwritten already.
+#include "compiler/passes/passes.h"
+
+#include "compiler/ir/tx.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+// A result of the function has a place of its own.
+bool is_returned(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation* user) {
+    return user->hasTrait<OpTrait::IsTerminator>() || (llvm::isa<tx::ReshapeOp>(user) && is_returned(user->getResult(0)));
+  });
+}
+
+// Whether what the region reads depends on all others that read the operand: it waits for them anyway.
+bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
+  while (auto view = operand.getDefiningOp<tx::ReshapeOp>()) operand = view.getInput();
+  llvm::DenseSet<Operation*> others;
+  Operation* first = region;
+  SmallVector<Value> values = {operand};
+  while (!values.empty()) {
+    for (Operation* user : values.pop_back_val().getUsers()) {
+      if (llvm::isa<tx::ReshapeOp>(user)) {
+        values.push_back(user->getResult(0));
+      } else if (user != region) {
+        others.insert(user);
+        if (user->isBeforeInBlock(first)) first = user;
+      }
+    }
+  }
+  llvm::DenseSet<Operation*> seen;
+  values.assign(region->operand_begin(), region->operand_end());
+  while (!values.empty() && !others.empty()) {
+    Operation* maker = values.pop_back_val().getDefiningOp();
+    if (!maker || !seen.insert(maker).second || maker->isBeforeInBlock(first)) continue;
+    others.erase(maker);
+    llvm::append_range(values, maker->getOperands());
+  }
+  return others.empty();
+}
+
+// Whether all that is computed of the operand are values of its shape, each element of those at its own place, up to the result.
+bool is_read_in_place(Value operand) {
+  const SmallVector<AffineExpr> extents = tx::extents(tx::tensor(operand));
+  SmallVector<Value> waiting = {operand};
+  llvm::DenseSet<Operation*> seen;
+  while (!waiting.empty()) {
+    for (Operation* user : waiting.pop_back_val().getUsers()) {
+      if (llvm::isa<tx::YieldOp>(user) || !seen.insert(user).second) continue;
+      if (!tx::is_elementwise(user) || tx::extents(tx::tensor(user->getResult(0))) != extents) return false;
+      waiting.push_back(user->getResult(0));
+    }
+  }
+  return true;
+}
+
+// The operand whose place the region's result may take.
+std::optional<int64_t> dying_operand(tx::DispatchOp region) {
+  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || is_returned(region.getResult(0))) return {};
+  Value yielded = region.getBody().front().getTerminator()->getOperand(0);
+  for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
+    BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));
+    if (inside.getType() != yielded.getType() || inside == yielded) continue;
+    if (tx::dies_with(region, operand) && is_read_in_place(inside) && waits_for_other_readers(region, operand))
+      return static_cast<int64_t>(i);
+  }
+  return {};
+}
+
+struct OverwriteOperands : PassWrapper<OverwriteOperands, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OverwriteOperands)
+  StringRef getArgument() const final { return "heddle-overwrite-operands"; }
+  StringRef getDescription() const final { return "results take the place of operands that nobody reads afterwards"; }
+  // What is computed at load is kept, and read in the initializer's own order.
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.getName() == tx::initializer_name) continue;
+      for (auto region : function.getOps<tx::DispatchOp>()) {
+        const std::optional<int64_t> operand = dying_operand(region);
+        if (!operand || !devices_.work_in_place(tx::family_of(getOperation(), region.getSlot().value_or(tx::default_slot)), region))
+          continue;
+        region.setTied(ArrayRef<int64_t>{*operand});
+      }
+    }
+  }
+
+  void getDependentDialects(DialectRegistry& registry) const override { devices_.register_dialects(registry); }
+
+  explicit OverwriteOperands(const Devices& devices) : devices_(devices) {}
+  const Devices& devices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> overwrite_operands(const Devices& devices) {
+  return std::make_unique<OverwriteOperands>(devices);
+}
+
+}  // namespace heddle::passes
