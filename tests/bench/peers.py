@@ -15,9 +15,9 @@ except ImportError:
     openvino = None
 
 
-def compile_network(heddle, model, module):
+def compile_network(heddle, model, module, *options):
     started = time.perf_counter()
-    process = subprocess.run([heddle, "compile", model, "-o", module], capture_output=True, text=True)
+    process = subprocess.run([heddle, "compile", model, "-o", module, *options], capture_output=True, text=True)
     if process.returncode != 0:
         raise RuntimeError(f"compiling {model} failed with exit code {process.returncode}: {process.stderr.strip()}")
     return time.perf_counter() - started
