@@ -127,6 +127,39 @@ TEST_F(CudaTarget, MultipliesWithQuantizedWeights) {
   }
 }
 
+std::string strategy_of(Matmul matmul) {
+  ParsedRegion parsed(matmul.to_case().region(false));
+  auto plans = targets::make_cuda_target("sm_90a", targets::Math::strict)->plans(parsed.region());
+  return mlir::succeeded(plans) ? plans->front().strategy : "none";
+}
+
+// Few neighbors and many, vectors and single elements, whole rounds of loads and what is left behind them.
+TEST_F(CudaTarget, MultipliesAFewRows) {
+  for (int64_t rows : {1, 3, 8}) {
+    for (auto [depth, columns] : {std::pair{8, 8}, {9, 10}, {768, 2304}, {100, 1003}, {1111, 20}, {3072, 768}, {64, 16000}}) {
+      std::string name = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);
+      Matmul matmul{.rows = rows, .depth = depth, .columns = columns, .bias = true};
+      EXPECT_EQ(strategy_of(matmul), "gemv") << name;
+      check(name, matmul);
+      matmul.transpose_rhs = true;
+      EXPECT_EQ(strategy_of(matmul), "gemv") << name;
+      check(name + ", transposed", matmul);
+    }
+  }
+  check("batches of rows", Matmul{.batch = {2, 2}, .rows = 2, .depth = 40, .columns = 72, .bias = true});
+  for (auto [integers, zero] : quantized_weights) {
+    for (bool transposed : {false, true}) {
+      Matmul matmul{
+          .rows = 2, .depth = 200, .columns = 136, .bias = true, .transpose_rhs = transposed, .integers = integers, .has_zero = zero};
+      EXPECT_EQ(strategy_of(matmul), "gemv") << integers;
+      check(integers + std::string(zero ? ", with zeros" : "") + (transposed ? ", transposed" : ""), matmul);
+    }
+  }
+  EXPECT_NE(strategy_of(Matmul{.rows = 9, .depth = 64, .columns = 64}), "gemv");
+  EXPECT_NE(strategy_of(Matmul{.batch = {2}, .rows = 1, .depth = 64, .columns = 64, .batched_rhs = true}), "gemv");
+  EXPECT_NE(strategy_of(Matmul{.rows = 2, .depth = 64, .columns = 64, .symbolic_rows = true}), "gemv");
+}
+
 TEST_F(CudaTarget, RoundsToTf32OnlyWhenAllowed) {
   Matmul matmul{.rows = 256, .depth = 256, .columns = 256};
   EXPECT_EQ(rung_of(matmul, targets::Math::strict).find("tf32"), std::string::npos);

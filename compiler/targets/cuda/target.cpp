@@ -5,6 +5,7 @@
 #include "compiler/targets/cuda/lower.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "compiler/targets/cuda/tile.h"
+#include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/rows_threads.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -170,6 +171,7 @@ class CudaTarget final : public Target {
                                             int64_t threads) { return open_kernel(region, plan, symbol, kernels, chip, threads); },
                                     std::min(limit_, sm_80.shared_memory_bytes)));
     strategies_.push_back(rows_on_threads(machine));
+    strategies_.push_back(gemv_on_threads(machine));
     strategies_.push_back(std::make_unique<OutputGroups>(chip, math, limit_));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
