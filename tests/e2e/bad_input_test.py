@@ -142,6 +142,26 @@ class BadModels(HeddleTestCase):
         }}"""
         self.assertIn("region 'wide' needs 257 bindings, kernels have at most 256", self.refuse(text.encode(), "wide.mlir"))
 
+    def test_a_region_that_overwrites_what_is_not_its_own(self):
+        for reads_later in (False, True):
+            made = """%m = tx.dispatch "make"(%x) on "default" : (tensor<8xf32>) -> tensor<8xf32> {
+              ^bb0(%a: tensor<8xf32>):
+                %0 = tx.neg %a : tensor<8xf32>
+                tx.yield %0 : tensor<8xf32>
+              }"""
+            text = f"""func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {{
+              {made}
+              %y = tx.dispatch "take"({"%m" if reads_later else "%x"}) on "default" attributes {{tied = array<i64: 0>}} : (tensor<8xf32>) -> tensor<8xf32> {{
+              ^bb0(%a: tensor<8xf32>):
+                %0 = tx.exp %a : tensor<8xf32>
+                tx.yield %0 : tensor<8xf32>
+              }}
+              return %m, %y : tensor<8xf32>, tensor<8xf32>
+            }}"""
+            with self.subTest(reads_later=reads_later):
+                self.assertIn("overwrites operand 0, which is not a value of a region on its slot, or which others read too, behind it",
+                              self.refuse(text.encode(), "tied.mlir"))
+
     def test_not_a_model_at_all(self):
         for content in (b"<html>404</html>", bytes(4096), b"\xff" * 4096):
             with self.subTest(content=content[:8]):
