@@ -159,11 +159,6 @@ bool stays_in_place(Value value) {
   return true;
 }
 
-bool is_elementwise(Operation* op) {
-  return llvm::isa<NegOp, AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, SigmoidOp, ErfOp, CosOp, SinOp, ReluOp, FloorOp,
-                   CeilOp, RoundOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, PowOp, CompareOp, SelectOp, CastOp>(op);
-}
-
 bool dies_with(DispatchOp region, Value operand) {
   while (auto view = operand.getDefiningOp<ReshapeOp>()) operand = view.getInput();
   auto maker = operand.getDefiningOp<DispatchOp>();
@@ -182,10 +177,6 @@ bool dies_with(DispatchOp region, Value operand) {
     }
   }
   return reads == 1;
-}
-
-bool is_data_movement(Operation* op) {
-  return llvm::isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, PadOp, ConcatOp>(op);
 }
 
 bool is_slot_name(StringRef name) {
@@ -657,14 +648,6 @@ LogicalResult PoolOp::verify() {
     if (!sane) return emitOpError("kernel, strides, dilations or pads are out of range on dimension ") << i;
   }
   return success();
-}
-
-bool is_costly(Operation* op) {
-  return llvm::isa<ExpOp, LogOp, SigmoidOp, TanhOp, ErfOp, CosOp, SinOp, PowOp>(op);
-}
-
-bool has_only_stages(Operation* op) {
-  return llvm::isa<ArgReduceOp, CumsumOp, GatherOp, GatherElementsOp, GatherNdOp, IotaOp, ReduceOp, ScatterOp, SoftmaxOp, SortOp>(op);
 }
 
 LogicalResult ReduceOp::verify() {

@@ -20,6 +20,48 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+// What ops say of themselves in tx.td. Passes and targets ask for these and not for names of ops, so that a new op says in one place what may be done with it.
+namespace heddle::tx {
+
+// Its result at an index depends only on the operands' elements at the same index.
+template <typename OpT>
+class Elementwise : public mlir::OpTrait::TraitBase<OpT, Elementwise> {};
+// Of many instructions per element, so that it is not computed twice without need.
+template <typename OpT>
+class Costly : public mlir::OpTrait::TraitBase<OpT, Costly> {};
+// Of whole numbers it makes whole numbers.
+template <typename OpT>
+class KeepsWhole : public mlir::OpTrait::TraitBase<OpT, KeepsWhole> {};
+// It makes whole numbers.
+template <typename OpT>
+class Rounds : public mlir::OpTrait::TraitBase<OpT, Rounds> {};
+// It only moves elements.
+template <typename OpT>
+class Movement : public mlir::OpTrait::TraitBase<OpT, Movement> {};
+// It moves nothing: readers find the elements where they are, and each may have the op in its own region.
+template <typename OpT>
+class View : public mlir::OpTrait::TraitBase<OpT, View> {};
+// It reads elements of its first operand at indices that it reads from the second one.
+template <typename OpT>
+class LookUp : public mlir::OpTrait::TraitBase<OpT, LookUp> {};
+// Sums of products of its first two operands.
+template <typename OpT>
+class Contraction : public mlir::OpTrait::TraitBase<OpT, Contraction> {};
+// Its elements are computed from windows of its operand.
+template <typename OpT>
+class Window : public mlir::OpTrait::TraitBase<OpT, Window> {};
+// It goes through rows of its operand, and what goes through the same rows may be computed in the same region.
+template <typename OpT>
+class FoldsRows : public mlir::OpTrait::TraitBase<OpT, FoldsRows> {};
+// It is defined by its stages alone (compiler/stage/form_stages.cpp): strategies that read tx ops do not know it.
+template <typename OpT>
+class OnlyStages : public mlir::OpTrait::TraitBase<OpT, OnlyStages> {};
+// Element-wise ops behind it may be part of its kernel.
+template <typename OpT>
+class TakesEpilogue : public mlir::OpTrait::TraitBase<OpT, TakesEpilogue> {};
+
+}  // namespace heddle::tx
+
 #include "tx_dialect.h.inc"
 #include "tx_enums.h.inc"
 #define GET_ATTRDEF_CLASSES
@@ -150,19 +192,26 @@ bool is_empty_with(mlir::RankedTensorType type, mlir::AffineExpr extent);
 // Whether all that is computed from the value, up to the end of its block, is so by element-wise ops alone.
 bool stays_in_place(mlir::Value value);
 
-// True for ops whose result at an index depends only on the operands' elements at the same index.
-bool is_elementwise(mlir::Operation* op);
-
-// True for element-wise ops of many instructions per element, which are not computed twice without need.
-bool is_costly(mlir::Operation* op);
-
-// True for ops that are defined by their stages alone (compiler/stage/form_stages.cpp): strategies that read tx ops do not know them.
-bool has_only_stages(mlir::Operation* op);
+inline bool is_elementwise(mlir::Operation* op) {
+  return op->hasTrait<Elementwise>();
+}
+inline bool is_costly(mlir::Operation* op) {
+  return op->hasTrait<Costly>();
+}
+inline bool is_contraction(mlir::Operation* op) {
+  return op->hasTrait<Contraction>();
+}
+inline bool is_window(mlir::Operation* op) {
+  return op->hasTrait<Window>();
+}
+inline bool is_view(mlir::Operation* op) {
+  return op->hasTrait<View>();
+}
+inline bool has_only_stages(mlir::Operation* op) {
+  return op->hasTrait<OnlyStages>();
+}
 
 // True for what a region may overwrite: a value, or a view of one, that a region on the same slot makes, that only regions read, this one once and the others in front of it.
 bool dies_with(DispatchOp region, mlir::Value operand);
-
-// True for reshape, transpose, broadcast, slice, pad and concat: ops that only move elements.
-bool is_data_movement(mlir::Operation* op);
 
 }  // namespace heddle::tx

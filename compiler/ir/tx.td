@@ -50,6 +50,21 @@ def Tx_OperationAttr : Tx_Attr<"Operation", "operation"> {
 
 def Tx_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
 
+// What ops say of themselves to passes and targets; tx.h says what each of these means.
+class Tx_Trait<string name> : NativeOpTrait<name> { let cppNamespace = "::heddle::tx"; }
+def Tx_Elementwise : Tx_Trait<"Elementwise">;
+def Tx_Costly : Tx_Trait<"Costly">;
+def Tx_KeepsWhole : Tx_Trait<"KeepsWhole">;
+def Tx_Rounds : Tx_Trait<"Rounds">;
+def Tx_Movement : Tx_Trait<"Movement">;
+def Tx_View : Tx_Trait<"View">;
+def Tx_LookUp : Tx_Trait<"LookUp">;
+def Tx_Contraction : Tx_Trait<"Contraction">;
+def Tx_Window : Tx_Trait<"Window">;
+def Tx_FoldsRows : Tx_Trait<"FoldsRows">;
+def Tx_OnlyStages : Tx_Trait<"OnlyStages">;
+def Tx_TakesEpilogue : Tx_Trait<"TakesEpilogue">;
+
 class Tx_Op<string mnem, list<Trait> traits = []> : Op<Tx_Dialect, mnem, traits>;
 class Tx_PureOp<string mnem, list<Trait> traits = []> : Tx_Op<mnem, !listconcat(traits, [Pure])>;
 
@@ -73,62 +88,62 @@ def Tx_ConstantOp : Tx_PureOp<"constant", [ConstantLike, AllTypesMatch<["value",
 
 //===---------------------------------------------------------------------------------------------- element-wise ops
 
-class Tx_Unary<string mnem> : Tx_PureOp<mnem, [AllTypesMatch<["input", "result"]>]> {
+class Tx_Unary<string mnem, list<Trait> traits = []> : Tx_PureOp<mnem, !listconcat(traits, [Tx_Elementwise, AllTypesMatch<["input", "result"]>])> {
   let arguments = (ins Tx_Tensor:$input);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
-class Tx_Binary<string mnem> : Tx_PureOp<mnem, [AllTypesMatch<["lhs", "rhs", "result"]>]> {
+class Tx_Binary<string mnem, list<Trait> traits = []> : Tx_PureOp<mnem, !listconcat(traits, [Tx_Elementwise, AllTypesMatch<["lhs", "rhs", "result"]>])> {
   let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
-def Tx_NegOp : Tx_Unary<"neg">;
-def Tx_AbsOp : Tx_Unary<"abs">;
-def Tx_ExpOp : Tx_Unary<"exp">;
-def Tx_LogOp : Tx_Unary<"log">;
+def Tx_NegOp : Tx_Unary<"neg", [Tx_KeepsWhole]>;
+def Tx_AbsOp : Tx_Unary<"abs", [Tx_KeepsWhole]>;
+def Tx_ExpOp : Tx_Unary<"exp", [Tx_Costly]>;
+def Tx_LogOp : Tx_Unary<"log", [Tx_Costly]>;
 def Tx_SqrtOp : Tx_Unary<"sqrt">;
 def Tx_RsqrtOp : Tx_Unary<"rsqrt">;
 def Tx_ReciprocalOp : Tx_Unary<"reciprocal">;
-def Tx_TanhOp : Tx_Unary<"tanh">;
-def Tx_SigmoidOp : Tx_Unary<"sigmoid">;
-def Tx_ErfOp : Tx_Unary<"erf">;
-def Tx_CosOp : Tx_Unary<"cos">;
-def Tx_SinOp : Tx_Unary<"sin">;
-def Tx_ReluOp : Tx_Unary<"relu">;
-def Tx_FloorOp : Tx_Unary<"floor">;
-def Tx_CeilOp : Tx_Unary<"ceil">;
-def Tx_RoundOp : Tx_Unary<"round"> {
+def Tx_TanhOp : Tx_Unary<"tanh", [Tx_Costly]>;
+def Tx_SigmoidOp : Tx_Unary<"sigmoid", [Tx_Costly]>;
+def Tx_ErfOp : Tx_Unary<"erf", [Tx_Costly]>;
+def Tx_CosOp : Tx_Unary<"cos", [Tx_Costly]>;
+def Tx_SinOp : Tx_Unary<"sin", [Tx_Costly]>;
+def Tx_ReluOp : Tx_Unary<"relu", [Tx_KeepsWhole]>;
+def Tx_FloorOp : Tx_Unary<"floor", [Tx_Rounds]>;
+def Tx_CeilOp : Tx_Unary<"ceil", [Tx_Rounds]>;
+def Tx_RoundOp : Tx_Unary<"round", [Tx_Rounds]> {
   let summary = "the nearest whole number, ties to the even one";
 }
 
-def Tx_AddOp : Tx_Binary<"add">;
-def Tx_SubOp : Tx_Binary<"sub">;
-def Tx_MulOp : Tx_Binary<"mul">;
+def Tx_AddOp : Tx_Binary<"add", [Tx_KeepsWhole]>;
+def Tx_SubOp : Tx_Binary<"sub", [Tx_KeepsWhole]>;
+def Tx_MulOp : Tx_Binary<"mul", [Tx_KeepsWhole]>;
 def Tx_DivOp : Tx_Binary<"div">;
-def Tx_MaxOp : Tx_Binary<"max">;
-def Tx_MinOp : Tx_Binary<"min">;
-def Tx_PowOp : Tx_Binary<"pow">;
+def Tx_MaxOp : Tx_Binary<"max", [Tx_KeepsWhole]>;
+def Tx_MinOp : Tx_Binary<"min", [Tx_KeepsWhole]>;
+def Tx_PowOp : Tx_Binary<"pow", [Tx_Costly]>;
 
 def Tx_CompareKind : I32EnumAttr<"CompareKind", "comparison", [
     I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
     I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]> {
   let cppNamespace = "::heddle::tx";
 }
-def Tx_CompareOp : Tx_PureOp<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
+def Tx_CompareOp : Tx_PureOp<"compare", [Tx_Elementwise, AllTypesMatch<["lhs", "rhs"]>]> {
   let summary = "i1 tensor of lhs <kind> rhs";
   let arguments = (ins Tx_CompareKind:$kind, Tx_Tensor:$lhs, Tx_Tensor:$rhs);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
-def Tx_SelectOp : Tx_PureOp<"select", [AllTypesMatch<["on_true", "on_false", "result"]>]> {
+def Tx_SelectOp : Tx_PureOp<"select", [Tx_Elementwise, AllTypesMatch<["on_true", "on_false", "result"]>]> {
   let arguments = (ins Tx_Tensor:$condition, Tx_Tensor:$on_true, Tx_Tensor:$on_false);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($result)";
   let hasVerifier = 1;
 }
-def Tx_CastOp : Tx_PureOp<"cast"> {
+def Tx_CastOp : Tx_PureOp<"cast", [Tx_Elementwise]> {
   let summary = "element type conversion; float to integer truncates toward zero and saturates";
   let arguments = (ins Tx_Tensor:$input);
   let results = (outs Tx_Tensor:$result);
@@ -137,27 +152,27 @@ def Tx_CastOp : Tx_PureOp<"cast"> {
 
 //===--------------------------------------------------------------------------------------------------- data movement
 
-class Tx_Move<string mnem> : Tx_PureOp<mnem> {
+class Tx_Move<string mnem, list<Trait> traits = []> : Tx_PureOp<mnem, !listconcat(traits, [Tx_Movement])> {
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_ReshapeOp : Tx_Move<"reshape"> {
+def Tx_ReshapeOp : Tx_Move<"reshape", [Tx_View, Tx_KeepsWhole]> {
   let summary = "the same elements in row-major order with other extents";
   let arguments = (ins Tx_Tensor:$input);
   let hasFolder = 1;
 }
-def Tx_TransposeOp : Tx_Move<"transpose"> {
+def Tx_TransposeOp : Tx_Move<"transpose", [Tx_KeepsWhole]> {
   let summary = "result dimension i is input dimension permutation[i]";
   let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$permutation);
   let hasFolder = 1;
 }
-def Tx_BroadcastOp : Tx_Move<"broadcast"> {
+def Tx_BroadcastOp : Tx_Move<"broadcast", [Tx_View, Tx_KeepsWhole]> {
   let summary = "input dimension i becomes result dimension dimensions[i]; extents of 1 are repeated";
   let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$dimensions);
   let hasFolder = 1;
 }
-def Tx_SliceOp : Tx_Move<"slice"> {
+def Tx_SliceOp : Tx_Move<"slice", [Tx_KeepsWhole]> {
   let summary = "elements starts[i] + j * strides[i] along each dimension; extents by the result type";
   let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$strides);
   let hasFolder = 1;
@@ -166,13 +181,13 @@ def Tx_PadOp : Tx_Move<"pad"> {
   let summary = "low[i] and high[i] elements of `value` around each dimension; not negative";
   let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, F64Attr:$value);
 }
-def Tx_ConcatOp : Tx_PureOp<"concat"> {
+def Tx_ConcatOp : Tx_PureOp<"concat", [Tx_Movement]> {
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, I64Attr:$axis);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$inputs attr-dict `:` type($inputs) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_GatherOp : Tx_PureOp<"gather"> {
+def Tx_GatherOp : Tx_PureOp<"gather", [Tx_LookUp, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "slices of input along axis, chosen by integer indices (negative ones count from the end)";
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
   let results = (outs Tx_Tensor:$result);
@@ -180,7 +195,7 @@ def Tx_GatherOp : Tx_PureOp<"gather"> {
   let hasVerifier = 1;
 }
 
-def Tx_GatherElementsOp : Tx_PureOp<"gather_elements"> {
+def Tx_GatherElementsOp : Tx_PureOp<"gather_elements", [Tx_LookUp, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "result[i, j, k] = input[i, indices[i, j, k], k] for axis 1; negative indices count from the end";
   let description = [{The result has the extents of the indices, which are at most the input's in the other dimensions.}];
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
@@ -188,7 +203,7 @@ def Tx_GatherElementsOp : Tx_PureOp<"gather_elements"> {
   let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_GatherNdOp : Tx_PureOp<"gather_nd"> {
+def Tx_GatherNdOp : Tx_PureOp<"gather_nd", [Tx_LookUp, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "slices of input, chosen by rows of indices, one for each of the dimensions behind the batch's";
   let description = [{indices [batch..., places..., n] and input [batch..., n dimensions, slice...] give [batch..., places..., slice...]; n is known.
     Negative indices count from the end.}];
@@ -197,7 +212,7 @@ def Tx_GatherNdOp : Tx_PureOp<"gather_nd"> {
   let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_IotaOp : Tx_PureOp<"iota"> {
+def Tx_IotaOp : Tx_PureOp<"iota", [Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "each element is its index along the dimension";
   let arguments = (ins I64Attr:$dimension);
   let results = (outs Tx_Tensor:$result);
@@ -207,7 +222,7 @@ def Tx_IotaOp : Tx_PureOp<"iota"> {
 
 //===--------------------------------------------------------------------------------------- contractions and reductions
 
-def Tx_MatmulOp : Tx_PureOp<"matmul"> {
+def Tx_MatmulOp : Tx_PureOp<"matmul", [Tx_Contraction, Tx_TakesEpilogue]> {
   let summary = "[batch..., M, K] x [batch..., K, N] or [K, N] -> [batch..., M, N]; batch extents are equal";
   let description = [{With transpose_lhs / transpose_rhs the last two extents of that operand are swapped. A packed rhs (after
     heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`. Beside floats the rhs may have integers of 8 or 16 bits, as
@@ -224,7 +239,7 @@ def Tx_MatmulOp : Tx_PureOp<"matmul"> {
   let hasVerifier = 1;
 }
 
-def Tx_ConvOp : Tx_PureOp<"conv"> {
+def Tx_ConvOp : Tx_PureOp<"conv", [Tx_Contraction, Tx_TakesEpilogue]> {
   let summary = "convolution, channels-last: [N, spatial..., C] * [spatial..., C / groups, F] -> [N, spatial..., F]";
   let description = [{Attributes have one value a spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
     [spatial..., C / groups, F] in `packed_shape`; with `winograd` it was also transformed (see tx.pack). Integers and `zero`, [F], as in
@@ -253,7 +268,7 @@ def Tx_PackOp : Tx_PureOp<"pack"> {
 def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"average", 1>]> {
   let cppNamespace = "::heddle::tx";
 }
-def Tx_PoolOp : Tx_PureOp<"pool"> {
+def Tx_PoolOp : Tx_PureOp<"pool", [Tx_Window, Tx_TakesEpilogue]> {
   let summary = "pooling over windows, channels-last: [N, spatial..., C] -> [N, spatial..., C]";
   let description = [{Padding counts as minus infinity (max) or zero (average). Averages divide by the number of elements inside the input, or, with
     include_pad, inside the input and its pads. Windows that reach beyond input and pads are cut there.}];
@@ -269,14 +284,14 @@ def Tx_ReduceKind : I32EnumAttr<"ReduceKind", "reduction", [
     I32EnumAttrCase<"prod", 4>]> {
   let cppNamespace = "::heddle::tx";
 }
-def Tx_ReduceOp : Tx_PureOp<"reduce"> {
+def Tx_ReduceOp : Tx_PureOp<"reduce", [Tx_FoldsRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "reduces the given axes away";
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$axes);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce"> {
+def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce", [Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "where the largest (max) or smallest (min) element along the axis is";
   let description = [{Of several equal ones the first, or the `last`. A NaN is never it; of nothing but NaN the index is 0.}];
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$last);
@@ -284,14 +299,14 @@ def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce"> {
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_CumsumOp : Tx_PureOp<"cumsum", [AllTypesMatch<["input", "result"]>]> {
+def Tx_CumsumOp : Tx_PureOp<"cumsum", [Tx_OnlyStages, Tx_TakesEpilogue, AllTypesMatch<["input", "result"]>]> {
   let summary = "the sum of the elements up to each one along the axis; `exclusive`: without that one; `reverse`: from each one on";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$exclusive, UnitAttr:$reverse);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
-def Tx_ScatterOp : Tx_PureOp<"scatter", [AllTypesMatch<["input", "result"]>]> {
+def Tx_ScatterOp : Tx_PureOp<"scatter", [Tx_OnlyStages, AllTypesMatch<["input", "result"]>]> {
   let summary = "the input with updates: each replaces the element at its index along the axis, or is combined with it by `kind`, in order";
   let description = [{The updates have the extents of the input except along the axis. There is an index for each update, or for each slice of
     them along the axis. Negative indices count from the end; an update whose index is outside is dropped.}];
@@ -300,7 +315,7 @@ def Tx_ScatterOp : Tx_PureOp<"scatter", [AllTypesMatch<["input", "result"]>]> {
   let assemblyFormat = "$input `,` $indices `,` $updates attr-dict `:` type($result) `,` type($indices) `,` type($updates)";
   let hasVerifier = 1;
 }
-def Tx_SortOp : Tx_PureOp<"sort"> {
+def Tx_SortOp : Tx_PureOp<"sort", [Tx_OnlyStages]> {
   let summary = "the indices that sort the elements along the axis: smallest first, or largest first with `descending`";
   let description = [{The result has the extents of the input, except that it may stop after the first few indices along the axis. Of equal
     elements the one with the lower index comes first; NaN is larger than any number.}];
@@ -309,14 +324,14 @@ def Tx_SortOp : Tx_PureOp<"sort"> {
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_SoftmaxOp : Tx_PureOp<"softmax", [AllTypesMatch<["input", "result"]>]> {
+def Tx_SoftmaxOp : Tx_PureOp<"softmax", [Tx_FoldsRows, Tx_OnlyStages, Tx_TakesEpilogue, AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
-def Tx_LrnOp : Tx_PureOp<"lrn", [AllTypesMatch<["input", "result"]>]> {
+def Tx_LrnOp : Tx_PureOp<"lrn", [Tx_Window, AllTypesMatch<["input", "result"]>]> {
   let summary = "local response normalization over the last axis, as ONNX defines LRN";
   let description = [{x / (bias + alpha / size * sum of x^2 over the window of `size` channels around each)^beta}];
   let arguments = (ins Tx_Tensor:$input, I64Attr:$size, F64Attr:$alpha, F64Attr:$beta, F64Attr:$bias);

@@ -49,8 +49,7 @@ unsigned WidenedWeights::stored_bits(Operation* wanted) {
     Operation* op = open.back();
     const size_t before = open.size();
     unsigned fewest = leaf_bits(op);
-    bool keeps_elements = tx::is_elementwise(op) ||
-                          llvm::isa<tx::BroadcastOp, tx::ReshapeOp, tx::TransposeOp, tx::SliceOp, tx::ConcatOp, tx::PadOp, tx::PackOp>(op);
+    bool keeps_elements = tx::is_elementwise(op) || op->hasTrait<tx::Movement>() || llvm::isa<tx::PackOp>(op);
     for (Value operand : keeps_elements ? ValueRange(op->getOperands()) : ValueRange()) {
       auto known = stored_bits_.find(operand.getDefiningOp());
       if (known == stored_bits_.end()) {

@@ -19,15 +19,13 @@ namespace {
 bool is_whole(Value value, int depth = 6) {
   Operation* op = value.getDefiningOp();
   if (!op || depth == 0) return false;
-  if (llvm::isa<tx::RoundOp, tx::FloorOp, tx::CeilOp>(op)) return true;
+  if (op->hasTrait<tx::Rounds>()) return true;
   if (auto cast = llvm::dyn_cast<tx::CastOp>(op)) return llvm::isa<IntegerType>(tx::element_of(cast.getInput()));
   if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
     auto elements = llvm::dyn_cast<DenseFPElementsAttr>(constant.getValue());
     return elements && llvm::all_of(elements.getValues<APFloat>(), [](const APFloat& element) { return element.isInteger(); });
   }
-  bool keeps = llvm::isa<tx::AddOp, tx::SubOp, tx::MulOp, tx::MaxOp, tx::MinOp, tx::NegOp, tx::AbsOp, tx::ReluOp>(op) ||
-               llvm::isa<tx::BroadcastOp, tx::ReshapeOp, tx::TransposeOp, tx::SliceOp>(op);
-  return keeps && llvm::all_of(op->getOperands(), [&](Value operand) { return is_whole(operand, depth - 1); });
+  return op->hasTrait<tx::KeepsWhole>() && llvm::all_of(op->getOperands(), [&](Value operand) { return is_whole(operand, depth - 1); });
 }
 
 Value splat(PatternRewriter& rewriter, Location loc, RankedTensorType type, double value) {

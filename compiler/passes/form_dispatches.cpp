@@ -22,32 +22,12 @@ namespace heddle::passes {
 namespace {
 
 bool is_root(Operation* op) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::PoolOp, tx::LrnOp>(op) || tx::has_only_stages(op);
-}
-
-// Roots whose kernels take an element-wise chain behind them.
-bool takes_epilogue(Operation* root) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PoolOp>(root) ||
-         (tx::has_only_stages(root) && !llvm::isa<tx::ScatterOp, tx::SortOp>(root));
-}
-
-// Reads elements at indices that are read: from a tensor, which has to be there.
-bool is_lookup(Operation* op) {
-  return llvm::isa<tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op);
+  return tx::is_contraction(op) || tx::is_window(op) || tx::has_only_stages(op) || llvm::isa<tx::PackOp>(op);
 }
 
 // Ops of which a region may have any number, each element from those that it reads.
 bool is_map(Operation* op) {
-  return tx::is_elementwise(op) || is_lookup(op) || llvm::isa<tx::IotaOp>(op);
-}
-
-bool is_contraction(Operation* op) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
-}
-
-// Reductions that a region may have several of, and what is computed between them and behind them, as in normalizations.
-bool goes_through_rows(Operation* op) {
-  return llvm::isa<tx::ReduceOp, tx::SoftmaxOp>(op);
+  return tx::is_elementwise(op) || op->hasTrait<tx::LookUp>() || llvm::isa<tx::IotaOp>(op);
 }
 
 // Of so few parts that an element may be computed for each of them, which no part may be without.
@@ -125,12 +105,12 @@ struct Rows {
     if (op->getNumResults() != 1 || !llvm::isa<RankedTensorType>(op->getResult(0).getType())) return false;
     SmallVector<AffineExpr> result = tx::extents(tx::tensor(op->getResult(0)));
     auto is_per_row = [&](ArrayRef<AffineExpr> extents) { return without_ones(extents) == reduced; };
-    if (goes_through_rows(op)) {
+    if (op->hasTrait<tx::FoldsRows>()) {
       Rows other = of(op);
       return other.whole == whole && other.axes == axes;
     }
     if (tx::is_elementwise(op)) return result == whole || is_per_row(result);
-    if (!llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(op)) return false;
+    if (!tx::is_view(op)) return false;
     return is_per_row(tx::extents(tx::tensor(op->getOperand(0)))) && (is_per_row(result) || result == whole);
   }
 };
@@ -138,7 +118,7 @@ struct Rows {
 // Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
 // plugins, and nodes that are a region already since a plugin may run them.
 bool stays_outside(Operation* op) {
-  return llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, tx::BroadcastOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
+  return tx::is_view(op) || llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
 }
 
 bool is_splat(Value value) {
@@ -253,7 +233,7 @@ class Former {
       if (matmul && attend(matmul)) return;
       Group* group = &open(op);
       if (auto pack = llvm::dyn_cast<tx::PackOp>(op)) take_transpose(*group, pack);
-      if (goes_through_rows(op)) go_through_rows(*group);
+      if (op->hasTrait<tx::FoldsRows>()) go_through_rows(*group);
       for (Value operand : op->getOperands()) {
         if (producer(operand) != group) refuse_if_produced(operand, op, "RootAfterProducer");
       }
@@ -275,8 +255,8 @@ class Former {
       if (!candidate) continue;
       if (!operand.hasOneUse() && join_all_uses(*candidate, operand, op)) return;
       if (!can_join(*candidate, operand, op)) continue;
-      bool better = !best || std::make_pair(is_contraction(candidate->root), position_[candidate->output]) >
-                                 std::make_pair(is_contraction(best->root), position_[best->output]);
+      bool better = !best || std::make_pair(tx::is_contraction(candidate->root), position_[candidate->output]) >
+                                 std::make_pair(tx::is_contraction(best->root), position_[best->output]);
       if (better) best = candidate;
     }
     if (!best) {
@@ -319,7 +299,7 @@ class Former {
   // Whether the value is made before the op, or is a view of what is.
   bool is_known_before(Value value, Operation* op) const {
     Operation* from = value.getDefiningOp();
-    while (llvm::isa_and_nonnull<tx::ReshapeOp, tx::BroadcastOp>(from)) from = from->getOperand(0).getDefiningOp();
+    while (from && tx::is_view(from)) from = from->getOperand(0).getDefiningOp();
     return !from || llvm::isa<tx::ConstantOp, tx::ParameterOp>(from) || position_.lookup(from) < position_.lookup(op);
   }
 
@@ -340,14 +320,14 @@ class Former {
       bool is_early = llvm::all_of(
           op->getOperands(), [&](Value operand) { return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first); });
       bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);
-      if (goes_on && goes_through_rows(op) && ++folds > most_folds) break;
+      if (goes_on && op->hasTrait<tx::FoldsRows>() && ++folds > most_folds) break;
       if (!goes_on) continue;
       found.push_back(op);
       inside.insert(op);
       waiting.insert(op->user_begin(), op->user_end());
     }
     for (size_t last = found.size(); last-- > 0;) {
-      if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(found[last])) continue;
+      if (tx::is_view(found[last])) continue;
       llvm::DenseSet<Operation*> needed = {found[last]};
       std::vector<Operation*> ops;
       bool is_closed = true;
@@ -397,7 +377,7 @@ class Former {
     const size_t before = absorbed.size();
     size_t count = wider.ops.size();
     for (Operation* op : wider.ops.getArrayRef()) {
-      if (is_lookup(op)) continue;
+      if (op->hasTrait<tx::LookUp>()) continue;
       for (Value operand : op->getOperands()) {
         Group* other = producer(operand);
         if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
@@ -554,7 +534,7 @@ class Former {
   void absorb_movement(Group& group, std::vector<Group*>& absorbed, bool with_parts) {
     auto is_simple = [&](Operation* op) {
       if (with_parts && (llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op))) return true;
-      return tx::is_elementwise(op) || llvm::isa<tx::TransposeOp, tx::ReshapeOp, tx::BroadcastOp>(op);
+      return tx::is_elementwise(op) || tx::is_view(op) || llvm::isa<tx::TransposeOp>(op);
     };
     auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
     size_t parts = 0;
@@ -566,7 +546,7 @@ class Former {
           if (!from || group.ops.contains(from) || !is_ours(operand) || !is_simple(from)) continue;
           Group* other = producer(operand);
           if (!other) {
-            if (llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(from)) group.ops.insert(from);
+            if (tx::is_view(from)) group.ops.insert(from);
           } else if (other->output == from && llvm::all_of(other->ops, is_simple) && parts + parts_of(*other) <= most_parts) {
             parts += parts_of(*other);
             group.ops.insert(other->ops.begin(), other->ops.end());
@@ -767,7 +747,7 @@ class Former {
   bool ends_contraction(tx::TransposeOp transpose) {
     Group* group = producer(transpose.getInput());
     if (!group || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
-    if (!is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
+    if (!tx::is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
     auto conv = llvm::dyn_cast<tx::ConvOp>(group->root);
     if ((conv && conv.getGroups() > 1) || !tx::puts_rows_last(transpose, group->root)) return false;
     bool is_in_order = llvm::all_of(group->ops, [&](Operation* op) {
@@ -786,7 +766,7 @@ class Former {
   // What a transfer brings was produced on another slot: there is no group to join, but a reason to give.
   void refuse_across_slots(Operation* op) {
     auto behind_views = [](Value value) {
-      while (llvm::isa_and_nonnull<tx::ReshapeOp, tx::BroadcastOp>(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
+      while (value.getDefiningOp() && tx::is_view(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
       return value;
     };
     for (Value operand : op->getOperands()) {
@@ -841,18 +821,18 @@ class Former {
   // Whether element-wise ops on the group's last value may be part of it.
   static bool may_go_on(const Group& group, Value value) {
     if (group.output != value.getDefiningOp()) return false;
-    if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
+    if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
     if (group.has_rows) return false;  // it has all that it can have
-    return is_root(group.root) ? takes_epilogue(group.root) : is_map(group.root);
+    return is_root(group.root) ? group.root->hasTrait<tx::TakesEpilogue>() : is_map(group.root);
   }
 
   bool can_join(Group& group, Value value, Operation* op) {
     if (group.output != value.getDefiningOp()) return false;
     if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
-    if (is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
+    if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
     if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all that goes on with its rows
     if (is_root(group.root) && !is_map(group.root)) {
-      if (!takes_epilogue(group.root)) return refuse("NoEpilogue", group, op);
+      if (!group.root->hasTrait<tx::TakesEpilogue>()) return refuse("NoEpilogue", group, op);
       if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
       for (Value other : op->getOperands()) {
         if (other.getType() != value.getType()) return refuse("IterationDomainMismatch", group, op);
@@ -904,7 +884,7 @@ class Former {
 
   // Does this op of the group read its operands at other places than its own result's?
   static bool needs_tensors(const Group& group, Operation* reader) {
-    return !group.has_rows && ((reader == group.root && is_root(reader)) || is_lookup(reader));
+    return !group.has_rows && ((reader == group.root && is_root(reader)) || reader->hasTrait<tx::LookUp>());
   }
 
   bool clones(const Group& group, Operation* reader, Value operand) const {

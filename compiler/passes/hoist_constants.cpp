@@ -87,7 +87,7 @@ void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
 // A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger, and reshapes, which
 // cost nothing.
 bool passes_on(Operation* op) {
-  return llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op);
+  return tx::is_view(op);
 }
 bool stays(Operation* op) {
   return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op);

@@ -16,7 +16,7 @@ bool add_ops(Value value, llvm::SetVector<Operation*>& ops, size_t depth = 0) {
   if (ops.contains(op)) return true;
   auto constant = llvm::dyn_cast<tx::ConstantOp>(op);
   bool is_leaf = llvm::isa<tx::IotaOp>(op) || (constant && llvm::isa<SplatElementsAttr>(constant.getValue()));
-  bool is_cheap = llvm::isa<tx::BroadcastOp, tx::ReshapeOp>(op) || (tx::is_elementwise(op) && !tx::is_costly(op));
+  bool is_cheap = tx::is_view(op) || (tx::is_elementwise(op) && !tx::is_costly(op));
   if (!is_leaf && !is_cheap) return false;
   if (!llvm::all_of(op->getOperands(), [&](Value operand) { return add_ops(operand, ops, depth + 1); })) return false;
   ops.insert(op);

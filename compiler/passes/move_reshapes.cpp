@@ -20,7 +20,7 @@ bool is_of_contraction(Value value) {
   while (!waiting.empty() && seen.size() < most) {
     Operation* op = waiting.pop_back_val().getDefiningOp();
     if (!op || !seen.insert(op).second) continue;
-    if (llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) return true;
+    if (tx::is_contraction(op)) return true;
     if (tx::is_elementwise(op)) llvm::append_range(waiting, op->getOperands());
   }
   return false;

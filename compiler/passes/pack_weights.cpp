@@ -88,7 +88,7 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
     WidenedWeights widened;  // computed in each call, so packing them would be, too
     auto module = getOperation()->getParentOfType<ModuleOp>();
     getOperation().walk([&](Operation* op) {
-      if (!llvm::isa<tx::ConvOp, tx::MatmulOp>(op)) return;
+      if (!tx::is_contraction(op)) return;
       auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
       StringRef family = tx::family_of(module, slots.of_or_default(op));
       if (!devices_.reads_panels(family)) {

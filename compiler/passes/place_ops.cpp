@@ -154,7 +154,7 @@ class Placer {
   bool is_constant(Operation* op) const { return constants_.contains(op); }
   bool is_constant(Value value) const { return value.getDefiningOp() && is_constant(value.getDefiningOp()); }
   // An op that moves nothing, and was not placed itself.
-  static bool is_view(Operation* op) { return op && llvm::isa<tx::ReshapeOp, tx::BroadcastOp>(op) && !op->hasAttr(tx::place_attr); }
+  static bool is_view(Operation* op) { return op && tx::is_view(op) && !op->hasAttr(tx::place_attr); }
 
   StringRef slot_of(Operation* op) const {
     if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) return transfer.getTo();

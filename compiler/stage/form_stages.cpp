@@ -226,7 +226,7 @@ class StageBody {
       Type type = scalar_type(tx::tensor(value).getElementType());
       return read(pad.getInput(), place, number(type, pad.getValue().convertToDouble()));
     }
-    if (llvm::isa<tx::GatherOp, tx::GatherElementsOp, tx::GatherNdOp>(op)) {
+    if (op->hasTrait<tx::LookUp>()) {
       Exprs place = gathered_place(op, at);
       return place.empty() ? Value() : element(op->getOperand(0), place);
     }
@@ -512,12 +512,10 @@ class Former {
         }
       }
       if (own.size() > 1 && is_costly.lookup(&op)) found.insert(&op);
-      if (tx::is_elementwise(&op) && llvm::any_of(op.getUsers(), is_contraction) && depends_on_root(op.getResult(0))) found.insert(&op);
+      if (tx::is_elementwise(&op) && llvm::any_of(op.getUsers(), tx::is_contraction) && depends_on_root(op.getResult(0))) found.insert(&op);
     }
     return found;
   }
-
-  static bool is_contraction(Operation* op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); }
 
   static bool depends_on_root(Value value) {
     SmallVector<Value> waiting = {value};

@@ -9,7 +9,7 @@ namespace heddle::targets {
 namespace {
 
 bool is_root(Operation* op) {
-  return is_window(op) || is_contraction(op);
+  return tx::is_window(op) || tx::is_contraction(op);
 }
 
 // The root that the value is computed from by element-wise ops alone.
@@ -36,14 +36,6 @@ Operation* other_root(Value value, Operation* root, llvm::DenseSet<Value>& seen)
 }
 
 }  // namespace
-
-bool is_window(Operation* op) {
-  return llvm::isa<tx::PoolOp, tx::LrnOp>(op);
-}
-
-bool is_contraction(Operation* op) {
-  return llvm::isa<tx::MatmulOp, tx::ConvOp>(op);
-}
 
 FailureOr<Operation*> find_root(ArrayRef<Output> outputs) {
   Operation* root = nullptr;

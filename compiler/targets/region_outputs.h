@@ -18,10 +18,6 @@ std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
 // Stores all outputs at a point.
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
 
-// Ops whose result needs more of its input than one element.
-bool is_window(mlir::Operation* op);       // pool, lrn
-bool is_contraction(mlir::Operation* op);  // matmul, conv
-
 // The one window or contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with
 // a diagnostic, if there is another one.
 mlir::FailureOr<mlir::Operation*> find_root(llvm::ArrayRef<Output> outputs);

@@ -20,7 +20,7 @@ namespace {
 FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
   // Each would keep shared memory of its own.
-  auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return is_contraction(&op); });
+  auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
   if (contractions > 1)
     return FailureOr<Parts>(region.emitError("cuda: one kernel of ") << contractions << " contractions has no strategy");
   for (const std::vector<Output>& outputs : output_groups(region)) {
@@ -40,7 +40,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
     if (!*root) {
       found = transpose_parts(region, outputs, budget);
       if (found->empty()) found = elementwise_parts(region, outputs, budget);
-    } else if (is_contraction(*root)) {
+    } else if (tx::is_contraction(*root)) {
       found = contraction_parts(region, stored, *root, transpose, budget);
     } else {
       found = window_parts(region, outputs, *root, budget);
@@ -58,7 +58,7 @@ constexpr size_t most_tiles = 6;        // that whoever chooses among plans is o
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
-    if (is_window(&op) || (is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
+    if (tx::is_window(&op) || (tx::is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
   }
   // Fewer threads start sooner.
   int64_t most = 1;

@@ -552,7 +552,7 @@ std::vector<Case> cases_of(const ContractionShape& shape) {
 }  // namespace
 
 FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
-  if (llvm::none_of(region.getBody().front(), [](Operation& op) { return llvm::isa<tx::MatmulOp, tx::ConvOp>(op); })) return failure();
+  if (llvm::none_of(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || shape->depthwise || shape->winograd) return failure();
   std::vector<Case> cases = cases_of(*shape);

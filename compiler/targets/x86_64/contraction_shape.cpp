@@ -163,7 +163,7 @@ double ContractionShape::flops_per_image() const {
 FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   ContractionShape shape;
   for (Operation& op : region.getBody().front()) {
-    if (!llvm::isa<tx::MatmulOp, tx::ConvOp>(op)) continue;
+    if (!tx::is_contraction(&op)) continue;
     if (shape.root) return op.emitError("x86_64: a region with two contractions has no strategy");
     shape.root = &op;
   }

@@ -28,7 +28,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region) {
 
 FailureOr<Plans> plans_output_groups(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
-    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
+    if (tx::is_contraction(&op) || llvm::isa<tx::PackOp, tx::BatchNormOp, tx::ParameterOp>(op)) return failure();
   }
   auto parts = parts_of(region);
   if (failed(parts)) return failure();
