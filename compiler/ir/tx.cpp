@@ -725,6 +725,7 @@ LogicalResult SoftmaxOp::verify() {
 LogicalResult LrnOp::verify() {
   if (llvm::cast<RankedTensorType>(getType()).getRank() < 1) return emitOpError("needs rank 1 or more");
   if (static_cast<int64_t>(getSize()) < 1) return emitOpError("size must be positive");
+  if (!llvm::isa<FloatType>(element_of(getInput()))) return emitOpError("is of floats, not of ") << element_of(getInput());
   return success();
 }
 

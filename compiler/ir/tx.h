@@ -47,9 +47,6 @@ class LookUp : public mlir::OpTrait::TraitBase<OpT, LookUp> {};
 // Sums of products of its first two operands.
 template <typename OpT>
 class Contraction : public mlir::OpTrait::TraitBase<OpT, Contraction> {};
-// Its elements are computed from windows of its operand.
-template <typename OpT>
-class Window : public mlir::OpTrait::TraitBase<OpT, Window> {};
 // It goes through rows of its operand, and what goes through the same rows may be computed in the same region.
 template <typename OpT>
 class FoldsRows : public mlir::OpTrait::TraitBase<OpT, FoldsRows> {};
@@ -200,9 +197,6 @@ inline bool is_costly(mlir::Operation* op) {
 }
 inline bool is_contraction(mlir::Operation* op) {
   return op->hasTrait<Contraction>();
-}
-inline bool is_window(mlir::Operation* op) {
-  return op->hasTrait<Window>();
 }
 inline bool is_view(mlir::Operation* op) {
   return op->hasTrait<View>();

@@ -60,7 +60,6 @@ def Tx_Movement : Tx_Trait<"Movement">;
 def Tx_View : Tx_Trait<"View">;
 def Tx_LookUp : Tx_Trait<"LookUp">;
 def Tx_Contraction : Tx_Trait<"Contraction">;
-def Tx_Window : Tx_Trait<"Window">;
 def Tx_FoldsRows : Tx_Trait<"FoldsRows">;
 def Tx_OnlyStages : Tx_Trait<"OnlyStages">;
 def Tx_TakesEpilogue : Tx_Trait<"TakesEpilogue">;
@@ -268,7 +267,7 @@ def Tx_PackOp : Tx_PureOp<"pack"> {
 def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"average", 1>]> {
   let cppNamespace = "::heddle::tx";
 }
-def Tx_PoolOp : Tx_PureOp<"pool", [Tx_Window, Tx_TakesEpilogue]> {
+def Tx_PoolOp : Tx_PureOp<"pool", [Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "pooling over windows, channels-last: [N, spatial..., C] -> [N, spatial..., C]";
   let description = [{Padding counts as minus infinity (max) or zero (average). Averages divide by the number of elements inside the input, or, with
     include_pad, inside the input and its pads. Windows that reach beyond input and pads are cut there.}];
@@ -331,7 +330,7 @@ def Tx_SoftmaxOp : Tx_PureOp<"softmax", [Tx_FoldsRows, Tx_OnlyStages, Tx_TakesEp
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
-def Tx_LrnOp : Tx_PureOp<"lrn", [Tx_Window, AllTypesMatch<["input", "result"]>]> {
+def Tx_LrnOp : Tx_PureOp<"lrn", [Tx_OnlyStages, Tx_TakesEpilogue, AllTypesMatch<["input", "result"]>]> {
   let summary = "local response normalization over the last axis, as ONNX defines LRN";
   let description = [{x / (bias + alpha / size * sum of x^2 over the window of `size` channels around each)^beta}];
   let arguments = (ins Tx_Tensor:$input, I64Attr:$size, F64Attr:$alpha, F64Attr:$beta, F64Attr:$bias);

@@ -22,7 +22,7 @@ namespace heddle::passes {
 namespace {
 
 bool is_root(Operation* op) {
-  return tx::is_contraction(op) || tx::is_window(op) || tx::has_only_stages(op) || llvm::isa<tx::PackOp>(op);
+  return tx::is_contraction(op) || tx::has_only_stages(op) || llvm::isa<tx::PackOp>(op);
 }
 
 // Ops of which a region may have any number, each element from those that it reads.

@@ -360,16 +360,25 @@ class Interpreter {
     });
   }
 
+  bool is_there(DomainAttr domain, ArrayRef<int64_t> at) {
+    return llvm::all_of(domain.getWithin(), [&](AffineMap bounded) {
+      int64_t index = evaluate(bounded.getResult(0), at, symbols_);
+      return index >= 0 && index < evaluate(bounded.getResult(1), at, symbols_);
+    });
+  }
+
   Values accumulated(Operation* op, ArrayRef<int64_t> at, ArrayRef<int64_t> folded) {
-    auto whole = [&](ArrayRef<int64_t> inner) {
-      Index index(at);
-      llvm::append_range(index, inner);
-      return index;
+    auto for_every_element = [&](auto body) {
+      for_every_index(folded, [&](ArrayRef<int64_t> inner) {
+        Index index(at);
+        llvm::append_range(index, inner);
+        if (is_there(domain_of(op), index)) body(ArrayRef<int64_t>(index));
+      });
     };
     if (auto fold = llvm::dyn_cast<FoldOp>(op)) {
       Values sums = run(fold.getInit().front(), {}, symbols_);
-      for_every_index(folded, [&](ArrayRef<int64_t> inner) {
-        Values values = arguments(op, whole(inner), 0, static_cast<unsigned>(fold.getStepReads()));
+      for_every_element([&](ArrayRef<int64_t> index) {
+        Values values = arguments(op, index, 0, static_cast<unsigned>(fold.getStepReads()));
         llvm::append_range(values, sums);
         sums = run(fold.getStep().front(), values, symbols_);
       });
@@ -379,9 +388,9 @@ class Interpreter {
     if (!contract) return {};
     Type type = contract.getAccumulator();
     Scalar sum;
-    for_every_index(folded, [&](ArrayRef<int64_t> inner) {
+    for_every_element([&](ArrayRef<int64_t> index) {
       Values factors =
-          run(contract.getFactors().front(), arguments(op, whole(inner), 0, static_cast<unsigned>(contract.getStepReads())), symbols_);
+          run(contract.getFactors().front(), arguments(op, index, 0, static_cast<unsigned>(contract.getStepReads())), symbols_);
       sum.real += factors[0].real * factors[1].real;
       uint64_t product = static_cast<uint64_t>(factors[0].whole) * static_cast<uint64_t>(factors[1].whole);
       sum.whole = static_cast<int64_t>(static_cast<uint64_t>(sum.whole) + product);

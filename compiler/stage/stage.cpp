@@ -131,6 +131,14 @@ LogicalResult verify_common(Operation* op, ArrayAttr accesses, DomainAttr domain
   if (domain.getReduced() > domain.getRank()) {
     return op->emitOpError("reduces ") << domain.getReduced() << " of " << domain.getRank() << " dimensions";
   }
+  if (!domain.getWithin().empty() && !llvm::isa<FoldOp, ContractOp>(op))
+    return op->emitOpError("leaves elements out by 'within'; stage.fold and stage.contract do");
+  for (AffineMap bounded : domain.getWithin()) {
+    if (bounded.getNumDims() != domain.getRank() || bounded.getNumResults() != 2 || !bounded.getResult(1).isSymbolicOrConstant()) {
+      return op->emitOpError("has ") << AffineMapAttr::get(bounded) << " in 'within'; an index over " << domain.getRank()
+                                     << " dimensions and its bound over symbols were expected";
+    }
+  }
   AffineExpr count = getAffineConstantExpr(1, op->getContext());
   for (AffineExpr extent : domain.parallel()) count = count * extent;
   for (Value result : op->getResults()) {

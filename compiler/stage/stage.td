@@ -32,9 +32,12 @@ class Stage_Attr<string name, string mnem> : AttrDef<Stage_Dialect, name> {
 }
 
 def Stage_DomainAttr : Stage_Attr<"Domain", "domain"> {
-  let summary = "extents over the function's symbols, parallel ones first, and how many of the last are reduced";
-  let parameters = (ins "::mlir::AffineMap":$extents, DefaultValuedParameter<"unsigned", "0">:$reduced);
-  let assemblyFormat = "`<` $extents (`,` `reduced` `=` $reduced^)? `>`";
+  let summary = "extents over the function's symbols, parallel ones first, how many of the last are reduced, and which of their elements are there";
+  let description = [{A fold or a contraction goes only through those reduced elements at which, for each map of `within`, the first result is at least 0
+    and less than the second. The first is over the dimensions of the domain, the second over symbols alone. So the windows of a pooling end at the borders of the image.}];
+  let parameters = (ins "::mlir::AffineMap":$extents, DefaultValuedParameter<"unsigned", "0">:$reduced,
+                        OptionalArrayRefParameter<"::mlir::AffineMap">:$within);
+  let assemblyFormat = "`<` $extents (`,` `reduced` `=` $reduced^)? (`,` `within` `=` `[` $within^ `]`)? `>`";
   let extraClassDeclaration = [{
     unsigned getRank() const { return getExtents().getNumResults(); }
     unsigned getParallelRank() const { return getRank() - getReduced(); }

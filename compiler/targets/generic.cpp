@@ -18,6 +18,19 @@ std::optional<int64_t> lane_step(Operation* stage, unsigned read, int64_t& lanes
   return fixed && (*fixed == 0 || *fixed == 1) ? fixed : std::nullopt;
 }
 
+// A bound of a domain that grows with its last reduced dimension: which one that is, and by how much.
+struct BoundStep {
+  unsigned dimension;
+  int64_t by;
+};
+std::optional<BoundStep> step_of_bound(AffineMap bounded, stage::DomainAttr domain) {
+  unsigned dimension = domain.getRank();
+  while (dimension > domain.getParallelRank() && !bounded.isFunctionOfDim(dimension - 1)) --dimension;
+  if (dimension-- == domain.getParallelRank()) return std::nullopt;
+  auto by = slope_of(bounded.getResult(0), dimension);
+  return by && *by > 0 ? std::optional(BoundStep{dimension, *by}) : std::nullopt;
+}
+
 // Results of one stage at an index of its parallel dimensions, or at lanes along the last of them. What another stage makes is computed where it is
 // read, outside of the loops that it does not depend on.
 class StageEmitter {
@@ -236,18 +249,91 @@ class StageEmitter {
     }
   }
 
-  // Loops over the reduced dimensions; `step` makes the next accumulators, all of them lanes where there are any.
-  SmallVector<Element> loops(ArrayRef<Element> first, const std::function<SmallVector<Element>(ArrayRef<Element>)>& step) {
+  using Step = std::function<SmallVector<Element>(ArrayRef<Element>)>;
+
+  // Loops over the reduced elements that are there; `step` makes the next accumulators, all of them lanes where there are any.
+  SmallVector<Element> loops(ArrayRef<Element> first, const Step& step) {
+    // Lanes at the border each have elements of their own, those in the middle of a line have all.
+    SmallVector<AffineMap> of_lanes;
+    for (AffineMap bounded : domain_.getWithin()) {
+      if (place_.lanes > 0 && bounded.isFunctionOfDim(place_.lane_dimension)) of_lanes.push_back(bounded);
+    }
+    if (of_lanes.empty()) return loops_from(first, step);
+    auto masked_step = [&](ArrayRef<Element> sums) {
+      Value inside;
+      for (AffineMap bounded : of_lanes) {
+        Value index = body_.evaluate(bounded.getResult(0), place_.index), bound = k_.extent(bounded.getResult(1));
+        Value below = k_.tail_mask(k_.sub(k_.index(0), index), place_.lanes), ahead = k_.tail_mask(k_.sub(bound, index), place_.lanes);
+        Value own = k_.make<arith::AndIOp>(ahead, k_.make<arith::XOrIOp>(below, k_.constant(below.getType(), 1)));
+        inside = inside ? k_.make<arith::AndIOp>(inside, own) : own;
+      }
+      Value all = place_.mask;
+      place_.mask = all ? k_.make<arith::AndIOp>(all, inside) : inside;
+      SmallVector<Element> next = step(sums);
+      place_.mask = all;
+      for (auto [value, before] : llvm::zip_equal(next, sums)) {
+        value = {k_.make<arith::SelectOp>(inside, body_.to_lanes(value, place_.lanes).value, body_.to_lanes(before, place_.lanes).value),
+                 true};
+      }
+      return next;
+    };
+    if (place_.mask) return loops_from(first, masked_step);
+    Value all_inside;
+    for (AffineMap bounded : of_lanes) {
+      auto [least, most] = range_over_reduced(bounded.getResult(0));
+      Value own = k_.make<arith::AndIOp>(k_.make<arith::CmpIOp>(arith::CmpIPredicate::sge, least, k_.index(0)),
+                                         k_.less(k_.add(most, place_.lanes - 1), k_.extent(bounded.getResult(1))));
+      all_inside = all_inside ? k_.make<arith::AndIOp>(all_inside, own) : own;
+    }
+    auto values = [&](ArrayRef<Element> elements) {
+      return KernelBuilder::Values(llvm::map_range(elements, [&](const Element& one) { return body_.to_lanes(one, place_.lanes).value; }));
+    };
+    KernelBuilder::Values begin = values(first);
+    KernelBuilder::Values sums = k_.branch(
+        all_inside, TypeRange(ValueRange(begin)), [&] { return values(loops_from(first, step)); },
+        [&] { return values(loops_from(first, masked_step)); });
+    return llvm::map_to_vector(sums, [&](Value value) { return Element{value, true}; });
+  }
+
+  // The least and the largest value of an index that grows with the reduced dimensions.
+  std::pair<Value, Value> range_over_reduced(AffineExpr index) {
+    SmallVector<Value> first = place_.index, last = place_.index;
+    for (AffineExpr extent : domain_.folded()) {
+      first.push_back(k_.index(0));
+      last.push_back(k_.sub(k_.extent(extent), k_.index(1)));
+    }
+    return {body_.evaluate(index, first), body_.evaluate(index, last)};
+  }
+
+  // The part of the next reduced dimension at which all bounds hold that only depend on it and those before it.
+  std::pair<Value, Value> part_of_dimension() {
+    const auto dimension = static_cast<unsigned>(place_.index.size());
+    Value from = k_.index(0), to = k_.extent(domain_.getExtents().getResult(dimension)), all = to;
+    for (AffineMap bounded : domain_.getWithin()) {
+      if (place_.lanes > 0 && bounded.isFunctionOfDim(place_.lane_dimension)) continue;
+      auto step = step_of_bound(bounded, domain_);
+      if (!step || step->dimension != dimension) continue;
+      SmallVector<Value> index = place_.index;
+      index.push_back(k_.index(0));
+      Value start = body_.evaluate(bounded.getResult(0), index), zero = k_.index(0), by = k_.index(step->by);
+      auto indices_before = [&](Value bound) { return k_.min(all, k_.ceil_div(k_.max(zero, k_.sub(bound, start)), by)); };
+      from = k_.max(from, indices_before(zero));
+      to = k_.min(to, indices_before(k_.extent(bounded.getResult(1))));
+    }
+    return {from, to};
+  }
+
+  SmallVector<Element> loops_from(ArrayRef<Element> first, const Step& step) {
     if (place_.index.size() == domain_.getRank()) return step(first);
-    Value extent = k_.extent(domain_.getExtents().getResult(place_.index.size()));
     auto value = [&](Element element) { return body_.to_lanes(element, place_.lanes).value; };
     SmallVector<Value> carried = llvm::map_to_vector(first, value);
     auto elements = [&](ValueRange values) {
       return llvm::map_to_vector(values, [&](Value value) { return Element{value, place_.lanes > 0}; });
     };
-    auto results = k_.loop(k_.index(0), extent, k_.index(1), carried, [&](Value i, ValueRange values) {
+    auto [from, to] = part_of_dimension();
+    auto results = k_.loop(from, to, k_.index(1), carried, [&](Value i, ValueRange values) {
       place_.index.push_back(i);
-      SmallVector<Element> next = loops(elements(values), step);
+      SmallVector<Element> next = loops_from(elements(values), step);
       place_.index.pop_back();
       return KernelBuilder::Values(llvm::map_range(next, value));
     });
@@ -324,6 +410,13 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     kernel.extents_[along] = getAffineConstantExpr(kernel.cut_.parts, region.getContext());
   }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
+  for (AffineMap bounded : domain.getWithin()) {
+    if (!step_of_bound(bounded, domain))
+      return FailureOr<GenericKernel>(region.emitError("no loops for the bound ") << AffineMapAttr::get(bounded));
+    if (!bounded.isFunctionOfDim(domain.getParallelRank() - 1)) continue;
+    // Each lane has a bound of its own, and what it reads may be outside of memory: masks say so, which threads do not have.
+    if (workers.are_threads || slope_of(bounded.getResult(0), domain.getParallelRank() - 1) != 1) kernel.lanes_ = 1;
+  }
   for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
     auto step = lane_step(kernel.op_, i, kernel.lanes_);
     bool is_place = scatter && i < scatter.getPlaceReads();  // of which there is one for all lanes

@@ -8,15 +8,11 @@ namespace heddle::targets {
 
 namespace {
 
-bool is_root(Operation* op) {
-  return tx::is_window(op) || tx::is_contraction(op);
-}
-
-// The root that the value is computed from by element-wise ops alone.
+// The contraction that the value is computed from by element-wise ops alone.
 Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;
-  if (is_root(op)) return op;
+  if (tx::is_contraction(op)) return op;
   if (!tx::is_elementwise(op)) return nullptr;
   for (Value operand : op->getOperands()) {
     if (Operation* root = root_behind(operand, seen)) return root;
@@ -24,11 +20,11 @@ Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   return nullptr;
 }
 
-// A root that is reached without passing the root.
+// Another one, that is reached without passing the root.
 Operation* other_root(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;
-  if (op != root && is_root(op)) return op;
+  if (op != root && tx::is_contraction(op)) return op;
   for (Value operand : op->getOperands()) {
     if (Operation* other = other_root(operand, root, seen)) return other;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a region stores, and which window or contraction it is built around. Read by every target's emitters; knows no loop.
+// What a region stores, and which contraction it is built around. Read by every target's emitters; knows no loop.
 #pragma once
 
 #include "compiler/targets/element_evaluator.h"
@@ -18,7 +18,7 @@ std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
 // Stores all outputs at a point.
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
 
-// The one window or contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with
+// The one contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with
 // a diagnostic, if there is another one.
 mlir::FailureOr<mlir::Operation*> find_root(llvm::ArrayRef<Output> outputs);
 

@@ -52,7 +52,7 @@ class RowsReader {
     if (failed(staged)) return region_.emitError("no stages: ") << reason;
     kernel_.staged_ = std::move(*staged);
     for (Operation& op : kernel_.staged_.region.getBody().front().without_terminator()) {
-      if (llvm::isa<stage::ContractOp, stage::ScanOp>(op)) return failure();
+      if (llvm::isa<stage::ContractOp, stage::ScanOp>(op) || !stage::domain_of(&op).getWithin().empty()) return failure();
       kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
     }
     kernel_.stages_.back().is_last = true;

@@ -80,6 +80,12 @@ AffineExpr linear_place(ArrayRef<AffineExpr> place, RankedTensorType type) {
   return result;
 }
 
+std::optional<int64_t> slope_of(AffineExpr index, unsigned dimension) {
+  int64_t one = 1;
+  auto grows = slope(index, dimension, one);
+  return grows ? tx::static_extent(*grows) : std::nullopt;
+}
+
 std::optional<AffineExpr> memory_step(Operation* stage, unsigned read, unsigned dimension, int64_t& lanes) {
   stage::AccessAttr access = stage::access_of(stage, read);
   stage::DomainAttr domain = stage::domain_of(stage);

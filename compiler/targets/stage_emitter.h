@@ -17,6 +17,9 @@ mlir::AffineExpr linear_place(llvm::ArrayRef<mlir::AffineExpr> place, mlir::Rank
 // tensor does not change either. `lanes` is lowered to the number of neighbors that this holds for, the first one's index being a multiple of it.
 std::optional<mlir::AffineExpr> memory_step(mlir::Operation* stage, unsigned read, unsigned dimension, int64_t& lanes);
 
+// By how much an index grows with a dimension, if that is always the same number.
+std::optional<int64_t> slope_of(mlir::AffineExpr index, unsigned dimension);
+
 // ---- emitting
 
 // A value in a body: the same for all lanes, or one for each.

@@ -266,6 +266,84 @@ TEST(Generic, SortsNanBehindAllNumbers) {
     }
   }
 }
+// Windows that end at the borders of the image, in the middle of it, or beyond its pads.
+TEST(Generic, Pools) {
+  auto pool = [](const std::string& kind, const std::string& in, const std::string& out, const std::string& rest) {
+    return one_op({in}, out, "pool " + kind + " %0 {" + rest + "} : " + tensor(in) + " -> " + tensor(out));
+  };
+  const std::string three =
+      "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, "
+      "dilations = array<i64: 1, 1>";
+  for (const char* element : {"f32", "f16", "f64", "i8", "ui8"}) {
+    SCOPED_TRACE(element);
+    CheckOptions options;
+    if (std::string(element) == "i8") options.ranges = {{-128, 127}};
+    if (std::string(element) == "ui8") options.ranges = {{0, 255}};
+    check(pool("max", std::string("2x9x8x70x") + element, std::string("2x5x4x70x") + element, three), options);
+  }
+  for (const char* rest : {"", ", include_pad"}) {
+    check(pool("average", "2x9x8x70xf32", "2x5x4x70xf32", three + rest));
+    check(pool("average", "1x9x3x5xf32", "1x5x2x5xf32", three + rest));
+    check(pool("average", "1x12x20xf32", "1x7x20xf32",
+               std::string("kernel = array<i64: 3>, strides = array<i64: 2>, pads_low = array<i64: 1>, pads_high = array<i64: 0>, "
+                           "dilations = array<i64: 2>") +
+                   rest));
+  }
+  CheckOptions options;
+  options.symbols = {7};
+  const std::string in = "1x?x4x33xf32, #tx.dims<()[s0] -> (1, s0, 4, 33)>",
+                    out = "1x?x2x33xf32, #tx.dims<()[s0] -> (1, (s0 - 1) floordiv 2 + 1, 2, 33)>";
+  for (const char* kind : {"max", "average"}) {
+    check(region_text({in}, {out},
+                      std::string("%p = tx.pool ") + kind + " %0 {" + three + "} : " + tensor(in) + " -> " + tensor(out) +
+                          "\n%e = tx.relu %p : " + tensor(out) + "\n tx.yield %e : " + tensor(out),
+                      "", {"n"}),
+          options);
+  }
+}
+// Lines of channels shorter than a window, than a vector, and longer than several.
+TEST(Generic, NormalizesByNeighbors) {
+  for (const char* type : {"5x3xf32", "4x96xf32", "3x200xf32", "2x70xf16", "2x70xf64"}) {
+    CheckOptions options;
+    if (std::string(type) == "2x70xf16") options.relative = 1e-3;
+    for (const char* rest : {"size = 5, alpha = 1.0e-1, beta = 0.75, bias = 1.0", "size = 4, alpha = 2.0, beta = 0.6, bias = 2.0",
+                             "size = 300, alpha = 1.0, beta = 1.5, bias = 0.5"}) {
+      check(one_op({type}, type, std::string("lrn %0 {") + rest + "} : tensor<" + type + ">"), options);
+    }
+  }
+  CheckOptions options;
+  options.symbols = {41};
+  const std::string type = "3x?xf32, #tx.dims<()[s0] -> (3, s0)>";
+  check(region_text({type}, {type},
+                    "%l = tx.lrn %0 {size = 5, alpha = 1.0e-1, beta = 0.75, bias = 1.0} : " + tensor(type) +
+                        "\n%e = tx.exp %l : " + tensor(type) + "\n tx.yield %e : " + tensor(type),
+                    "", {"n"}),
+        options);
+}
+TEST(Generic, PadsWhatIsComputed) {
+  const std::string pad = "%y = tx.pad %e {low = array<i64: 1, 5>, high = array<i64: 2, 0>, value = 7.0 : f64} : ";
+  check(region_text({"3x40xf32"}, {"6x45xf32"},
+                    "%e = tx.exp %0 : tensor<3x40xf32>\n" + pad + "tensor<3x40xf32> -> tensor<6x45xf32>\n tx.yield %y : tensor<6x45xf32>"));
+  CheckOptions options;
+  options.symbols = {2};  // less than what is in front of it
+  const std::string in = "3x?xf32, #tx.dims<()[s0] -> (3, s0)>", out = "6x?xf32, #tx.dims<()[s0] -> (6, s0 + 5)>";
+  check(region_text({in}, {out},
+                    "%e = tx.exp %0 : " + tensor(in) + "\n" + pad + tensor(in) + " -> " + tensor(out) + "\n tx.yield %y : " + tensor(out),
+                    "", {"n"}),
+        options);
+}
+TEST(Generic, JoinsPartsThatMayBeEmpty) {
+  const std::string a = "?x33xf32, #tx.dims<()[s0] -> (s0 - 3, 33)>", b = "2x33xf32", both = "?x33xf32, #tx.dims<()[s0] -> (s0 - 1, 33)>";
+  for (int64_t n : {3, 9}) {
+    CheckOptions options;
+    options.symbols = {n};
+    check(region_text({a, b}, {both},
+                      "%y = tx.concat %0, %1 {axis = 0} : " + tensor(a) + ", " + tensor(b) + " -> " + tensor(both) +
+                          "\ntx.yield %y : " + tensor(both),
+                      "", {"n"}),
+          options);
+  }
+}
 TEST(Generic, Multiplies) {
   check(region_text({"5x7xf32", "7x35xf32", "35xf32"}, {"5x35xf32"},
                     "%p = tx.matmul %0, %1 : tensor<5x7xf32>, tensor<7x35xf32> -> tensor<5x35xf32>\n"
@@ -284,7 +362,7 @@ TEST(Generic, ConvolvesInThreeDimensions) {
   }
 }
 TEST(Generic, MultipliesOtherElementTypes) {
-  for (const char* element : {"f16", "bf16", "f64", "i32", "ui64", "i64"}) {
+  for (const char* element : {"f16", "bf16", "f64", "i8", "ui8", "i16", "ui16", "i32", "ui32", "ui64", "i64"}) {
     SCOPED_TRACE(element);
     const std::string e = element, in = "5x7x" + e, other = "7x35x" + e, out = "5x35x" + e;
     CheckOptions options;
@@ -292,6 +370,14 @@ TEST(Generic, MultipliesOtherElementTypes) {
     if (e == "f16") options.relative = 2e-3, options.absolute = 2e-2;
     if (e == "bf16") options.relative = 2e-2, options.absolute = 2e-1;
     check(one_op({in, other}, out, "matmul %0, %1 : tensor<" + in + ">, tensor<" + other + "> -> tensor<" + out + ">"), options);
+    const std::string image = "1x6x5x3x" + e, filter = "3x3x3x20x" + e, result = "1x6x5x20x" + e;
+    options.ranges = {{0, 2}};
+    check(one_op({image, filter}, result,
+                 "conv %0, %1 {strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = "
+                 "array<i64: 1, 1>, "
+                 "groups = 1 : i64} : tensor<" +
+                     image + ">, tensor<" + filter + "> -> tensor<" + result + ">"),
+          options);
   }
 }
 TEST(Generic, MultipliesTransposedOperandsOfAnySize) {

@@ -187,8 +187,8 @@ TEST(Stages, SayWhatHasNoForm) {
     EXPECT_TRUE(mlir::failed(stage::form_stages(parsed.region(), reason)));
     return reason;
   };
-  EXPECT_THAT(reason_of(one_op({"3x4xf32"}, "3x4xf32", "lrn %0 {size = 5, alpha = 1.0e-4, beta = 0.75, bias = 1.0} : tensor<3x4xf32>")),
-              ::testing::HasSubstr("tx.lrn"));
+  EXPECT_THAT(reason_of(one_op({"3x4xf32"}, "48xf32", "pack %0 {groups = 1} : tensor<3x4xf32> -> tensor<48xf32>")),
+              ::testing::HasSubstr("tx.pack"));
   EXPECT_THAT(reason_of(region_text({"3x4xf32"}, {"3xf32", "4xf32"},
                                     "%a = tx.reduce sum %0 {axes = array<i64: 1>} : tensor<3x4xf32> -> tensor<3xf32>\n"
                                     "%b = tx.reduce sum %0 {axes = array<i64: 0>} : tensor<3x4xf32> -> tensor<4xf32>\n tx.yield %a, %b : "

@@ -47,10 +47,9 @@ struct Budget {
   unsigned tile = 0;  // of a contraction: which of its tiles, the best by estimate first
 };
 
-// The strategies. A root is a window's op or a contraction. transpose_parts is empty if the outputs are not its.
+// The strategies. A root is a contraction. transpose_parts is empty if the outputs are not its.
 Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
-mlir::FailureOr<Parts> window_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root, const Budget& budget);
 // transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
 // Fails, with a diagnostic, for what has no tiles.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,

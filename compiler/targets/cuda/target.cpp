@@ -40,10 +40,8 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
     if (!*root) {
       found = transpose_parts(region, outputs, budget);
       if (found->empty()) found = elementwise_parts(region, outputs, budget);
-    } else if (tx::is_contraction(*root)) {
-      found = contraction_parts(region, stored, *root, transpose, budget);
     } else {
-      found = window_parts(region, outputs, *root, budget);
+      found = contraction_parts(region, stored, *root, transpose, budget);
     }
     if (failed(found)) return failure();
     for (auto& part : *found) parts.push_back(std::move(part));
@@ -58,7 +56,7 @@ constexpr size_t most_tiles = 6;        // that whoever chooses among plans is o
 // Threads of a workgroup that suit the region.
 int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
-    if (tx::is_window(&op) || (tx::is_contraction(&op) && TiledContraction::read(&op, Math::strict))) return usual_threads;
+    if (tx::is_contraction(&op) && TiledContraction::read(&op, Math::strict)) return usual_threads;
   }
   // Fewer threads start sooner.
   int64_t most = 1;
@@ -75,7 +73,7 @@ std::unique_ptr<KernelBuilder> open_kernel(tx::DispatchOp region, const KernelPl
   return std::make_unique<KernelBuilder>(region, symbol, kernels, chip, threads, workgroups && workgroups.getValue() <= few_workgroups);
 }
 
-// Each group of outputs with one index space by what suits it: transposes, element-wise ops, windows, tiles.
+// Each group of outputs with one index space by what suits it: transposes, element-wise ops, tiles.
 class OutputGroups final : public Strategy {
  public:
   OutputGroups(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip), math_(math), limit_(shared_memory_bytes) {}

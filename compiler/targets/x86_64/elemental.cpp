@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions of element-wise ops, data movement and windows: each group of outputs with one index space goes to the first
+// Regions of element-wise ops and data movement: each group of outputs with one index space goes to the first
 // strategy that knows it. Called by the target's plan() and emit().
 #include "compiler/targets/x86_64/strategies.h"
 
@@ -14,9 +14,7 @@ namespace {
 FailureOr<Parts> parts_of(tx::DispatchOp region) {
   Parts parts;
   for (const std::vector<Output>& outputs : output_groups(region)) {
-    auto found = window_parts(region, outputs);
-    if (failed(found)) return failure();
-    if (found->empty()) found = transpose_parts(region, outputs);
+    auto found = transpose_parts(region, outputs);
     if (failed(found)) return failure();
     if (found->empty()) found = elementwise_parts(region, outputs);
     for (auto& part : *found) parts.push_back(std::move(part));

@@ -13,6 +13,9 @@ namespace {
 
 constexpr GenericKernel::Workers workers{64, /*are_threads=*/false};
 
+// Vectors of results that are computed at a time: sums that do not wait for each other.
+constexpr int64_t most_vectors = 4;
+
 // The same for every level, since the grid is. Rows are cut at multiples of all vectors.
 RowCut cut_of(const GenericKernel& kernel) {
   constexpr double ns_per_iteration = 0.5;
@@ -35,8 +38,14 @@ FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&
   RowCut cut = cut_of(*generic);
   KernelBuilder k(region, symbol, kernels, level);
   k.for_workgroups([&](Value block) {
-    row_loops(k, cut, block, generic->lanes() >= level.f32_lanes() ? 1 : 0,
-              [&](const Stretch& stretch) { generic->emit(k, stretch.outer, stretch.inner, stretch.lanes, stretch.mask); });
+    int64_t vectors = std::min(generic->lanes() / level.f32_lanes(), generic->iterations() > 1 ? most_vectors : 1);
+    row_loops(k, cut, block, vectors, [&](const Stretch& stretch) {
+      for (int64_t done = 0; done < stretch.vectors;) {
+        auto count = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(stretch.vectors - done)));
+        generic->emit(k, stretch.outer, k.add(stretch.inner, done * stretch.lanes), count * stretch.lanes, stretch.mask);
+        done += count;
+      }
+    });
   });
   k.finish();
   return KernelResources{};

@@ -31,7 +31,6 @@ double element_ns(mlir::Value value);
 
 // The strategies: null if the outputs are not theirs; a failure, with a diagnostic, if they are but cannot be done.
 mlir::FailureOr<Parts> transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
-mlir::FailureOr<Parts> window_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
 
 }  // namespace heddle::targets::x86_64

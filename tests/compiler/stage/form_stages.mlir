@@ -119,9 +119,27 @@ func.func @centered(%x: tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor
 
 // -----
 
+// A window ends where the image does, and a mean is of the elements that are there.
+// CHECK-LABEL: @average
+// CHECK: stage.fold <() -> (1, 5, 4, 8, 3, 3), reduced = 2, within = [(d0, d1, d2, d3, d4, d5) -> (d1 * 2 + d4 - 1, 9), (d0, d1, d2, d3, d4, d5) -> (d2 * 2 + d5 - 1, 8)]>
+// CHECK-SAME: at [#stage.access<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d4 - 1, d2 * 2 + d5 - 1, d3)>]
+// CHECK: finish {
+// CHECK: arith.minsi
+// CHECK: arith.sitofp
+// CHECK: arith.divf
+func.func @average(%x: tensor<1x9x8x8xf32>) -> tensor<1x5x4x8xf32> {
+  %0 = tx.dispatch "average"(%x) : (tensor<1x9x8x8xf32>) -> tensor<1x5x4x8xf32> {
+  ^bb0(%a: tensor<1x9x8x8xf32>):
+    %1 = tx.pool average %a {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : tensor<1x9x8x8xf32> -> tensor<1x5x4x8xf32>
+    tx.yield %1 : tensor<1x5x4x8xf32>
+  }
+  return %0 : tensor<1x5x4x8xf32>
+}
+
+// -----
+
 // CHECK-LABEL: @lrn
-// CHECK: tx.lrn
-// REMARK: remark: no stages: tx.lrn has no stage
+// CHECK: stage.fold <() -> (4, 8, 5), reduced = 1, within = [(d0, d1, d2) -> (d1 + d2 - 2, 8)]> reads(%[[X:.*]], %[[X]]) step_reads 1
 func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tx.dispatch "lrn"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%a: tensor<4x8xf32>):
@@ -129,6 +147,20 @@ func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     tx.yield %1 : tensor<4x8xf32>
   }
   return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @pack
+// CHECK: tx.pack
+// REMARK: remark: no stages: tx.pack has no stage
+func.func @pack(%x: tensor<3x4xf32>) -> tensor<48xf32> {
+  %0 = tx.dispatch "pack"(%x) : (tensor<3x4xf32>) -> tensor<48xf32> {
+  ^bb0(%a: tensor<3x4xf32>):
+    %1 = tx.pack %a {groups = 1 : i64} : tensor<3x4xf32> -> tensor<48xf32>
+    tx.yield %1 : tensor<48xf32>
+  }
+  return %0 : tensor<48xf32>
 }
 
 // -----

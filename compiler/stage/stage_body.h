@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The body of a stage while it is made: asked for the element of a value of a region, it adds the reads and the arithmetic that this takes. What only
+// moves elements becomes part of the places at which others are read. Used where stages are formed.
+#pragma once
+
+#include "compiler/stage/stage.h"
+#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace heddle::stage {
+
+using Exprs = llvm::SmallVector<mlir::AffineExpr>;
+
+// Arguments are indices of the stage's domain, then reads, then what add_argument() adds. Elements are in compute types. What gives a value is null where there
+// is no form, and `reason` says why.
+class StageBody {
+ public:
+  // `operands` are the values that may be read: those of the region, and what other stages made.
+  StageBody(mlir::MLIRContext* context, unsigned rank, unsigned symbol_count, const mlir::IRMapping& operands, std::string& reason);
+
+  // The element of a value of the region at an index, in expressions over the domain's dimensions.
+  mlir::Value element(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> at);
+  // A factor, which is an element of `tensor`, in the type of the sums.
+  mlir::Value widened(mlir::Value factor, mlir::Value tensor, mlir::Type type);
+  // The element as a tensor of this type holds it.
+  mlir::Value to_storage(mlir::Value value, mlir::Type element);
+  // The value of an index, i64; it must not be negative where it is divided.
+  mlir::Value computed(mlir::AffineExpr index);
+  mlir::TypedAttr number(mlir::Type type, double value);
+
+  mlir::Value add_argument(mlir::Type type) { return block_->addArgument(type, location_); }
+  mlir::Value index(unsigned dimension) const { return block_->getArgument(dimension); }
+  void yield(mlir::ValueRange values) { builder.create<YieldOp>(location_, values); }
+  void move_to(mlir::Region& region) { region.takeBody(region_); }
+  mlir::Value refuse(const llvm::Twine& why);
+
+  mlir::OpBuilder builder;
+  llvm::SmallVector<mlir::Value> reads;
+  llvm::SmallVector<mlir::Attribute> accesses;
+  const unsigned symbols;  // of the function
+  // The reduction or contraction whose results this body makes from what was accumulated, and where they are read: at one place.
+  mlir::Operation* root = nullptr;
+  std::function<mlir::Value(llvm::ArrayRef<mlir::AffineExpr> at)> result_of_root;
+  Exprs root_at;
+
+ private:
+  mlir::Value read(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> at, mlir::TypedAttr outside = {});
+  mlir::Attribute place_key(llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::AffineExpr gathered(mlir::Value indices, llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::Value make(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> at);
+  Exprs gathered_place(mlir::Operation* op, llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::Value element_of_pad(tx::PadOp pad, llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::Value element_of_concat(tx::ConcatOp concat, llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::Value index_as_element(tx::IotaOp iota, mlir::AffineExpr index);
+  Exprs leading_dims();
+  mlir::Value constant_of(mlir::SplatElementsAttr splat);
+
+  mlir::Location location_;
+  unsigned rank_;
+  const mlir::IRMapping& operands_;
+  std::string& reason_;
+  mlir::Region region_;
+  mlir::Block* block_;
+  llvm::SmallVector<unsigned> gathered_;  // reads whose elements are indices, each a dimension of places behind the domain's
+  llvm::DenseMap<std::pair<mlir::Value, mlir::Attribute>, mlir::AffineExpr> gathered_memo_;
+  llvm::DenseMap<std::pair<mlir::Value, mlir::Attribute>, mlir::Value> memo_;
+};
+
+}  // namespace heddle::stage
