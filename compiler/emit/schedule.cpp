@@ -476,7 +476,8 @@ class Scheduler {
   void check_empty_values(tx::DispatchOp dispatch, StringRef strategy) {
     auto look_at = [&](Value value) {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(value)))) {
-        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, strategy)) continue;
+        llvm::DenseSet<Value> seen;
+        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, strategy, seen)) continue;
         if (!checked_.insert(extent - 1).second) continue;
         check(extent - 1, refusal(dispatch, "a value in", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs");
       }
@@ -487,8 +488,9 @@ class Scheduler {
     }
   }
 
-  // Whether nothing is computed from the value if the extent is 0.
-  static bool empties_all(Value value, AffineExpr extent, StringRef strategy) {
+  // Whether nothing is computed from the value if the extent is 0. `seen` are values that were asked about already.
+  static bool empties_all(Value value, AffineExpr extent, StringRef strategy, llvm::DenseSet<Value>& seen) {
+    if (!seen.insert(value).second) return true;
     return llvm::all_of(value.getUsers(), [&](Operation* user) {
       // A sum of nothing is 0, the largest of nothing is the least number.
       if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
@@ -497,7 +499,7 @@ class Scheduler {
       // Workgroups go through it operand by operand.
       if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && tx::stays_in_place(user->getResult(0))) return true;
       return llvm::all_of(user->getResults(), [&](Value result) {
-        return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, strategy);
+        return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, strategy, seen);
       });
     });
   }
@@ -545,14 +547,9 @@ class Scheduler {
   void finish() {
     uint32_t shift = registers_.code().size();
     for (auto [transient, use] : llvm::zip(program_->transients, uses_)) {
-      uint32_t first = 0, last = commands_.size();
-      for (uint32_t barrier : barriers_) {
-        if (barrier < use.first) first = barrier + 1;
-        if (barrier > use.second) {
-          last = barrier;
-          break;
-        }
-      }
+      auto before = llvm::lower_bound(barriers_, use.first), behind = llvm::upper_bound(barriers_, use.second);
+      uint32_t first = before == barriers_.begin() ? 0 : *std::prev(before) + 1;
+      uint32_t last = behind == barriers_.end() ? static_cast<uint32_t>(commands_.size()) : *behind;
       transient = mf::Transient(transient.size_register(), transient.alignment(), shift + first, shift + last);
     }
     program_->code = registers_.code();

@@ -100,8 +100,19 @@ class TileWriter {
       }
     }
 
+    // What C holds already, so that a sum is the same however many passes it takes.
     Value nothing = k_.constant(vector(), 0.0);
-    KernelBuilder::Values sums(tile(), nothing);
+    Types types(tile(), vector());
+    KernelBuilder::Values sums = k_.branch(
+        accumulate, types,
+        [&] {
+          KernelBuilder::Values held;
+          for_tile([&](int64_t i, int64_t j, int64_t) {
+            held.push_back(outside(j) ? nothing : k_.load(c, k_.add(c_rows[i], j * lanes_), f32(), lanes_, mask(j)));
+          });
+          return held;
+        },
+        [&] { return KernelBuilder::Values(tile(), nothing); });
     sums = k_.loop(zero, batches, one, sums, [&](Value r, ValueRange outer) {
       Value a_offset = k_.load(offsets, r, k_.builder.getI64Type());
       Value first = k_.mul(r, depth);
@@ -111,20 +122,6 @@ class TileWriter {
                      [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
     });
 
-    // What C holds already.
-    Types types(tile(), vector());
-    sums = k_.branch(
-        accumulate, types,
-        [&] {
-          KernelBuilder::Values held;
-          for_tile([&](int64_t i, int64_t j, int64_t at) {
-            if (outside(j)) return held.push_back(sums[at]);
-            Value old = k_.load(c, k_.add(c_rows[i], j * lanes_), f32(), lanes_, mask(j));
-            held.push_back(k_.make<arith::AddFOp>(old, sums[at]));
-          });
-          return held;
-        },
-        [&] { return sums; });
     store(sums, c, c_rows, ldc, tail);
   }
 
