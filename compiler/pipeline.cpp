@@ -59,6 +59,8 @@ void add_combination_passes(PassManager& passes, const passes::Devices& devices)
   // What is known at load is computed at load, packing included.
   passes.addPass(passes::hoist_constants());
   passes.addPass(createCSEPass());
+  // What one worker would take long for is divided among all.
+  passes.addNestedPass<func::FuncOp>(passes::divide_folds(devices));
   // One kernel each from here on.
   passes.addPass(passes::form_dispatches(devices));
   // Side by side where nothing says otherwise.

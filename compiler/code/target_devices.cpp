@@ -50,4 +50,9 @@ bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) co
   return target && target->prefers_winograd(conv);
 }
 
+int64_t TargetDevices::results_at_once(llvm::StringRef family) const {
+  const targets::Target* target = target_of(family);
+  return target ? target->results_at_once() : 1;
+}
+
 }  // namespace heddle::compiler

@@ -27,6 +27,8 @@ class Devices {
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether they take this convolution, whose filter is a constant, by Winograd's F(2x2, 3x3).
   virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;
+  // How many results of reductions keep all of a device busy, if each is one worker's.
+  virtual int64_t results_at_once(llvm::StringRef family) const = 0;
 };
 
 std::unique_ptr<mlir::Pass> settle_alternatives();
@@ -40,6 +42,7 @@ std::unique_ptr<mlir::Pass> move_reshapes();
 std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();
+std::unique_ptr<mlir::Pass> divide_folds(const Devices& devices);
 // Regions that only some devices have kernels for are formed where these say so.
 std::unique_ptr<mlir::Pass> form_dispatches(const Devices& devices);
 std::unique_ptr<mlir::Pass> order_dispatches();

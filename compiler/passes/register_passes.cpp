@@ -19,6 +19,7 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return pack_weights(devices); });
   mlir::registerPass(hoist_constants);
+  mlir::registerPass([&devices] { return divide_folds(devices); });
   mlir::registerPass([&devices] { return form_dispatches(devices); });
   mlir::registerPass([&devices] { return overwrite_operands(devices); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });

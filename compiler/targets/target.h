@@ -32,6 +32,8 @@ class Target {
   virtual bool reads_panels() const { return false; }
   // Whether a convolution with a constant filter is to go through the strategy "winograd".
   virtual bool prefers_winograd(tx::ConvOp) const { return false; }
+  // How many results of reductions keep all of a device busy, if a core or a workgroup makes each.
+  virtual int64_t results_at_once() const { return 1; }
 
   // Whether a strategy other than the generic one takes the region.
   bool has_own_kernel(tx::DispatchOp region) const;

@@ -178,6 +178,7 @@ class CudaTarget final : public Target {
   std::string name() const override { return std::string(chip_.name); }
   std::string family() const override { return "cuda"; }
   const Strategies& strategies() const override { return strategies_; }
+  int64_t results_at_once() const override { return 256; }
   std::string identity() const override {
     return Target::identity() + (math_ == Math::fast ? " fast " : " strict ") + std::to_string(limit_);
   }

@@ -66,6 +66,7 @@ class X86Target final : public Target {
   const Strategies& strategies() const override { return strategies_; }
   bool reads_panels() const override { return true; }
   bool prefers_winograd(tx::ConvOp conv) const override { return x86_64::prefers_winograd(conv); }
+  int64_t results_at_once() const override { return 16; }
 
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
 
