@@ -195,6 +195,37 @@ TEST(Teams, OneFailureIsReported) {
   EXPECT_EQ(team.run(body, nullptr, 400, team.settle(3), 1), 0);
 }
 
+// More than one word of sleepers, whose bits are the same: of 40 workers that sleep, a job wakes those that it has a share for.
+TEST(Teams, AJobWakesTheWorkersThatItUses) {
+  constexpr uint32_t kThreads = 41;
+  Workers workers(any_cpus(kThreads), kThreads, false, 0);
+  Workers::Team team(&workers);
+  for (const uint32_t wanted : {3u, 2u, 36u}) {
+    // Who was about to sleep while the job began may be awake without having been woken, on a busy machine: that does not happen every time.
+    bool exact = false;
+    for (int tries = 0; tries < 20 && !exact; ++tries) {
+      ASSERT_EQ(team.settle(kThreads), kThreads);
+      for (int i = 0; i < 10'000 && workers.sleeping() != kThreads - 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ASSERT_EQ(workers.sleeping(), kThreads - 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::vector<uint64_t> before, expected;
+      for (uint32_t worker = 0; worker + 1 < kThreads; ++worker) {
+        before.push_back(workers.wakes(worker));
+        expected.push_back(before.back());
+      }
+      for (uint32_t member = 1; member < wanted; ++member) ++expected[team.place(member)];
+      Items items(1000);
+      EXPECT_EQ(team.run(Items::body, &items, items.runs.size(), team.settle(wanted), 1), 0);
+      EXPECT_TRUE(items.each_once());
+      for (int i = 0; i < 1000 && workers.sleeping() != kThreads - 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      exact = true;
+      for (uint32_t worker = 0; worker + 1 < kThreads; ++worker) exact = exact && workers.wakes(worker) == expected[worker];
+    }
+    EXPECT_TRUE(exact) << wanted;
+  }
+}
+
 // Callers that come and go, more of them than seats; workers that sleep at once.
 TEST(Teams, ManyCallersComeAndGo) {
   for (uint64_t spin_ns : {0, 20'000}) {
