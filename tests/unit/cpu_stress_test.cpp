@@ -2,7 +2,6 @@
 // The CPU driver and host timelines under many threads; also run under ThreadSanitizer. And what only the CPU driver has: options, cores,
 // threads that come and go.
 #include <dirent.h>
-
 #include <random>
 #include <thread>
 
@@ -219,6 +218,31 @@ TEST(Cpu, SplitsItsCoresIntoDevices) {
   driver.buffer_api->free(b);
   EXPECT_OK(driver.device_api->queue_destroy(queue));
   EXPECT_OK(driver.device_api->close(other));
+}
+
+// Two dispatches that wait for each other, each of one workgroup.
+TEST(Cpu, DispatchesBetweenTwoBarriersOverlap) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  if (description.compute_units < 2) GTEST_SKIP() << "the device has one thread";
+  Kernels kernels(&driver);
+  heddle_buffer_t* words = driver.make_buffer(16);
+  const std::vector<heddle_binding_t> bindings = {{words, 0, 16}};
+  auto meet = [&](int64_t patience, bool apart) {
+    const std::vector<uint32_t> none(4, 0);
+    driver.write(words, 0, none.data(), 16);
+    const std::vector<int64_t> first = {0, patience}, second = {1, patience};
+    std::vector<heddle_command_t> commands = {kernels.command(kMeet, bindings, first, 1), kernels.command(kMeet, bindings, second, 1)};
+    if (apart) commands.insert(commands.begin() + 1, barrier());
+    EXPECT_OK(driver.run(commands));
+    return driver.values_of<uint32_t>(words, 4);
+  };
+  EXPECT_EQ(meet(200'000, false), (std::vector<uint32_t>{1, 1, 1, 1})) << "each waits for the other, for seconds";
+  EXPECT_EQ(meet(10, true), (std::vector<uint32_t>{1, 1, 0, 1})) << "the first is over before the second begins";
+  driver.buffer_api->free(words);
 }
 
 TEST(Cpu, RefusesOptionsOutOfRange) {
