@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The CPU driver's threads without the driver: limits of control groups, claims of cores, teams of workers. Also run under ThreadSanitizer.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -21,19 +23,22 @@ using cpu::group_limits;
 using cpu::GroupLimits;
 using cpu::Workers;
 
-// A folder with a process's groups below it.
-class ControlGroups : public ::testing::Test {
+// A folder with files of a system below it.
+class SystemFiles : public ::testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_.path().string() + path;
+    const std::filesystem::path file = root() + path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  GroupLimits limits() const { return group_limits(root_.path().string()); }
+  std::string root() const { return root_.path().string(); }
+  GroupLimits limits() const { return group_limits(root()); }
 
  private:
   heddle::testing::TemporaryFolder root_;
 };
+
+class ControlGroups : public SystemFiles {};
 
 TEST_F(ControlGroups, NoneIsNoLimit) {
   EXPECT_EQ(limits().processor_thousandths, UINT64_MAX);
@@ -89,7 +94,7 @@ TEST(CoreClaimsOf, NobodyGetsWhatAnotherHas) {
   const std::vector<uint32_t> all = {kFirst, kFirst + 1, kFirst + 2, kFirst + 3};
   CoreClaims first;
   const std::vector<uint32_t> two = first.take(all, 2);
-  if (two.empty()) GTEST_SKIP() << "no locks in /dev/shm, or another run of this test has them";
+  if (two.empty()) GTEST_SKIP() << "no sockets, or another run of this test has them";
   EXPECT_EQ(two, (std::vector<uint32_t>{kFirst, kFirst + 1}));
   {
     CoreClaims second, third;
@@ -99,6 +104,24 @@ TEST(CoreClaimsOf, NobodyGetsWhatAnotherHas) {
   }
   CoreClaims moved(std::move(first)), fourth;
   EXPECT_EQ(fourth.take(all, 2), (std::vector<uint32_t>{kFirst + 2, kFirst + 3})) << "claims end with their object";
+}
+
+TEST(CoreClaimsOf, OneUserCountForOthers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may take another user's place";
+  const std::vector<uint32_t> all = {kFirst + 10, kFirst + 11};
+  CoreClaims ours;
+  if (ours.take(all, 1).empty()) GTEST_SKIP() << "no sockets, or another run of this test has them";
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(2);
+    CoreClaims theirs;
+    _exit(theirs.take(all, 2).empty() && theirs.take(all, 1) == std::vector<uint32_t>{kFirst + 11} ? 0 : 1);
+  }
+  int end = 0;
+  ASSERT_EQ(waitpid(child, &end, 0), child);
+  EXPECT_EQ(end, 0);
+  EXPECT_EQ(CoreClaims().take(all, 1), std::vector<uint32_t>{kFirst + 11}) << "claims end with their process";
 }
 
 // Counts how often each item is run, and where.
