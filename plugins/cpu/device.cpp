@@ -54,10 +54,7 @@ bool Workspace::reserve(uint64_t bytes) noexcept {
 }
 
 uint32_t Instance::most_threads(size_t cores) const noexcept {
-  // A part of a processor is left to the threads of the application: whoever uses up its time sleeps for the rest of the period.
-  uint64_t most = std::max<uint64_t>(limits.processor_thousandths / 1000 / options.device_count, 1);
-  if (options.threads != 0) most = std::min<uint64_t>(most, options.threads);
-  return static_cast<uint32_t>(std::min<uint64_t>(most, cores));
+  return threads_within(limits, options.device_count, options.threads, cores);
 }
 
 uint64_t Instance::memory_bytes() const noexcept {

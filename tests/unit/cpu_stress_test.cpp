@@ -2,6 +2,12 @@
 // The CPU driver and host timelines under many threads; also run under ThreadSanitizer. And what only the CPU driver has: options, cores,
 // threads that come and go.
 #include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -243,6 +249,68 @@ TEST(Cpu, DispatchesBetweenTwoBarriersOverlap) {
   EXPECT_EQ(meet(200'000, false), (std::vector<uint32_t>{1, 1, 1, 1})) << "each waits for the other, for seconds";
   EXPECT_EQ(meet(10, true), (std::vector<uint32_t>{1, 1, 0, 1})) << "the first is over before the second begins";
   driver.buffer_api->free(words);
+}
+
+// This process in a control group of its own, below the one that it is in.
+class OwnGroup {
+ public:
+  explicit OwnGroup(const std::string& quota_us) {
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+      const size_t first = line.find(':'), second = line.find(':', first + 1);
+      if (second == std::string::npos) continue;
+      const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+      const bool is_first_version = controllers.find(",cpu,") != std::string::npos;
+      if (!is_first_version && controllers != ",,") continue;
+      const std::string parent = (is_first_version ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup") + line.substr(second + 1);
+      const std::string own = parent + "/heddle-test-" + std::to_string(getpid());
+      if (mkdir(own.c_str(), 0755) != 0) continue;
+      const bool limited = is_first_version ? write(own + "/cpu.cfs_quota_us", quota_us) : write(own + "/cpu.max", quota_us + " 100000");
+      if (limited && write(own + "/cgroup.procs", "0")) {  // who writes
+        own_ = own;
+        parent_ = parent;
+        return;
+      }
+      rmdir(own.c_str());
+    }
+  }
+  ~OwnGroup() {
+    if (own_.empty()) return;
+    EXPECT_TRUE(write(parent_ + "/cgroup.procs", "0"));
+    for (int i = 0; i < 1000 && rmdir(own_.c_str()) != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  bool entered() const { return !own_.empty(); }
+
+ private:
+  static bool write(const std::string& path, const std::string& text) {
+    const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    const bool written = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    close(file);
+    return written;
+  }
+  std::string own_, parent_;
+};
+
+TEST(Cpu, AQuotaBoundsItsThreads) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one thread is all there is";
+  PluginHost host;
+  const OwnGroup group("150000");  // the time of one and a half processors
+  if (!group.entered()) GTEST_SKIP() << "no control group with a quota can be made here";
+  const size_t before = entries_of("/proc/self/task");
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  EXPECT_EQ(description.compute_units, 1u);
+  Kernels kernels(&driver);
+  heddle_buffer_t* counts = driver.make_filled(std::vector<uint32_t>(100, 0));
+  const std::vector<heddle_binding_t> bindings = {{counts, 0, 400}};
+  ASSERT_OK(driver.run({kernels.command(kCountWorkgroups, bindings, {}, 100)}));
+  EXPECT_EQ(driver.values_of<uint32_t>(counts, 100), std::vector<uint32_t>(100, 1));
+  EXPECT_LE(entries_of("/proc/self/task"), before + 1) << "a queue's thread, and no worker";
+  driver.buffer_api->free(counts);
 }
 
 TEST(Cpu, RefusesOptionsOutOfRange) {

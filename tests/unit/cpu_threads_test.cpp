@@ -87,6 +87,21 @@ TEST_F(ControlGroups, NonsenseIsNoLimit) {
   EXPECT_EQ(limits().memory_bytes, UINT64_MAX);
 }
 
+TEST_F(ControlGroups, ADeviceHasAThreadForEachWholeProcessor) {
+  write("/proc/self/cgroup", "0::/a\n");
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 0, 16), 16u);
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 3, 16), 3u);
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 99, 16), 16u);
+  write("/sys/fs/cgroup/a/cpu.max", "350000 100000\n");
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 0, 16), 3u);
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 2, 16), 2u);
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 8, 16), 3u);
+  EXPECT_EQ(cpu::threads_within(limits(), 1, 0, 2), 2u);
+  EXPECT_EQ(cpu::threads_within(limits(), 2, 0, 8), 1u) << "devices share the time";
+  write("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cpu::threads_within(limits(), 4, 0, 4), 1u);
+}
+
 // Numbers that no machine has, so that no device's threads are there.
 constexpr uint32_t kFirst = 1'000'000;
 
