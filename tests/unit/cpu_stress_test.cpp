@@ -3,8 +3,10 @@
 // threads that come and go.
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -249,6 +251,30 @@ TEST(Cpu, DispatchesBetweenTwoBarriersOverlap) {
   EXPECT_EQ(meet(200'000, false), (std::vector<uint32_t>{1, 1, 1, 1})) << "each waits for the other, for seconds";
   EXPECT_EQ(meet(10, true), (std::vector<uint32_t>{1, 1, 0, 1})) << "the first is over before the second begins";
   driver.buffer_api->free(words);
+}
+
+TEST(Cpu, LargeBuffersAreOnTheDevicesNodes) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  heddle_buffer_t* buffer = driver.make_buffer(1 << 20);
+  heddle_buffer_properties_t properties = {};
+  properties.struct_size = sizeof properties;
+  ASSERT_OK(driver.buffer_api->properties(buffer, &properties));
+  int mode = 0;
+  unsigned long nodes[16] = {};
+  const long failed = syscall(SYS_get_mempolicy, &mode, nodes, sizeof nodes * 8, properties.device_address, MPOL_F_ADDR);
+  driver.buffer_api->free(buffer);
+  if (failed || access("/sys/devices/system/node/online", R_OK) != 0) GTEST_SKIP() << "no policies of memory here";
+  if (description.numa_node < 0) {
+    EXPECT_EQ(mode, MPOL_INTERLEAVE);
+  } else {
+    EXPECT_EQ(mode, MPOL_PREFERRED);
+    const auto node = static_cast<size_t>(description.numa_node);
+    EXPECT_EQ(nodes[node / 64], 1ul << (node % 64));
+  }
 }
 
 // This process in a control group of its own, below the one that it is in.

@@ -102,6 +102,51 @@ TEST_F(ControlGroups, ADeviceHasAThreadForEachWholeProcessor) {
   EXPECT_EQ(cpu::threads_within(limits(), 4, 0, 4), 1u);
 }
 
+class NumaNodes : public SystemFiles {
+ protected:
+  std::vector<cpu::NodeCpus> nodes_of(const std::vector<uint32_t>& cpus) { return cpu::by_numa_node(cpus, root()); }
+};
+
+TEST_F(NumaNodes, ProcessorsAreDividedNodeByNode) {
+  const std::vector<uint32_t> cpus = {0, 1, 2, 3, 5, 6, 7, 8};
+  ASSERT_EQ(nodes_of(cpus).size(), 1u) << "nothing is known";
+  EXPECT_EQ(nodes_of(cpus)[0].node, -1);
+  EXPECT_EQ(nodes_of(cpus)[0].cpus, cpus);
+  // Their numbers alternate; node 1 has memory alone, and nobody knows where processor 8 is.
+  write("/sys/devices/system/node/online", "0-2\n");
+  write("/sys/devices/system/node/node0/cpulist", "0,2,4,6\n");
+  write("/sys/devices/system/node/node1/cpulist", "\n");
+  write("/sys/devices/system/node/node2/cpulist", "1,3,5,7\n");
+  const std::vector<cpu::NodeCpus> nodes = nodes_of(cpus);
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[0].node, 0);
+  EXPECT_EQ(nodes[0].cpus, (std::vector<uint32_t>{0, 2, 6}));
+  EXPECT_EQ(nodes[1].node, 2);
+  EXPECT_EQ(nodes[1].cpus, (std::vector<uint32_t>{1, 3, 5, 7}));
+  EXPECT_EQ(nodes[2].node, -1);
+  EXPECT_EQ(nodes[2].cpus, std::vector<uint32_t>{8});
+  EXPECT_EQ(cpu::joined(nodes), (std::vector<uint32_t>{0, 2, 6, 1, 3, 5, 7, 8}));
+}
+
+TEST_F(NumaNodes, ADeviceIsOfOneNodeWherePossible) {
+  // As long as the lists of machines whose numbers alternate.
+  std::string even, odd;
+  std::vector<uint32_t> all, evens, odds;
+  for (uint32_t cpu = 0; cpu < 512; ++cpu) {
+    (cpu % 2 ? odd : even) += std::to_string(cpu) + (cpu < 510 ? "," : "\n");
+    (cpu % 2 ? odds : evens).push_back(cpu);
+    all.push_back(cpu);
+  }
+  write("/sys/devices/system/node/online", "0-1\n");
+  write("/sys/devices/system/node/node0/cpulist", even);
+  write("/sys/devices/system/node/node1/cpulist", odd);
+  EXPECT_EQ(cpu::split(nodes_of(all), 2), (std::vector<std::vector<uint32_t>>{evens, odds}));
+  EXPECT_EQ(cpu::split(nodes_of(all), 1), std::vector<std::vector<uint32_t>>{all});
+  EXPECT_EQ(cpu::split(nodes_of({0, 1, 2, 3}), 4), (std::vector<std::vector<uint32_t>>{{0}, {2}, {1}, {3}}));
+  EXPECT_EQ(cpu::split(nodes_of({0, 1, 2, 3}), 3), (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}}));
+  EXPECT_EQ(cpu::split(nodes_of({4}), 2), (std::vector<std::vector<uint32_t>>{{4}, {4}}));
+}
+
 // Numbers that no machine has, so that no device's threads are there.
 constexpr uint32_t kFirst = 1'000'000;
 
