@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "kernels.h"
 
 namespace heddle::test {
@@ -251,6 +252,38 @@ TEST(Cpu, DispatchesBetweenTwoBarriersOverlap) {
   EXPECT_EQ(meet(200'000, false), (std::vector<uint32_t>{1, 1, 1, 1})) << "each waits for the other, for seconds";
   EXPECT_EQ(meet(10, true), (std::vector<uint32_t>{1, 1, 0, 1})) << "the first is over before the second begins";
   driver.buffer_api->free(words);
+}
+
+// A model is loaded, as slowly as could be, and another one's call ends meanwhile; it is waited for with a limit, which helps nobody.
+TEST(Cpu, NothingStandsBehindAFileThatIsRead) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  Kernels kernels(&driver);
+  const int descriptor = testing::open_unnamed_file();
+  ASSERT_EQ(ftruncate(descriptor, 1000), 0);
+  heddle_file_t* file = nullptr;
+  ASSERT_OK(driver.param_io_api->file_open(driver.device, descriptor, HEDDLE_FILE_READ, string_of("weights.bin"), &file));
+  heddle_buffer_t* weights = driver.make_buffer(1000);
+  heddle_buffer_t* counts = driver.make_filled(std::vector<uint32_t>(100, 0));
+  heddle_timeline_t* gate = driver.make_timeline();
+  heddle_timeline_t* loaded = driver.make_timeline();
+  heddle_timeline_t* called = driver.make_timeline();
+  const heddle_point_t wait = {gate, 1}, signal = {loaded, 1};
+  const heddle_sync_t sync = {sizeof sync, 1, 1, 0, &wait, &signal};
+  const heddle_extent_t extent = {0, 1000, weights, 0};
+  ASSERT_OK(driver.param_io_api->read(driver.queue, &sync, file, &extent, 1, nullptr));
+  const std::vector<heddle_binding_t> bindings = {{counts, 0, 400}};
+  ASSERT_OK(driver.submit({kernels.command(kCountWorkgroups, bindings, {}, 100)}, {}, {{called, 1}}));
+  EXPECT_TRUE(driver.wait(called, 1, uint64_t{10} * 1000000000).ok());
+  EXPECT_EQ(driver.wait(loaded, 1, 0).code(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
+  ASSERT_OK(driver.timeline_api->signal(gate, 1));
+  EXPECT_TRUE(driver.wait(loaded, 1).ok());
+  EXPECT_TRUE(driver.wait(called, 1).ok());
+  for (heddle_timeline_t* timeline : {gate, loaded, called}) driver.timeline_api->destroy(timeline);
+  driver.buffer_api->free(weights);
+  driver.buffer_api->free(counts);
+  driver.param_io_api->file_close(file);
+  close(descriptor);
 }
 
 TEST(Cpu, LargeBuffersAreOnTheDevicesNodes) {
