@@ -85,4 +85,11 @@ GroupLimits group_limits(const std::string& root) {
   return limits;
 }
 
+uint32_t threads_within(const GroupLimits& limits, uint32_t devices, uint32_t wanted, size_t cores) noexcept {
+  // A part of a processor is left to the threads of the application: whoever uses up its time sleeps for the rest of the period.
+  uint64_t most = std::max<uint64_t>(limits.processor_thousandths / 1000 / devices, 1);
+  if (wanted != 0) most = std::min<uint64_t>(most, wanted);
+  return static_cast<uint32_t>(std::min<uint64_t>(most, cores));
+}
+
 }  // namespace heddle::cpu

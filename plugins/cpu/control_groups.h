@@ -4,6 +4,7 @@
 #ifndef HEDDLE_CPU_CONTROL_GROUPS_H_
 #define HEDDLE_CPU_CONTROL_GROUPS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -16,6 +17,9 @@ struct GroupLimits {
 
 // The tightest limits of the process's groups and all above them. `root` is where /proc and /sys are; without a slash at its end.
 GroupLimits group_limits(const std::string& root = {});
+// Threads of each of `devices` devices of `cores` cores: one for each whole processor that the groups leave it, and at least one; at most `wanted`, if
+// that is not 0, and one a core.
+uint32_t threads_within(const GroupLimits& limits, uint32_t devices, uint32_t wanted, size_t cores) noexcept;
 
 }  // namespace heddle::cpu
 #endif  // HEDDLE_CPU_CONTROL_GROUPS_H_

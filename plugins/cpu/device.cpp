@@ -54,15 +54,26 @@ bool Workspace::reserve(uint64_t bytes) noexcept {
 }
 
 uint32_t Instance::most_threads(size_t cores) const noexcept {
-  // A part of a processor is left to the threads of the application: whoever uses up its time sleeps for the rest of the period.
-  uint64_t most = std::max<uint64_t>(limits.processor_thousandths / 1000 / options.device_count, 1);
-  if (options.threads != 0) most = std::min<uint64_t>(most, options.threads);
-  return static_cast<uint32_t>(std::min<uint64_t>(most, cores));
+  return threads_within(limits, options.device_count, options.threads, cores);
 }
 
 uint64_t Instance::memory_bytes() const noexcept {
   return std::min(limits.memory_bytes, physical_memory_bytes());
 }
+
+namespace {
+
+// None if one of the processors is of an unknown node.
+std::vector<uint32_t> numa_nodes_of(const std::vector<uint32_t>& cpus) {
+  std::vector<uint32_t> nodes;
+  for (const NodeCpus& one : by_numa_node(cpus)) {
+    if (one.node < 0) return {};
+    nodes.push_back(static_cast<uint32_t>(one.node));
+  }
+  return nodes;
+}
+
+}  // namespace
 
 Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
                bool claimed, CoreClaims claims_)
@@ -70,7 +81,7 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
       instance(instance_),
       ordinal(ordinal_),
       memory_bytes(instance_->memory_bytes()),
-      numa_node(numa_node_of(cpus)),
+      numa_nodes(numa_nodes_of(cpus)),
       claims(std::move(claims_)),
       workers(std::move(cpus), threads, claimed, instance_->options.spin_ns),
       workspaces(new Workspace[workers.places()]) {
@@ -109,7 +120,8 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.ordinal = ordinal;
     description.name = sdk::string_of(instance->name);
     description.family = sdk::string_of("cpu");
-    description.numa_node = numa_node_of(instance->device_cpus[ordinal]);
+    const std::vector<uint32_t> nodes = numa_nodes_of(instance->device_cpus[ordinal]);
+    description.numa_node = nodes.size() == 1 ? static_cast<int32_t>(nodes[0]) : -1;
     description.features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_TIMESTAMPS;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = instance->most_threads(instance->device_cpus[ordinal].size());
@@ -203,9 +215,10 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     const bool limited = instance->limits.processor_thousandths / 1000 < allowed_cpus().size();
     CoreClaims claims;
     std::vector<uint32_t> claimed;
-    if (instance->options.pin && !limited) claimed = claims.take(cpus, threads);
+    if (instance->options.pin && !limited) claimed = claims.take(joined(by_numa_node(cpus)), threads);
     const bool pinned = !claimed.empty();
     if (pinned) cpus = std::move(claimed);
+    std::sort(cpus.begin(), cpus.end());
     *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus), threads, pinned, std::move(claims))->handle();
     instance->open_devices.fetch_add(1);
     return nullptr;

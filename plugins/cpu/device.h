@@ -43,7 +43,7 @@ struct Instance {
   const heddle_host_t* host = nullptr;
   Options options;
   std::string name;
-  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal, each ascending
+  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal, each ascending and of few NUMA nodes
   GroupLimits limits;                              // when the instance was made
   std::atomic<uint64_t> open_devices{0};
 
@@ -88,7 +88,7 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
-  int32_t numa_node;  // where large buffers are; -1: wherever they are touched first
+  std::vector<uint32_t> numa_nodes;  // of its cores: where large buffers are; none: wherever they are touched first
   CoreClaims claims;
   Workers workers;
   std::unique_ptr<Workspace[]> workspaces;           // by place

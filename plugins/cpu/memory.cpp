@@ -27,14 +27,17 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Asks for pages of the device's node, whoever touches them first. A refusal only costs speed.
-void prefer_node(const Device* device, void* memory, uint64_t bytes) noexcept {
+// Asks for pages of the device's node, whoever touches them first; of several nodes for pages of each in turn, since the members of a job are on all of
+// them, and what one thread writes first, such as a result of a short kernel, would be the memory of one node for all. A refusal only costs speed.
+void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept {
   constexpr unsigned kBits = 64, kWords = 16;
-  const auto node = static_cast<unsigned>(device->numa_node);
-  if (device->numa_node < 0 || node >= kBits * kWords) return;
   unsigned long nodes[kWords] = {};
-  nodes[node / kBits] = 1ul << (node % kBits);
-  syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, nodes, kBits * kWords + 1, 0);
+  for (const uint32_t node : device->numa_nodes) {
+    if (node >= kBits * kWords) return;
+    nodes[node / kBits] |= 1ul << (node % kBits);
+  }
+  if (device->numa_nodes.empty()) return;
+  syscall(SYS_mbind, memory, bytes, device->numa_nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE, nodes, kBits * kWords + 1, 0);
 }
 
 // Maps `size` bytes at an aligned address; false if the system has none.
@@ -52,7 +55,7 @@ bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
   buffer->mapped_bytes = whole;
   buffer->data = static_cast<char*>(buffer->mapped);
   buffer->reserved_bytes = whole - size;
-  prefer_node(buffer->device, buffer->mapped, whole);
+  place_on_nodes(buffer->device, buffer->mapped, whole);
   if (size >= kHugeFrom) madvise(buffer->mapped, whole, MADV_HUGEPAGE);  // a refusal only costs speed
   return true;
 }

@@ -132,8 +132,7 @@ void file_close(heddle_file_t* handle) noexcept {
 
 heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t* sync_in, heddle_file_t* file_handle,
                               const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
-  Queue* queue = Queue::from(queue_handle);
-  Device* device = queue->device();
+  Device* device = Queue::from(queue_handle)->device();
   return guarded(device->host, writes ? "writing a file" : "reading a file", [&]() -> heddle_status_t* {
     const File* file = File::from(file_handle);
     heddle_sync_t sync;
@@ -154,6 +153,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
       const Buffer* buffer = Buffer::from(extents[i].buffer);
       if (heddle_status_t* bad = io->job.add(i, extents[i], buffer ? buffer->size : 0)) return bad;
     }
+    Queue* queue = Queue::from(queue_handle)->files();
     Queue::Draft draft(queue);
     if (!draft.work || !lower_io(io, &draft.arena, draft.work)) return sdk::exhausted_status(device->host, "cpu: reading a file");
     heddle_status_t* bad = queue->submit(&draft, sync);

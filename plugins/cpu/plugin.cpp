@@ -41,20 +41,6 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   return nullptr;
 }
 
-// Cuts the processors into disjoint groups; with fewer processors than devices, devices share.
-std::vector<std::vector<uint32_t>> split(const std::vector<uint32_t>& cpus, uint32_t count) {
-  std::vector<std::vector<uint32_t>> groups(count);
-  const size_t all = cpus.size();
-  for (uint32_t i = 0; i < count; ++i) {
-    if (all < count) {
-      groups[i].push_back(cpus[i % all]);
-    } else {
-      groups[i].assign(cpus.begin() + static_cast<long>(all * i / count), cpus.begin() + static_cast<long>(all * (i + 1) / count));
-    }
-  }
-  return groups;
-}
-
 heddle_status_t* plugin_probe(const heddle_host_t* host, heddle_probe_result_t* out) noexcept {
   return guarded(host, "probing heddle.cpu", [&]() -> heddle_status_t* {
     heddle_probe_result_t result = {};
@@ -83,7 +69,7 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     instance->options = options;
     instance->name = cpu_name();
     instance->limits = group_limits();
-    instance->device_cpus = split(one_per_core(allowed_cpus()), options.device_count);
+    instance->device_cpus = split(by_numa_node(one_per_core(allowed_cpus())), options.device_count);
     *out = reinterpret_cast<heddle_plugin_instance_t*>(instance);
     return nullptr;
   });

@@ -53,12 +53,13 @@ heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync
 
 }  // namespace
 
-Queue::Queue(Device* device) : api_(device->api), device_(device) {
+Queue::Queue(Device* device, For what) : api_(device->api), device_(device), what_(what) {
   std::lock_guard<std::mutex> lock(device->queues_mutex);
   device->queues.push_back(this);
 }
 
 Queue::~Queue() {
+  files_.reset();
   {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     std::erase(device_->queues, this);
@@ -72,6 +73,11 @@ Queue::~Queue() {
   while (helpers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // rare and short
   if (pinned_) device_->pinned_queues.store(0);
   Arena::free_blocks(spare_.load());
+}
+
+Queue* Queue::files() {
+  std::call_once(files_made_, [this] { files_ = std::make_unique<Queue>(device_, For::kFiles); });
+  return files_.get();
 }
 
 Queue::Draft::Draft(Queue* queue) noexcept : arena(queue->spare_.exchange(nullptr, std::memory_order_acquire)), queue_(queue) {
@@ -131,7 +137,7 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
     SignalsBlocked blocked;
     try {
       uint32_t none = 0;
-      pinned_ = device_->pinned_queues.compare_exchange_strong(none, 1);
+      pinned_ = what_ == For::kAll && device_->pinned_queues.compare_exchange_strong(none, 1);
       thread_ = std::thread([this] { loop(); });
     } catch (const std::system_error& error) {
       return status(device_->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "cpu: starting a queue's thread failed: %s", error.what());
@@ -149,7 +155,7 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
 }
 
 void Queue::loop() noexcept {
-  name_thread("heddle-cpu-q");
+  name_thread(what_ == For::kAll ? "heddle-cpu-q" : "heddle-cpu-io");
   pin_thread(device_->workers.cpus());
   bool own_core = false;
   const uint64_t spin_ns = device_->instance->options.spin_ns;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A queue of a CPU device: cheap lists run in the caller's thread, the others in the queue's own or in that of a caller who waits for
-// them, whoever comes first; they start in the order they came.
+// them, whoever comes first; they start in the order they came. Files are read and written by a thread of their own, so that nothing waits until a
+// model is loaded that has nothing to do with it: submissions are ordered by their points alone.
 #ifndef HEDDLE_CPU_QUEUE_H_
 #define HEDDLE_CPU_QUEUE_H_
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,7 +16,8 @@ namespace heddle::cpu {
 
 class Queue {
  public:
-  explicit Queue(Device* device);
+  enum class For { kAll, kFiles };
+  explicit Queue(Device* device, For what = For::kAll);
   // Waits for what is enqueued.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -23,6 +26,8 @@ class Queue {
   static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
   heddle_queue_t* handle() noexcept { return reinterpret_cast<heddle_queue_t*>(this); }
   Device* device() const noexcept { return device_; }
+  // What reads and writes of files are submitted to; made when it is asked for first, and a part of this.
+  Queue* files();
 
   // Makes an empty work in a block of this queue; NULL when exhausted. Then lower into it, and submit or abandon it.
   class Draft {
@@ -56,6 +61,9 @@ class Queue {
 
   [[maybe_unused]] const heddle_driver_api_t* api_;  // HD-H-01: the first word
   Device* device_;
+  const For what_;
+  std::once_flag files_made_;
+  std::unique_ptr<Queue> files_;
   std::atomic<Arena::Block*> spare_{nullptr};
   std::atomic<uint64_t> pending_{0};  // handed over and not yet run
   std::atomic<uint32_t> helpers_{0};  // callers that run a work; raised under mutex_

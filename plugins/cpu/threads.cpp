@@ -21,10 +21,6 @@ constexpr uint64_t kPiecesPerShare = 4;
 constexpr uint32_t kSpareSeats = 8;     // callers beyond one a core
 constexpr uint64_t kRest = UINT32_MAX;  // in place of a seat and a member: sleep at once
 
-uint32_t bit_of(uint32_t worker) noexcept {
-  return 1u << (worker % 32);
-}
-
 }  // namespace
 
 KernelFloatState::KernelFloatState() noexcept : saved_(_mm_getcsr()) {
@@ -71,7 +67,8 @@ Workers::Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_
       seats_(threads_ + kSpareSeats),
       shares_(new Share[places()]),
       mailboxes_(new Mailbox[threads_]),
-      all_seats_(new Seat[seats_]) {
+      all_seats_(new Seat[seats_]),
+      epochs_(new std::atomic<uint32_t>[words()] {}) {
   for (uint32_t i = 0; i < seats_; ++i) {
     Seat& seat = all_seats_[i];
     seat.number = i;
@@ -82,8 +79,10 @@ Workers::Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_
 
 Workers::~Workers() {
   stop_.store(true);
-  epoch_.fetch_add(1);
-  sdk::futex_wake(epoch_);
+  for (uint32_t word = 0; word < words(); ++word) {
+    epochs_[word].fetch_add(1);
+    sdk::futex_wake(epochs_[word]);
+  }
   for (std::thread& thread : running_) thread.join();
 }
 
@@ -109,6 +108,7 @@ void Workers::work(uint32_t worker) noexcept {
   pin_thread(pin_ ? std::vector<uint32_t>{cpus_[worker + 1]} : cpus_);
   _mm_setcsr(kDefaultMxcsr);  // a new thread inherits its creator's
   Mailbox& mailbox = mailboxes_[worker];
+  const std::atomic<uint32_t>& word = epochs_[worker / kSleepersAWord];
   uint64_t seen = 0;
   for (;;) {
     uint64_t call;
@@ -123,8 +123,11 @@ void Workers::work(uint32_t worker) noexcept {
       // Who calls either sees this sleeper or has written the call before this looks.
       mailbox.asleep.store(1, std::memory_order_relaxed);
       sleepers_.fetch_add(1);
-      const uint32_t epoch = epoch_.load();
-      if (mailbox.call.load(std::memory_order_relaxed) == seen && !stop_.load()) sdk::futex_wait_bits(epoch_, epoch, bit_of(worker));
+      const uint32_t epoch = word.load();
+      if (mailbox.call.load(std::memory_order_relaxed) == seen && !stop_.load()) {
+        sdk::futex_wait_bits(word, epoch, 1u << (worker % kSleepersAWord));
+        mailbox.wakes.fetch_add(1, std::memory_order_relaxed);
+      }
       sleepers_.fetch_sub(1);
       mailbox.asleep.store(0, std::memory_order_relaxed);
       if (spin_end != 1) spin_end = 0;  // a neighbor was meant, or nobody
@@ -262,13 +265,16 @@ int32_t Workers::Team::fork(Body body, void* context, uint32_t members, First fi
     all.mailboxes_[place(member)].call.store((uint64_t{number} << 32) | (seat_->number << 16) | member, std::memory_order_release);
   }
   if (all.sleepers_.fetch_add(0) != 0) {  // an exchange with the sleepers, not only a look: see work()
-    uint32_t bits = 0;
-    for (uint32_t member = 1; member < members; ++member) {
-      if (all.mailboxes_[place(member)].asleep.load(std::memory_order_relaxed)) bits |= bit_of(place(member));
-    }
-    if (bits) {
-      all.epoch_.fetch_add(1);
-      sdk::futex_wake_bits(all.epoch_, bits);
+    // Members are in the order of their places, so those of one word come one behind another.
+    for (uint32_t member = 1; member < members;) {
+      const uint32_t word = place(member) / kSleepersAWord;
+      uint32_t bits = 0;
+      for (; member < members && place(member) / kSleepersAWord == word; ++member) {
+        if (all.mailboxes_[place(member)].asleep.load(std::memory_order_relaxed)) bits |= 1u << (place(member) % kSleepersAWord);
+      }
+      if (!bits) continue;
+      all.epochs_[word].fetch_add(1);
+      sdk::futex_wake_bits(all.epochs_[word], bits);
     }
   }
   all.take_pieces(seat_, 0, place(0), number);

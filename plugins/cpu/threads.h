@@ -67,6 +67,9 @@ class Workers {
 
   uint32_t count() const noexcept { return threads_; }
   const std::vector<uint32_t>& cpus() const noexcept { return cpus_; }
+  // How many workers sleep, and how often one of them was woken; its number is its place.
+  uint32_t sleeping() const noexcept { return sleepers_.load(); }
+  uint64_t wakes(uint32_t worker) const noexcept { return mailboxes_[worker].wakes.load(std::memory_order_relaxed); }
   // Number of places; a body that needs scratch memory keeps one per place.
   uint32_t places() const noexcept { return threads_ - 1 + seats_; }
 
@@ -101,6 +104,7 @@ class Workers {
 
  private:
   static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint32_t kSleepersAWord = 32;  // a bit each
 
   struct alignas(64) Share {
     std::atomic<uint64_t> ticket{0};  // job's number << 32 | pieces << 16 | next piece
@@ -110,6 +114,7 @@ class Workers {
   struct alignas(64) Mailbox {
     std::atomic<uint64_t> call{0};  // job's number << 32 | the seat << 16 | which member the worker is; a low half of ones: go to sleep
     std::atomic<uint32_t> asleep{0};
+    std::atomic<uint64_t> wakes{0};  // written by the worker alone
   };
   struct alignas(64) Seat {
     Body body = nullptr;
@@ -125,6 +130,7 @@ class Workers {
     std::atomic<int32_t> failure{0};
   };
 
+  uint32_t words() const noexcept { return (threads_ + kSleepersAWord - 1) / kSleepersAWord; }
   void work(uint32_t worker) noexcept;
   // Claims and runs pieces of job `number` until none is left, at the place of the thread that does.
   void take_pieces(Seat* seat, uint32_t member, uint32_t place, uint32_t number) noexcept;
@@ -147,10 +153,10 @@ class Workers {
   std::unique_ptr<Share[]> shares_;       // by place
   std::unique_ptr<Mailbox[]> mailboxes_;  // by worker, which is its place
   std::unique_ptr<Seat[]> all_seats_;
+  std::unique_ptr<std::atomic<uint32_t>[]> epochs_;  // what workers sleep on: a word for each kSleepersAWord of them
   alignas(64) std::atomic<uint32_t> generation_{0};  // grows when callers come and go and when workers become free
   alignas(64) std::atomic<uint32_t> number_{0};      // of the newest job
   alignas(64) std::atomic<uint32_t> sleepers_{0};
-  std::atomic<uint32_t> epoch_{0};  // what workers sleep on
   std::atomic<bool> stop_{false};
 };
 

@@ -19,15 +19,15 @@ namespace heddle::cpu {
 namespace {
 
 // Contents of a small file, without the newline; empty if it cannot be read.
-std::string_view read_small(const char* path, char (&text)[256]) noexcept {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+std::string read_small(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
-  const ssize_t size = read(file, text, sizeof text);
+  std::string text;
+  char part[1024];  // where the numbers of a node's processors alternate with another's, its list has each of them
+  for (ssize_t size; (size = read(file, part, sizeof part)) > 0 && text.size() < (1u << 20);) text.append(part, static_cast<size_t>(size));
   close(file);
-  if (size <= 0) return {};
-  std::string_view view(text, static_cast<size_t>(size));
-  while (!view.empty() && (view.back() == '\n' || view.back() == ' ')) view.remove_suffix(1);
-  return view;
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
 }
 
 }  // namespace
@@ -54,8 +54,7 @@ std::vector<uint32_t> allowed_cpus() {
 }
 
 std::vector<uint32_t> one_per_core(const std::vector<uint32_t>& cpus) {
-  char text[256];
-  if (cpus.size() < 2 || read_small("/sys/devices/system/cpu/smt/active", text) != "1") return cpus;
+  if (cpus.size() < 2 || read_small("/sys/devices/system/cpu/smt/active") != "1") return cpus;
   std::vector<uint32_t> firsts, taken;
   for (uint32_t cpu : cpus) {
     if (std::find(taken.begin(), taken.end(), cpu) != taken.end()) continue;
@@ -63,7 +62,7 @@ std::vector<uint32_t> one_per_core(const std::vector<uint32_t>& cpus) {
     char path[96];
     std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
     std::vector<uint32_t> siblings;
-    if (parse_cpu_list(read_small(path, text), &siblings)) taken.insert(taken.end(), siblings.begin(), siblings.end());
+    if (parse_cpu_list(read_small(path), &siblings)) taken.insert(taken.end(), siblings.begin(), siblings.end());
   }
   return firsts;
 }
@@ -135,17 +134,45 @@ bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* re
   return found;
 }
 
-int32_t numa_node_of(const std::vector<uint32_t>& cpus) {
-  char text[256];
-  std::vector<uint32_t> nodes, its;
-  if (!parse_cpu_list(read_small("/sys/devices/system/node/online", text), &nodes)) return -1;
-  for (uint32_t node : nodes) {
-    char path[64];
-    std::snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", node);
-    if (!parse_cpu_list(read_small(path, text), &its)) continue;
-    if (std::includes(its.begin(), its.end(), cpus.begin(), cpus.end())) return static_cast<int32_t>(node);
+std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::string& root) {
+  const std::string folder = root + "/sys/devices/system/node/";
+  std::vector<NodeCpus> nodes;
+  std::vector<uint32_t> online, its, rest = cpus;
+  if (!parse_cpu_list(read_small(folder + "online"), &online)) online.clear();
+  for (uint32_t node : online) {
+    // Nodes of memory alone have an empty list.
+    if (rest.empty() || !parse_cpu_list(read_small(folder + "node" + std::to_string(node) + "/cpulist"), &its)) continue;
+    NodeCpus found{static_cast<int32_t>(node), {}};
+    std::set_intersection(rest.begin(), rest.end(), its.begin(), its.end(), std::back_inserter(found.cpus));
+    if (found.cpus.empty()) continue;
+    std::vector<uint32_t> left;
+    std::set_difference(rest.begin(), rest.end(), its.begin(), its.end(), std::back_inserter(left));
+    rest = std::move(left);
+    nodes.push_back(std::move(found));
   }
-  return -1;
+  if (!rest.empty()) nodes.push_back({-1, std::move(rest)});
+  return nodes;
+}
+
+std::vector<uint32_t> joined(const std::vector<NodeCpus>& nodes) {
+  std::vector<uint32_t> all;
+  for (const NodeCpus& node : nodes) all.insert(all.end(), node.cpus.begin(), node.cpus.end());
+  return all;
+}
+
+std::vector<std::vector<uint32_t>> split(const std::vector<NodeCpus>& nodes, uint32_t count) {
+  std::vector<std::vector<uint32_t>> groups(count);
+  const std::vector<uint32_t> cpus = joined(nodes);
+  const size_t all = cpus.size();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (all < count) {
+      groups[i].push_back(cpus[i % all]);
+    } else {
+      groups[i].assign(cpus.begin() + static_cast<long>(all * i / count), cpus.begin() + static_cast<long>(all * (i + 1) / count));
+    }
+    std::sort(groups[i].begin(), groups[i].end());
+  }
+  return groups;
 }
 
 uint64_t physical_memory_bytes() noexcept {

@@ -19,8 +19,19 @@ std::vector<uint32_t> one_per_core(const std::vector<uint32_t>& cpus);
 bool parse_cpu_list(std::string_view text, std::vector<uint32_t>* out);
 // Processors of a NUMA node, through hwloc; false with a reason if hwloc or the node is not there.
 bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* reason);
-// The NUMA node that all of the processors belong to; -1 if there is none.
-int32_t numa_node_of(const std::vector<uint32_t>& cpus);
+// The processors of one NUMA node, ascending; -1: of those whose node is not known.
+struct NodeCpus {
+  int32_t node;
+  std::vector<uint32_t> cpus;
+};
+// The processors, which are ascending, by their nodes, which are too; those of unknown nodes come last. `root` is where /sys is; without a slash at its
+// end.
+std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::string& root = {});
+// All of them, node by node.
+std::vector<uint32_t> joined(const std::vector<NodeCpus>& nodes);
+// Divides them into `count` disjoint groups, each ascending, node by node: with as many groups as equal nodes each node is one. With fewer processors than
+// groups, groups share.
+std::vector<std::vector<uint32_t>> split(const std::vector<NodeCpus>& nodes, uint32_t count);
 uint64_t physical_memory_bytes() noexcept;
 std::string cpu_name();
 

@@ -4,13 +4,15 @@
     concurrent_calls.py FILE.onnx ...
 
 Files are those of export_networks.py, with FILE.npz beside. For each a Markdown table: the median and the 99th percentile of a call alone, alone on half of the
-cores, with a second instance called at the same time (in the same process, in another), while the file is loaded again and again, and beside matrix products of
-PyTorch on all cores, if it is installed; each p99 also as a multiple of the median on half of the cores, which is what a call may expect that shares the machine with
-one other. Then the processor time of a process that has stopped calling.
+cores, with a second instance called at the same time (in the same process, in another), while the file is loaded again and again by another runtime, while the same
+runtime loads another file again and again (a copy, or the one of --loaded), and beside matrix products of PyTorch on all cores, if it is installed; each p99 also as a
+multiple of the median on half of the cores, which is what a call may expect that shares the machine with one other. Calls that are "started" are waited for with a limit,
+which leaves them to the driver's threads, and come 1 ms one behind the other. Then the processor time of a process that has stopped calling.
 """
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,11 +41,22 @@ def open_call(module, model, device="cpu:0", config=""):
     return heddle_ctypes.Runtime(config).open(module).instance(device).function().prepare(*inputs_of(model))[0]
 
 
-def times_of(call, seconds):
+def open_started_call(opened, model, device="cpu:0"):
+    """A call that the driver's threads run: who waits with a limit does not help."""
+    function = opened.instance(device).function()
+    arguments = [function.tensor(index, array) for index, array in enumerate(inputs_of(model))]
+    first, results = function.start(arguments)
+    first.wait()
+    return lambda: function.start(arguments, results)[0].wait(600 * 10**9)
+
+
+def times_of(call, seconds, pause=0):
     for _ in range(5):
         call()
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
+        if pause:
+            time.sleep(pause)
         before = time.perf_counter()
         call()
         times.append(time.perf_counter() - before)
@@ -81,7 +94,7 @@ def child(module, model, seconds):
     times_of(call, seconds)
 
 
-def bench(module, model, seconds):
+def bench(module, model, loaded, seconds):
     call = open_call(module, model)
     half = open_call(module, model, "half", half_config())
     rows = {"alone": times_of(call, seconds), "alone on half of the cores": times_of(half, seconds)}
@@ -98,6 +111,11 @@ def bench(module, model, seconds):
     other.communicate()
     with Beside(lambda: heddle_ctypes.Runtime().open(module).instance("cpu:0")):
         rows["while the file is loaded over and over"] = times_of(call, seconds)
+    waited, started = opened.instance("cpu:0").function().prepare(*inputs_of(model))[0], open_started_call(opened, model)
+    rows["started"] = times_of(started, seconds, 1e-3)
+    with Beside(lambda: runtime.open(loaded).instance("cpu:0")):
+        rows["while the same runtime loads over and over"] = times_of(waited, seconds)
+        rows["started, while the same runtime loads over and over"] = times_of(started, seconds, 1e-3)
     try:
         import torch
     except ImportError:
@@ -111,9 +129,10 @@ def bench(module, model, seconds):
     time.sleep(2)
     idle = time.process_time() - before
     fair = np.median(rows["alone on half of the cores"])
-    table = [[name, len(times), f"{np.median(times) * 1e3:.2f}", f"{np.percentile(times, 99) * 1e3:.2f}", f"{np.percentile(times, 99) / fair:.2f}"]
+    table = [[name, len(times), f"{np.median(times) * 1e3:.2f}", f"{np.percentile(times, 99) * 1e3:.2f}", f"{np.percentile(times, 99) / fair:.2f}",
+              f"{np.max(times) * 1e3:.2f}"]
              for name, times in rows.items()]
-    print(turns.table([model.stem, "calls", "median ms", "p99 ms", "p99 / median on half of the cores"], table))
+    print(turns.table([model.stem, "calls", "median ms", "p99 ms", "p99 / median on half of the cores", "slowest ms"], table))
     print(f"\nidle: {idle * 1e3:.1f} ms of processor time in 2 s\n", flush=True)
 
 
@@ -122,6 +141,7 @@ def main():
         return child(sys.argv[2], sys.argv[3], float(sys.argv[4]))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=pathlib.Path, metavar="FILE.onnx")
+    parser.add_argument("--loaded", type=pathlib.Path, metavar="FILE.onnx", help="what is loaded beside calls (default: the same again)")
     parser.add_argument("--seconds", type=float, default=5, help="of calls for each line")
     arguments = parser.parse_args()
     print(f"{turns.machine()}; f32\n")
@@ -129,7 +149,12 @@ def main():
         for model in arguments.models:
             module = pathlib.Path(folder, f"{model.stem}.heddle")
             peers.compile_network(str(heddle_ctypes.command_path()), model, module)
-            bench(module, model, arguments.seconds)
+            loaded = module.with_name("loaded.heddle")
+            if arguments.loaded:
+                peers.compile_network(str(heddle_ctypes.command_path()), arguments.loaded, loaded)
+            else:
+                shutil.copyfile(module, loaded)  # of one file the runtime would share the weights, and read nothing
+            bench(module, model, loaded, arguments.seconds)
     return 0
 
 

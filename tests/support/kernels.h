@@ -34,7 +34,8 @@ enum Kernel : uint32_t {
   kSlow,
   kReadGrid,
   kNothing,
-  kChainUnknownCost
+  kChainUnknownCost,
+  kMeet
 };
 
 inline std::vector<heddle_entry_params_t> kernel_entries() {
@@ -59,7 +60,8 @@ inline std::vector<heddle_entry_params_t> kernel_entries() {
           entry("slow", 1, 1, 0),
           entry("read_grid", 1, 0, 10),
           entry("nothing", 0, 0, 1),
-          entry("chain", 1, 1, 0)};
+          entry("chain", 1, 1, 0),
+          entry("meet", 1, 2, 1'000'000)};
 }
 
 // The loaded kernels of one device.

@@ -100,6 +100,22 @@ int32_t read_grid(const heddle_x86_64_dispatch_t* d, uint64_t first, uint64_t la
   return 0;
 }
 
+/* words[constant 0] = 1, then words[2 + constant 0] = 1 if words[1 - constant 0] becomes 1 within constant 1 thousand pauses: two of these meet if
+ * they run at the same time. */
+int32_t meet(const heddle_x86_64_dispatch_t* d, uint64_t first, uint64_t last, void* workspace) {
+  (void)workspace;
+  uint32_t* words = d->bindings[0];
+  const int64_t own = d->constants[0];
+  for (uint64_t i = first; i < last; ++i) {
+    __atomic_store_n(&words[own], 1, __ATOMIC_SEQ_CST);
+    for (int64_t k = 0; k < d->constants[1] * 1000 && !words[2 + own]; ++k) {
+      words[2 + own] = __atomic_load_n(&words[1 - own], __ATOMIC_SEQ_CST);
+      __builtin_ia32_pause();
+    }
+  }
+  return 0;
+}
+
 /* Does nothing: what a dispatch costs. */
 int32_t nothing(const heddle_x86_64_dispatch_t* d, uint64_t first, uint64_t last, void* workspace) {
   (void)d;

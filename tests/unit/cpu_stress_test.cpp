@@ -2,10 +2,18 @@
 // The CPU driver and host timelines under many threads; also run under ThreadSanitizer. And what only the CPU driver has: options, cores,
 // threads that come and go.
 #include <dirent.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <random>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "kernels.h"
 
 namespace heddle::test {
@@ -219,6 +227,149 @@ TEST(Cpu, SplitsItsCoresIntoDevices) {
   driver.buffer_api->free(b);
   EXPECT_OK(driver.device_api->queue_destroy(queue));
   EXPECT_OK(driver.device_api->close(other));
+}
+
+// Two dispatches that wait for each other, each of one workgroup.
+TEST(Cpu, DispatchesBetweenTwoBarriersOverlap) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  if (description.compute_units < 2) GTEST_SKIP() << "the device has one thread";
+  Kernels kernels(&driver);
+  heddle_buffer_t* words = driver.make_buffer(16);
+  const std::vector<heddle_binding_t> bindings = {{words, 0, 16}};
+  auto meet = [&](int64_t patience, bool apart) {
+    const std::vector<uint32_t> none(4, 0);
+    driver.write(words, 0, none.data(), 16);
+    const std::vector<int64_t> first = {0, patience}, second = {1, patience};
+    std::vector<heddle_command_t> commands = {kernels.command(kMeet, bindings, first, 1), kernels.command(kMeet, bindings, second, 1)};
+    if (apart) commands.insert(commands.begin() + 1, barrier());
+    EXPECT_OK(driver.run(commands));
+    return driver.values_of<uint32_t>(words, 4);
+  };
+  EXPECT_EQ(meet(200'000, false), (std::vector<uint32_t>{1, 1, 1, 1})) << "each waits for the other, for seconds";
+  EXPECT_EQ(meet(10, true), (std::vector<uint32_t>{1, 1, 0, 1})) << "the first is over before the second begins";
+  driver.buffer_api->free(words);
+}
+
+// A model is loaded, as slowly as could be, and another one's call ends meanwhile; it is waited for with a limit, which helps nobody.
+TEST(Cpu, NothingStandsBehindAFileThatIsRead) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  Kernels kernels(&driver);
+  const int descriptor = testing::open_unnamed_file();
+  ASSERT_EQ(ftruncate(descriptor, 1000), 0);
+  heddle_file_t* file = nullptr;
+  ASSERT_OK(driver.param_io_api->file_open(driver.device, descriptor, HEDDLE_FILE_READ, string_of("weights.bin"), &file));
+  heddle_buffer_t* weights = driver.make_buffer(1000);
+  heddle_buffer_t* counts = driver.make_filled(std::vector<uint32_t>(100, 0));
+  heddle_timeline_t* gate = driver.make_timeline();
+  heddle_timeline_t* loaded = driver.make_timeline();
+  heddle_timeline_t* called = driver.make_timeline();
+  const heddle_point_t wait = {gate, 1}, signal = {loaded, 1};
+  const heddle_sync_t sync = {sizeof sync, 1, 1, 0, &wait, &signal};
+  const heddle_extent_t extent = {0, 1000, weights, 0};
+  ASSERT_OK(driver.param_io_api->read(driver.queue, &sync, file, &extent, 1, nullptr));
+  const std::vector<heddle_binding_t> bindings = {{counts, 0, 400}};
+  ASSERT_OK(driver.submit({kernels.command(kCountWorkgroups, bindings, {}, 100)}, {}, {{called, 1}}));
+  EXPECT_TRUE(driver.wait(called, 1, uint64_t{10} * 1000000000).ok());
+  EXPECT_EQ(driver.wait(loaded, 1, 0).code(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
+  ASSERT_OK(driver.timeline_api->signal(gate, 1));
+  EXPECT_TRUE(driver.wait(loaded, 1).ok());
+  EXPECT_TRUE(driver.wait(called, 1).ok());
+  for (heddle_timeline_t* timeline : {gate, loaded, called}) driver.timeline_api->destroy(timeline);
+  driver.buffer_api->free(weights);
+  driver.buffer_api->free(counts);
+  driver.param_io_api->file_close(file);
+  close(descriptor);
+}
+
+TEST(Cpu, LargeBuffersAreOnTheDevicesNodes) {
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  heddle_buffer_t* buffer = driver.make_buffer(1 << 20);
+  heddle_buffer_properties_t properties = {};
+  properties.struct_size = sizeof properties;
+  ASSERT_OK(driver.buffer_api->properties(buffer, &properties));
+  int mode = 0;
+  unsigned long nodes[16] = {};
+  const long failed = syscall(SYS_get_mempolicy, &mode, nodes, sizeof nodes * 8, properties.device_address, MPOL_F_ADDR);
+  driver.buffer_api->free(buffer);
+  if (failed || access("/sys/devices/system/node/online", R_OK) != 0) GTEST_SKIP() << "no policies of memory here";
+  if (description.numa_node < 0) {
+    EXPECT_EQ(mode, MPOL_INTERLEAVE);
+  } else {
+    EXPECT_EQ(mode, MPOL_PREFERRED);
+    const auto node = static_cast<size_t>(description.numa_node);
+    EXPECT_EQ(nodes[node / 64], 1ul << (node % 64));
+  }
+}
+
+// This process in a control group of its own, below the one that it is in.
+class OwnGroup {
+ public:
+  explicit OwnGroup(const std::string& quota_us) {
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+      const size_t first = line.find(':'), second = line.find(':', first + 1);
+      if (second == std::string::npos) continue;
+      const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+      const bool is_first_version = controllers.find(",cpu,") != std::string::npos;
+      if (!is_first_version && controllers != ",,") continue;
+      const std::string parent = (is_first_version ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup") + line.substr(second + 1);
+      const std::string own = parent + "/heddle-test-" + std::to_string(getpid());
+      if (mkdir(own.c_str(), 0755) != 0) continue;
+      const bool limited = is_first_version ? write(own + "/cpu.cfs_quota_us", quota_us) : write(own + "/cpu.max", quota_us + " 100000");
+      if (limited && write(own + "/cgroup.procs", "0")) {  // who writes
+        own_ = own;
+        parent_ = parent;
+        return;
+      }
+      rmdir(own.c_str());
+    }
+  }
+  ~OwnGroup() {
+    if (own_.empty()) return;
+    EXPECT_TRUE(write(parent_ + "/cgroup.procs", "0"));
+    for (int i = 0; i < 1000 && rmdir(own_.c_str()) != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  bool entered() const { return !own_.empty(); }
+
+ private:
+  static bool write(const std::string& path, const std::string& text) {
+    const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    const bool written = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    close(file);
+    return written;
+  }
+  std::string own_, parent_;
+};
+
+TEST(Cpu, AQuotaBoundsItsThreads) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one thread is all there is";
+  PluginHost host;
+  const OwnGroup group("150000");  // the time of one and a half processors
+  if (!group.entered()) GTEST_SKIP() << "no control group with a quota can be made here";
+  const size_t before = entries_of("/proc/self/task");
+  OpenDriver driver(kCpu, &host);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  ASSERT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  EXPECT_EQ(description.compute_units, 1u);
+  Kernels kernels(&driver);
+  heddle_buffer_t* counts = driver.make_filled(std::vector<uint32_t>(100, 0));
+  const std::vector<heddle_binding_t> bindings = {{counts, 0, 400}};
+  ASSERT_OK(driver.run({kernels.command(kCountWorkgroups, bindings, {}, 100)}));
+  EXPECT_EQ(driver.values_of<uint32_t>(counts, 100), std::vector<uint32_t>(100, 1));
+  EXPECT_LE(entries_of("/proc/self/task"), before + 1) << "a queue's thread, and no worker";
+  driver.buffer_api->free(counts);
 }
 
 TEST(Cpu, RefusesOptionsOutOfRange) {
