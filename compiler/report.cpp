@@ -74,7 +74,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
       special.push_back(json::Object{{"kernel", kernels.all()[candidate.kernel].symbol}, {"when", targets::text_of(candidate.guards)}});
     }
     if (!special.empty()) described["special_kernels"] = std::move(special);
-    if (auto tied = region.getTied()) described["overwrites_operand"] = (*tied)[0];
+    if (auto operand = region.overwritten()) described["overwrites_operand"] = *operand;
     if (tx::OperationAttr other = region.getAlternativeAttr()) described["operator"] = other.describe();
     regions.push_back(std::move(described));
   });

@@ -50,6 +50,11 @@ bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) co
   return target && target->prefers_winograd(conv);
 }
 
+bool TargetDevices::reads_behind_contraction(llvm::StringRef family, tx::BroadcastOp broadcast) const {
+  const targets::Target* target = target_of(family);
+  return target && target->reads_behind_contraction(broadcast);
+}
+
 int64_t TargetDevices::results_at_once(llvm::StringRef family) const {
   const targets::Target* target = target_of(family);
   return target ? target->results_at_once() : 1;

@@ -395,7 +395,10 @@ class Scheduler {
       Value value = dispatch.getInputs()[operand];
       if (!tx::dies_with(dispatch, value))
         return dispatch.emitError("overwrites operand ")
-               << operand << ", which is not a value of a region on its slot, or which others read too, behind it";
+               << operand << ", which no region on its slot makes, or which is read again; remove `tied`, or read it before";
+      if (!tx::is_read_in_place(dispatch.getBody().getArgument(static_cast<unsigned>(operand))))
+        return dispatch.emitError("overwrites operand ")
+               << operand << ", of which it reads other elements than the one that it replaces; remove `tied`";
       location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(storage_of(value));
     }
     return success();

@@ -179,6 +179,20 @@ bool dies_with(DispatchOp region, Value operand) {
   return reads == 1;
 }
 
+bool is_read_in_place(Value operand) {
+  const SmallVector<AffineExpr> extents = tx::extents(tensor(operand));
+  SmallVector<Value> waiting = {operand};
+  llvm::DenseSet<Operation*> seen;
+  while (!waiting.empty()) {
+    for (Operation* user : waiting.pop_back_val().getUsers()) {
+      if (llvm::isa<YieldOp>(user) || !seen.insert(user).second) continue;
+      if (!is_elementwise(user) || tx::extents(tensor(user->getResult(0))) != extents) return false;
+      waiting.push_back(user->getResult(0));
+    }
+  }
+  return true;
+}
+
 bool is_slot_name(StringRef name) {
   constexpr size_t most_bytes = 128;
   if (name == default_slot) return true;
@@ -762,6 +776,13 @@ LogicalResult CustomOp::verify() {
   return verify_operator(*this, getDomain(), getName(), getVersionAttr().getInt(), getRecord());
 }
 
+std::optional<int64_t> DispatchOp::overwritten() {
+  for (int64_t operand : getTied().value_or(ArrayRef<int64_t>())) {
+    if (operand >= 0) return operand;
+  }
+  return std::nullopt;
+}
+
 LogicalResult DispatchOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   Block& block = getBody().front();
@@ -781,9 +802,9 @@ LogicalResult DispatchOp::verify() {
     llvm::SmallDenseSet<int64_t> taken;
     for (auto [result, operand] : llvm::enumerate(*tied)) {
       if (operand == -1) continue;
-      if (operand < 0 || operand >= static_cast<int64_t>(getInputs().size()) || !taken.insert(operand).second)
-        return emitOpError("ties result ") << result << " to operand " << operand
-                                           << ", which it has not, or which another result is tied to";
+      if (operand < 0 || operand >= static_cast<int64_t>(getInputs().size()))
+        return emitOpError("ties result ") << result << " to operand " << operand << " of " << getInputs().size();
+      if (!taken.insert(operand).second) return emitOpError("ties two results to operand ") << operand;
       RankedTensorType from = tensor(getInputs()[operand]), to = tensor(getOutputs()[result]);
       if (from.getElementType() != to.getElementType() || element_count(from) != element_count(to))
         return emitOpError("ties a result of type ") << to << " to an operand of type " << from;
@@ -791,6 +812,8 @@ LogicalResult DispatchOp::verify() {
   }
   OperationAttr operation = getAlternativeAttr();
   if (!operation) return success();
+  if (overwritten())
+    return emitOpError("ties a result to an operand, and a library's operator may run instead, which is promised another place");
   return verify_operator(*this, operation.getDomain(), operation.getName(), static_cast<int64_t>(operation.getVersion()),
                          operation.getRecord());
 }

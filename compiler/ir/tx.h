@@ -205,7 +205,9 @@ inline bool has_only_stages(mlir::Operation* op) {
   return op->hasTrait<OnlyStages>();
 }
 
-// True for what a region may overwrite: a value, or a view of one, that a region on the same slot makes, that only regions read, this one once and the others in front of it.
+// Whether nobody reads the operand behind the region: another region on the same slot made it, only regions read it, this one reads it once, and all others come before this one.
 bool dies_with(DispatchOp region, mlir::Value operand);
+// Whether all that a region computes of the operand, an argument of its body, are values of its shape, each element from those at its own place.
+bool is_read_in_place(mlir::Value operand);
 
 }  // namespace heddle::tx

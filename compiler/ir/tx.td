@@ -381,6 +381,10 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let results = (outs Variadic<Tx_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? (`or` $alternative^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
+  let extraClassDeclaration = [{
+    // The first operand that a result takes the place of; nothing if none does.
+    std::optional<int64_t> overwritten();
+  }];
   let hasVerifier = 1;
 }
 def Tx_YieldOp : Tx_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["DispatchOp"]>]> {

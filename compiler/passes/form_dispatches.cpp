@@ -126,14 +126,6 @@ bool is_splat(Value value) {
   return constant && llvm::isa<SplatElementsAttr>(constant.getValue());
 }
 
-// A broadcast that an epilogue can read: one vector along the last dimension, or one element.
-bool is_epilogue_broadcast(tx::BroadcastOp broadcast) {
-  auto from = llvm::cast<RankedTensorType>(broadcast.getInput().getType());
-  auto to = llvm::cast<RankedTensorType>(broadcast.getType());
-  if (from.hasStaticShape() && from.getNumElements() == 1) return true;
-  return from.getRank() == 1 && broadcast.getDimensions()[0] == to.getRank() - 1;
-}
-
 // Why a region ends between these two.
 using Log = SmallVector<Attribute>;
 void note(Log& log, StringRef kind, Operation* producer, Operation* consumer) {
@@ -573,7 +565,9 @@ class Former {
       if (group.ops.size() + other.ops.size() > most_ops_of_rows || parts_of(group) + parts_of(other) > most_parts) return false;
       bool computes = llvm::any_of(group.ops, tx::is_elementwise) || llvm::any_of(other.ops, tx::is_elementwise);
       if (llvm::any_of(other.ops, is_narrow_concat) && !computes) return false;  // they would be copied twice
-      return llvm::none_of(group.ops, is_narrow_concat) || llvm::none_of(other.ops, tx::is_costly);
+      // What a concat joins is computed for each of its parts, unless it is the last op, whose parts are stored one by one.
+      auto repeats = [&](Operation* op) { return op != group.output && is_narrow_concat(op); };
+      return llvm::none_of(group.ops, repeats) || llvm::none_of(other.ops, tx::is_costly);
     };
     for (size_t g = groups_.size(); g-- > 0;) {
       if (!groups_[g]) continue;
@@ -709,7 +703,7 @@ class Former {
   bool has_kernel(Group& group) {
     if (!devices_) return false;
     tx::DispatchOp region = make_region(group);
-    bool result = devices_->has_kernel(tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root)), region);
+    bool result = devices_->has_kernel(family_of(group), region);
     region.erase();
     return result;
   }
@@ -863,8 +857,13 @@ class Former {
   }
 
   // May this group read the broadcast by repeating it inside?
-  static bool reads_inside(const Group& group, tx::BroadcastOp broadcast) {
-    return is_map(group.root) || group.has_rows || (is_root(group.root) && is_epilogue_broadcast(broadcast));
+  bool reads_inside(const Group& group, tx::BroadcastOp broadcast) const {
+    if (is_map(group.root) || group.has_rows) return true;
+    if (!is_root(group.root)) return false;
+    return !tx::is_contraction(group.root) || !devices_ || devices_->reads_behind_contraction(family_of(group), broadcast);
+  }
+  StringRef family_of(const Group& group) const {
+    return tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root));
   }
 
   // Broadcasts that somebody needs as a tensor get kernels of their own.

@@ -58,10 +58,10 @@ class Orderer {
   }
 
   void run() {
-    // Who overwrites an operand comes behind all others who read it.
+    // Who overwrites an operand comes behind all others who read it: a function with such a region, which only hand-written ones have here, keeps its order.
     auto overwrites = [](Operation* op) {
       auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op);
-      return dispatch && dispatch.getTied() && llvm::any_of(*dispatch.getTied(), [](int64_t operand) { return operand >= 0; });
+      return dispatch && dispatch.overwritten();
     };
     if (llvm::any_of(ops_, overwrites)) return;
     SmallVector<Operation*> ordered(ops_.begin(), ops_.end());

@@ -45,21 +45,6 @@ bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
   return others.empty();
 }
 
-// Whether all that is computed of the operand are values of its shape, each element of those at its own place, up to the result.
-bool is_read_in_place(Value operand) {
-  const SmallVector<AffineExpr> extents = tx::extents(tx::tensor(operand));
-  SmallVector<Value> waiting = {operand};
-  llvm::DenseSet<Operation*> seen;
-  while (!waiting.empty()) {
-    for (Operation* user : waiting.pop_back_val().getUsers()) {
-      if (llvm::isa<tx::YieldOp>(user) || !seen.insert(user).second) continue;
-      if (!tx::is_elementwise(user) || tx::extents(tx::tensor(user->getResult(0))) != extents) return false;
-      waiting.push_back(user->getResult(0));
-    }
-  }
-  return true;
-}
-
 // The operand whose place the region's result may take.
 std::optional<int64_t> dying_operand(tx::DispatchOp region) {
   if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || is_returned(region.getResult(0))) return {};
@@ -67,7 +52,7 @@ std::optional<int64_t> dying_operand(tx::DispatchOp region) {
   for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
     BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));
     if (inside.getType() != yielded.getType() || inside == yielded) continue;
-    if (tx::dies_with(region, operand) && is_read_in_place(inside) && waits_for_other_readers(region, operand))
+    if (tx::dies_with(region, operand) && tx::is_read_in_place(inside) && waits_for_other_readers(region, operand))
       return static_cast<int64_t>(i);
   }
   return {};

@@ -27,6 +27,8 @@ class Devices {
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether they take this convolution, whose filter is a constant, by Winograd's F(2x2, 3x3).
   virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;
+  // Whether a contraction's kernel reads what is broadcast so, where an element-wise op behind it does.
+  virtual bool reads_behind_contraction(llvm::StringRef family, tx::BroadcastOp broadcast) const = 0;
   // How many results of reductions keep all of a device busy, if each is one worker's.
   virtual int64_t results_at_once(llvm::StringRef family) const = 0;
 };

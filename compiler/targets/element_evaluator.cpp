@@ -192,23 +192,10 @@ Value ElementEvaluator::load(Value base, Type element, const Linear& offset, con
   } else if (!offset.lanes && offset.step == 1) {
     loaded = k_.load(base, offset.base, loaded_type, point.lanes, point.mask);
   } else {
-    Type memory = k_.memory_type(loaded_type);
-    Value start = k_.pointer(base, offset.base, loaded_type);
     bool narrow = !offset.lanes && std::abs(offset.step) * point.lanes < (int64_t{1} << 30);
     Value lanes =
         offset.lanes ? offset.lanes : offsets(offset.step, point.lanes, narrow ? Type(builder.getI32Type()) : Type(builder.getI64Type()));
-    auto pointers = LLVM::getFixedVectorType(LLVM::LLVMPointerType::get(builder.getContext()), static_cast<unsigned>(point.lanes));
-    Value addresses = builder.create<LLVM::GEPOp>(k_.location, pointers, memory, start, ArrayRef<LLVM::GEPArg>{lanes});
-    Value mask = point.mask;
-    if (!mask) mask = k_.constant(k_.vector_type(builder.getI1Type(), point.lanes), 1);
-    Type vector = k_.vector_type(memory, point.lanes);
-    Value fill = builder.create<arith::ConstantOp>(k_.location, builder.getZeroAttr(vector));
-    unsigned alignment = memory.getIntOrFloatBitWidth() / 8;
-    loaded =
-        builder.create<LLVM::masked_gather>(k_.location, vector, addresses, mask, ValueRange{fill}, builder.getI32IntegerAttr(alignment));
-    if (element.isInteger(1)) {
-      loaded = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, loaded, fill);
-    }
+    loaded = k_.gather(base, offset.base, lanes, loaded_type, point.mask);
   }
   Type computed = stage::compute_type(element);
   auto like = [&](Type type) -> Type {
@@ -360,32 +347,7 @@ Value ElementEvaluator::constant(tx::ConstantOp op, const Linear& offset, const 
     }
     return k_.builder.create<arith::ConstantOp>(k_.location, value);
   }
-  // The elements lie in the image, beside the code.
-  OpBuilder& builder = k_.builder;
-  Type memory = k_.memory_type(element);
-  int64_t count = dense.getNumElements();
-  auto flat_type = RankedTensorType::get({count}, memory);
-  DenseElementsAttr flat;
-  if (element.isInteger(1)) {
-    SmallVector<APInt> bytes;
-    for (bool bit : dense.getValues<bool>()) bytes.push_back(APInt(8, bit));
-    flat = DenseElementsAttr::get(flat_type, bytes);
-  } else {
-    flat = DenseElementsAttr::getFromRawBuffer(flat_type, dense.getRawData());
-  }
-  LLVM::GlobalOp global;
-  for (auto existing : k_.kernels.getOps<LLVM::GlobalOp>()) {
-    if (existing.getValueOrNull() == flat) global = existing;
-  }
-  if (!global) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(k_.kernels.getBody());
-    int64_t index = std::distance(k_.kernels.getOps<LLVM::GlobalOp>().begin(), k_.kernels.getOps<LLVM::GlobalOp>().end());
-    global = builder.create<LLVM::GlobalOp>(k_.location, LLVM::LLVMArrayType::get(memory, count), /*isConstant=*/true,
-                                            LLVM::Linkage::Internal, "constant." + std::to_string(index), flat, /*alignment=*/64);
-  }
-  Value base = builder.create<LLVM::AddressOfOp>(k_.location, global);
-  return load(base, element, offset, point);
+  return load(k_.table(dense), element, offset, point);
 }
 
 Value ElementEvaluator::pad(tx::PadOp op, const Point& point) {

@@ -3,7 +3,7 @@
 // by the elemental strategies; emits straight-line code and knows no loop.
 #pragma once
 
-#include "compiler/targets/llvm_kernel_builder.h"
+#include "compiler/targets/kernel_builder.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace heddle::targets {
@@ -26,7 +26,7 @@ struct Point {
 
 class ElementEvaluator {
  public:
-  ElementEvaluator(LlvmKernelBuilder& kernel, tx::DispatchOp region) : k_(kernel), region_(region) {}
+  ElementEvaluator(KernelBuilder& kernel, tx::DispatchOp region) : k_(kernel), region_(region) {}
 
   // Elements of each tensor at the point, in compute types: one vector, or a scalar for lanes 0. Null after a diagnostic.
   llvm::SmallVector<mlir::Value> elements(mlir::ValueRange tensors, const Point& point);
@@ -75,7 +75,7 @@ class ElementEvaluator {
   Coordinate scaled(const Coordinate& coordinate, int64_t by);
   mlir::Value offsets(int64_t step, int64_t lanes, mlir::Type element);
 
-  LlvmKernelBuilder& k_;
+  KernelBuilder& k_;
   tx::DispatchOp region_;
   llvm::DenseMap<mlir::Value, mlir::Value> computed_;
   llvm::DenseMap<mlir::Operation*, unsigned> chosen_;

@@ -44,6 +44,13 @@ Value KernelBuilder::shared(Type, int64_t) {
   llvm_unreachable("this machine's threads do not work together");
 }
 
+Value KernelBuilder::gather(Value, Value, Value, Type, Value) {
+  llvm_unreachable("this machine has no lanes");
+}
+Value KernelBuilder::table(DenseElementsAttr) {
+  llvm_unreachable("this machine has no constants in memory");
+}
+
 Value KernelBuilder::extent(AffineExpr expression) {
   if (auto constant_expression = llvm::dyn_cast<AffineConstantExpr>(expression)) return index(constant_expression.getValue());
   if (auto symbol_expression = llvm::dyn_cast<AffineSymbolExpr>(expression)) return symbols_[symbol_expression.getPosition()];

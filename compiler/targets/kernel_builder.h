@@ -70,6 +70,10 @@ class KernelBuilder {
   mlir::Type memory_type(mlir::Type element) const;
   mlir::Value load(mlir::Value base, mlir::Value element_index, mlir::Type element, int64_t lanes = 0, mlir::Value mask = {});
   void store(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask = {});
+  // Of machines with lanes: the elements at `start` and these many behind it, a vector of i32 or i64. Lanes that the mask leaves out are zeros.
+  virtual mlir::Value gather(mlir::Value base, mlir::Value start, mlir::Value offsets, mlir::Type element, mlir::Value mask);
+  // Of machines that have constants in memory: the start of these elements, in row-major order, for load(). They lie beside the code, once.
+  virtual mlir::Value table(mlir::DenseElementsAttr elements);
   // What load() gave of `element`, integers or f32, as f32.
   mlir::Value to_f32(mlir::Value loaded, mlir::Type element);
 

@@ -49,6 +49,44 @@ void LlvmKernelBuilder::store_memory(Value value, Value base, Value element_inde
   }
 }
 
+Value LlvmKernelBuilder::gather(Value base, Value start, Value offsets, Type element, Value mask) {
+  int64_t lanes = llvm::cast<VectorType>(offsets.getType()).getNumElements();
+  Type memory = memory_type(element), vector = vector_type(memory, lanes);
+  auto pointers = LLVM::getFixedVectorType(LLVM::LLVMPointerType::get(builder.getContext()), static_cast<unsigned>(lanes));
+  Value addresses = builder.create<LLVM::GEPOp>(location, pointers, memory, pointer(base, start, element), ArrayRef<LLVM::GEPArg>{offsets});
+  if (!mask) mask = constant(vector_type(builder.getI1Type(), lanes), 1);
+  Value fill = builder.create<arith::ConstantOp>(location, builder.getZeroAttr(vector));
+  Value loaded = builder.create<LLVM::masked_gather>(location, vector, addresses, mask, ValueRange{fill},
+                                                     builder.getI32IntegerAttr(static_cast<int32_t>(alignment_of(memory))));
+  return element.isInteger(1) ? make<arith::CmpIOp>(arith::CmpIPredicate::ne, loaded, fill) : loaded;
+}
+
+Value LlvmKernelBuilder::table(DenseElementsAttr elements) {
+  Type element = elements.getElementType(), memory = memory_type(element);
+  int64_t count = elements.getNumElements();
+  auto flat_type = RankedTensorType::get({count}, memory);
+  DenseElementsAttr flat;
+  if (element.isInteger(1)) {
+    SmallVector<APInt> bytes;
+    for (bool bit : elements.getValues<bool>()) bytes.push_back(APInt(8, bit));
+    flat = DenseElementsAttr::get(flat_type, bytes);
+  } else {
+    flat = DenseElementsAttr::getFromRawBuffer(flat_type, elements.getRawData());
+  }
+  LLVM::GlobalOp global;
+  for (auto existing : kernels.getOps<LLVM::GlobalOp>()) {
+    if (existing.getValueOrNull() == flat) global = existing;
+  }
+  if (!global) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(kernels.getBody());
+    int64_t index = std::distance(kernels.getOps<LLVM::GlobalOp>().begin(), kernels.getOps<LLVM::GlobalOp>().end());
+    global = builder.create<LLVM::GlobalOp>(location, LLVM::LLVMArrayType::get(memory, count), /*isConstant=*/true, LLVM::Linkage::Internal,
+                                            "constant." + std::to_string(index), flat, /*alignment=*/64);
+  }
+  return builder.create<LLVM::AddressOfOp>(location, global);
+}
+
 void LlvmKernelBuilder::prefetch(Value base, Value element_index, Type element, int locality) {
   builder.create<LLVM::Prefetch>(location, pointer(base, element_index, element), /*rw=*/0, locality, /*cache=*/1);
 }

@@ -10,6 +10,8 @@ namespace heddle::targets {
 class LlvmKernelBuilder : public KernelBuilder {
  public:
   void finish() override;
+  mlir::Value gather(mlir::Value base, mlir::Value start, mlir::Value offsets, mlir::Type element, mlir::Value mask) override;
+  mlir::Value table(mlir::DenseElementsAttr elements) override;
 
   mlir::Value pointer(mlir::Value base, mlir::Value element_index, mlir::Type element);
   void prefetch(mlir::Value base, mlir::Value element_index, mlir::Type element, int locality);

@@ -32,6 +32,8 @@ class Target {
   virtual bool reads_panels() const { return false; }
   // Whether a convolution with a constant filter is to go through the strategy "winograd".
   virtual bool prefers_winograd(tx::ConvOp) const { return false; }
+  // Whether a contraction's kernel reads what is broadcast so, where an element-wise op behind it does.
+  virtual bool reads_behind_contraction(tx::BroadcastOp) const { return true; }
   // How many results of reductions keep all of a device busy, if a core or a workgroup makes each.
   virtual int64_t results_at_once() const { return 1; }
 

@@ -159,7 +159,7 @@ class BadModels(HeddleTestCase):
               return %m, %y : tensor<8xf32>, tensor<8xf32>
             }}"""
             with self.subTest(reads_later=reads_later):
-                self.assertIn("overwrites operand 0, which is not a value of a region on its slot, or which others read too, behind it",
+                self.assertIn("overwrites operand 0, which no region on its slot makes, or which is read again",
                               self.refuse(text.encode(), "tied.mlir"))
 
     def test_not_a_model_at_all(self):

@@ -220,6 +220,20 @@ def is_elf(path):
 
 
 class Rules(unittest.TestCase):
+    def test_what_is_of_one_machine_stays_in_its_folder(self):
+        of_a_machine = re.compile(r"\b(LLVM|NVVM|ROCDL|spirv)::|\bLlvmKernelBuilder\b")
+        of_a_family = re.compile(r'"(cpu|cuda|hip|level_zero|x86[-_]64|sm_\d+)')
+        for path in tree_files():
+            parts = path.parts
+            if parts[0] != "compiler" or path.suffix not in C_SUFFIXES or parts[1] not in ("ir", "stage", "passes", "targets"):
+                continue
+            text = (SOURCE / path).read_text(encoding="utf-8")
+            is_shared = parts[1] != "targets" or (len(parts) == 3 and not parts[2].startswith("llvm_"))
+            if is_shared:
+                self.assertEqual(of_a_machine.findall(text), [], path)
+            if parts[1] != "targets":
+                self.assertEqual(of_a_family.findall(text), [], path)
+
     def test_every_rule_that_is_cited_is_written_down(self):
         known = set(re.findall(r"^- \*\*(HD-[A-Z]-\d\d)\*\*", (SOURCE / "docs" / "abi.md").read_text(), re.MULTILINE))
         self.assertTrue(known)

@@ -14,8 +14,7 @@ namespace {
 
 // Between passes the sums lie in the result: it must not hold an operand of the tail then.
 bool is_single_pass(tx::DispatchOp region) {
-  auto tied = region.getTied();
-  return tied && llvm::any_of(*tied, [](int64_t operand) { return operand >= 0; });
+  return region.overwritten().has_value();
 }
 
 // Taps that follow one another in memory are one long run of K.
@@ -417,6 +416,9 @@ class ContractionWriter {
               break;
             case EpilogueOperand::column:
               call.tail.push_back(k_.pointer(base, tail_column, f32()));
+              break;
+            case EpilogueOperand::row:
+              call.tail.push_back(k_.pointer(base, k_.div(k_.sub(c_element, tail_column), k_.index(shape_.columns)), f32()));
               break;
             case EpilogueOperand::scalar:
               call.tail.push_back(base);

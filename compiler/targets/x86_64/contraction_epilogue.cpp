@@ -18,19 +18,21 @@ bool is_one(AffineExpr extent) {
   return constant && constant.getValue() == 1;
 }
 
-// How a broadcast input lies over the result: along the last dimension, as one element, or not so.
+// How a broadcast input lies over the result: along the last dimension, along all others, as one element, or not so.
 std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
-  auto input = llvm::cast<RankedTensorType>(op.getInput().getType());
-  auto result = llvm::cast<RankedTensorType>(op.getType());
-  SmallVector<AffineExpr> extents = tx::extents(input);
-  int64_t last = result.getRank() - 1;
-  bool column = false;
-  for (auto [i, extent] : llvm::enumerate(extents)) {
-    if (is_one(extent)) continue;
-    if (op.getDimensions()[i] != last) return std::nullopt;
-    column = true;
+  SmallVector<AffineExpr> input = tx::extents(tx::tensor(op.getInput())), result = tx::extents(tx::tensor(op.getResult()));
+  SmallVector<bool> is_read(result.size(), false);
+  for (auto [extent, dimension] : llvm::zip_equal(input, op.getDimensions())) is_read[dimension] = !is_one(extent);
+  if (llvm::none_of(is_read, [](bool read) { return read; })) return EpilogueOperand::scalar;
+  const size_t last = result.size() - 1;
+  bool all_rows = true, no_row = true;
+  for (size_t d = 0; d < last; ++d) {
+    no_row &= !is_read[d];
+    all_rows &= is_read[d] || is_one(result[d]);
   }
-  return column ? EpilogueOperand::column : EpilogueOperand::scalar;
+  if (is_read[last]) return no_row ? std::optional(EpilogueOperand::column) : std::nullopt;
+  // Its dimensions are in the result's order.
+  return all_rows && llvm::is_sorted(op.getDimensions()) ? std::optional(EpilogueOperand::row) : std::nullopt;
 }
 
 // Values of the tail are f32, or the bools between a comparison and a selection.
@@ -88,7 +90,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
         continue;
       }
       auto kind = broadcast_kind(broadcast);
-      if (!kind) return op.emitError("x86_64: a contraction's tail takes broadcasts along the last dimension only");
+      if (!kind) return op.emitError("x86_64: a contraction's epilogue reads broadcasts of columns, of rows and of one element");
       if (failed(add_operand(*kind, broadcast.getInput(), broadcast))) return failure();
       continue;
     }
@@ -113,9 +115,13 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   key << "r" << numbers[tail.result_];
   if (tail.ops_.empty()) tail.key_.clear();
   // Where a result takes the place of an operand, that is read before anything is stored.
-  if (region.getTied() && llvm::any_of(*region.getTied(), [](int64_t operand) { return operand >= 0; })) tail.is_long_ = false;
+  if (region.overwritten()) tail.is_long_ = false;
   if (tail.is_long_ && !tail.key_.empty()) key << "long";
   return tail;
+}
+
+bool Epilogue::takes(tx::BroadcastOp broadcast) {
+  return broadcast_kind(broadcast).has_value();
 }
 
 Value Epilogue::emit(KernelBuilder& kernel, Value product, ValueRange operands) const {
@@ -145,6 +151,12 @@ Value Epilogue::emit_at(KernelBuilder& kernel, Value product, Value element, Val
       case EpilogueOperand::column:
         values.push_back(kernel.load(base, column, f32, lanes, mask));
         break;
+      case EpilogueOperand::row: {
+        Value columns = kernel.extent(tx::extents(tx::tensor(product_)).back());
+        Value row = kernel.div(kernel.sub(element, column), columns);
+        values.push_back(kernel.splat(kernel.load(base, row, f32), lanes));
+        break;
+      }
       case EpilogueOperand::scalar:
         values.push_back(kernel.splat(kernel.load(base, kernel.index(0), f32), lanes));
         break;

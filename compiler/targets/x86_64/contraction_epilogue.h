@@ -11,7 +11,8 @@ namespace heddle::targets::x86_64 {
 
 // One operand of the tail besides the product itself.
 struct EpilogueOperand {
-  enum Kind { full, column, scalar };
+  // An element for each of the result, for each column, for each row, or one for all.
+  enum Kind { full, column, row, scalar };
   Kind kind;
   unsigned binding;   // operand of the region
   mlir::Value value;  // what the tail's ops name it: a block argument, or the result of a tx.broadcast
@@ -33,6 +34,8 @@ class Epilogue {
   mlir::Value emit(KernelBuilder& kernel, mlir::Value product, mlir::ValueRange operands) const;
   // The same for one vector of the product at this element of the result and in this column; reads the operands there.
   mlir::Value emit_at(KernelBuilder& kernel, mlir::Value product, mlir::Value element, mlir::Value column, mlir::Value mask) const;
+  // Whether a broadcast that an op of the tail reads is of one of these kinds.
+  static bool takes(tx::BroadcastOp broadcast);
 
  private:
   mlir::Value product_;

@@ -168,7 +168,7 @@ class TileWriter {
       Operands operands = is_late ? Operands() : column_operands(j, tail);
       for (int64_t i = 0; i < form_.rows; ++i) {
         Value at = k_.add(c_rows[i], j * lanes_), value = sums[i * form_.vectors + j];
-        if (form_.tail && !is_late) value = with_tail(value, at, j, operands, tail);
+        if (form_.tail && !is_late) value = with_tail(value, k_.index(i), at, j, operands, tail);
         k_.store(value, c, at, mask(j));
       }
     }
@@ -181,7 +181,7 @@ class TileWriter {
         if (outside(j)) continue;
         Value at = k_.add(k_.mul(row, ldc), j * lanes_);
         Value value = k_.load(c, at, f32(), lanes_, mask(j));
-        k_.store(with_tail(value, at, j, operands[j], tail), c, at, mask(j));
+        k_.store(with_tail(value, row, at, j, operands[j], tail), c, at, mask(j));
       }
     });
   }
@@ -201,9 +201,10 @@ class TileWriter {
     return operands;
   }
 
-  Value with_tail(Value value, Value at, int64_t j, Operands operands, ValueRange tail) {
+  Value with_tail(Value value, Value row, Value at, int64_t j, Operands operands, ValueRange tail) {
     for (auto [operand, base, loaded] : llvm::zip_equal(form_.tail->operands(), tail, operands)) {
       if (operand.kind == EpilogueOperand::full) loaded = k_.load(base, at, f32(), lanes_, mask(j));
+      if (operand.kind == EpilogueOperand::row) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, row, f32()));
     }
     return form_.tail->emit(k_, value, operands);
   }

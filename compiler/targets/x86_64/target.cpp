@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The x86-64 target: its strategies, and kernels into an image. Called by the pipeline.
 #include "compiler/stage/stage.h"
+#include "compiler/targets/x86_64/contraction_epilogue.h"
 #include "compiler/targets/x86_64/image.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/lower.h"
@@ -66,6 +67,7 @@ class X86Target final : public Target {
   const Strategies& strategies() const override { return strategies_; }
   bool reads_panels() const override { return true; }
   bool prefers_winograd(tx::ConvOp conv) const override { return x86_64::prefers_winograd(conv); }
+  bool reads_behind_contraction(tx::BroadcastOp broadcast) const override { return Epilogue::takes(broadcast); }
   int64_t results_at_once() const override { return 16; }
 
   FailureOr<std::vector<char>> generate(ModuleOp unit) const override { return lower_to_object(unit, level_); }
