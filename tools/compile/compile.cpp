@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle compile MODEL -o m.heddle`: a thin front of heddle/compiler.h. Knows nothing of models or of LLVM.
 #include "heddle/compiler.h"
+#include "tools/compile/report_text.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -64,7 +65,7 @@ struct Options {
                  "what kernels may do to floats; fast: on CUDA, products of f32 in TF32; default: as strict");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this assembler of NVIDIA's", "PROGRAM");
     flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
-    flags.word("--explain", explain, "print the report; =json for JSON");
+    flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }
 };
@@ -136,7 +137,7 @@ int explain(const std::string& path, const std::string& form) {
   if (form == "json") {
     print_line(dump_json(report, 2));
   } else {
-    print_tree(report, "");
+    print_report(report);
   }
   return kFine;
 }

@@ -163,16 +163,19 @@ class Tuner {
   void read_plans() {
     for (const Json& kernel : array(base_.report(), "kernels")) {
       const auto time = times_.kernels.find({text(kernel, "family"), text(kernel, "name")});
-      if (!kernel.contains("plans") || time == times_.kernels.end()) continue;
+      if (time == times_.kernels.end()) continue;
       TunedKernel tuned{
           text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), time->second.choice, time->second.regions, {}, {}, 1,
           time->second.time_ns};
+      size_t count = 0;
       for (const Json& plan : array(kernel, "plans")) {
+        if (text(plan, "strategy") != tuned.strategy) continue;  // a file of choices names plans of the strategy that takes the region
+        ++count;
         const std::string when = plan.value("when", std::string());
         if (tuned.plans.empty() || tuned.plans.back().first != when) tuned.plans.push_back({when, {}});
         tuned.plans.back().second.push_back(text(plan, "choice"));
       }
-      kernels_.push_back(std::move(tuned));
+      if (count > 1) kernels_.push_back(std::move(tuned));
     }
   }
 
