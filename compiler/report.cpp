@@ -197,8 +197,9 @@ std::string add_run(const std::string& report, const StageTimes& times, const Co
   (*parsed->getAsObject())["seconds"] = std::move(seconds);
   (*parsed->getAsObject())["cache"] = std::move(cached);
   if (tuned.all() > 0) {
-    (*parsed->getAsObject())["tuned"] =
-        json::Object{{"choices", static_cast<int64_t>(tuned.all())}, {"taken", static_cast<int64_t>(tuned.taken())}};
+    json::Object choices{{"choices", static_cast<int64_t>(tuned.all())}, {"taken", static_cast<int64_t>(tuned.taken())}};
+    if (!tuned.device().empty()) choices["device"] = tuned.device();
+    (*parsed->getAsObject())["tuned"] = std::move(choices);
   }
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;

@@ -87,6 +87,22 @@ class Tune(HeddleTestCase):
         self.assertEqual(self.matmul(again)["choice"], usual)
         self.assertEqual(again["tuned"], {"choices": 2, "taken": 0})
 
+    def test_a_compile_says_where_choices_were_measured(self):
+        kernel = self.matmul(self.report("plain.heddle"))
+        choices = self.folder / "choices.json"
+        written = {"choices": [{"family": "cpu", "kernel": kernel["name"], "when": "", "choice": kernel["choice"]}]}
+        for device in ("gpu:7, a device of another machine", None):
+            choices.write_text(json.dumps(written | ({"device": device} if device else {})))
+            told = self.succeed("compile", self.model, "-o", self.folder / "tuned.heddle", "--tuned", choices, "--explain=json")
+            self.assertEqual(json.loads(told.stdout)["tuned"], {"choices": 1, "taken": 1} | ({"device": device} if device else {}))
+            self.assertEqual(f"were measured on {device}" in told.stderr, device is not None, told.stderr)
+            if device is None:
+                self.assertEqual(told.stderr, "")
+        # Whatever is there in place of a text is nothing.
+        for device in (7, ["cpu:0"], None, {}):
+            choices.write_text(json.dumps(written | {"device": device}))
+            self.assertEqual(self.report("tuned.heddle", "--tuned", choices)["tuned"], {"choices": 1, "taken": 1})
+
     def test_choices_that_cannot_be_read(self):
         for text in ("", '{"choices":' + "[" * 40000, "[]", '{"choices": 1}', '{"choices": [{"family": "cpu"}]}'):
             (self.folder / "choices.json").write_text(text)
@@ -104,6 +120,7 @@ class Tune(HeddleTestCase):
         self.assertTrue(told["kernels"])
         written = json.loads(choices.read_text())
         self.assertEqual(written["dims"], ["rows=64"])
+        self.assertRegex(written["device"], r"^cpu:0, .+, \d+ compute units$")
         # Only the case that was measured.
         self.assertTrue(all("s0 <= 12" not in choice["when"] for choice in written["choices"]), written)
         report = self.report("tuned.heddle", "--tuned", choices)

@@ -142,6 +142,15 @@ int explain(const std::string& path, const std::string& form) {
   return kFine;
 }
 
+// Nobody knows here where the module will run: whoever does is told for which device it was tuned. The compiler has read the file.
+void tell_where_tuned(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const Json choices = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  if (!choices.is_object() || !choices.contains("device") || !choices["device"].is_string()) return;
+  std::fprintf(stderr, "heddle compile: the choices of '%s' were measured on %s; another device may want others\n", printable(path).c_str(),
+               printable(text(choices, "device")).c_str());
+}
+
 // A file of the user's, or one output, lost under another.
 std::string overwrites(const Options& options) {
   std::vector<NamedFile> read{{"MODEL", options.model}};
@@ -235,6 +244,7 @@ int compile(const Arguments& arguments) {
     if (g_signal != 0) return 128 + g_signal;  // as shells say it of a program that a signal ended
     return misused ? kUsage : kFailed;
   }
+  if (!options.tuned.empty()) tell_where_tuned(options.tuned);
   return options.explain.empty() ? kFine : explain(report_path, options.explain);
 }
 

@@ -270,6 +270,22 @@ class Tuner {
     return std::nullopt;
   }
 
+  // The device that was measured, in words, for whoever has the choices without the machine.
+  std::string described_device() const {
+    const std::string alias = base_.device();
+    heddle_text_t* raw = nullptr;
+    if (heddle_status_t* status = heddle_runtime_report(runtime_.get(), view("devices"), &raw)) {
+      heddle_status_free(status);
+      return alias;
+    }
+    const Json report = parse_json(text_of(Text(raw)));
+    for (const Json& device : array(report, "devices")) {
+      if (text(device, "alias") == alias)
+        return alias + ", " + text(device, "name") + ", " + text(device, "compute_units") + " compute units";
+    }
+    return alias;
+  }
+
   Json choices() const {
     Json list = Json::array();
     for (const TunedKernel& kernel : kernels_) {
@@ -283,7 +299,7 @@ class Tuner {
                       {"time_ratio", kernel.ratio},
                       {"regions", kernel.regions}});
     }
-    return Json{{"device", base_.device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
+    return Json{{"device", described_device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
   }
 
   void print() const {
