@@ -318,10 +318,12 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   if (!going_on("code", 2)) return cancelled;
   CodeCache cache(options.cache_path);
   unsigned images_done = 0;
-  CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, [&] {
-                             return !options.progress ||
-                                    options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size()));
-                           }};
+  auto image_done = [&] {
+    return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size()));
+  };
+  // The report of this run has what every strategy says; the module's own does without, and neither changes a kernel.
+  const bool with_answers = report_file.has_value();
+  CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, with_answers, image_done};
   for (const auto& [family, level] : options.targets) {
     if (!codes.empty() && codes.back().name == family) continue;
     codes.push_back({family, {}, {}, {}});

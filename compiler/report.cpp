@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/report.h"
 
-#include <set>
-
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -45,6 +43,30 @@ std::string text_of(AffineExpr expression) {
   std::string text;
   llvm::raw_string_ostream(text) << expression;
   return text;
+}
+
+json::Object refusal_of(const std::string& strategy, const std::string& reason) {
+  return json::Object{{"strategy", strategy}, {"reason", reason.empty() ? json::Value(nullptr) : json::Value(reason)}};
+}
+
+// What the strategies say of a kernel's region: all plans, and whether calls of their case take them; who has none, and the reason if there is one beside that
+// the region is not of its kind.
+void add_answers(const emit::FamilyCode& code, const emit::Kernel& kernel, json::Array& plans, json::Array& refused) {
+  ArrayRef<emit::Candidate> candidates = code.kernels.candidates(kernel.region);
+  for (const targets::Answer& answer : code.answers.at(name_of_kernel(kernel.text))) {
+    if (answer.plans.empty()) refused.push_back(refusal_of(answer.strategy, answer.reason));
+    for (const targets::KernelPlan& plan : answer.plans) {
+      auto same_case = llvm::find_if(candidates, [&](const emit::Candidate& candidate) { return candidate.guards == plan.guards; });
+      const emit::Candidate& its_case = same_case == candidates.end() ? candidates.back() : *same_case;
+      const targets::KernelPlan& taken = code.kernels.all()[its_case.kernel].plan;
+      plans.push_back(
+          json::Object{{"strategy", answer.strategy},
+                       {"when", targets::text_of(plan.guards)},
+                       {"choice", plan.choice.text},
+                       {"estimate_ns", plan.estimate_ns > 0 ? json::Value(static_cast<int64_t>(plan.estimate_ns)) : json::Value(nullptr)},
+                       {"taken", answer.strategy == taken.strategy && plan.choice.numbers == taken.choice.numbers}});
+    }
+  }
 }
 
 // The regions, the operators of plugins and the transfers of one combination of families.
@@ -108,7 +130,6 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       not_fused.push_back(std::move(refusal));
     }
   }
-  std::set<std::pair<std::string, std::string>> named;  // kernels of a region share its plans
   for (const emit::FamilyCode& code : codes) {
     for (auto [index, kernel] : llvm::enumerate(code.kernels.all())) {
       json::Array variants;
@@ -132,19 +153,14 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                          {"workgroup_cost_ns", static_cast<int64_t>(kernel.plan.cost_ns)},
                          {"variants", std::move(variants)}};
       if (!kernel.plan.choice.text.empty()) entry["choice"] = kernel.plan.choice.text;
-      if (const std::string name = name_of_kernel(kernel.text); with_plans && named.insert({code.name, name}).second) {
-        json::Array plans;
-        for (const targets::KernelPlan& plan : code.plans.at(name)) {
-          json::Object one{{"when", targets::text_of(plan.guards)}, {"choice", plan.choice.text}};
-          if (plan.estimate_ns > 0) one["estimate_ns"] = static_cast<int64_t>(plan.estimate_ns);
-          plans.push_back(std::move(one));
-        }
-        if (plans.size() > 1) entry["plans"] = std::move(plans);
+      json::Array plans, refused;
+      if (!with_plans) {
+        for (const targets::Refusal& refusal : kernel.plan.refusals) refused.push_back(refusal_of(refusal.strategy, refusal.reason));
+      } else if (code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // those for some calls share what is said of the region
+        add_answers(code, kernel, plans, refused);
       }
       if (with_plans) entry["name"] = name_of_kernel(kernel.text);
-      json::Array refused;
-      for (const targets::Refusal& refusal : kernel.plan.refusals)
-        refused.push_back(json::Object{{"strategy", refusal.strategy}, {"reason", refusal.reason}});
+      if (!plans.empty()) entry["plans"] = std::move(plans);
       if (!refused.empty()) entry["refused"] = std::move(refused);
       described.push_back(std::move(entry));
     }
@@ -181,8 +197,9 @@ std::string add_run(const std::string& report, const StageTimes& times, const Co
   (*parsed->getAsObject())["seconds"] = std::move(seconds);
   (*parsed->getAsObject())["cache"] = std::move(cached);
   if (tuned.all() > 0) {
-    (*parsed->getAsObject())["tuned"] =
-        json::Object{{"choices", static_cast<int64_t>(tuned.all())}, {"taken", static_cast<int64_t>(tuned.taken())}};
+    json::Object choices{{"choices", static_cast<int64_t>(tuned.all())}, {"taken", static_cast<int64_t>(tuned.taken())}};
+    if (!tuned.device().empty()) choices["device"] = tuned.device();
+    (*parsed->getAsObject())["tuned"] = std::move(choices);
   }
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;

@@ -88,7 +88,8 @@ class Generator {
                                                               std::to_string(kernel.binding_count) + " bindings, kernels have at most " +
                                                               std::to_string(passes::most_bindings) + "; cut it"};
       }
-      auto plans = variants_.front().target->plans(region);
+      std::vector<targets::Answer> answers;
+      auto plans = variants_.front().target->plans(region, {}, options_.with_answers ? &answers : nullptr);
       if (mlir::failed(plans)) {
         return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: planning region '" + region.getName().str() + "' failed"};
       }
@@ -99,7 +100,7 @@ class Generator {
         const std::string when = targets::text_of(plan.guards);
         if (!plan.choice.text.empty() && pick(when) == plan.choice.text) options_.tuned->note_taken(family_.name, name, when);
       }
-      family_.plans[name] = std::move(*plans);
+      if (options_.with_answers) family_.answers[name] = std::move(answers);
     }
     family_.kernels.plan(std::move(chosen));
     return {};

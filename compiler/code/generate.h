@@ -22,10 +22,11 @@ struct CodeOptions {
   std::string ptxas;                 // as of Options
   CodeCache* cache = nullptr;        // never null
   Tuned* tuned = nullptr;            // null: the best plans by estimate
+  bool with_answers = false;         // asks every strategy about every region, also those that others take
   std::function<bool()> image_done;  // false cancels
 };
 
-// Fills in the family's plans and images, with as many threads as the context has.
+// Fills in the family's answers and images, with as many threads as the context has.
 module::Status generate(const CodeOptions& options, emit::FamilyCode& family, mlir::MLIRContext& context);
 
 }  // namespace heddle::compiler

@@ -30,9 +30,11 @@ void TargetDevices::register_dialects(mlir::DialectRegistry& registry) const {
   targets::register_cuda_dialects(registry);
 }
 
-bool TargetDevices::has_kernel(llvm::StringRef family, tx::DispatchOp region) const {
+bool TargetDevices::has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const {
   const targets::Target* target = target_of(family);
-  return target && target->has_own_kernel(region);
+  if (target) return target->has_own_kernel(region, why_not);
+  if (why_not) *why_not = "there is no target for the family '" + family.str() + "'";
+  return false;
 }
 
 bool TargetDevices::reads_panels(llvm::StringRef family) const {

@@ -21,7 +21,7 @@ class TargetDevices final : public passes::Devices {
   TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math);
 
   void register_dialects(mlir::DialectRegistry& registry) const override;
-  bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const override;
+  bool has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const override;
   bool reads_panels(llvm::StringRef family) const override;
   bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const override;
   bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const override;

@@ -60,6 +60,7 @@ std::string Tuned::parse(const std::string& path, llvm::StringRef text) {
   const json::Object* whole = parsed->getAsObject();
   const json::Array* choices = whole ? whole->getArray("choices") : nullptr;
   if (!choices) return wrong("it has no list \"choices\"");
+  device_ = whole->getString("device").value_or("").str();
   for (size_t i = 0; i < choices->size(); ++i) {
     const json::Object* one = (*choices)[i].getAsObject();
     auto field = [&](llvm::StringRef name) { return one ? one->getString(name) : std::nullopt; };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A file of choices, as `heddle tune` writes it: for kernels, which of a strategy's plans were the fastest on a device. JSON: {"choices": [{"family",
-// "kernel", "when", "choice"}]}, with other fields for people; kernel: name_of_kernel, when: the plan's guards, choice: its text.
+// A file of choices, as `heddle tune` writes it: for kernels, which of a strategy's plans were the fastest on a device. JSON: {"device", "choices":
+// [{"family", "kernel", "when", "choice"}]}, with other fields for people; kernel: name_of_kernel, when: the plan's guards, choice: its text; device: where
+// they were measured, in words. A compile knows no device to compare it with, and repeats it.
 #pragma once
 
 #include <map>
@@ -29,6 +30,8 @@ class Tuned {
   // How many choices the file has, and how many of these were taken.
   size_t all() const { return choices_.size(); }
   size_t taken() const { return taken_; }
+  // Empty if the file does not say.
+  const std::string& device() const { return device_; }
 
  private:
   using Key = std::tuple<std::string, std::string, std::string>;
@@ -37,6 +40,7 @@ class Tuned {
     bool is_taken = false;
   };
   std::map<Key, Entry> choices_;
+  std::string device_;
   size_t taken_ = 0;
 };
 

@@ -24,7 +24,7 @@ struct FamilyCode {
   std::string name;  // "cpu", "cuda"
   Kernels kernels;
   std::vector<Image> images;
-  std::map<std::string, targets::Plans> plans;  // all that there were, by the names of kernels
+  std::map<std::string, std::vector<targets::Answer>> answers;  // of all strategies, by the names of kernels; for a report of plans alone
 };
 
 // The model after the passes for one combination of families, which are in its tx.families, one for each slot.

@@ -126,15 +126,17 @@ bool is_splat(Value value) {
   return constant && llvm::isa<SplatElementsAttr>(constant.getValue());
 }
 
-// Why a region ends between these two.
+// Why a region ends between these two; `reason`: what the kind does not say.
 using Log = SmallVector<Attribute>;
-void note(Log& log, StringRef kind, Operation* producer, Operation* consumer) {
+void note(Log& log, StringRef kind, Operation* producer, Operation* consumer, StringRef reason = {}) {
   Builder builder(consumer->getContext());
-  log.push_back(builder.getDictionaryAttr({
-      builder.getNamedAttr("kind", builder.getStringAttr(kind)),
-      builder.getNamedAttr("producer", builder.getStringAttr(tx::describe(producer))),
-      builder.getNamedAttr("consumer", builder.getStringAttr(tx::describe(consumer))),
-  }));
+  SmallVector<NamedAttribute> fields;
+  auto add = [&](StringRef name, StringRef text) { fields.push_back(builder.getNamedAttr(name, builder.getStringAttr(text))); };
+  add("kind", kind);
+  add("producer", tx::describe(producer));
+  add("consumer", tx::describe(consumer));
+  if (!reason.empty()) add("reason", reason);
+  log.push_back(builder.getDictionaryAttr(fields));
 }
 
 // Every op has one result, which is a binding; the others are left for what it reads.
@@ -341,6 +343,7 @@ class Former {
   void go_through_rows(Group& group) {
     const std::vector<Operation*> ops = ops_of_rows(group.root);
     StringRef refusal;
+    std::string reason;
     Operation* last = group.root;
     for (unsigned most_levels : {8u, 1u}) {
       std::vector<Group*> absorbed;
@@ -352,7 +355,8 @@ class Former {
       count_reads(wider);
       if (!ops.empty()) wider.output = ops.back();
       const bool has_many = wider.reads.size() > most_reads_;
-      if (!has_many && (wider.ops.size() == 1 || !devices_ || has_kernel(wider))) {
+      reason.clear();
+      if (!has_many && (wider.ops.size() == 1 || !devices_ || has_kernel(wider, &reason))) {
         replace(group, std::move(wider), absorbed);
         return;
       }
@@ -360,7 +364,7 @@ class Former {
       last = wider.ops.back();
       if (levels < 2) break;
     }
-    refuse(refusal, group, last);
+    refuse(refusal, group, last, reason);
   }
 
   // Adds the element-wise groups that only ops of this one read: the input of a root mean square, say, which is squared and divided. Not what a look-up reads, which is of
@@ -416,6 +420,7 @@ class Former {
       }
     }
     if (!first) return false;
+    std::string reason;
     for (bool with_parts : {true, false}) {
       Group whole = *rows;
       whole.attends = true;
@@ -430,7 +435,10 @@ class Former {
         absorb_movement(whole, others, with_parts);
       }
       count_reads(whole);
-      if (whole.reads.size() > most_reads_ || !has_kernel(whole)) {
+      const bool has_many = whole.reads.size() > most_reads_;
+      if (has_many)
+        reason = "it would read " + std::to_string(whole.reads.size()) + " values, a kernel reads at most " + std::to_string(most_reads_);
+      if (has_many || !has_kernel(whole, &reason)) {
         give_back(own);
         continue;
       }
@@ -442,7 +450,7 @@ class Former {
       }
       return true;
     }
-    return refuse("NoKernel", *rows, second);
+    return refuse("NoKernel", *rows, second, reason);
   }
 
   // A matrix is packed as it lies, whichever of its dimensions comes first.
@@ -666,8 +674,9 @@ class Former {
     }
     llvm::erase_if(groups, [&](Group* group) { return group == first || llvm::is_contained(others, group); });
     if (others.empty()) return;
-    if (!has_kernel(wider)) {
-      refuse("NoKernel", wider, others.front()->output);
+    std::string reason;
+    if (!has_kernel(wider, &reason)) {
+      refuse("NoKernel", wider, others.front()->output, reason);
       return;
     }
     for (Operation* op : wider.ops) {
@@ -699,11 +708,11 @@ class Former {
     return true;
   }
 
-  // Whether devices that the group may run on have a kernel of its kind.
-  bool has_kernel(Group& group) {
+  // Whether devices that the group may run on have a kernel of its kind; why not.
+  bool has_kernel(Group& group, std::string* why_not = nullptr) {
     if (!devices_) return false;
     tx::DispatchOp region = make_region(group);
-    bool result = devices_->has_kernel(family_of(group), region);
+    bool result = devices_->has_kernel(family_of(group), region, why_not);
     region.erase();
     return result;
   }
@@ -847,8 +856,8 @@ class Former {
     return reads;
   }
 
-  bool refuse(StringRef kind, Group& group, Operation* op) {
-    note(log_, kind, group.output, op);
+  bool refuse(StringRef kind, Group& group, Operation* op, StringRef reason = {}) {
+    note(log_, kind, group.output, op, reason);
     return false;
   }
 

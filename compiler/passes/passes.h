@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "compiler/ir/tx.h"
 #include "mlir/Pass/Pass.h"
@@ -19,8 +20,8 @@ class Devices {
   virtual ~Devices() = default;
   // Dialects that answers may take.
   virtual void register_dialects(mlir::DialectRegistry& registry) const = 0;
-  // Whether devices of the family have a kernel of its own kind for a region, which is not the generic one.
-  virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region) const = 0;
+  // Whether devices of the family have a kernel of its own kind for a region, which is not the generic one. `why_not`, if it is not null, gets the reason.
+  virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const = 0;
   // Whether their contractions read constant right sides in panels.
   virtual bool reads_panels(llvm::StringRef family) const = 0;
   // Whether kernels of the region are as fast where its result takes the place of an operand that each element reads at its own place alone.

@@ -54,6 +54,13 @@ struct KernelPlan {
 
 using Plans = std::vector<KernelPlan>;
 
+// What a strategy that was asked says of a region.
+struct Answer {
+  std::string strategy;
+  Plans plans;         // none: it does not take the region
+  std::string reason;  // why it does not; empty: it never does the like
+};
+
 // What one variant needs for one kernel.
 struct KernelResources {
   uint64_t workspace_bytes = 0;

@@ -34,6 +34,20 @@ class Reason {
   ScopedDiagnosticHandler handler_;
 };
 
+// As in "attention: reads three products; rows: ...".
+std::string reasons_of(ArrayRef<Refusal> refusals) {
+  std::string text;
+  for (const Refusal& refusal : refusals) text += (text.empty() ? "" : "; ") + refusal.strategy + ": " + refusal.reason;
+  return text;
+}
+
+// A region is tied where the plans of the first strategy allow it (Target::works_in_place); those of others need not.
+void drop_what_is_not_in_place(Answer& answer) {
+  if (answer.plans.empty()) return;
+  llvm::erase_if(answer.plans, [](const KernelPlan& plan) { return !plan.works_in_place; });
+  if (answer.plans.empty()) answer.reason = "its kernels do not put a result in the place of an operand";
+}
+
 bool is_loaded(Type element) {
   if (!element.isIntOrFloat()) return false;
   unsigned bits = element.getIntOrFloatBitWidth();
@@ -42,7 +56,7 @@ bool is_loaded(Type element) {
 
 }  // namespace
 
-FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only) const {
+FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vector<Answer>* answers) const {
   for (auto [operand, value] : llvm::enumerate(region.getInputs())) {
     Type element = tx::tensor(value).getElementType();
     if (!is_loaded(element)) {
@@ -53,22 +67,34 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only) const {
   bool has_only_stages = llvm::any_of(region.getBody().front(), [](Operation& op) { return tx::has_only_stages(&op); });
   std::vector<Refusal> refusals;
   std::optional<Location> at;  // of the op that the first refusal names
+  FailureOr<Plans> taken = failure();
   for (const auto& strategy : strategies()) {
-    if (has_only_stages && !strategy->reads_stages()) continue;
     if (!only.empty() && strategy->name() != only) continue;
+    if (has_only_stages && !strategy->reads_stages()) {
+      if (answers) answers->push_back({strategy->name().str(), {}, {}});
+      continue;
+    }
     Reason reason(region.getContext());
     FailureOr<Plans> plans = strategy->plans(region);
     if (succeeded(plans)) {
-      for (KernelPlan& plan : *plans) {
-        plan.strategy = strategy->name();
-        plan.refusals = refusals;
-      }
-      return plans;
+      for (KernelPlan& plan : *plans) plan.strategy = strategy->name();
+    }
+    if (answers) {
+      answers->push_back({strategy->name().str(), succeeded(plans) ? *plans : Plans(), failed(plans) ? reason.text() : std::string()});
+      if (succeeded(taken) && region.getTied()) drop_what_is_not_in_place(answers->back());
+    }
+    if (succeeded(taken)) continue;
+    if (succeeded(plans)) {
+      for (KernelPlan& plan : *plans) plan.refusals = refusals;
+      taken = std::move(plans);
+      if (!answers) break;
+      continue;
     }
     if (!reason.location() || (!refusals.empty() && refusals.back().reason == reason.text())) continue;
     if (!at) at = reason.location();
     refusals.push_back({strategy->name().str(), reason.text()});
   }
+  if (succeeded(taken)) return taken;
   InFlightDiagnostic error = emitError(at.value_or(region.getLoc()));
   if (refusals.empty()) error << name() << ": no strategy is for such a region";
   for (auto [i, refusal] : llvm::enumerate(refusals)) {
@@ -78,10 +104,16 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only) const {
   return failure();
 }
 
-bool Target::has_own_kernel(tx::DispatchOp region) const {
+bool Target::has_own_kernel(tx::DispatchOp region, std::string* why_not) const {
   ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
+  Reason reason(region.getContext());
   FailureOr<Plans> found = plans(region);
-  return succeeded(found) && found->back().strategy != strategies().back()->name();
+  const StringRef generic = strategies().back()->name();
+  if (succeeded(found) && found->back().strategy != generic) return true;
+  if (!why_not) return false;
+  *why_not = failed(found) ? reason.text() : reasons_of(found->back().refusals);
+  if (why_not->empty()) *why_not = name() + ": no strategy but " + generic.str() + " is for such a region";
+  return false;
 }
 
 bool Target::works_in_place(tx::DispatchOp region) const {

@@ -25,8 +25,9 @@ class Target {
   virtual const Strategies& strategies() const = 0;
 
   // The plans of the first strategy that takes the region, with why those before it did not; or of the one named `only`. Fails, with a diagnostic
-  // that has all reasons, for a region that none takes.
-  mlir::FailureOr<Plans> plans(tx::DispatchOp region, llvm::StringRef only = {}) const;
+  // that has all reasons, for a region that none takes. With `answers`, those behind the first are asked as well, and what each strategy says is put
+  // there, in their order; kernels are the same.
+  mlir::FailureOr<Plans> plans(tx::DispatchOp region, llvm::StringRef only = {}, std::vector<Answer>* answers = nullptr) const;
 
   // Whether contractions read constant right sides in panels (tx.pack), which a strategy makes.
   virtual bool reads_panels() const { return false; }
@@ -37,8 +38,8 @@ class Target {
   // How many results of reductions keep all of a device busy, if a core or a workgroup makes each.
   virtual int64_t results_at_once() const { return 1; }
 
-  // Whether a strategy other than the generic one takes the region.
-  bool has_own_kernel(tx::DispatchOp region) const;
+  // Whether a strategy other than the generic one takes the region. `why_not`, if it is not null, gets the reason.
+  bool has_own_kernel(tx::DispatchOp region, std::string* why_not = nullptr) const;
 
   // Whether all plans of the region do so (KernelPlan::works_in_place).
   bool works_in_place(tx::DispatchOp region) const;

@@ -173,7 +173,8 @@ ParsedRegion::~ParsedRegion() = default;
 std::optional<CompiledKernel> compile_region(const targets::Target& target, tx::DispatchOp region, const std::string& strategy,
                                              size_t plan) {
   CompiledKernel kernel;
-  auto plans = target.plans(region, strategy);
+  std::vector<targets::Answer> answers;  // a report asks every strategy about any region
+  auto plans = target.plans(region, strategy, &answers);
   if (failed(plans)) {
     ADD_FAILURE() << target.name() << ": no plan";
     return std::nullopt;

@@ -162,6 +162,23 @@ class BadModels(HeddleTestCase):
                 self.assertIn("overwrites operand 0, which no region on its slot makes, or which is read again",
                               self.refuse(text.encode(), "tied.mlir"))
 
+    def test_a_region_that_overwrites_what_it_reads_elsewhere(self):
+        text = """func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+          %m = tx.dispatch "make"(%x) on "default" : (tensor<8x8xf32>) -> tensor<8x8xf32> {
+          ^bb0(%a: tensor<8x8xf32>):
+            %0 = tx.neg %a : tensor<8x8xf32>
+            tx.yield %0 : tensor<8x8xf32>
+          }
+          %y = tx.dispatch "take"(%m) on "default" attributes {tied = array<i64: 0>} : (tensor<8x8xf32>) -> tensor<8x8xf32> {
+          ^bb0(%a: tensor<8x8xf32>):
+            %0 = tx.transpose %a {permutation = array<i64: 1, 0>} : tensor<8x8xf32> -> tensor<8x8xf32>
+            %1 = tx.add %a, %0 : tensor<8x8xf32>
+            tx.yield %1 : tensor<8x8xf32>
+          }
+          return %y : tensor<8x8xf32>
+        }"""
+        self.assertIn("overwrites operand 0, of which it reads other elements than the one that it replaces", self.refuse(text.encode(), "tied.mlir"))
+
     def test_not_a_model_at_all(self):
         for content in (b"<html>404</html>", bytes(4096), b"\xff" * 4096):
             with self.subTest(content=content[:8]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`heddle tune`, what `heddle compile --tuned` makes of its choices, and kernels for some calls only."""
+"""`heddle tune`, what `heddle compile --tuned` makes of its choices, what `heddle compile --explain` says of plans, and kernels for some calls only."""
 import json
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from heddle_command import HeddleTestCase, environment, heddle_path
+from heddle_command import DIGITS, HeddleTestCase, environment, heddle_path
 
 DEPTH, COLUMNS = 96, 640
 
@@ -33,8 +33,7 @@ class Tune(HeddleTestCase):
         """The kernel of the product that every call may take."""
         symbol = next(region["kernel"] for region in report["regions"] if region["ops"][0]["op"] == "tx.matmul")
         kernel = next(kernel for kernel in report["kernels"] if kernel["kernel"] == symbol)
-        # Kernels of one region share its plans.
-        return kernel | {"plans": next(other["plans"] for other in report["kernels"] if other["name"] == kernel["name"] and "plans" in other)}
+        return kernel | {"plans": [plan for plan in kernel["plans"] if plan["strategy"] == kernel["strategy"]]}
 
     def results(self, module, rows):
         np.save(self.folder / "x.npy", np.random.default_rng(2).standard_normal((200, DEPTH)).astype(np.float32)[:rows])
@@ -81,11 +80,28 @@ class Tune(HeddleTestCase):
         self.assertEqual(self.matmul(tuned)["choice"], other)
         self.assertEqual(tuned["tuned"], {"choices": 2, "taken": 1})
         self.assertTrue(np.array_equal(self.results("tuned.heddle", 150), self.results("plain.heddle", 150)))
+        self.assertEqual([plan["choice"] for plan in self.matmul(tuned)["plans"] if plan["taken"] and plan["when"] == ""], [other])
         # A choice that the kernel does not have leaves it as it is.
         choices.write_text(choices.read_text().replace(other, "no such plan"))
         again = self.report("again.heddle", "--tuned", choices)
         self.assertEqual(self.matmul(again)["choice"], usual)
         self.assertEqual(again["tuned"], {"choices": 2, "taken": 0})
+
+    def test_a_compile_says_where_choices_were_measured(self):
+        kernel = self.matmul(self.report("plain.heddle"))
+        choices = self.folder / "choices.json"
+        written = {"choices": [{"family": "cpu", "kernel": kernel["name"], "when": "", "choice": kernel["choice"]}]}
+        for device in ("gpu:7, a device of another machine", None):
+            choices.write_text(json.dumps(written | ({"device": device} if device else {})))
+            told = self.succeed("compile", self.model, "-o", self.folder / "tuned.heddle", "--tuned", choices, "--explain=json")
+            self.assertEqual(json.loads(told.stdout)["tuned"], {"choices": 1, "taken": 1} | ({"device": device} if device else {}))
+            self.assertEqual(f"were measured on {device}" in told.stderr, device is not None, told.stderr)
+            if device is None:
+                self.assertEqual(told.stderr, "")
+        # Whatever is there in place of a text is nothing.
+        for device in (7, ["cpu:0"], None, {}):
+            choices.write_text(json.dumps(written | {"device": device}))
+            self.assertEqual(self.report("tuned.heddle", "--tuned", choices)["tuned"], {"choices": 1, "taken": 1})
 
     def test_choices_that_cannot_be_read(self):
         for text in ("", '{"choices":' + "[" * 40000, "[]", '{"choices": 1}', '{"choices": [{"family": "cpu"}]}'):
@@ -104,6 +120,7 @@ class Tune(HeddleTestCase):
         self.assertTrue(told["kernels"])
         written = json.loads(choices.read_text())
         self.assertEqual(written["dims"], ["rows=64"])
+        self.assertRegex(written["device"], r"^cpu:0, .+, \d+ compute units$")
         # Only the case that was measured.
         self.assertTrue(all("s0 <= 12" not in choice["when"] for choice in written["choices"]), written)
         report = self.report("tuned.heddle", "--tuned", choices)
@@ -136,3 +153,54 @@ class Tune(HeddleTestCase):
         self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
         self.assertEqual(list(folder.iterdir()), [])
         self.assertFalse((self.folder / "choices.json").exists())
+
+
+class Plans(HeddleTestCase):
+    """What a report says of each region: the plans of all strategies, which were taken, and who refused."""
+    STRATEGIES = {"cpu": ["pack", "depthwise", "winograd", "microkernel", "siblings", "attention", "rows", "output groups", "generic"],
+                  "cuda": ["attention", "rows", "gemv", "output groups", "generic"]}
+
+    def report(self, *arguments):
+        return json.loads(self.succeed("compile", DIGITS, "-o", self.folder / "m.heddle", "--explain=json", *arguments).stdout)
+
+    def test_every_strategy_has_its_say(self):
+        report = self.report("--target", "cpu,cuda")
+        kernels = {(kernel["family"], kernel["kernel"]): kernel for kernel in report["kernels"]}
+        explained = set()
+        for region in report["regions"]:
+            kernel = kernels[region["family"], region["kernel"]]
+            order = self.STRATEGIES[kernel["family"]]
+            able = list(dict.fromkeys(plan["strategy"] for plan in kernel["plans"]))
+            refused = [refusal["strategy"] for refusal in kernel.get("refused", [])]
+            self.assertEqual(able, [name for name in order if name in able])
+            self.assertEqual(sorted(able + refused), sorted(order), kernel)
+            self.assertNotIn("", [refusal["reason"] for refusal in kernel.get("refused", [])])
+            # The first that takes the region makes its kernel: by one plan for each case that it distinguishes.
+            self.assertEqual(kernel["strategy"], able[0])
+            own = [plan for plan in kernel["plans"] if plan["strategy"] == able[0]]
+            for when in {plan["when"] for plan in own}:
+                self.assertEqual(sum(plan["taken"] for plan in own if plan["when"] == when), 1, kernel)
+            self.assertEqual([plan["choice"] for plan in own if plan["taken"] and plan["when"] == ""], [kernel.get("choice", "")])
+            self.assertFalse(any(plan["taken"] for plan in kernel["plans"] if plan["strategy"] != able[0]), kernel)
+            self.assertTrue(all(plan["estimate_ns"] is None or plan["estimate_ns"] > 0 for plan in kernel["plans"]))
+            explained.add((kernel["family"], kernel["kernel"]))
+        # Kernels for some calls only have what is said of their region with the usual one.
+        self.assertEqual(explained, {name for name, kernel in kernels.items() if "plans" in kernel})
+        self.assertTrue(all("plans" in kernel for kernel in kernels.values() if "refused" in kernel))
+        able = {(kernel["family"], *dict.fromkeys(plan["strategy"] for plan in kernel.get("plans", []))) for kernel in report["kernels"]}
+        self.assertLessEqual({("cpu", "output groups", "generic"), ("cuda", "output groups", "generic")}, able)
+
+    def test_a_report_for_people_is_short(self):
+        text = self.succeed("compile", DIGITS, "-o", self.folder / "m.heddle", "--explain").stdout
+        report = self.report()
+        taken = sum(plan["taken"] for kernel in report["kernels"] for plan in kernel.get("plans", []))
+        self.assertEqual(text.count("- taken: "), taken)
+        self.assertRegex(text, r"- not_taken: \d+ of microkernel")
+        self.assertIn("- strategies: generic, reason: no stages: packed weights", text)
+        self.assertNotIn("reason: -", text)
+
+    def test_the_module_is_the_same_without_a_report(self):
+        self.report("--no-cache")
+        explained = (self.folder / "m.heddle").read_bytes()
+        self.succeed("compile", DIGITS, "-o", self.folder / "m.heddle", "--no-cache")
+        self.assertTrue((self.folder / "m.heddle").read_bytes() == explained, "the modules differ")

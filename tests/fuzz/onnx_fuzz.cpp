@@ -91,7 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       kernels.add(*module, "cpu");
       mlir::OwningOpRef<mlir::ModuleOp> code = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
       for (const heddle::emit::Kernel& kernel : kernels.all()) {
-        auto plans = target->plans(kernel.region);
+        std::vector<heddle::targets::Answer> answers;
+        auto plans = target->plans(kernel.region, {}, &answers);
         if (mlir::failed(plans) || mlir::failed(target->emit(kernel.region, plans->front(), kernel.symbol, *code))) {
           require(!said.empty(), "a kernel was refused without a word", "");
           break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle compile MODEL -o m.heddle`: a thin front of heddle/compiler.h. Knows nothing of models or of LLVM.
 #include "heddle/compiler.h"
+#include "tools/compile/report_text.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -64,7 +65,7 @@ struct Options {
                  "what kernels may do to floats; fast: on CUDA, products of f32 in TF32; default: as strict");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this assembler of NVIDIA's", "PROGRAM");
     flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
-    flags.word("--explain", explain, "print the report; =json for JSON");
+    flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }
 };
@@ -136,9 +137,18 @@ int explain(const std::string& path, const std::string& form) {
   if (form == "json") {
     print_line(dump_json(report, 2));
   } else {
-    print_tree(report, "");
+    print_report(report);
   }
   return kFine;
+}
+
+// Nobody knows here where the module will run: whoever does is told for which device it was tuned. The compiler has read the file.
+void tell_where_tuned(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const Json choices = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  if (!choices.is_object() || !choices.contains("device") || !choices["device"].is_string()) return;
+  std::fprintf(stderr, "heddle compile: the choices of '%s' were measured on %s; another device may want others\n", printable(path).c_str(),
+               printable(text(choices, "device")).c_str());
 }
 
 // A file of the user's, or one output, lost under another.
@@ -234,6 +244,7 @@ int compile(const Arguments& arguments) {
     if (g_signal != 0) return 128 + g_signal;  // as shells say it of a program that a signal ended
     return misused ? kUsage : kFailed;
   }
+  if (!options.tuned.empty()) tell_where_tuned(options.tuned);
   return options.explain.empty() ? kFine : explain(report_path, options.explain);
 }
 

@@ -163,16 +163,19 @@ class Tuner {
   void read_plans() {
     for (const Json& kernel : array(base_.report(), "kernels")) {
       const auto time = times_.kernels.find({text(kernel, "family"), text(kernel, "name")});
-      if (!kernel.contains("plans") || time == times_.kernels.end()) continue;
+      if (time == times_.kernels.end()) continue;
       TunedKernel tuned{
           text(kernel, "family"), text(kernel, "name"), text(kernel, "strategy"), time->second.choice, time->second.regions, {}, {}, 1,
           time->second.time_ns};
+      size_t count = 0;
       for (const Json& plan : array(kernel, "plans")) {
+        if (text(plan, "strategy") != tuned.strategy) continue;  // a file of choices names plans of the strategy that takes the region
+        ++count;
         const std::string when = plan.value("when", std::string());
         if (tuned.plans.empty() || tuned.plans.back().first != when) tuned.plans.push_back({when, {}});
         tuned.plans.back().second.push_back(text(plan, "choice"));
       }
-      kernels_.push_back(std::move(tuned));
+      if (count > 1) kernels_.push_back(std::move(tuned));
     }
   }
 
@@ -267,6 +270,22 @@ class Tuner {
     return std::nullopt;
   }
 
+  // The device that was measured, in words, for whoever has the choices without the machine.
+  std::string described_device() const {
+    const std::string alias = base_.device();
+    heddle_text_t* raw = nullptr;
+    if (heddle_status_t* status = heddle_runtime_report(runtime_.get(), view("devices"), &raw)) {
+      heddle_status_free(status);
+      return alias;
+    }
+    const Json report = parse_json(text_of(Text(raw)));
+    for (const Json& device : array(report, "devices")) {
+      if (text(device, "alias") == alias)
+        return alias + ", " + text(device, "name") + ", " + text(device, "compute_units") + " compute units";
+    }
+    return alias;
+  }
+
   Json choices() const {
     Json list = Json::array();
     for (const TunedKernel& kernel : kernels_) {
@@ -280,7 +299,7 @@ class Tuner {
                       {"time_ratio", kernel.ratio},
                       {"regions", kernel.regions}});
     }
-    return Json{{"device", base_.device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
+    return Json{{"device", described_device()}, {"dims", options_.trial.dims}, {"choices", std::move(list)}};
   }
 
   void print() const {
