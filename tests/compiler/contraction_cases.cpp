@@ -153,6 +153,12 @@ Case Conv::to_case() const {
     c.more = {one};
     c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(one) + " -> " + t + "\n%k = tx.constant dense<0.25> : " + t +
              "\n%s = tx.mul %y, %b : " + t + "\n%z = tx.max %s, %k : " + t;
+  } else if (tail == rows) {
+    const std::string pixel = with_batch({out(0, height), out(1, width), 1}), column = type_of({1, 1, 1, columns}, element);
+    c.more = {pixel, column};
+    c.tail = "%a = tx.broadcast %2 {dimensions = array<i64: 0, 1, 2, 3>} : " + tensor(pixel) + " -> " + t +
+             "\n%b = tx.broadcast %3 {dimensions = array<i64: 0, 1, 2, 3>} : " + tensor(column) + " -> " + t +
+             "\n%s = tx.mul %y, %a : " + t + "\n%z = tx.add %s, %b : " + t;
   } else if (tail == quantized) {
     c.more = {f};
     c.tail = broadcast + quantized_tail(t);

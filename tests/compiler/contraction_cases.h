@@ -56,8 +56,8 @@ struct Conv {
   int64_t batch = 1, height = 1, width = 1, channels = 1, columns = 1;
   Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
   int64_t groups = 1;
-  // quantized: bias, then divided, rounded to even, clamped and multiplied.
-  enum Tail { none, bias_relu, residual, scalars, curved, gelu, quantized } tail = none;
+  // rows: a factor for each pixel, and an offset for each column, of extents with ones. quantized: bias, then divided, rounded to even, clamped and multiplied.
+  enum Tail { none, bias_relu, residual, scalars, rows, curved, gelu, quantized } tail = none;
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;

@@ -193,7 +193,7 @@ TEST(Winograd, PadsAsItIsTold) {
 }
 
 TEST(Winograd, DoesTheTail) {
-  for (Conv::Tail tail : {Conv::bias_relu, Conv::residual, Conv::scalars, Conv::curved, Conv::gelu}) {
+  for (Conv::Tail tail : {Conv::bias_relu, Conv::residual, Conv::scalars, Conv::rows, Conv::curved, Conv::gelu}) {
     for (int64_t size : {6, 7}) {
       check(Conv{.height = size, .width = 6, .channels = 32, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = tail, .winograd = true});
     }
@@ -339,6 +339,12 @@ TEST(Conv, ConvolvesLinesWithHalo) {
 }
 TEST(Conv, ComputesAnyElementWiseTail) {
   check(Conv{.height = 7, .width = 7, .channels = 5, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved});
+}
+TEST(Conv, ReadsAValueForEachRow) {
+  check(Conv{.batch = 2, .height = 7, .width = 9, .channels = 5, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::rows});
+  check(Conv{.height = 6, .width = 5, .channels = 16, .columns = 48, .groups = 2, .tail = Conv::rows});
+  check(Conv{.batch = 3, .height = 13, .width = 7, .channels = 700, .columns = 70, .kernel = {1, 1}, .tail = Conv::rows});
+  check(Conv{.height = 9, .width = 9, .channels = 24, .columns = 24, .low = {1, 1}, .high = {1, 1}, .groups = 24, .tail = Conv::rows});
 }
 TEST(Conv, ComputesALongTailOnAStoredTile) {
   for (bool tied : {false, true}) {
