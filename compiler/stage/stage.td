@@ -48,7 +48,7 @@ def Stage_AccessAttr : Stage_Attr<"Access", "access"> {
   let description = [{Behind the domain's dimensions the map has one for each of `gathers`, which are earlier reads of integers, counted from the first one of the same body. Such a
     dimension is an index of the tensor by itself: a negative one counts from the end, and one that is outside then is the nearest inside.}];
   let parameters = (ins "::mlir::AffineMap":$map, OptionalParameter<"::mlir::TypedAttr">:$outside, OptionalArrayRefParameter<"unsigned">:$gathers);
-  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? (`,` `gathers` `=` `[` $gathers^ `]`)? `>`";
+  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? (`gathers` `[` $gathers^ `]`)? `>`";  // a comma would be taken for that of `outside`
 }
 
 def Stage_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
