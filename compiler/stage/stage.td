@@ -71,7 +71,7 @@ def Stage_FoldOp : Stage_Op<"fold"> {
   let summary = "accumulators over the reduced dimensions, then each element of the results from them";
   let description = [{For each index of the parallel dimensions: `init` yields the accumulators; `step` gets the index of the whole domain, the first
     `step_reads` reads and the accumulators, and yields the next ones; `merge` makes one set of accumulators of two that each went
-    through some of the reduced elements, whichever; `finish` gets the parallel index, the other reads and the accumulators, and yields an
+    through some of the reduced elements, whichever, or none; `finish` gets the parallel index, the other reads and the accumulators, and yields an
     element of each result. Targets may walk the reduced dimensions in parts, in any order that is the same each time.}];
   let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain);
   let results = (outs Variadic<Stage_Tensor>:$results);
