@@ -201,7 +201,8 @@ Values run(Block& body, ArrayRef<Scalar> arguments, ArrayRef<int64_t> symbols) {
 
 class Interpreter {
  public:
-  Interpreter(tx::DispatchOp region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols) : symbols_(symbols) {
+  Interpreter(tx::DispatchOp region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols, FoldOrder order)
+      : symbols_(symbols), order_(order) {
     for (auto [argument, array] : llvm::zip_equal(region.getBody().getArguments(), operands)) arrays_.insert({argument, array});
   }
 
@@ -367,6 +368,27 @@ class Interpreter {
     });
   }
 
+  size_t walks_of_fold() const { return order_ == FoldOrder::straight ? 1 : order_ == FoldOrder::halves ? 2 : 3; }
+
+  // Which of the walks takes the reduced element at this position of their order.
+  size_t walk_of(int64_t position, ArrayRef<int64_t> folded) const {
+    if (order_ == FoldOrder::interleaved) return static_cast<size_t>(position % 3);
+    int64_t all = 1;
+    for (int64_t extent : folded) all *= extent;
+    return order_ == FoldOrder::halves && position >= all / 2 ? 1 : 0;
+  }
+
+  Values merged(FoldOp fold, std::vector<Values> walks) {
+    if (order_ == FoldOrder::interleaved) std::reverse(walks.begin(), walks.end());
+    Values sums = walks.front();
+    for (const Values& more : llvm::drop_begin(walks)) {
+      Values both = sums;
+      llvm::append_range(both, more);
+      sums = run(fold.getMerge().front(), both, symbols_);
+    }
+    return sums;
+  }
+
   Values accumulated(Operation* op, ArrayRef<int64_t> at, ArrayRef<int64_t> folded) {
     auto for_every_element = [&](auto body) {
       for_every_index(folded, [&](ArrayRef<int64_t> inner) {
@@ -376,13 +398,15 @@ class Interpreter {
       });
     };
     if (auto fold = llvm::dyn_cast<FoldOp>(op)) {
-      Values sums = run(fold.getInit().front(), {}, symbols_);
+      std::vector<Values> walks(walks_of_fold(), run(fold.getInit().front(), {}, symbols_));
+      int64_t position = 0;
       for_every_element([&](ArrayRef<int64_t> index) {
+        Values& sums = walks[walk_of(position++, folded)];
         Values values = arguments(op, index, 0, static_cast<unsigned>(fold.getStepReads()));
         llvm::append_range(values, sums);
         sums = run(fold.getStep().front(), values, symbols_);
       });
-      return sums;
+      return merged(fold, std::move(walks));
     }
     auto contract = llvm::dyn_cast<ContractOp>(op);
     if (!contract) return {};
@@ -399,13 +423,14 @@ class Interpreter {
   }
 
   ArrayRef<int64_t> symbols_;
+  FoldOrder order_;
   llvm::DenseMap<Value, Array> arrays_;
 };
 
 }  // namespace
 
-std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols) {
-  return Interpreter(staged_region, operands, symbols).run_all(staged_region.getBody().front());
+std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, ArrayRef<int64_t> symbols, FoldOrder order) {
+  return Interpreter(staged_region, operands, symbols, order).run_all(staged_region.getBody().front());
 }
 
 }  // namespace heddle::stage

@@ -21,7 +21,15 @@ struct Array {
   std::vector<Scalar> elements;  // row-major
 };
 
+// How the reduced elements of each stage.fold are gone through. Whichever way, the results are the same but for rounding.
+enum class FoldOrder {
+  straight,     // one after the other; `merge` is not run
+  halves,       // the first half and the second half, each from `init` on; then `merge` of the two
+  interleaved,  // of three walks each takes every third element, and there may be none for one; `merge` joins them from the last to the first
+};
+
 // The results for these operands. `symbols` are the values of the function's symbols. Throws std::logic_error for an op that no body may have.
-std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, llvm::ArrayRef<int64_t> symbols);
+std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, llvm::ArrayRef<int64_t> symbols,
+                             FoldOrder order = FoldOrder::straight);
 
 }  // namespace heddle::stage

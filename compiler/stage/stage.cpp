@@ -114,8 +114,19 @@ LogicalResult verify_arguments(Operation* op, StringRef name, Block& body, unsig
   return error << ")";
 }
 
+// Null where the body does not end with one, which it may not even have when its op is verified.
+YieldOp yield_of(Block& body) {
+  return body.empty() ? YieldOp() : llvm::dyn_cast<YieldOp>(body.back());
+}
+
+// The types of what the body yields: verify_yield tells it from nothing.
+SmallVector<Type> yielded(Block& body) {
+  YieldOp yield = yield_of(body);
+  return yield ? SmallVector<Type>(yield.getOperandTypes()) : SmallVector<Type>();
+}
+
 LogicalResult verify_yield(Operation* op, StringRef name, Block& body, TypeRange expected) {
-  auto yield = llvm::dyn_cast<YieldOp>(body.getTerminator());
+  YieldOp yield = yield_of(body);
   if (!yield) return op->emitOpError("'") << name << "' does not end with stage.yield";
   if (yield.getOperandTypes() == expected) return success();
   InFlightDiagnostic error = op->emitOpError("'") << name << "' yields values of other types; expected (";
@@ -196,7 +207,7 @@ LogicalResult FoldOp::verify() {
   unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank();
   unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
   Block &init = getInit().front(), &step = getStep().front(), &merge = getMerge().front(), &finish = getFinish().front();
-  SmallVector<Type> accumulators(init.getTerminator()->getOperandTypes()), both = accumulators;
+  SmallVector<Type> accumulators = yielded(init), both = accumulators;
   llvm::append_range(both, accumulators);
   if (accumulators.empty()) return emitOpError("has no accumulators");
   if (failed(verify_arguments(*this, "init", init, 0, 0, 0, {})) || failed(verify_yield(*this, "init", init, accumulators)) ||
@@ -217,7 +228,7 @@ LogicalResult ScanOp::verify() {
   if (getAlong() >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank;
   unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
   Block &init = getInit().front(), &step = getStep().front(), &finish = getFinish().front();
-  SmallVector<Type> accumulators(init.getTerminator()->getOperandTypes()), both = accumulators;
+  SmallVector<Type> accumulators = yielded(init), both = accumulators;
   llvm::append_range(both, accumulators);
   if (accumulators.empty()) return emitOpError("has no accumulators");
   if (failed(verify_arguments(*this, "init", init, 0, 0, 0, {})) || failed(verify_yield(*this, "init", init, accumulators)) ||
@@ -282,7 +293,7 @@ LogicalResult SortOp::verify() {
   if (tx::element_of(getResult()) != i64) return emitOpError("gives ") << tx::element_of(getResult()) << "; i64 was expected";
   if (failed(verify_reads(*this, 0, reads, rank))) return failure();
   Block &element = getElement().front(), &before = getBefore().front();
-  SmallVector<Type> compared(element.getTerminator()->getOperandTypes()), both = compared;
+  SmallVector<Type> compared = yielded(element), both = compared;
   llvm::append_range(both, compared);
   if (failed(verify_arguments(*this, "element", element, rank, 0, reads, {})) ||
       failed(verify_yield(*this, "element", element, compared)) || failed(verify_arguments(*this, "before", before, 0, 0, 0, both)) ||

@@ -51,7 +51,7 @@ def Stage_AccessAttr : Stage_Attr<"Access", "access"> {
   let description = [{Behind the domain's dimensions the map has one for each of `gathers`, which are earlier reads of integers, counted from the first one of the same body. Such a
     dimension is an index of the tensor by itself: a negative one counts from the end, and one that is outside then is the nearest inside.}];
   let parameters = (ins "::mlir::AffineMap":$map, OptionalParameter<"::mlir::TypedAttr">:$outside, OptionalArrayRefParameter<"unsigned">:$gathers);
-  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? (`,` `gathers` `=` `[` $gathers^ `]`)? `>`";
+  let assemblyFormat = "`<` $map (`,` `outside` `=` $outside^)? (`gathers` `[` $gathers^ `]`)? `>`";  // a comma would be taken for that of `outside`
 }
 
 def Stage_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
@@ -74,7 +74,7 @@ def Stage_FoldOp : Stage_Op<"fold"> {
   let summary = "accumulators over the reduced dimensions, then each element of the results from them";
   let description = [{For each index of the parallel dimensions: `init` yields the accumulators; `step` gets the index of the whole domain, the first
     `step_reads` reads and the accumulators, and yields the next ones; `merge` makes one set of accumulators of two that each went
-    through some of the reduced elements, whichever; `finish` gets the parallel index, the other reads and the accumulators, and yields an
+    through some of the reduced elements, whichever, or none; `finish` gets the parallel index, the other reads and the accumulators, and yields an
     element of each result. Targets may walk the reduced dimensions in parts, in any order that is the same each time.}];
   let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain);
   let results = (outs Variadic<Stage_Tensor>:$results);

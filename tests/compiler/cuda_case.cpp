@@ -86,7 +86,8 @@ std::vector<Tensor> random_operands(tx::DispatchOp region, const CheckOptions& o
 
 void check_results(tx::DispatchOp region, CheckOptions options, llvm::ArrayRef<int64_t> limits) {
   if (!has_cuda_device()) return;
-  std::vector<Tensor> operands = random_operands(region, options), wanted = evaluate(region, operands, options.symbols);
+  std::vector<Tensor> operands = random_operands(region, options);
+  const Expected wanted = expected_results(region, operands, options);
   for (int64_t limit : limits) {
     SCOPED_TRACE("shared memory " + std::to_string(limit));
     options.shared_memory_bytes = limit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases of the CUDA target: compiled for every chip, assembled by ptxas within the chip's means, and run against the reference where there
+// Cases of the CUDA target: compiled for every chip, assembled by ptxas within the chip's means, and run against what they have to be (expected.h) where there
 // is a device. Used by tests of that target.
 #pragma once
 
@@ -26,7 +26,7 @@ void check_code(tx::DispatchOp region, const std::string& what, targets::Math ma
 
 std::vector<Tensor> random_operands(tx::DispatchOp region, const CheckOptions& options);
 
-// Compares with the reference, where there is a device. limits: of shared memory; 0 for what the chip has.
+// Compares with what they have to be (expected.h), where there is a device. limits: of shared memory; 0 for what the chip has.
 void check_results(tx::DispatchOp region, CheckOptions options, llvm::ArrayRef<int64_t> limits = {0});
 
 inline constexpr const char* float_elements[] = {"f32", "f16", "bf16"};

@@ -300,14 +300,12 @@ void run_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, con
   }
 }
 
-void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                   const CheckOptions& options) {
+void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
   run_on_cuda(region, operands, options, [&](const std::string& chip, const std::vector<std::vector<char>>& results) {
-    for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
-      Type element = llvm::cast<RankedTensorType>(output.getType()).getElementType();
-      Tensor got = from_bytes(results[i].data(), wanted[i].shape, element);
-      expect_close(got, wanted[i], options, chip + ", result " + std::to_string(i));
-    }
+    std::vector<Tensor> got;
+    for (auto [i, output] : llvm::enumerate(region.getOutputs()))
+      got.push_back(from_bytes(results[i].data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
+    expect_results(got, wanted, options, chip);
   });
 }
 

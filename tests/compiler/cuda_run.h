@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/expected.h"
 
 namespace heddle::tests {
 
@@ -26,7 +26,6 @@ using LookAtResults = std::function<void(const std::string& chip, const std::vec
 void run_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const CheckOptions& options, const LookAtResults& look);
 
 // The same, and EXPECTs the results wanted.
-void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                   const CheckOptions& options);
+void check_on_cuda(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
 
 }  // namespace heddle::tests

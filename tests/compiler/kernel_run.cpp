@@ -25,6 +25,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "tests/compiler/cuda_run.h"
+#include "tests/compiler/expected.h"
 #include "tests/compiler/opencl_run.h"
 #include "tests/temporary_folder.h"
 
@@ -422,7 +423,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
     operands.push_back(
         random_tensor(llvm::cast<RankedTensorType>(input.getType()), options.symbols, range, options.seed + static_cast<uint32_t>(i)));
   }
-  std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
+  const Expected wanted = expected_results(parsed.region(), operands, options);
   for (const std::string& level : runnable_levels()) {
     std::vector<Tensor> usual;
     for (size_t plan : plans_to_check(*targets::make_x86_64_target(level), parsed.region(), options.strategy)) {
@@ -431,7 +432,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
       for (bool single : {false, true}) {
         const std::string how = level + ", " + kernel.plan_text() + (single ? ", one workgroup a call" : ", one call");
         std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
-        for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], wanted[i], options, how + ", result " + std::to_string(i));
+        expect_results(got, wanted, options, how);
         if (usual.empty()) usual = got;
         if (plan != usual_plan && !kernel.is_for_some_calls()) continue;  // instead of the usual one, in another program
         for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], usual[i])) << how << ", result " << i << ": other bits";

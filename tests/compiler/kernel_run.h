@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compiles one tx.dispatch for the x86-64 levels that this CPU has, runs it on real data between guard pages and compares it
-// with the reference; then the same for CUDA and OpenCL, where there is a device (cuda_run.h, opencl_run.h). Used by tests of targets.
+// with what it has to be (expected.h); then the same for CUDA and OpenCL, where there is a device (cuda_run.h, opencl_run.h). Used by tests of targets.
 #pragma once
 
 #include <memory>
@@ -119,7 +119,7 @@ Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type elem
 std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
                                const std::vector<int64_t>& symbols, bool single);
 
-// EXPECTs that the region gives the reference's results at every level, in one call and in one call per workgroup, and on devices.
+// EXPECTs that the region gives the results that expected.h has for it at every level, in one call and in one call per workgroup, and on devices.
 void check_region(const std::string& text, const CheckOptions& options = {});
 
 // EXPECTs that the two agree within the options' tolerances.

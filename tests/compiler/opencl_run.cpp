@@ -137,8 +137,7 @@ const std::string& no_opencl_device() {
   return OpenCl::get().reason;
 }
 
-void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                     const CheckOptions& options) {
+void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
   auto compiled = compile_region(*targets::make_spirv_target(), region, options.strategy);
   if (!compiled) return;
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
@@ -167,7 +166,7 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
   for (auto [i, input] : llvm::enumerate(region.getInputs()))
     memory.push_back(std::make_unique<SharedBytes>(to_bytes(operands[i], tx::tensor(input).getElementType())));
   for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
-    size_t bytes = static_cast<size_t>(element_count(wanted[i].shape)) * element_bytes(tx::tensor(output).getElementType());
+    size_t bytes = static_cast<size_t>(element_count(wanted.by_ops[i].shape)) * element_bytes(tx::tensor(output).getElementType());
     memory.push_back(std::make_unique<SharedBytes>(std::vector<char>(bytes, SharedBytes::fill)));
   }
   unsigned argument = 0;
@@ -182,10 +181,10 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
     ASSERT_EQ(cl.clFinish(cl.queue), 0);
   }
   for (const auto& one : memory) EXPECT_TRUE(one->has_guards()) << "written outside of a binding";
-  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
-    Tensor got = from_bytes(memory[operands.size() + i]->data(), wanted[i].shape, tx::tensor(output).getElementType());
-    expect_close(got, wanted[i], options, "OpenCL, result " + std::to_string(i));
-  }
+  std::vector<Tensor> got;
+  for (auto [i, output] : llvm::enumerate(region.getOutputs()))
+    got.push_back(from_bytes(memory[operands.size() + i]->data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
+  expect_results(got, wanted, options, "OpenCL");
 }
 
 }  // namespace heddle::tests

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/expected.h"
 
 namespace heddle::tests {
 
@@ -12,7 +12,6 @@ namespace heddle::tests {
 const std::string& no_opencl_device();
 
 // EXPECTs that the SPIR-V is valid, if HEDDLE_SPIRV_VAL names a validator; where there is a device, that its kernel gives the results wanted and writes nothing but them.
-void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const std::vector<Tensor>& wanted,
-                     const CheckOptions& options);
+void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
 
 }  // namespace heddle::tests

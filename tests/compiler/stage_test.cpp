@@ -45,13 +45,16 @@ void check_stages(const std::string& text, const CheckOptions& options = {}) {
     arrays.push_back(to_array(operands.back(), type.getElementType()));
   }
   std::vector<Tensor> wanted = evaluate(parsed.region(), operands, options.symbols);
-  std::vector<stage::Array> got = stage::interpret(staged->region, arrays, options.symbols);
-  ASSERT_EQ(got.size(), wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    mlir::Type element = tx::tensor(parsed.region().getOutputs()[i]).getElementType();
-    Tensor tensor = to_tensor(got[i], element);
-    for (double& value : wanted[i].data) value = stored(value, element);
-    expect_close(tensor, wanted[i], options, printed);
+  for (stage::FoldOrder order : {stage::FoldOrder::straight, stage::FoldOrder::halves, stage::FoldOrder::interleaved}) {
+    SCOPED_TRACE("order of folds " + std::to_string(static_cast<int>(order)));
+    std::vector<stage::Array> got = stage::interpret(staged->region, arrays, options.symbols, order);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      mlir::Type element = tx::tensor(parsed.region().getOutputs()[i]).getElementType();
+      Tensor tensor = to_tensor(got[i], element);
+      for (double& value : wanted[i].data) value = stored(value, element);
+      expect_close(tensor, wanted[i], options, printed);
+    }
   }
 }
 
@@ -80,6 +83,13 @@ TEST(Stages, ReadWhereElementsWereMovedTo) {
       "%t = tx.transpose %0 {permutation = array<i64: 1, 0>} : tensor<4x6xf32> -> tensor<6x4xf32>\n"
       "%r = tx.reshape %t : tensor<6x4xf32> -> tensor<8x3xf32>\n"
       "%u = tx.transpose %r {permutation = array<i64: 1, 0>} : tensor<8x3xf32> -> tensor<3x8xf32>\n tx.yield %u : tensor<3x8xf32>"));
+}
+TEST(Stages, ReadAtIndices) {
+  CheckOptions options;
+  options.ranges = {{-2, 2}, {-6, 5}};
+  check_stages(
+      one_op({"6x3xf32", "2x4xi64"}, "2x4x3xf32", "gather %0, %1 {axis = 0} : tensor<6x3xf32>, tensor<2x4xi64> -> tensor<2x4x3xf32>"),
+      options);
 }
 TEST(Stages, CastAndCompare) {
   CheckOptions options;
@@ -194,6 +204,48 @@ TEST(Stages, SayWhatHasNoForm) {
                                     "%b = tx.reduce sum %0 {axes = array<i64: 0>} : tensor<3x4xf32> -> tensor<4xf32>\n tx.yield %a, %b : "
                                     "tensor<3xf32>, tensor<4xf32>")),
               ::testing::HasSubstr("several domains"));
+}
+
+// What a fold of 1, 2, 4, 8, 16 gives in each order: straight, in halves, of every third element.
+std::vector<double> folded(const std::string& init, const std::string& step, const std::string& merge) {
+  ParsedRegion parsed(R"(
+    func.func @region(%a: tensor<5xf32>) {
+      %r = tx.dispatch "k"(%a) : (tensor<5xf32>) -> tensor<f32> {
+      ^bb0(%x: tensor<5xf32>):
+        %y = stage.fold #stage.domain<() -> (5), reduced = 1> reads(%x) step_reads 1 at [#stage.access<(d0) -> (d0)>] : (tensor<5xf32>) -> tensor<f32>
+          init { %z = arith.constant )" +
+                      init + R"( : f32
+                 stage.yield %z : f32 }
+          step { ^bb0(%i: i64, %e: f32, %s: f32): %n = )" +
+                      step + R"( : f32
+                 stage.yield %n : f32 }
+          merge { ^bb0(%p: f32, %q: f32): %n = )" +
+                      merge + R"( : f32
+                  stage.yield %n : f32 }
+          finish { ^bb0(%s: f32): stage.yield %s : f32 }
+        tx.yield %y : tensor<f32>
+      }
+      return
+    })");
+  stage::Array operand{{5}, {{1, 0}, {2, 0}, {4, 0}, {8, 0}, {16, 0}}};
+  std::vector<double> results;
+  for (stage::FoldOrder order : {stage::FoldOrder::straight, stage::FoldOrder::halves, stage::FoldOrder::interleaved})
+    results.push_back(stage::interpret(parsed.region(), {operand}, {}, order)[0].elements[0].real);
+  return results;
+}
+
+TEST(Stages, AreFoldedInPartsThatMergeJoins) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(folded("0.0", "arith.addf %s, %e", "arith.addf %p, %q"), ElementsAre(31, 31, 31));
+  EXPECT_THAT(folded("0.0", "arith.maximumf %s, %e", "arith.maximumf %p, %q"), ElementsAre(16, 16, 16));
+  // A wrong merge: 3 and 28, then 4, 18 and 9 from the last to the first.
+  EXPECT_THAT(folded("0.0", "arith.addf %s, %e", "arith.mulf %p, %q"), ElementsAre(31, 84, 648));
+  EXPECT_THAT(folded("0.0", "arith.addf %s, %e", "arith.maximumf %p, %q"), ElementsAre(31, 28, 18));
+  EXPECT_THAT(folded("0.0", "arith.maximumf %s, %e", "arith.addf %p, %q"), ElementsAre(16, 18, 28));
+  // A start that is no neutral element, which each walk has.
+  EXPECT_THAT(folded("1.0", "arith.addf %s, %e", "arith.addf %p, %q"), ElementsAre(32, 33, 34));
+  // Right for neighboring parts alone: the last element.
+  EXPECT_THAT(folded("0.0", "arith.maximumf %e, %e", "arith.maximumf %q, %q"), ElementsAre(16, 16, 8));
 }
 
 // Each line of a stage that does not fit is refused, by name.

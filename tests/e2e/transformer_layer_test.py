@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A layer of a transformer as PyTorch exports it, against ONNX Runtime, and the regions that it becomes."""
+"""Layers of transformers as PyTorch exports them, against ONNX Runtime, and the regions that they become."""
 import json
 
 import numpy as np
@@ -11,6 +11,8 @@ from heddle_command import HeddleTestCase
 
 BATCH, SEQUENCE, HEADS, SIZE = 2, 20, 4, 16
 HIDDEN = HEADS * SIZE
+KEY_HEADS = 2  # of the layer with grouped heads, where HEADS // KEY_HEADS of queries share one of keys and values
+INNER = 96
 
 
 class Layer:
@@ -62,35 +64,100 @@ class Layer:
         erf = self.node("Erf", self.node("Div", x, self.number(2 ** 0.5)))
         return self.node("Mul", self.node("Mul", x, self.node("Add", erf, self.number(1))), self.number(0.5))
 
+    def model(self, inputs, last):
+        values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                  for name, shape in (*inputs.items(), (last, (BATCH, SEQUENCE, HIDDEN)))]
+        graph = helper.make_graph(self.nodes, "layer", values[:-1], values[-1:], self.weights)
+        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)])
+
     def build(self):
         first = self.normalization(self.node("Add", self.attention("x", "mask"), "x"))
         inner = self.linear(self.gelu(self.linear(first, HIDDEN, 2 * HIDDEN)), 2 * HIDDEN, HIDDEN)
         last = self.normalization(self.node("Add", inner, first))
-        values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in
-                  (("x", (BATCH, SEQUENCE, HIDDEN)), ("mask", (BATCH, 1, 1, SEQUENCE)), (last, (BATCH, SEQUENCE, HIDDEN)))]
-        graph = helper.make_graph(self.nodes, "layer", values[:2], values[2:], self.weights)
-        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)])
+        return self.model({"x": (BATCH, SEQUENCE, HIDDEN), "mask": (BATCH, 1, 1, SEQUENCE)}, last)
+
+
+class LlamaLayer(Layer):
+    """Normalizations by the root mean square, rotary embeddings, grouped heads and a gate."""
+
+    def shape(self, *extents):
+        return self.constant(np.array(extents, np.int64))
+
+    def root_mean_square(self, x):
+        mean = self.node("ReduceMean", self.node("Pow", x, self.number(2)), axes=[-1])
+        scale = self.node("Div", self.number(1), self.node("Sqrt", self.node("Add", mean, self.number(1e-6))))
+        return self.node("Mul", self.weight(HIDDEN), self.node("Mul", x, scale))
+
+    def project(self, x, count):
+        columns = self.node("MatMul", x, self.weight(HIDDEN, count * SIZE))
+        return self.node("Transpose", self.node("Reshape", columns, self.shape(BATCH, SEQUENCE, count, SIZE)), perm=[0, 2, 1, 3])
+
+    def rotated(self, x):
+        low = self.node("Slice", x, self.shape(0), self.shape(SIZE // 2), self.shape(3), self.shape(1))
+        high = self.node("Slice", x, self.shape(SIZE // 2), self.shape(2 ** 63 - 1), self.shape(3), self.shape(1))
+        turned = self.node("Concat", self.node("Neg", high), low, axis=-1)
+        return self.node("Add", self.node("Mul", x, "cos"), self.node("Mul", turned, "sin"))
+
+    def repeated(self, x):
+        group = HEADS // KEY_HEADS
+        wide = self.node("Expand", self.node("Unsqueeze", x, self.shape(2)), self.shape(BATCH, KEY_HEADS, group, SEQUENCE, SIZE))
+        return self.node("Reshape", wide, self.shape(BATCH, HEADS, SEQUENCE, SIZE))
+
+    def attention(self, x, mask):
+        queries, keys, columns = self.project(x, HEADS), self.project(x, KEY_HEADS), self.project(x, KEY_HEADS)
+        queries, keys = self.rotated(queries), self.repeated(self.rotated(keys))
+        scores = self.node("MatMul", queries, self.node("Transpose", keys, perm=[0, 1, 3, 2]))
+        weights = self.node("Softmax", self.node("Add", self.node("Mul", scores, self.number(SIZE ** -0.5)), mask), axis=-1)
+        result = self.node("Transpose", self.node("MatMul", weights, self.repeated(columns)), perm=[0, 2, 1, 3])
+        return self.node("MatMul", self.node("Reshape", result, self.shape(BATCH, SEQUENCE, HIDDEN)), self.weight(HIDDEN, HIDDEN))
+
+    def build(self):
+        first = self.node("Add", "x", self.attention(self.root_mean_square("x"), "mask"))
+        normal = self.root_mean_square(first)
+        gate, up = self.node("MatMul", normal, self.weight(HIDDEN, INNER)), self.node("MatMul", normal, self.weight(HIDDEN, INNER))
+        inner = self.node("Mul", self.node("Mul", gate, self.node("Sigmoid", gate)), up)
+        last = self.node("Add", first, self.node("MatMul", inner, self.weight(INNER, HIDDEN)))
+        return self.model({"x": (BATCH, SEQUENCE, HIDDEN), "mask": (1, 1, SEQUENCE, SEQUENCE), "cos": (1, 1, SEQUENCE, SIZE),
+                           "sin": (1, 1, SEQUENCE, SIZE)}, last)
 
 
 class TransformerLayer(HeddleTestCase):
-    def test_a_layer(self):
-        model, module = self.folder / "layer.onnx", self.folder / "layer.heddle"
-        onnx.save(Layer().build(), model)
+    def regions_of(self, model, module):
+        """Of the function, in order, and the strategy of each kernel."""
         report = json.loads(self.succeed("compile", model, "-o", module, "--target", "cpu", "--explain=json").stdout)
-        regions = [region for region in report["regions"] if region["region"].startswith("main.")]
-        # Queries, keys and values, attention, its projection with what is added, a normalization, two linear layers, a normalization.
-        self.assertEqual([region["region"].split(".")[2] for region in regions],
-                         ["matmul", "softmax", "matmul", "reduce", "matmul", "matmul", "reduce"])
         strategies = {kernel["kernel"]: kernel["strategy"] for kernel in report["kernels"]}
-        self.assertEqual([strategies[region["kernel"]] for region in regions],
-                         ["siblings", "attention", "microkernel", "rows", "microkernel", "microkernel", "rows"])
-        random = np.random.default_rng(2)
-        inputs = {"x": random.standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": np.zeros((BATCH, 1, 1, SEQUENCE), np.float32)}
-        inputs["mask"][0, :, :, -3:] = -np.inf
-        inputs["mask"][1] = -np.inf  # a row that is masked whole is 0
+        return [region for region in report["regions"] if region["region"].startswith("main.")], strategies
+
+    def check_values(self, model, module, inputs):
         for name, array in inputs.items():
             np.save(self.folder / f"{name}.npy", array)
         self.succeed("run", module, "--device", "cpu", *(part for name in inputs for part in ("--input", f"{name}=@{self.folder / name}.npy")),
                      "--output", f"@{self.folder}/y.npy")
         expected = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
         self.assert_close(np.load(self.folder / "y.npy"), expected, 1e-4, 1e-5)
+
+    def test_a_layer(self):
+        model, module = self.folder / "layer.onnx", self.folder / "layer.heddle"
+        onnx.save(Layer().build(), model)
+        regions, strategies = self.regions_of(model, module)
+        # Queries, keys and values, attention, its projection with what is added, a normalization, two linear layers, a normalization.
+        self.assertEqual([region["region"].split(".")[2] for region in regions],
+                         ["matmul", "softmax", "matmul", "reduce", "matmul", "matmul", "reduce"])
+        self.assertEqual([strategies[region["kernel"]] for region in regions],
+                         ["siblings", "attention", "microkernel", "rows", "microkernel", "microkernel", "rows"])
+        random = np.random.default_rng(2)
+        inputs = {"x": random.standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": np.zeros((BATCH, 1, 1, SEQUENCE), np.float32)}
+        inputs["mask"][0, :, :, -3:] = -np.inf
+        inputs["mask"][1] = -np.inf  # a row that is masked whole is 0
+        self.check_values(model, module, inputs)
+
+    def test_a_layer_of_llama(self):
+        model, module = self.folder / "layer.onnx", self.folder / "layer.heddle"
+        onnx.save(LlamaLayer().build(), model)
+        regions, strategies = self.regions_of(model, module)
+        self.assertLessEqual(len(regions), 9, [(region["region"], strategies[region["kernel"]]) for region in regions])
+        angles = np.outer(np.arange(SEQUENCE), 10000.0 ** (-np.arange(0, SIZE, 2) / SIZE))
+        angles = np.concatenate([angles, angles], axis=-1)[None, None]
+        mask = np.triu(np.full((SEQUENCE, SEQUENCE), -np.inf, np.float32), 1)[None, None]
+        self.check_values(model, module, {"x": np.random.default_rng(2).standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": mask,
+                                          "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)})
