@@ -16,6 +16,16 @@ class Erf(OpRun):
         return (np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),)
 
 
+class Gelu(OpRun):
+    """ONNX's own has f32 inside."""
+
+    op_domain = ""
+
+    def _run(self, x, approximate=None):
+        inner = np.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x ** 3)) if approximate == "tanh" else np.vectorize(math.erf, otypes=[np.float64])(x / 2 ** 0.5)
+        return ((x * (1 + inner) / 2).astype(x.dtype),)
+
+
 class LRN(OpRun):
     """ONNX's own goes through as many channels as there are images."""
 
@@ -26,7 +36,7 @@ class LRN(OpRun):
         for channel in range(x.shape[1]):
             first, last = max(0, channel - (size - 1) // 2), channel + size // 2
             sums[:, channel] = (x[:, first:last + 1] ** 2).sum(axis=1)
-        return (x / (bias + alpha / size * sums) ** beta,)
+        return (x / (bias + float(alpha) / size * sums) ** float(beta),)
 
 
 class GlobalMaxPool(OpRun):
@@ -130,4 +140,14 @@ class Softsign(OpRun):
         return (np.asarray(x / (1 + np.abs(x))),)
 
 
-EVALUATORS = [Erf, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterND, Mean, Softsign]
+class Disturb(OpRun):
+    """Its operand with an error of up to `by` of each element; no operator of ONNX."""
+
+    op_domain = "heddle.random_graphs"
+    random = None
+
+    def _run(self, x, by=None):
+        return (np.asarray(x * (1 + Disturb.random.uniform(-by, by, x.shape))),)
+
+
+EVALUATORS = [Erf, Gelu, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterND, Mean, Softsign]

@@ -10,7 +10,7 @@ import onnxruntime.capi.onnxruntime_pybind11_state as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from evaluators import EVALUATORS
+from evaluators import EVALUATORS, Disturb
 from pieces import is_float
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -87,8 +87,8 @@ def quantized(node, arrays, weights):
             helper.make_node("Cast", [f"{name}_kept"], [name], to=helper.np_dtype_to_tensor_dtype(zero.dtype))]
 
 
-def rounded(wide, model, to):
-    """The graph of f64, with what each node gives rounded to the model's own floats."""
+def with_more(wide, model, more):
+    """The graph of f64, where more(exact, name) are nodes between what a node of the model gives as a float and who reads it."""
     known = {value.name: value.type.tensor_type.elem_type for value in onnx.shape_inference.infer_shapes(model).graph.value_info}
     known.update((value.name, value.type.tensor_type.elem_type) for value in model.graph.output)
     nodes = []
@@ -96,10 +96,9 @@ def rounded(wide, model, to):
         exact = copy.deepcopy(node)
         nodes.append(exact)
         for i, name in enumerate(node.output):
-            if known.get(name) != to:
-                continue
-            exact.output[i] = f"{name}_exact"
-            nodes += [helper.make_node("Cast", [f"{name}_exact"], [f"{name}_narrow"], to=to), helper.make_node("Cast", [f"{name}_narrow"], [name], to=TensorProto.DOUBLE)]
+            if known.get(name) in FLOATS or known.get(name) == TensorProto.DOUBLE:
+                exact.output[i] = f"{name}_exact"
+                nodes += more(f"{name}_exact", name)
     result = onnx.ModelProto()
     result.CopyFrom(wide)
     del result.graph.node[:]
@@ -124,14 +123,28 @@ def f64_results(model, feeds):
 
 def bf16_results(model, feeds):
     """Of f64 that each node rounds to bf16: ONNX Runtime has next to nothing of bf16 on a CPU."""
-    results = evaluated(model, rounded(in_f64(model), model, TensorProto.BFLOAT16), in_doubles(feeds))
+    def rounded(exact, name):
+        return [helper.make_node("Cast", [exact], [f"{name}_narrow"], to=TensorProto.BFLOAT16), helper.make_node("Cast", [f"{name}_narrow"], [name], to=TensorProto.DOUBLE)]
+
+    results = evaluated(model, with_more(in_f64(model), model, rounded), in_doubles(feeds))
     return [result.astype(ml_dtypes.bfloat16) if is_float(result.dtype) else result for result in results]
+
+
+def disturbed_results(model, feeds, by, seed):
+    """Of f64 with an error of what each node gives, as of rounding."""
+    def disturbed(exact, name):
+        return [helper.make_node("Disturb", [exact], [name], domain=Disturb.op_domain, by=by)]
+
+    wide = with_more(in_f64(model), model, disturbed)
+    wide.opset_import.append(helper.make_opsetid(Disturb.op_domain, 1))
+    Disturb.random = np.random.default_rng(seed)
+    return evaluated(model, wide, in_doubles(feeds))
 
 
 def evaluated(model, wide, feeds):
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(wide, new_ops=EVALUATORS).run(None, feeds)
+            results = ReferenceEvaluator(wide, new_ops=[*EVALUATORS, Disturb]).run(None, feeds)
     except (ValueError, IndexError, NotImplementedError, RuntimeError, TypeError) as error:
         raise NotEvaluated(str(error)) from error
     for output, result in zip(onnx.shape_inference.infer_shapes(model).graph.output, results, strict=True):

@@ -77,7 +77,7 @@ class Pieces:
     def numbers(self, shape, dtype):
         dtype = np.dtype(dtype)
         if dtype == np.bool_:
-            return self.random.random(shape) < 0.5
+            return np.asarray(self.random.random(shape) < 0.5)
         if dtype in SMALL:  # also what has the highest bit
             limits = np.iinfo(dtype)
             return self.random.integers(limits.min, limits.max + 1, shape).astype(dtype)

@@ -6,7 +6,7 @@
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
-behind a floor or a comparison, decides nothing, and is tried with other inputs. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), and those results
+behind a floor or a comparison, or when what nodes give does, decides nothing, and is tried with other inputs. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), and those results
 are judged in the same way. With --until-found the first graph that is wrong is the last one. Exits with 1 if a graph is wrong, or is not compiled.
 """
 import argparse
@@ -23,7 +23,7 @@ import onnxruntime
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import heddle_ctypes
-from exact import REFUSALS, NotEvaluated, bf16_results, evaluated, f64_results, session_options
+from exact import REFUSALS, NotEvaluated, bf16_results, disturbed_results, evaluated, f64_results, session_options
 from graph import Graph
 from pieces import BFLOAT16, is_float
 
@@ -32,6 +32,8 @@ RIGHT, EMPTY, UNDECIDED, WRONG, FAILED = "right", "without a node", "undecided",
 MOST_INPUTS = 5
 # How much inputs are changed to see what hangs on their last bits.
 LAST_BITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 2e-3, BFLOAT16: 1.6e-2, np.dtype(np.float64): 1e-14}
+# By how much kernels may round what a node gives.
+ROUNDING = {np.dtype(np.float32): 2e-7, np.dtype(np.float16): 1e-3, BFLOAT16: 8e-3, np.dtype(np.float64): 4e-16}
 # How far a result may be from ONNX Runtime's before f64 is asked, and from that in the end: of the value, and of the largest one.
 TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 4e-3, BFLOAT16: 3e-2, np.dtype(np.float64): 1e-11}
 
@@ -94,6 +96,13 @@ def changed(feeds, random, by):
     return {name: array.astype(np.float64) * (1 + random.uniform(-by, by, array.shape)) if is_float(array.dtype) else array for name, array in feeds.items()}
 
 
+def disturbed_often(model, feeds, by, seed):
+    try:
+        return [disturbed_results(model, feeds, by, seed + i) for i in range(8)]
+    except NotEvaluated:
+        return []
+
+
 def depends_on_rounding(got, exact, index, model, feeds):
     """Whether every element of a result of integers or bools is the one of f64, or the one evaluated in the model's own types: then only rounding sets them apart."""
     if is_float(got.dtype) or got.shape != exact.shape:
@@ -115,6 +124,7 @@ def judge(got, wanted, model, feeds, seed, float_type):
     try:
         exact = f64_results(model, feeds)
         others = [f64_results(model, changed(feeds, random, LAST_BITS[np.dtype(float_type)])) for _ in range(8)]
+        others += disturbed_often(model, feeds, ROUNDING[np.dtype(float_type)], seed)
     except NotEvaluated as error:
         return UNDECIDED, str(error)
     verdict, text = RIGHT, ""
