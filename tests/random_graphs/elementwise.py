@@ -2,7 +2,7 @@
 """Nodes that compute each element by itself, of broadcast operands."""
 import numpy as np
 
-from pieces import BFLOAT16, BOOL, INTS, MOST_ELEMENTS, ONNX_TYPE, SMALL, Pieces, Value, is_float, joined, runs
+from pieces import BOOL, INTS, MOST_ELEMENTS, ONNX_TYPE, SMALL, Pieces, Value, is_float, joined, runs
 
 
 class ElementWise(Pieces):

@@ -53,6 +53,7 @@ class Pieces:
         self.float = np.dtype(float_type)
         # What came with later opsets is in bf16, too, and axes are inputs there.
         self.opset = 23 if self.float == BFLOAT16 else int(self.pick([17, 23]))
+        self.of_small = self.chance(0.2)
         self.nodes, self.weights, self.values, self.inputs, self.feeds = [], [], [], [], {}
         self.used = set()
         self.symbols = {"n": int(self.pick([1, 2, 3, 5, 8])), "m": int(self.pick([4, 7, 16, 33]))} if self.chance(0.25) else {}
@@ -114,7 +115,10 @@ class Pieces:
                 shape[d] = self.symbols[names[d]]
         if np.prod(shape, dtype=np.int64) > MOST_ELEMENTS:
             return self.add_input()
-        dtype = self.pick([self.float] * 6 + [np.int64, np.int32, self.pick(SMALL), BOOL]) if self.inputs else self.float
+        dtype = self.pick([self.float] * 6 + [np.int64, np.int32, BOOL] + [self.pick(SMALL)] * (9 if self.of_small else 1)) if self.inputs else self.float
+        return self.input_of(dtype, shape, names)
+
+    def input_of(self, dtype, shape, names=None):
         value = Value(f"x{len(self.inputs)}", dtype, shape, names)
         self.inputs.append(value)
         self.feeds[value.name] = self.numbers(shape, dtype)

@@ -2,7 +2,7 @@
 """Nodes that go along dimensions: reductions, scans, sorts, normalizations."""
 import numpy as np
 
-from pieces import INTS, Pieces, Value, is_float, runs
+from pieces import Pieces, Value, runs
 
 
 class Reductions(Pieces):
@@ -50,7 +50,8 @@ class Reductions(Pieces):
         return self.node(self.pick(["ArgMax", "ArgMin"]), [x], np.int64, shape, names, axis=axis, keepdims=keeps, select_last_index=int(self.chance(0.3)))
 
     def top(self):
-        x = self.some(lambda value: value.rank > 0 and not all(value.names) and value.dtype.kind != "b" and runs("TopK", value.dtype))
+        fits = lambda value: value.rank > 0 and not all(value.names) and value.dtype.kind != "b" and runs("TopK", value.dtype)
+        x = self.some(lambda value: fits(value) and value.dtype.kind == "u") or self.some(fits)  # few are of integers without a sign
         if x is None:
             return None
         axis = self.pick([d for d in range(x.rank) if not x.names[d]])
