@@ -26,6 +26,18 @@ class Gelu(OpRun):
         return ((x * (1 + inner) / 2).astype(x.dtype),)
 
 
+class GroupNormalization(OpRun):
+    """ONNX's own has f32 inside."""
+
+    op_domain = ""
+
+    def _run(self, x, scale, bias, epsilon=None, num_groups=None, stash_type=None):
+        groups = x.reshape(x.shape[0], num_groups, -1)
+        groups = (groups - groups.mean(axis=2, keepdims=True)) / np.sqrt(groups.var(axis=2, keepdims=True) + float(epsilon))
+        each = (-1, *[1] * (x.ndim - 2))
+        return (groups.reshape(x.shape) * scale.reshape(each) + bias.reshape(each),)
+
+
 class LRN(OpRun):
     """ONNX's own goes through as many channels as there are images."""
 
@@ -150,4 +162,4 @@ class Disturb(OpRun):
         return (np.asarray(x * (1 + Disturb.random.uniform(-by, by, x.shape))),)
 
 
-EVALUATORS = [Erf, Gelu, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterND, Mean, Softsign]
+EVALUATORS = [Erf, Gelu, GroupNormalization, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterND, Mean, Softsign]
