@@ -2,7 +2,7 @@
 """Nodes that move elements: by a rule, or to where indices say."""
 import numpy as np
 
-from pieces import BOOL, INTS, MOST_ELEMENTS, Pieces, Value, is_float, runs
+from pieces import INTS, MOST_ELEMENTS, Pieces, Value, is_float, runs
 
 
 class Movement(Pieces):

@@ -5,7 +5,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-FLOAT, INTS, BOOL = np.float32, (np.int32, np.int64), np.bool_
+INTS, BOOL = (np.int32, np.int64), np.bool_
 # Integers of which ONNX Runtime lacks kernels here and there; by the first characters of their codes in NumPy.
 SMALL = (np.int8, np.uint8, np.int16, np.uint16, np.uint32)
 LACKING = {
