@@ -11,7 +11,9 @@ import pathlib
 import numpy as np
 
 MAX_RANK = 16
-TYPES = {np.dtype(np.float16): 0x100C, np.dtype(np.float32): 0x200E, np.dtype(np.float64): 0x400F, np.dtype(np.int32): 0x2008, np.dtype(np.int64): 0x400A}
+TYPES = {np.dtype(name): code for name, code in (
+    ("bool", 0x0801), ("int8", 0x0804), ("uint8", 0x0805), ("int16", 0x1006), ("uint16", 0x1007), ("int32", 0x2008), ("uint32", 0x2009), ("int64", 0x400A),
+    ("uint64", 0x400B), ("float16", 0x100C), ("float32", 0x200E), ("float64", 0x400F))}
 try:
     import ml_dtypes
     TYPES[np.dtype(ml_dtypes.bfloat16)] = 0x100D

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and runs random graphs, and compares their results with ONNX Runtime's.
 
-    random_graphs.py [--seed N] [--count N] [--type float32|float16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER] [--interpret N]
+    random_graphs.py [--seed N] [--count N] [--type float32|float16|bfloat16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER] [--interpret N]
                      [--until-found]
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
-behind a floor or a comparison, decides nothing, and is tried with other inputs. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), and those results
+behind a floor or a comparison, or when what nodes give does, decides nothing, and is tried with other inputs. With --interpret the regions of each Nth graph are also interpreted (interpret_graph.cpp), and those results
 are judged in the same way. With --until-found the first graph that is wrong is the last one. Exits with 1 if a graph is wrong, or is not compiled.
 """
 import argparse
 import ctypes
-import math
 import pathlib
 import subprocess
 import sys
@@ -21,23 +20,22 @@ import time
 import numpy as np
 import onnx
 import onnxruntime
-import onnxruntime.capi.onnxruntime_pybind11_state as ort
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import heddle_ctypes
-from graph import Graph, in_f64
+from exact import REFUSALS, NotEvaluated, bf16_results, disturbed_results, evaluated, f64_results, session_options
+from graph import Graph
+from pieces import BFLOAT16, is_float
 
 RIGHT, EMPTY, UNDECIDED, WRONG, FAILED = "right", "without a node", "undecided", "wrong", "failed"
-# What ONNX Runtime raises for a graph that it does not run.
-REFUSALS = (ort.NotImplemented, ort.Fail, ort.InvalidGraph, ort.InvalidArgument, ort.RuntimeException)
 # How many sets of inputs a graph is tried with, until one decides.
 MOST_INPUTS = 5
 # How much inputs are changed to see what hangs on their last bits.
-LAST_BITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 2e-3, np.dtype(np.float64): 1e-14}
+LAST_BITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 2e-3, BFLOAT16: 1.6e-2, np.dtype(np.float64): 1e-14}
+# By how much kernels may round what a node gives.
+ROUNDING = {np.dtype(np.float32): 2e-7, np.dtype(np.float16): 1e-3, BFLOAT16: 8e-3, np.dtype(np.float64): 4e-16}
 # How far a result may be from ONNX Runtime's before f64 is asked, and from that in the end: of the value, and of the largest one.
-TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 4e-3, np.dtype(np.float64): 1e-11}
+TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 4e-3, BFLOAT16: 3e-2, np.dtype(np.float64): 1e-11}
 
 
 class Heddle:
@@ -93,59 +91,21 @@ def distance(got, wanted):
     return float((np.abs(got - wanted) / scale).max(initial=0))
 
 
-class NotEvaluated(Exception):
-    """Nobody can do it in f64; some operators have limits there."""
-
-
-def session_options():
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # which has faults of its own
-    return options
-
-
-def f64_results(model, feeds):
-    """By ONNX's own evaluator, or by ONNX Runtime where that cannot do it."""
-    wide, feeds = in_f64(model), {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in feeds.items()}
-    try:
-        return evaluated(model, wide, feeds)
-    except NotEvaluated as error:
-        try:
-            return onnxruntime.InferenceSession(wide.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]).run(None, feeds)
-        except REFUSALS as other:
-            raise NotEvaluated(f"{error}; {other}") from other
-
-
-class Erf(OpRun):
-    """ONNX's own rounds to f32."""
-
-    op_domain = ""
-
-    def _run(self, x):
-        return (np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),)
-
-
-def evaluated(model, wide, feeds):
-    try:
-        results = ReferenceEvaluator(wide, new_ops=[Erf]).run(None, feeds)
-    except (ValueError, IndexError, NotImplementedError, RuntimeError) as error:
-        raise NotEvaluated(str(error)) from error
-    for output, result in zip(onnx.shape_inference.infer_shapes(model).graph.output, results, strict=True):
-        wanted = tuple(dim.dim_value for dim in output.type.tensor_type.shape.dim)
-        if output.type.tensor_type.HasField("shape") and all(wanted) and wanted != result.shape:
-            raise NotEvaluated(f"{output.name} is {result.shape}, not {wanted}")  # as of some pools
-    return results
-
-
 def changed(feeds, random, by):
     """The inputs, changed in the last bits."""
-    return {name: array * (1 + random.uniform(-by, by, array.shape)) if array.dtype.kind == "f" else array for name, array in feeds.items()}
+    return {name: array.astype(np.float64) * (1 + random.uniform(-by, by, array.shape)) if is_float(array.dtype) else array for name, array in feeds.items()}
+
+
+def disturbed_often(model, feeds, by, seed):
+    try:
+        return [disturbed_results(model, feeds, by, seed + i) for i in range(8)]
+    except NotEvaluated:
+        return []
 
 
 def depends_on_rounding(got, exact, index, model, feeds):
     """Whether every element of a result of integers or bools is the one of f64, or the one evaluated in the model's own types: then only rounding sets them apart."""
-    if got.dtype.kind == "f" or got.shape != exact.shape:
+    if is_float(got.dtype) or got.shape != exact.shape:
         return False
     try:
         return bool(((got == exact) | (got == evaluated(model, model, feeds)[index])).all())
@@ -157,13 +117,14 @@ def judge(got, wanted, model, feeds, seed, float_type):
     """(verdict, what there is to say) of results, given ONNX Runtime's."""
     tolerance = TOLERANCE[np.dtype(float_type)]
     outputs = [output.name for output in model.graph.output]
-    suspects = [i for i in range(len(outputs)) if distance(got[i], wanted[i]) > (tolerance if wanted[i].dtype.kind == "f" else 0)]
+    suspects = [i for i in range(len(outputs)) if distance(got[i], wanted[i]) > (tolerance if is_float(wanted[i].dtype) else 0)]
     if not suspects:
         return RIGHT, ""
     random = np.random.default_rng(seed)
     try:
         exact = f64_results(model, feeds)
         others = [f64_results(model, changed(feeds, random, LAST_BITS[np.dtype(float_type)])) for _ in range(8)]
+        others += disturbed_often(model, feeds, ROUNDING[np.dtype(float_type)], seed)
     except NotEvaluated as error:
         return UNDECIDED, str(error)
     verdict, text = RIGHT, ""
@@ -173,7 +134,7 @@ def judge(got, wanted, model, feeds, seed, float_type):
         if ours <= max(10 * tolerance, 4 * theirs):
             continue
         # Where the least of equal sums is, say, is a matter of rounding: neither has the index of f64.
-        both_differ = got[i].dtype.kind != "f" and got[i].shape == exact[i].shape and 0 < (got[i] != exact[i]).sum() <= 2 * (wanted[i] != exact[i]).sum()
+        both_differ = not is_float(got[i].dtype) and got[i].shape == exact[i].shape and 0 < (got[i] != exact[i]).sum() <= 2 * (wanted[i] != exact[i]).sum()
         if moved > 0.1 * ours or moved > 100 * tolerance or both_differ or depends_on_rounding(got[i], exact[i], i, model, feeds):
             verdict = UNDECIDED if verdict == RIGHT else verdict
             continue
@@ -204,15 +165,20 @@ def check(seed, heddle, folder, float_type, interpreter=None):
     return verdict, text
 
 
+def others_results(path, model, feeds, float_type):
+    """ONNX Runtime's, or those of f64 where it does not run the graph: of this type, say."""
+    try:
+        return onnxruntime.InferenceSession(str(path), session_options(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    except REFUSALS:
+        return [array.astype(float_type) if is_float(array.dtype) else array for array in f64_results(model, feeds)]
+
+
 def check_with(feeds, names, model, path, module, heddle, seed, float_type, interpreter):
     feeds = {name: feeds[name] for name in names}
     try:
-        wanted = onnxruntime.InferenceSession(str(path), session_options(), providers=["CPUExecutionProvider"]).run(None, feeds)
-    except REFUSALS:  # of this type, say
-        try:
-            wanted = [array.astype(float_type) if array.dtype.kind == "f" else array for array in f64_results(model, feeds)]
-        except NotEvaluated as error:
-            return UNDECIDED, str(error)
+        wanted = bf16_results(model, feeds) if float_type == BFLOAT16 else others_results(path, model, feeds, float_type)
+    except NotEvaluated as error:
+        return UNDECIDED, str(error)
     try:
         got = heddle.run(module, names, feeds)
     except RuntimeError as error:
@@ -230,7 +196,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the first graph")
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--type", default="float32", choices=["float32", "float16", "float64"], help="of floats")
+    parser.add_argument("--type", default="float32", choices=["float32", "float16", "bfloat16", "float64"], help="of floats")
     parser.add_argument("--target", default="cpu:x86-64-v3", help="as of heddle compile")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right")
@@ -239,12 +205,13 @@ def main():
     arguments = parser.parse_args()
     heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, EMPTY, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
     interpreter = Interpreter(heddle) if arguments.interpret else None
+    float_type = BFLOAT16 if arguments.type == "bfloat16" else np.dtype(arguments.type)
     with tempfile.TemporaryDirectory(prefix="heddle-random-") as name:
         folder = pathlib.Path(name)
         for seed in range(arguments.seed, arguments.seed + arguments.count):
             began = time.monotonic()
             turn = interpreter if arguments.interpret and seed % arguments.interpret == 0 else None
-            verdict, text = check(seed, heddle, folder, np.dtype(arguments.type), turn)
+            verdict, text = check(seed, heddle, folder, float_type, turn)
             if time.monotonic() - began > 20:
                 print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
             counts[verdict] += 1
