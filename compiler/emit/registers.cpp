@@ -41,6 +41,14 @@ uint32_t Registers::at_most(uint32_t left, uint32_t right) {
   return emit(module_format::Op::LessEqual, left, right);
 }
 
+uint32_t Registers::equal(uint32_t left, uint32_t right) {
+  return emit(module_format::Op::Equal, left, right);
+}
+
+void Registers::check(uint32_t condition, uint32_t message) {
+  code_.emplace_back(static_cast<uint16_t>(module_format::Op::Check), 0, message, condition, 0);
+}
+
 uint32_t Registers::value_of(AffineExpr expression) {
   if (auto it = known_.find(expression); it != known_.end()) return it->second;
   uint32_t result = 0;

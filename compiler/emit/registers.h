@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Registers of a host program: every affine expression is computed once, ahead of the commands.
+// Registers of a host program: every affine expression is computed once, ahead of the commands. What has to hold before that is checked there too.
 #pragma once
 
 #include <heddle_module/module_generated.h>
@@ -24,6 +24,10 @@ class Registers {
   uint32_t compute_units(uint32_t slot);
   // The register that holds 1 if left <= right, else 0.
   uint32_t at_most(uint32_t left, uint32_t right);
+  // The same for left == right.
+  uint32_t equal(uint32_t left, uint32_t right);
+  // Refuses the call with that message where the register holds 0, before anything is computed that is asked for later.
+  void check(uint32_t condition, uint32_t message);
   // Instructions that compute all of them.
   const std::vector<module_format::Instruction>& code() const { return code_; }
 

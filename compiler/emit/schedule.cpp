@@ -65,7 +65,8 @@ class Scheduler {
         auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
         if (!symbol) continue;
         registers_.bind_symbol(symbol.getPosition(), argument.getArgNumber(), dim);
-        bound.insert(symbol.getPosition());
+        if (bound.insert(symbol.getPosition()).second)
+          sources_[symbol.getPosition()] = {argument.getArgNumber(), static_cast<unsigned>(dim)};
       }
     }
     if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
@@ -84,9 +85,25 @@ class Scheduler {
       bool is_known =
           op && of && of.getValue().getNumDims() == 0 && of.getValue().getNumResults() == 2 && of.getValue().getNumSymbols() <= count;
       if (!is_known) return function_.emitError("has a malformed entry of ") << tx::defined_symbols_attr;
-      registers_.define_symbol(count++, *op, of.getValue().getResult(0), of.getValue().getResult(1));
+      AffineExpr left = of.getValue().getResult(0), right = of.getValue().getResult(1);
+      if (*op == mf::Op::FloorDiv || *op == mf::Op::Mod) check_divisor(kind.getValue(), left, right);
+      registers_.define_symbol(count++, *op, left, right);
     }
     return success();
+  }
+
+  // What is computed of a quotient is computed before other checks.
+  void check_divisor(StringRef kind, AffineExpr dividend, AffineExpr divisor) {
+    if ((tx::never_negative(divisor) && tx::is_never_zero(divisor)) || !divisors_.insert(divisor).second) return;
+    std::string message;
+    llvm::raw_string_ostream stream(message);
+    stream << (kind == "mod" ? "the remainder " : "the quotient ") << kind << "(" << dividend << ", " << divisor
+           << ") of extents has the divisor " << divisor << ", which has to be at least 1";
+    name_symbols(stream, {dividend, divisor});
+    stream << "; give inputs for which it is";
+    uint32_t condition = registers_.at_most(registers_.literal(1), registers_.value_of(divisor));
+    registers_.check(condition, program_->messages.size());
+    program_->messages.push_back(std::move(message));
   }
 
   LogicalResult verify_checks() {
@@ -131,8 +148,7 @@ class Scheduler {
       name_symbols(stream, extents);
       stream << "; give inputs for which " << (at_least ? "it is" : "they are");
       uint32_t left = registers_.value_of(extents[0]), right = registers_.value_of(extents[1]);
-      if (!at_least) command(mf::Op::Check, program_->messages.size(), registers_.at_most(left, right));
-      command(mf::Op::Check, program_->messages.size(), registers_.at_most(right, left));
+      command(mf::Op::Check, program_->messages.size(), at_least ? registers_.at_most(right, left) : registers_.equal(left, right));
       program_->messages.push_back(std::move(message));
     }
     return success();
@@ -161,13 +177,24 @@ class Scheduler {
       if (!tx::static_extent(extents[d]) || tx::static_extent(parts[d])) continue;
       AffineExpr left = extents[d] - 1 - slice.getStarts()[d] - (parts[d] - 1) * slice.getStrides()[d];
       if (!checked_.insert(left).second) continue;
-      check(left, refusal(slice, "the result of", static_cast<unsigned>(d), parts[d], ", which is more than its input has there") +
-                      "; give smaller inputs");
+      std::string text = refusal(slice, "the result of", static_cast<unsigned>(d), parts[d], ", which is more than its input has there") +
+                         "; give smaller inputs";
+      // The largest part is what a message can name.
+      const int64_t behind = *tx::static_extent(extents[d]) - 1 - slice.getStarts()[d], stride = slice.getStrides()[d];
+      if (stride > 0 && behind >= 0) {
+        check_condition(registers_.at_most(registers_.value_of(parts[d]), registers_.literal(behind / stride + 1)), std::move(text));
+      } else {
+        check(left, std::move(text));
+      }
     }
   }
 
-  void check(AffineExpr not_negative, std::string refusal) {
-    command(mf::Op::Check, program_->messages.size(), registers_.at_most(registers_.literal(0), registers_.value_of(not_negative)));
+  void check(AffineExpr value, std::string refusal, int64_t least = 0) {
+    check_condition(registers_.at_most(registers_.literal(least), registers_.value_of(value)), std::move(refusal));
+  }
+
+  void check_condition(uint32_t condition, std::string refusal) {
+    command(mf::Op::Check, program_->messages.size(), condition);
     program_->messages.push_back(std::move(refusal));
   }
 
@@ -191,7 +218,7 @@ class Scheduler {
     return text;
   }
 
-  // "; s2 is floordiv(s0, s1), s0 is the extent 'batch', s1 is the extent 'sequence'"
+  // "; s2 is floordiv(s0, s1), s0 is dimension 0 ('batch') of input 'x', s1 is dimension 1 ('sequence') of input 'x'"
   void name_symbols(llvm::raw_string_ostream& stream, ArrayRef<AffineExpr> extents) {
     auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
     auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
@@ -202,12 +229,15 @@ class Scheduler {
       if (symbol && names && symbol.getPosition() < names.size()) mentioned.insert(symbol.getPosition());
     };
     for (AffineExpr extent : extents) extent.walk(note);
-    for (size_t i = 0; i < mentioned.size(); ++i) {
+    constexpr size_t most_named = 100;  // for the limit of a message
+    for (size_t i = 0; i < std::min(mentioned.size(), most_named); ++i) {
       const unsigned position = mentioned[i];
       StringRef name = shortened(llvm::cast<StringAttr>(names[position]));
       stream << (i == 0 ? "; " : ", ") << "s" << position << " is ";
       if (position < given) {
-        stream << "the extent '" << name << "'";
+        auto [argument, dim] = sources_.lookup(position);
+        auto input = function_.getArgAttrOfType<StringAttr>(argument, tx::name_attr);
+        stream << "dimension " << dim << " ('" << name << "') of input '" << (input ? shortened(input) : StringRef()) << "'";
       } else {
         stream << name;
         for (AffineExpr of : llvm::cast<DictionaryAttr>(defined[position - given]).getAs<AffineMapAttr>("of").getValue().getResults())
@@ -482,7 +512,7 @@ class Scheduler {
         llvm::DenseSet<Value> seen;
         if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, strategy, seen)) continue;
         if (!checked_.insert(extent - 1).second) continue;
-        check(extent - 1, refusal(dispatch, "a value in", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs");
+        check(extent, refusal(dispatch, "a value in", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs", 1);
       }
     };
     for (Value argument : dispatch.getBody().getArguments()) look_at(argument);
@@ -523,8 +553,9 @@ class Scheduler {
     check_empty_values(dispatch, usual.plan.strategy);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
-      check(limit.most - limit.value, "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " +
-                                          limit.what + ", which its kernel has no room for; give smaller inputs");
+      check_condition(registers_.at_most(registers_.value_of(limit.value), registers_.literal(limit.most)),
+                      "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " + limit.what +
+                          ", which its kernel has no room for; give smaller inputs");
     }
     for (uint32_t symbol = 0; symbol < usual.symbol_count; ++symbol) {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
@@ -566,6 +597,8 @@ class Scheduler {
   bool initializer_;
   std::unique_ptr<mf::ProgramT> program_ = std::make_unique<mf::ProgramT>();
   Registers registers_{*program_};
+  llvm::DenseMap<unsigned, std::pair<unsigned, unsigned>> sources_;  // argument and dimension of each symbol that is given
+  llvm::DenseSet<AffineExpr> divisors_;                              // that are checked
   std::vector<mf::Instruction> commands_;
   std::vector<uint32_t> barriers_;                   // positions in commands_
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command

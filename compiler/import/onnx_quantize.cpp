@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// QuantizeLinear and DequantizeLinear as arithmetic on floats, per tensor or per axis. Nothing behind the importer knows of
-// quantization: a weight that is dequantized is a constant expression like any other, and computed at load.
+// QuantizeLinear and DequantizeLinear as arithmetic on floats, per tensor or per axis. Ops behind the importer know nothing of
+// quantization: a weight that is dequantized is a conversion and a product like any other. Passes leave it in memory as it is stored, and what reads it
+// converts it, as far as that can be (docs/operators.md).
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;

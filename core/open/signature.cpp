@@ -28,6 +28,18 @@ Result<std::vector<TensorSignature>> make_types(const flatbuffers::Vector<flatbu
   return made;
 }
 
+// "dimension 0 of input 'x'": where a symbol got its value before dimension `dim` of an argument; empty for the first one.
+std::string first_use(const Signature& signature, int32_t symbol, uint32_t argument, uint32_t dim) {
+  for (uint32_t i = 0; i <= argument; ++i) {
+    const TensorSignature& type = signature.arguments[i];
+    const size_t count = i < argument ? type.extents.size() : dim;
+    for (size_t d = 0; d < count; ++d) {
+      if (type.extents[d].symbol == symbol) return fmt::format("dimension {} of input '{}'", d, type.name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Signature> make_signature(const module_format::Function& function) {
@@ -67,23 +79,23 @@ std::string explain_argument(const Signature& signature, uint32_t argument, cons
   if (actual.element_type != expected.element_type || actual.rank != expected.extents.size()) return text;
   for (uint32_t i = 0; i < actual.rank; ++i) {
     const Extent& extent = expected.extents[i];
-    std::string dim = std::to_string(actual.dims[i]);
+    const int64_t dim = actual.dims[i];
     if (extent.symbol < 0) {
-      if (extent.value >= 0 && extent.value != actual.dims[i]) {
-        return text + ": extent " + std::to_string(i) + " is " + dim + " and must be " + std::to_string(extent.value);
+      if (extent.value >= 0 && extent.value != dim) {
+        return text + fmt::format(": dimension {} is {} and must be {}", i, dim, extent.value);
       }
       continue;
     }
     const SymbolRange& range = signature.symbols[static_cast<size_t>(extent.symbol)];
-    int64_t known = symbols[static_cast<size_t>(extent.symbol)];
-    if (known >= 0 && known != actual.dims[i]) {
-      return text + ": " + range.name + " is " + dim + " here and " + std::to_string(known) + " before";
+    const int64_t known = symbols[static_cast<size_t>(extent.symbol)];
+    const std::string found = fmt::format(": dimension {} ('{}') is {} and must be ", i, range.name, dim);
+    if (known >= 0 && known != dim) {
+      const std::string from = first_use(signature, extent.symbol, argument, i);
+      return text + found + std::to_string(known) + (from.empty() ? "" : ", as " + from);
     }
-    if (actual.dims[i] < range.min) return text + ": " + range.name + " is " + dim + " and must be at least " + std::to_string(range.min);
-    if (actual.dims[i] > range.max) return text + ": " + range.name + " is " + dim + " and must be at most " + std::to_string(range.max);
-    if (range.divisor > 1 && actual.dims[i] % range.divisor != 0) {
-      return text + ": " + range.name + " is " + dim + " and must be a multiple of " + std::to_string(range.divisor);
-    }
+    if (dim < range.min) return text + found + "at least " + std::to_string(range.min);
+    if (dim > range.max) return text + found + "at most " + std::to_string(range.max);
+    if (range.divisor > 1 && dim % range.divisor != 0) return text + found + "a multiple of " + std::to_string(range.divisor);
   }
   return text;
 }

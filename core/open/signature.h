@@ -78,7 +78,7 @@ inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, con
   }
   return true;
 }
-// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: extent 3 is 9 and must be 8"; symbols as fits left the values.
+// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: dimension 3 is 9 and must be 8"; symbols as fits left the values.
 std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols);
 // "batchx1x8x8xf32"; "?" for an extent that the program sets.
 std::string type_text(const Signature& signature, const TensorSignature& type);

@@ -29,6 +29,12 @@ const char* symbol_of(mf::Op op) {
   }
 }
 
+// Whether r[a] is what the instruction computes.
+bool writes_register(mf::Op op) {
+  return (op >= mf::Op::Literal && op <= mf::Op::LessEqual) || op == mf::Op::ArgumentDim || op == mf::Op::ReadScalar ||
+         op == mf::Op::ComputeUnits;
+}
+
 }  // namespace
 
 Interpreter::Interpreter(const mf::Program& program, const open::Signature& signature,
@@ -197,6 +203,33 @@ std::string Interpreter::given() const {
   return text;
 }
 
+std::string Interpreter::compared(uint32_t condition) const {
+  const auto* code = program_.code();
+  auto writer = [&](uint32_t target) -> const mf::Instruction* {
+    for (uint32_t i = next_; i-- > 0;) {
+      const mf::Instruction* one = code->Get(i);
+      if (writes_register(static_cast<mf::Op>(one->op())) && one->a() == target) return one;
+    }
+    return nullptr;
+  };
+  const mf::Instruction* comparison = writer(condition);
+  if (!comparison) return {};
+  const int64_t left = registers_[comparison->b()], right = registers_[comparison->c()];
+  // The program may have written one of the two since: what holds now is not what was compared.
+  switch (static_cast<mf::Op>(comparison->op())) {
+    case mf::Op::Equal:
+      return left != right ? fmt::format("; they are {} and {}", left, right) : std::string();
+    case mf::Op::LessEqual: {
+      if (left <= right) return {};
+      const mf::Instruction* limit = writer(comparison->c());
+      const bool is_upper = limit && static_cast<mf::Op>(limit->op()) == mf::Op::Literal;
+      return is_upper ? fmt::format("; {} is above {}", left, right) : fmt::format("; {} is below {}", right, left);
+    }
+    default:
+      return {};
+  }
+}
+
 Result<Interpreter::Outcome> Interpreter::run() {
   const auto* code = program_.code();
   const uint32_t count = code->size();
@@ -275,7 +308,7 @@ Result<Interpreter::Outcome> Interpreter::run() {
         if (r[b] == 0) {
           std::string_view message = program_.messages()->Get(a)->string_view();
           if (message.empty()) message = "a condition that the module sets does not hold";
-          return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}{}", message, given());
+          return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}{}{}", message, compared(b), given());
         }
         break;
       case mf::Op::Dispatch:

@@ -96,6 +96,8 @@ class Interpreter {
   Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
   Status set_result_dim(uint32_t result, uint32_t dim, int64_t value);
   Status room() const;
+  // "; they are 6 and 5" or "; 0 is below 1": the two that a check compared, as far as its condition says; else empty.
+  std::string compared(uint32_t condition) const;
   // "; given are 'x' 2x3xf32, 'y' 4x3xf32": the arguments whose extents vary.
   std::string given() const;
 

@@ -101,7 +101,7 @@ class EmptyInputs(HeddleTestCase):
                 self.succeed("run", module, "--device", self.device, *given)
             else:
                 refused = self.fail_with(1, "run", module, "--device", self.device, *given)
-                self.assertIn("has the extent s0, which is 0; s0 is the extent 'n'; give larger inputs", refused.stderr)
+                self.assertIn("has the extent s0, which is 0; s0 is dimension 0 ('n') of input", refused.stderr)
 
     def test_every_target_has_a_program_that_checks(self):
         self.compile(self.make("padded", *REFUSED["padded"]), "--target", "cpu,cuda")

@@ -122,6 +122,34 @@ TEST(Interpreter, FailsACheckWithItsMessage) {
   EXPECT_EQ(outcome.status().message(), "batch must be even");
 }
 
+// The message of a check that compares two numbers. With `is_limit` the second one is a literal, else both are computed.
+std::string refusal_of(mf::Op op, int64_t left, int64_t right, bool is_limit) {
+  ProgramBuilder p;
+  uint32_t zero = p.literal(0), a = p.arithmetic(mf::Op::Add, p.literal(left), zero);
+  uint32_t b = is_limit ? p.literal(right) : p.arithmetic(mf::Op::Add, p.literal(right), zero);
+  p.check(p.arithmetic(op, a, b), "no");
+  Running running(p.finish());
+  return running.run().take_status().to_string();
+}
+
+TEST(Interpreter, SaysWhatACheckCompared) {
+  EXPECT_EQ(refusal_of(mf::Op::Equal, 6, 5, false), "INVALID_ARGUMENT: no; they are 6 and 5");
+  EXPECT_EQ(refusal_of(mf::Op::LessEqual, 1, 0, false), "INVALID_ARGUMENT: no; 0 is below 1");
+  EXPECT_EQ(refusal_of(mf::Op::LessEqual, 513, 512, true), "INVALID_ARGUMENT: no; 513 is above 512");
+  EXPECT_EQ(refusal_of(mf::Op::Mul, 0, 5, false), "INVALID_ARGUMENT: no");
+  EXPECT_EQ(refusal_of(mf::Op::Equal, 5, 5, false), "OK");
+}
+
+TEST(Interpreter, DoesNotSayWhatItNoLongerKnows) {
+  ProgramBuilder p;
+  uint32_t a = p.arithmetic(mf::Op::Add, p.literal(6), p.literal(0)), b = p.literal(5);
+  uint32_t same = p.arithmetic(mf::Op::Equal, a, b);
+  p.emit(mf::Op::Move, a, b);
+  p.check(same, "no");
+  Running running(p.finish());
+  EXPECT_EQ(running.run().take_status().to_string(), "INVALID_ARGUMENT: no");
+}
+
 open::Signature one_result(std::vector<open::Extent> extents) {
   open::Signature signature;
   signature.results.push_back({"y", HEDDLE_TYPE_F32, 0, std::move(extents)});

@@ -47,12 +47,14 @@ TEST_P(RuntimeErrors, NamesTheInputWhenAShapeIsWrong) {
   TensorHandle integers = make_tensor<int32_t>(function, 0, {2, 8}, std::vector<int32_t>(16), HEDDLE_TYPE_I32);
   HEDDLE_EXPECT_OK(call(function, {good.get(), good.get()}));
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), wide.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "heddle: calling 'main' failed: input 'b' expects batchx8xf32, got 2x9xf32: extent 1 is 9 and must be 8");
+                      "heddle: calling 'main' failed: input 'b' expects batchx8xf32, got 2x9xf32: dimension 1 is 9 and must be 8");
   HEDDLE_EXPECT_FAILS(call(function, {flat.get(), good.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
                       "input 'a' expects batchx8xf32, got 16xf32");
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), integers.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "got 2x8xi32");
-  HEDDLE_EXPECT_FAILS(call(function, {good.get(), other.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "batch is 4 here and 2 before");
-  HEDDLE_EXPECT_FAILS(call(function, {odd.get(), odd.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "must be a multiple of 2");
+  HEDDLE_EXPECT_FAILS(call(function, {good.get(), other.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "dimension 0 ('batch') is 4 and must be 2, as dimension 0 of input 'a'");
+  HEDDLE_EXPECT_FAILS(call(function, {odd.get(), odd.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "dimension 0 ('batch') is 3 and must be a multiple of 2");
   HEDDLE_EXPECT_FAILS(call(function, {many.get(), many.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "must be at most 64");
   HEDDLE_EXPECT_FAILS(call(function, {good.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "it takes 2 arguments and gives 1 results, got 1");
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), nullptr}), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'b' is missing");

@@ -142,8 +142,9 @@ TEST_P(RuntimeNeeds, AreSaidOfEachSlotWithoutADevice) {
 TEST_P(RuntimeNeeds, RefuseWhatTheFunctionDoesNotTake) {
   const ModuleHandle module = open_module(runtime.get(), write_module());
   Json needs;
-  HEDDLE_EXPECT_FAILS(ask(module, "", {{{65, 4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "batch is 65 and must be at most 64 [HD-F-01]");
-  HEDDLE_EXPECT_FAILS(ask(module, "", {{{1, 5}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "extent 1 is 5 and must be 4");
+  HEDDLE_EXPECT_FAILS(ask(module, "", {{{65, 4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "dimension 0 ('batch') is 65 and must be at most 64 [HD-F-01]");
+  HEDDLE_EXPECT_FAILS(ask(module, "", {{{1, 5}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "dimension 1 is 5 and must be 4");
   HEDDLE_EXPECT_FAILS(ask(module, "", {{{4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'a' expects batchx4xf32");
   HEDDLE_EXPECT_FAILS(ask(module, "", {{std::vector<int64_t>(HEDDLE_MAX_RANK + 1, 1)}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "rank 17");
   HEDDLE_EXPECT_FAILS(ask(module, "", {}, &needs, "other"), HEDDLE_STATUS_NOT_FOUND, "it has 'main'");

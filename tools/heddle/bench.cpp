@@ -222,7 +222,8 @@ int run(const Arguments& arguments) {
     one.device = device.empty() ? bound_devices(one.instance.get()) : device;
     if (values.empty()) {
       const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(one.function, index, options.seed, out); };
-      if (std::optional<int> code = gather_inputs(flags, given, one.function, make, values)) return *code;
+      if (std::optional<int> code = gather_inputs(flags, given, one.function, module.get(), options.module.function, make, values))
+        return *code;
     }
     if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);
     for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());

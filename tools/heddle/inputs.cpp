@@ -2,17 +2,51 @@
 // Matching of inputs to arguments.
 #include "tools/heddle/inputs.h"
 
+#include "tools/heddle/report_view.h"
+
 namespace heddle::tool {
 
 namespace {
 
-// A shape of the command line that no call can take. What only the call knows, as the range of a symbol, is the call's to say.
+// "nx4xf32": the type of an argument, with the names of its symbols.
+std::string type_text(const Json& function, size_t argument, const Shape& shape) {
+  const Json& arguments = array(function, "arguments");
+  const Json dims = argument < arguments.size() ? array(arguments[argument], "dims") : Json::array();
+  std::string text;
+  for (size_t d = 0; d < shape.dims.size(); ++d) {
+    const bool is_symbol = shape.dims[d] < 0 && d < dims.size() && dims[d].is_string();
+    text += (is_symbol ? dims[d].get<std::string>() : shape.dims[d] < 0 ? "?" : std::to_string(shape.dims[d])) + "x";
+  }
+  return text + shape_text({shape.element_type, {}});
+}
+
+// "image: batchx1x8x8xf32, mask: 4xbool"
+std::string list(const Json& report, const Function& function) {
+  std::string text;
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    const Function::Type& type = function.arguments[i];
+    text += (text.empty() ? "" : ", ") + (type.name.empty() ? "(no name)" : type.name) + ": " + type_text(report, i, type.shape);
+  }
+  return text.empty() ? "none" : text;
+}
+
+// Whether a call may take a shape of the command line. What only the call knows, as the range of a symbol, is the call's to say.
 bool fits(const Shape& given, const Shape& expected) {
   if (given.element_type != expected.element_type || given.dims.size() != expected.dims.size()) return false;
   for (size_t i = 0; i < given.dims.size(); ++i) {
     if (expected.dims[i] >= 0 && given.dims[i] != expected.dims[i]) return false;
   }
   return true;
+}
+
+// ": dimension 1 is 6 and must be 5"; empty where something else is wrong.
+std::string first_wrong(const Shape& given, const Shape& expected) {
+  if (given.element_type != expected.element_type || given.dims.size() != expected.dims.size()) return {};
+  for (size_t i = 0; i < given.dims.size(); ++i) {
+    if (expected.dims[i] < 0 || given.dims[i] == expected.dims[i]) continue;
+    return ": dimension " + std::to_string(i) + " is " + std::to_string(given.dims[i]) + " and must be " + std::to_string(expected.dims[i]);
+  }
+  return {};
 }
 
 }  // namespace
@@ -26,15 +60,16 @@ Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgu
 }
 
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
-                                 const MakeInput& make_missing, std::vector<HostTensor>& out) {
+                                 heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
+                                 std::vector<HostTensor>& out) {
   const size_t count = function.arguments.size();
+  auto report = [&] { return function_report(module, function_name); };  // for what is wrong only
   std::vector<const TensorArgument*> chosen(count, nullptr);
   for (const TensorArgument& input : given) {
     if (input.name.empty()) continue;
     size_t at = 0;
     while (at < count && function.arguments[at].name != input.name) ++at;
-    if (at == count)
-      return flags.misuse("--input: there is no input '" + input.name + "'; the function has " + Function::list(function.arguments));
+    if (at == count) return flags.misuse("--input: there is no input '" + input.name + "'; the function has " + list(report(), function));
     if (chosen[at]) return flags.misuse("--input: '" + input.name + "' is given twice");
     chosen[at] = &input;
   }
@@ -44,7 +79,7 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
     while (next < count && chosen[next]) ++next;
     if (next == count)
       return flags.misuse("--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " +
-                          Function::list(function.arguments));
+                          list(report(), function));
     chosen[next] = &input;
   }
   out.assign(count, {});
@@ -54,14 +89,15 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
     if (chosen[i]) {
       const bool is_file = !chosen[i]->path.empty();
       if (!is_file && !fits(chosen[i]->shape, type.shape)) {
-        return flags.misuse("--input " + name + ": expected " + shape_text(type.shape) + ", got " + shape_text(chosen[i]->shape));
+        return flags.misuse("--input " + name + ": expected " + type_text(report(), i, type.shape) + ", got " +
+                            shape_text(chosen[i]->shape) + first_wrong(chosen[i]->shape, type.shape));
       }
       if (Wrong wrong = load_tensor(*chosen[i], type.shape, out[i]); !wrong.empty()) {
         wrong = "--input " + name + ": " + wrong;
         return is_file ? flags.failed(wrong) : flags.misuse(wrong);
       }
     } else if (!make_missing) {
-      return flags.misuse("input " + name + " (" + shape_text(type.shape) + ") is missing: give --input " +
+      return flags.misuse("input " + name + " (" + type_text(report(), i, type.shape) + ") is missing: give --input " +
                           (type.name.empty() ? "" : type.name + "=") + "...");
     } else if (Wrong wrong = make_missing(i, out[i]); !wrong.empty()) {
       return flags.misuse("input " + name + ": " + wrong);

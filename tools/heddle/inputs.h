@@ -15,10 +15,11 @@ using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
 // What each --input says. Empty: go on; else what is wrong with the command line.
 Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out);
 
-// One value per argument of the function. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
+// One value per argument of the function, which is that of this name in the module. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
 // missing input is an error that names it. Empty: go on. Else the exit code, after saying what is wrong: with the command line, or with a file.
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
-                                 const MakeInput& make_missing, std::vector<HostTensor>& out);
+                                 heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
+                                 std::vector<HostTensor>& out);
 
 heddle_status_t* upload_inputs(const Function& function, const std::vector<HostTensor>& values, std::vector<Tensor>& out);
 

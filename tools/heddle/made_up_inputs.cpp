@@ -20,26 +20,15 @@ Wrong MadeUpInputs::parse(const std::vector<std::string>& dims) {
 }
 
 Wrong MadeUpInputs::find_symbols(heddle_module_t* module, const std::string& function_name) {
-  heddle_text_t* raw = nullptr;
-  Json whole;
-  if (heddle_status_t* status = heddle_module_report(module, &raw)) {
-    heddle_status_free(status);
-  } else {
-    whole = parse_json(text_of(Text(raw)));
+  const Json function = function_report(module, function_name);
+  for (const Json& argument : array(function, "arguments")) {
+    names_.emplace_back();
+    for (const Json& dim : array(argument, "dims")) names_.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
   }
-  const Json functions = whole.is_object() ? whole.value("functions", Json::array()) : Json::array();
-  for (const Json& function : functions) {
-    const std::string name = function.value("name", std::string());
-    if (functions.size() > 1 && name != (function_name.empty() ? "main" : function_name)) continue;
-    for (const Json& argument : function.value("arguments", Json::array())) {
-      names_.emplace_back();
-      for (const Json& dim : argument.value("dims", Json::array())) names_.back().push_back(dim.is_string() ? dim.get<std::string>() : "");
-    }
-    for (const Json& symbol : function.value("symbols", Json::array())) {
-      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1),
-                    divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
-      least_[symbol.value("name", std::string())] = (least - 1) / divisor * divisor + divisor;
-    }
+  for (const Json& symbol : array(function, "symbols")) {
+    const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1),
+                  divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
+    least_[symbol.value("name", std::string())] = (least - 1) / divisor * divisor + divisor;
   }
   for (const auto& [name, extent] : chosen_) {
     if (least_.count(name) != 0) continue;

@@ -120,7 +120,7 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = find_function(instance.get(), options.module.function, function)) return report_name_failure(status);
   const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(function, index, options.seed, out); };
   std::vector<HostTensor> values;
-  if (std::optional<int> code = gather_inputs(flags, given, function, make, values)) return *code;
+  if (std::optional<int> code = gather_inputs(flags, given, function, module.get(), options.module.function, make, values)) return *code;
   std::vector<Tensor> inputs, results;
   if (heddle_status_t* status = upload_inputs(function, values, inputs)) return report(status);
   std::vector<heddle_tensor_t*> raw_inputs, raw_results(function.results.size(), nullptr);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tools/heddle/session.h"
+
 namespace heddle::tool {
 
 Json parse_json(const std::string& text) {
@@ -12,6 +14,20 @@ Json parse_json(const std::string& text) {
 
 std::string dump_json(const Json& value, int indent) {
   return module::printable_json(value.dump(indent, ' ', false, Json::error_handler_t::replace));
+}
+
+Json function_report(heddle_module_t* module, const std::string& name) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_module_report(module, &raw)) {
+    heddle_status_free(status);
+    return Json::object();
+  }
+  const Json whole = parse_json(text_of(Text(raw)));
+  const Json& functions = array(whole, "functions");
+  for (const Json& function : functions) {
+    if (functions.size() == 1 || text(function, "name") == (name.empty() ? "main" : name)) return function;
+  }
+  return Json::object();
 }
 
 std::string cell_text(const Json& value) {

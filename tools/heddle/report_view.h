@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runtime's JSON reports, printed in the form that was asked for. Used by devices, plugins, config, explain and bench.
+// The runtime's JSON reports, printed in the form that was asked for. Used by devices, plugins, config, explain and bench, and by what names symbols.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "heddle/runtime.h"
 #include "tools/heddle/output.h"
 
 namespace heddle::tool {
@@ -16,6 +17,9 @@ using Json = nlohmann::ordered_json;
 // Discarded (is_discarded()) if the text is not JSON.
 Json parse_json(const std::string& text);
 std::string dump_json(const Json& value, int indent);
+
+// What the module's report says of the function of that name; empty: of the only one, or "main". An empty object where it says nothing.
+Json function_report(heddle_module_t* module, const std::string& name);
 
 // Fields of what may be no object, or have no such field: "-", 0, an empty array.
 std::string text(const Json& object, const char* name);

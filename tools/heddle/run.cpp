@@ -155,7 +155,8 @@ int run(const Arguments& arguments) {
       return flags.misuse("--expect: " + wrong);
   }
   std::vector<HostTensor> values;
-  if (std::optional<int> code = gather_inputs(flags, inputs, function, nullptr, values)) return *code;
+  if (std::optional<int> code = gather_inputs(flags, inputs, function, module.get(), options.module.function, nullptr, values))
+    return *code;
   std::vector<Tensor> given;
   if (heddle_status_t* status = upload_inputs(function, values, given)) return report(status);
 
