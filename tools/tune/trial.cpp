@@ -73,7 +73,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
     has_unknown_extents_ |= !is_given && options.dims.empty() &&
                             std::any_of(argument.shape.dims.begin(), argument.shape.dims.end(), [](int64_t extent) { return extent < 0; });
   }
-  if (std::optional<int> code = gather_inputs(flags, given, function_, make, values)) return code;
+  if (std::optional<int> code = gather_inputs(flags, given, function_, module_.get(), module.function, make, values)) return code;
   if (heddle_status_t* status = upload_inputs(function_, values, inputs_)) return tool::report(status);
   for (const Tensor& input : inputs_) raw_inputs_.push_back(input.get());
   raw_results_.assign(function_.results.size(), nullptr);

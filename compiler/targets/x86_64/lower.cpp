@@ -13,11 +13,14 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
 
@@ -92,7 +95,17 @@ Value scale_by_power(OpBuilder& builder, Location location, Value value, Value e
       .getResult(0);
 }
 
+// Rounding to bf16 on the bits: for some lanes LLVM would call a library's function, of which there is none here.
+LogicalResult expand_bf16(ModuleOp unit) {
+  auto rounds = [](Operation* op) { return llvm::isa<arith::TruncFOp>(op) && getElementTypeOrSelf(op->getResult(0)).isBF16(); };
+  if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted()) return success();
+  RewritePatternSet patterns(unit.getContext());
+  arith::populateExpandBFloat16Patterns(patterns);
+  return applyPatternsAndFoldGreedily(unit, std::move(patterns));
+}
+
 FailureOr<std::vector<char>> lower(ModuleOp unit, const Level& level, llvm::CodeGenFileType type) {
+  if (failed(expand_bf16(unit))) return failure();
   if (failed(lower_to_llvm(unit, level.f32_lanes() == 16 ? ScaleByPower(scale_by_power) : ScaleByPower()))) return failure();
   llvm::LLVMContext context;
   auto module = translate(unit, context);
