@@ -40,7 +40,7 @@ class Scheduler {
         if (failed(add_operation(custom))) return failure();
       } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
         add_transfer(transfer);
-      } else if (!llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::ReshapeOp, func::ReturnOp>(op)) {
+      } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
         return op.emitError("is in no dispatch");
       }
     }
@@ -51,12 +51,6 @@ class Scheduler {
   }
 
  private:
-  // Reshapes are views: their value lives where their input does.
-  static Value storage_of(Value value) {
-    while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
-    return value;
-  }
-
   LogicalResult bind_symbols() {
     uint32_t count = tx::given_symbol_count(function_);
     llvm::SmallSet<unsigned, 4> bound;
@@ -278,7 +272,7 @@ class Scheduler {
   // A dispatch, an operation or a transfer writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
-      Value storage = storage_of(operand);
+      Value storage = tx::storage_of(operand);
       if (index == own_result_count(function_)) note_checks(return_op.getOperands().drop_front(index));
       if (index >= own_result_count(function_)) break;
       if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) && !location_.contains(storage))
@@ -294,7 +288,7 @@ class Scheduler {
     for (auto [i, value, attribute] : llvm::enumerate(verdicts, checks)) {
       auto check = llvm::cast<DictionaryAttr>(attribute);
       auto [verdict, is_first] = verdicts_.try_emplace(value, static_cast<uint32_t>(i));
-      Value storage = storage_of(value);
+      Value storage = tx::storage_of(value);
       // What others read too is copied: nobody reads a verdict in a program.
       bool is_alone = llvm::all_of(value.getUsers(), [](Operation* user) { return llvm::isa<func::ReturnOp>(user); });
       if (is_first && storage == value && is_alone && llvm::isa_and_nonnull<tx::DispatchOp>(storage.getDefiningOp()) &&
@@ -317,7 +311,7 @@ class Scheduler {
       bool is_own = index < own_result_count(function_);
       if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // another check's
       uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
-      uint32_t source = locate(storage_of(operand));
+      uint32_t source = locate(tx::storage_of(operand));
       if (source == target) continue;
       synchronize(source);
       add_copy(source, target);
@@ -334,7 +328,7 @@ class Scheduler {
 
   // The runtime sees where both ends are: what moves nothing is an ordinary copy there.
   void add_transfer(tx::TransferOp transfer) {
-    uint32_t source = locate(storage_of(transfer.getInput()));
+    uint32_t source = locate(tx::storage_of(transfer.getInput()));
     synchronize(source);
     uint32_t target = locate(transfer.getResult());
     add_copy(source, target);
@@ -402,7 +396,7 @@ class Scheduler {
   // Bindings of what reads and writes tensors, behind a barrier where one is needed.
   void bind(mf::DispatchSiteT& site, ValueRange inputs, ValueRange outputs) {
     for (Value input : inputs) {
-      uint32_t value = locate(storage_of(input));
+      uint32_t value = locate(tx::storage_of(input));
       synchronize(value);
       site.bindings.emplace_back(value, whole, whole, read);
       note_type(input, site);
@@ -429,7 +423,7 @@ class Scheduler {
       if (!tx::is_read_in_place(dispatch.getBody().getArgument(static_cast<unsigned>(operand))))
         return dispatch.emitError("overwrites operand ")
                << operand << ", of which it reads other elements than the one that it replaces; remove `tied`";
-      location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(storage_of(value));
+      location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(tx::storage_of(value));
     }
     return success();
   }
@@ -506,11 +500,11 @@ class Scheduler {
   }
 
   // Kernels count on elements where they have results to compute: a call that has none is refused, but for reductions.
-  void check_empty_values(tx::DispatchOp dispatch, StringRef strategy) {
+  void check_empty_values(tx::DispatchOp dispatch, const targets::KernelPlan& plan) {
     auto look_at = [&](Value value) {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(value)))) {
         llvm::DenseSet<Value> seen;
-        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, strategy, seen)) continue;
+        if (tx::static_extent(extent) || tx::is_never_zero(extent) || empties_all(value, extent, plan, seen)) continue;
         if (!checked_.insert(extent - 1).second) continue;
         check(extent, refusal(dispatch, "a value in", static_cast<unsigned>(dim), extent, ", which is 0") + "; give larger inputs", 1);
       }
@@ -522,17 +516,17 @@ class Scheduler {
   }
 
   // Whether nothing is computed from the value if the extent is 0. `seen` are values that were asked about already.
-  static bool empties_all(Value value, AffineExpr extent, StringRef strategy, llvm::DenseSet<Value>& seen) {
+  static bool empties_all(Value value, AffineExpr extent, const targets::KernelPlan& plan, llvm::DenseSet<Value>& seen) {
     if (!seen.insert(value).second) return true;
     return llvm::all_of(value.getUsers(), [&](Operation* user) {
       // A sum of nothing is 0, the largest of nothing is the least number.
       if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
       // Without updates there is nothing to do.
       if (auto scatter = llvm::dyn_cast<tx::ScatterOp>(user); scatter && value != scatter.getInput()) return true;
-      // Workgroups go through it operand by operand.
-      if (llvm::isa<tx::ConcatOp>(user) && strategy == "output groups" && tx::stays_in_place(user->getResult(0))) return true;
+      if (tx::is_contraction(user) && plan.sums_nothing) return true;
+      if (llvm::isa<tx::ConcatOp>(user) && plan.copies_by_operand && tx::stays_in_place(user->getResult(0))) return true;
       return llvm::all_of(user->getResults(), [&](Value result) {
-        return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, strategy, seen);
+        return tx::is_empty_with(tx::tensor(result), extent) && empties_all(result, extent, plan, seen);
       });
     });
   }
@@ -550,7 +544,7 @@ class Scheduler {
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     if (failed(take_places(dispatch))) return failure();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
-    check_empty_values(dispatch, usual.plan.strategy);
+    check_empty_values(dispatch, usual.plan);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
       check_condition(registers_.at_most(registers_.value_of(limit.value), registers_.literal(limit.most)),

@@ -10,6 +10,7 @@
 
 #include "tx_dialect.cpp.inc"
 #include "tx_enums.cpp.inc"
+#include "tx_op_interfaces.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "tx_attrs.cpp.inc"
 #define GET_OP_CLASSES
@@ -160,7 +161,7 @@ bool stays_in_place(Value value) {
 }
 
 bool dies_with(DispatchOp region, Value operand) {
-  while (auto view = operand.getDefiningOp<ReshapeOp>()) operand = view.getInput();
+  operand = storage_of(operand);
   auto maker = operand.getDefiningOp<DispatchOp>();
   if (!maker || maker.getSlot() != region.getSlot()) return false;
   unsigned reads = 0;
@@ -169,7 +170,7 @@ bool dies_with(DispatchOp region, Value operand) {
     for (Operation* user : views.pop_back_val().getUsers()) {
       if (user == region) {
         ++reads;
-      } else if (llvm::isa<ReshapeOp>(user)) {
+      } else if (has_same_bytes(user)) {
         views.push_back(user->getResult(0));
       } else if (!llvm::isa<DispatchOp>(user) || !user->isBeforeInBlock(region)) {
         return false;
@@ -662,6 +663,18 @@ LogicalResult PoolOp::verify() {
     if (!sane) return emitOpError("kernel, strides, dilations or pads are out of range on dimension ") << i;
   }
   return success();
+}
+
+SmallVector<int64_t> ReduceOp::getRowAxes() {
+  return llvm::to_vector(getAxes());
+}
+
+SmallVector<int64_t> ArgReduceOp::getRowAxes() {
+  return {static_cast<int64_t>(getAxis())};
+}
+
+SmallVector<int64_t> SoftmaxOp::getRowAxes() {
+  return {static_cast<int64_t>(getAxis())};
 }
 
 LogicalResult ReduceOp::verify() {

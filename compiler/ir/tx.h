@@ -47,9 +47,12 @@ class LookUp : public mlir::OpTrait::TraitBase<OpT, LookUp> {};
 // Sums of products of its first two operands.
 template <typename OpT>
 class Contraction : public mlir::OpTrait::TraitBase<OpT, Contraction> {};
-// It goes through rows of its operand, and what goes through the same rows may be computed in the same region.
+// A RowsOp: what goes through the same rows may be computed in the same region.
 template <typename OpT>
-class FoldsRows : public mlir::OpTrait::TraitBase<OpT, FoldsRows> {};
+class JoinsRows : public mlir::OpTrait::TraitBase<OpT, JoinsRows> {};
+// A View that programs have no command for: its result is where its operand is.
+template <typename OpT>
+class SameBytes : public mlir::OpTrait::TraitBase<OpT, SameBytes> {};
 // It is defined by its stages alone (compiler/stage/form_stages.cpp): strategies that read tx ops do not know it.
 template <typename OpT>
 class OnlyStages : public mlir::OpTrait::TraitBase<OpT, OnlyStages> {};
@@ -63,6 +66,7 @@ class TakesEpilogue : public mlir::OpTrait::TraitBase<OpT, TakesEpilogue> {};
 #include "tx_enums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "tx_attrs.h.inc"
+#include "tx_op_interfaces.h.inc"
 #define GET_OP_CLASSES
 #include "tx_ops.h.inc"
 
@@ -200,6 +204,14 @@ inline bool is_contraction(mlir::Operation* op) {
 }
 inline bool is_view(mlir::Operation* op) {
   return op->hasTrait<View>();
+}
+inline bool has_same_bytes(mlir::Operation* op) {
+  return op->hasTrait<SameBytes>();
+}
+// The value that this one is where it is, outside of regions.
+inline mlir::Value storage_of(mlir::Value value) {
+  while (value.getDefiningOp() && has_same_bytes(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
+  return value;
 }
 inline bool has_only_stages(mlir::Operation* op) {
   return op->hasTrait<OnlyStages>();

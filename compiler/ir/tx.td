@@ -60,9 +60,17 @@ def Tx_Movement : Tx_Trait<"Movement">;
 def Tx_View : Tx_Trait<"View">;
 def Tx_LookUp : Tx_Trait<"LookUp">;
 def Tx_Contraction : Tx_Trait<"Contraction">;
-def Tx_FoldsRows : Tx_Trait<"FoldsRows">;
+def Tx_JoinsRows : Tx_Trait<"JoinsRows">;
+def Tx_SameBytes : Tx_Trait<"SameBytes">;
 def Tx_OnlyStages : Tx_Trait<"OnlyStages">;
 def Tx_TakesEpilogue : Tx_Trait<"TakesEpilogue">;
+
+def Tx_RowsOp : OpInterface<"RowsOp"> {
+  let cppNamespace = "::heddle::tx";
+  let description = [{It goes through rows of its first operand, once or several times, for what it makes of each.}];
+  let methods = [InterfaceMethod<"The dimensions of the operand that a row has.", "::llvm::SmallVector<int64_t>", "getRowAxes">];
+}
+def Tx_GoesThroughRows : DeclareOpInterfaceMethods<Tx_RowsOp>;
 
 class Tx_Op<string mnem, list<Trait> traits = []> : Op<Tx_Dialect, mnem, traits>;
 class Tx_PureOp<string mnem, list<Trait> traits = []> : Tx_Op<mnem, !listconcat(traits, [Pure])>;
@@ -156,7 +164,7 @@ class Tx_Move<string mnem, list<Trait> traits = []> : Tx_PureOp<mnem, !listconca
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_ReshapeOp : Tx_Move<"reshape", [Tx_View, Tx_KeepsWhole]> {
+def Tx_ReshapeOp : Tx_Move<"reshape", [Tx_View, Tx_SameBytes, Tx_KeepsWhole]> {
   let summary = "the same elements in row-major order with other extents";
   let arguments = (ins Tx_Tensor:$input);
   let hasFolder = 1;
@@ -283,14 +291,14 @@ def Tx_ReduceKind : I32EnumAttr<"ReduceKind", "reduction", [
     I32EnumAttrCase<"prod", 4>]> {
   let cppNamespace = "::heddle::tx";
 }
-def Tx_ReduceOp : Tx_PureOp<"reduce", [Tx_FoldsRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
+def Tx_ReduceOp : Tx_PureOp<"reduce", [Tx_GoesThroughRows, Tx_JoinsRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "reduces the given axes away";
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$axes);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce", [Tx_OnlyStages, Tx_TakesEpilogue]> {
+def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce", [Tx_GoesThroughRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "where the largest (max) or smallest (min) element along the axis is";
   let description = [{Of several equal ones the first, or the `last`. A NaN is never it; of nothing but NaN the index is 0.}];
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$last);
@@ -323,7 +331,7 @@ def Tx_SortOp : Tx_PureOp<"sort", [Tx_OnlyStages]> {
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
-def Tx_SoftmaxOp : Tx_PureOp<"softmax", [Tx_FoldsRows, Tx_OnlyStages, Tx_TakesEpilogue, AllTypesMatch<["input", "result"]>]> {
+def Tx_SoftmaxOp : Tx_PureOp<"softmax", [Tx_GoesThroughRows, Tx_JoinsRows, Tx_OnlyStages, Tx_TakesEpilogue, AllTypesMatch<["input", "result"]>]> {
   let summary = "exp(x - max) / sum over the axis; with `log`, its logarithm";
   let arguments = (ins Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$log);
   let results = (outs Tx_Tensor:$result);

@@ -88,11 +88,7 @@ struct Rows {
   static Rows of(Operation* op) {
     Rows rows;
     rows.whole = tx::extents(tx::tensor(op->getOperand(0)));
-    if (auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(op)) {
-      rows.axes = {static_cast<int64_t>(softmax.getAxis())};
-    } else {
-      rows.axes = llvm::to_vector(llvm::cast<tx::ReduceOp>(op).getAxes());
-    }
+    rows.axes = llvm::cast<tx::RowsOp>(op).getRowAxes();
     for (auto [d, extent] : llvm::enumerate(rows.whole)) {
       if (!llvm::is_contained(rows.axes, static_cast<int64_t>(d))) rows.reduced.push_back(extent);
     }
@@ -105,7 +101,7 @@ struct Rows {
     if (op->getNumResults() != 1 || !llvm::isa<RankedTensorType>(op->getResult(0).getType())) return false;
     SmallVector<AffineExpr> result = tx::extents(tx::tensor(op->getResult(0)));
     auto is_per_row = [&](ArrayRef<AffineExpr> extents) { return without_ones(extents) == reduced; };
-    if (op->hasTrait<tx::FoldsRows>()) {
+    if (op->hasTrait<tx::JoinsRows>()) {
       Rows other = of(op);
       return other.whole == whole && other.axes == axes;
     }
@@ -227,7 +223,7 @@ class Former {
       if (matmul && attend(matmul)) return;
       Group* group = &open(op);
       if (auto pack = llvm::dyn_cast<tx::PackOp>(op)) take_transpose(*group, pack);
-      if (op->hasTrait<tx::FoldsRows>()) go_through_rows(*group);
+      if (op->hasTrait<tx::JoinsRows>()) go_through_rows(*group);
       for (Value operand : op->getOperands()) {
         if (producer(operand) != group) refuse_if_produced(operand, op, "RootAfterProducer");
       }
@@ -314,7 +310,7 @@ class Former {
       bool is_early = llvm::all_of(
           op->getOperands(), [&](Value operand) { return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first); });
       bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);
-      if (goes_on && op->hasTrait<tx::FoldsRows>() && ++folds > most_folds) break;
+      if (goes_on && op->hasTrait<tx::JoinsRows>() && ++folds > most_folds) break;
       if (!goes_on) continue;
       found.push_back(op);
       inside.insert(op);

@@ -112,7 +112,7 @@ bool is_for_kernels(Value value) {
   if (masks_softmax(value)) return true;
   if (tx::tensor(value).getNumElements() <= most_kept || !value.hasOneUse()) return false;
   Operation* user = *value.user_begin();
-  return tx::is_elementwise(user) || llvm::isa<tx::ReduceOp, tx::ArgReduceOp>(user);
+  return tx::is_elementwise(user) || llvm::isa<tx::RowsOp>(user);
 }
 
 struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {

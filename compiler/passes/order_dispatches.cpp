@@ -23,7 +23,7 @@ bool is_leaf(Operation* op) {
 
 // A view, not a command.
 bool is_view(Operation* op) {
-  return llvm::isa<tx::ReshapeOp>(op);
+  return tx::has_same_bytes(op);
 }
 
 uint64_t usual_bytes(Value value) {
@@ -71,27 +71,22 @@ class Orderer {
   }
 
  private:
-  static Value storage_of(Value value) {
-    while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
-    return value;
-  }
-
   // The most bytes of intermediate values that are there at once. A value is there from the op that makes it to the barrier behind the last one that reads
   // it, and there is a barrier in front of whoever reads what was made since the last one.
   uint64_t peak(ArrayRef<Operation*> order) const {
     llvm::DenseMap<Value, Operation*> last;
     for (Operation* op : order) {
       for (Value operand : op->getOperands()) {
-        if (Operation* maker = storage_of(operand).getDefiningOp(); maker && !is_leaf(maker)) last[storage_of(operand)] = op;
+        if (Operation* maker = tx::storage_of(operand).getDefiningOp(); maker && !is_leaf(maker)) last[tx::storage_of(operand)] = op;
       }
     }
-    for (Value result : block_.getTerminator()->getOperands()) last.erase(storage_of(result));
+    for (Value result : block_.getTerminator()->getOperands()) last.erase(tx::storage_of(result));
     llvm::DenseMap<Operation*, SmallVector<Value>> freed;
     for (auto [value, op] : last) freed[op].push_back(value);
     uint64_t now = 0, most = 0, at_barrier = 0;
     llvm::DenseSet<Value> fresh;
     for (Operation* op : order) {
-      bool waits = llvm::any_of(op->getOperands(), [&](Value operand) { return fresh.contains(storage_of(operand)); });
+      bool waits = llvm::any_of(op->getOperands(), [&](Value operand) { return fresh.contains(tx::storage_of(operand)); });
       if (!is_view(op) && waits) {
         now -= std::min(now, std::exchange(at_barrier, 0));
         fresh.clear();

@@ -14,19 +14,19 @@ namespace {
 // A result of the function has a place of its own.
 bool is_returned(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation* user) {
-    return user->hasTrait<OpTrait::IsTerminator>() || (llvm::isa<tx::ReshapeOp>(user) && is_returned(user->getResult(0)));
+    return user->hasTrait<OpTrait::IsTerminator>() || (tx::has_same_bytes(user) && is_returned(user->getResult(0)));
   });
 }
 
 // Whether what the region reads depends on all others that read the operand: it waits for them anyway.
 bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
-  while (auto view = operand.getDefiningOp<tx::ReshapeOp>()) operand = view.getInput();
+  operand = tx::storage_of(operand);
   llvm::DenseSet<Operation*> others;
   Operation* first = region;
   SmallVector<Value> values = {operand};
   while (!values.empty()) {
     for (Operation* user : values.pop_back_val().getUsers()) {
-      if (llvm::isa<tx::ReshapeOp>(user)) {
+      if (tx::has_same_bytes(user)) {
         values.push_back(user->getResult(0));
       } else if (user != region) {
         others.insert(user);

@@ -42,7 +42,9 @@ class GenericOnThreads final : public Strategy {
   FailureOr<Plans> plans(tx::DispatchOp region) const override {
     auto kernel = GenericKernel::read(region, workers);
     if (failed(kernel)) return failure();
-    return Plans{{space_of(*kernel, region).workgroups()}};
+    KernelPlan plan{space_of(*kernel, region).workgroups()};
+    plan.sums_nothing = true;
+    return Plans{plan};
   }
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const override {

@@ -45,8 +45,7 @@ class RowsReader {
   RowsReader(tx::DispatchOp region, RowsKernel& kernel) : region_(region), kernel_(kernel) {}
 
   LogicalResult run() {
-    auto is_fold = [](Operation& op) { return llvm::isa<tx::ReduceOp, tx::SoftmaxOp, tx::ArgReduceOp>(op); };
-    if (llvm::none_of(region_.getBody().front(), is_fold)) return failure();
+    if (llvm::none_of(region_.getBody().front(), llvm::IsaPred<tx::RowsOp>)) return failure();
     std::string reason;
     auto staged = stage::form_stages(region_, reason);
     if (failed(staged)) return region_.emitError("no stages: ") << reason;

@@ -50,6 +50,10 @@ struct KernelPlan {
   std::vector<Limit> limits = {};
   // A result may take the place of an operand (tied of tx.dispatch) that each of its elements reads at its own place alone, and the kernel is as fast.
   bool works_in_place = false;
+  // Each operand of a concat that only element-wise ops are behind has workgroups of its own, so that it may be empty.
+  bool copies_by_operand = false;
+  // Products over no elements are sums of nothing.
+  bool sums_nothing = false;
 };
 
 using Plans = std::vector<KernelPlan>;

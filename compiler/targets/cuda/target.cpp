@@ -90,6 +90,7 @@ class OutputGroups final : public Strategy {
       auto parts = parts_of(region, budget_of(region, tile));
       if (failed(parts)) return failure();
       KernelPlan plan{getAffineConstantExpr(0, region.getContext())};
+      plan.copies_by_operand = true;
       plan.works_in_place = llvm::all_of(*parts, [](const auto& part) { return part->works_in_place(); });
       for (const auto& part : *parts) {
         plan.workgroups = plan.workgroups + part->workgroups();

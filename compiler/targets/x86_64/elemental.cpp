@@ -32,6 +32,7 @@ FailureOr<Plans> plans_output_groups(tx::DispatchOp region) {
   if (failed(parts)) return failure();
   KernelPlan plan;
   plan.workgroups = getAffineConstantExpr(0, region.getContext());
+  plan.copies_by_operand = true;
   plan.works_in_place = llvm::all_of(*parts, [](const auto& part) { return part->works_in_place(); });
   for (const auto& part : *parts) {
     plan.workgroups = plan.workgroups + part->workgroups();

@@ -29,7 +29,9 @@ FailureOr<Plans> plans_generic(tx::DispatchOp region) {
   auto kernel = GenericKernel::read(region, workers);
   if (failed(kernel)) return failure();
   RowCut cut = cut_of(*kernel);
-  return Plans{{cut.workgroups, cut.cost_ns}};
+  KernelPlan plan{cut.workgroups, cut.cost_ns};
+  plan.sums_nothing = true;
+  return Plans{plan};
 }
 
 FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
