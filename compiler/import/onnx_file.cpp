@@ -142,10 +142,10 @@ bool is_utf8(const std::string& text) {
   return llvm::isLegalUTF8String(&start, start + text.size());
 }
 
-std::string printable(std::string text) {
-  constexpr size_t enough_bytes = 2000, kept_at_end = 500;  // the cause and the next step stand at the end
-  if (text.size() > enough_bytes) {
-    text = text.substr(0, enough_bytes - kept_at_end) + "..." + text.substr(text.size() - kept_at_end);
+std::string printable(std::string text, size_t most_bytes) {
+  constexpr size_t kept_at_end = 500;  // the cause and the next step stand at the end
+  if (text.size() > most_bytes) {
+    text = text.substr(0, most_bytes - kept_at_end) + "..." + text.substr(text.size() - kept_at_end);
   }
   bool is_text = is_utf8(text);
   for (char& c : text) {
@@ -182,6 +182,15 @@ uint64_t element_bytes(int32_t onnx_type) {
 std::string element_type_name(int32_t onnx_type) {
   if (!onnx::TensorProto::DataType_IsValid(onnx_type)) return std::to_string(onnx_type);
   return onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(onnx_type));
+}
+
+std::string nearest_element_type(int32_t onnx_type) {
+  const std::string name = element_type_name(onnx_type);
+  if (element_bytes(onnx_type) != 0) return name;
+  if (name.starts_with("FLOAT8E8M0")) return "BFLOAT16";  // exponents alone
+  if (name.starts_with("FLOAT8") || name.starts_with("FLOAT4")) return "FLOAT16";
+  if (name.starts_with("INT")) return "INT8";
+  return name.starts_with("UINT") ? "UINT8" : "";
 }
 
 std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {

@@ -44,9 +44,11 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
       return builder.getI64Type();
     case onnx::TensorProto::UINT64:
       return builder.getIntegerType(64, false);
-    default:
-      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED,
-                    "onnx: importing " + who + " failed: element type " + std::to_string(onnx_type) + " is not supported"};
+    default: {
+      const std::string name = element_type_name(onnx_type), cause = "element type " + name + " is not supported";
+      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + who + " failed: " + cause, cause, name,
+                    nearest_element_type(onnx_type)};
+    }
   }
 }
 
@@ -125,15 +127,22 @@ std::string Node::describe() const {
 }
 
 void Node::fail(const std::string& cause, heddle_status_code_t code) const {
-  throw Failure{code, "onnx: importing " + describe() + " failed: " + cause};
+  throw Failure{code, "onnx: importing " + describe() + " failed: " + cause, cause};
+}
+
+void Node::unsupported(const std::string& cause, const std::string& nearest) const {
+  graph.unsupported.push_back({HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, {}, nearest});
 }
 
 const Operand& Node::operand(int index) const {
   if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
   auto it = graph.operands.find(proto_.input(index));
   if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
-  if (const std::string& refusal = it->second.refusal; !refusal.empty()) {
-    fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') " + refusal, HEDDLE_STATUS_UNIMPLEMENTED);
+  if (int32_t refused = it->second.refused_type; refused != 0) {
+    const std::string type = element_type_name(refused), cause = "input " + std::to_string(index) + " ('" + proto_.input(index) +
+                                                                 "') has element type " + type + ", which is not supported";
+    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,
+                  nearest_element_type(refused)};
   }
   return it->second;
 }

@@ -24,9 +24,11 @@ struct Operand {
   mlir::Value value;                                      // null while only `elements` is there
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
-  std::string refusal{};                                  // why nothing can be done with it; empty: something can
-  unsigned bits = 64;                                     // of the integers in `elements`, 1 of bools; 0: unsigned ones
-  int64_t columns = 0;                                    // of `elements` of rank 2
+  int32_t refused_type = 0;  // the element type that no tensor has, by ONNX's number; 0: it has one that is known
+  unsigned bits = 64;        // of the integers in `elements`, 1 of bools; 0: unsigned ones
+  int64_t columns = 0;       // of `elements` of rank 2
+  bool is_assumed = false;   // behind a node that is not supported: of the type that the model says
+  bool is_unknown = false;   // the same, and the model does not say it
 
   // Whether a computation on elements may stand for one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }
@@ -64,6 +66,7 @@ class Graph {
   Symbols symbols;
   std::vector<Expected> expected;  // by the node that is translated now
   std::vector<Check> checks;
+  std::vector<Failure> unsupported;                                 // attributes and outputs of the node that is translated now
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were asked for
   llvm::DenseMap<mlir::Value, bool> of_call;
 
@@ -120,6 +123,9 @@ class Node {
   bool fold(llvm::function_ref<mlir::AffineExpr(llvm::ArrayRef<mlir::AffineExpr>)> compute, unsigned bits = 0, int first = 0);
 
   [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
+  // Notes an attribute or an output that is not there, whatever the inputs are, and goes on, so that the node's others are noted too. What is made of it
+  // then is never used.
+  void unsupported(const std::string& cause, const std::string& nearest = {}) const;
   // "node 'x' (operator Conv, opset 17)"
   std::string describe() const;
 

@@ -300,8 +300,8 @@ void pool(Node& node) {
   node.check_image(input);
   Extents extents = Node::extents_of(input);
   Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
-  if (node.wants_output(1)) node.fail("its output Indices is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  if (node.integer("storage_order", 0) != 0) node.fail("storage_order 1 is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.wants_output(1)) node.unsupported("its output Indices is not supported");
+  if (node.integer("storage_order", 0) != 0) node.unsupported("storage_order 1 is not supported", "storage_order 0");
   bool include_pad = node.integer("count_include_pad", 0) != 0;
   Value image = node.channels_last(input);
   RankedTensorType type = output_type(node, image, window, extents[1], node.integer("ceil_mode", 0) != 0);
@@ -326,8 +326,8 @@ void global_pool(Node& node) {
 void batch_norm(Node& node) {
   Value input = node.input(0);
   if (Node::type_of(input).getRank() < 2) node.fail("the input needs rank 2 or more");
-  if (node.integer("training_mode", 0) != 0) node.fail("training_mode 1 is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  if (node.integer("spatial", 1) != 1) node.fail("spatial 0 is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.integer("training_mode", 0) != 0) node.unsupported("training_mode 1 is not supported", "training_mode 0");
+  if (node.integer("spatial", 1) != 1) node.unsupported("spatial 0 is not supported", "spatial 1");
   SmallVector<Value> vectors;
   for (int i = 1; i < 5; ++i) {
     vectors.push_back(node.input(i));

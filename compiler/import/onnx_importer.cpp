@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One pass over the graph's nodes, in their order; ONNX promises that it is topological, and a node that breaks the promise is an
-// error.
+// error. What is not supported is noted, and the pass goes on, so that one error tells all of it.
 #include "compiler/import/onnx_importer.h"
 
 #include <set>
@@ -8,6 +8,8 @@
 #include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_unsupported.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -44,22 +46,6 @@ Translate translation(const std::string& type) {
     if (auto it = table->find(type); it != table->end()) return it->second;
   }
   return nullptr;
-}
-
-// The supported operator of the most similar name, or an empty text where none is.
-std::string nearest_operator(const std::string& type) {
-  std::string nearest;
-  if (type.size() > 64) return nearest;
-  unsigned least = static_cast<unsigned>(type.size() + 2) / 3 + 1;
-  for (const Table* table : tables()) {
-    for (const auto& [name, translate] : *table) {
-      unsigned distance = StringRef(type).edit_distance_insensitive(name, /*AllowReplacements=*/true, /*MaxEditDistance=*/least);
-      if (distance >= least) continue;
-      least = distance;
-      nearest = name;
-    }
-  }
-  return nearest;
 }
 
 // A module file holds UTF-8 of up to 65,535 bytes, and puts several names into one text.
@@ -181,45 +167,26 @@ class DeclaredOperators {
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
 
-  // Everything in the graph that nobody knows, in one error.
-  void refuse_unknown(const onnx::GraphProto& graph, int64_t opset) const {
-    std::vector<Unknown> unknown;
-    std::map<std::string, size_t> positions;
-    size_t nodes = 0;
-    bool foreign = false;
+  bool is_known(const onnx::NodeProto& node) const {
+    if (is_own(node)) return translation(node.op_type()) != nullptr;
+    std::string versions;
+    if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
+    return !versions.empty();
+  }
+
+  // Every node of an operator that nobody knows.
+  void note_unknown(const onnx::GraphProto& graph, int64_t opset, Unsupported& unsupported) const {
     for (const auto& node : graph.node()) {
       if (is_known(node)) continue;
-      bool own = is_own(node);
       auto imported = opsets_.find(node.domain());
-      std::string type = (own ? "" : node.domain() + ".") + node.op_type();
-      auto [it, is_new] = positions.try_emplace(type, unknown.size());
-      if (is_new) {
-        std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
-        unknown.push_back({type, name, own ? opset : imported == opsets_.end() ? 1 : imported->second, own});
-      }
-      ++unknown[it->second].count;
-      ++nodes;
-      foreign |= !own;
+      unsupported.add_operator(node, is_own(node) ? opset : imported == opsets_.end() ? 1 : imported->second);
     }
-    if (unknown.empty()) return;
-    std::string help = "see docs/operators.md";
-    if (foreign) help += ", or, where a plugin brings it, give the plugin's manifest with --operators";
-    if (nodes == 1) {
-      const Unknown& one = unknown[0];
-      std::string nearest = one.nearest();
-      // as errors of a node read, which give the opset of the default domain
-      std::string cause = "operator is not supported" + (nearest.empty() ? "" : "; the nearest one is " + nearest);
-      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing node '" + one.first + "' (operator " + one.type + ", opset " +
-                                                     std::to_string(opset) + ") failed: " + cause + "; " + help};
-    }
-    std::string list;
-    for (const Unknown& one : ArrayRef<Unknown>(unknown).take_front(most_listed)) {
-      list += (list.empty() ? "" : "; ") + one.describe();
-    }
-    if (unknown.size() > most_listed) list += "; and " + std::to_string(unknown.size() - most_listed) + " more operators";
-    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: " + std::to_string(nodes) + " of its " +
-                                                   std::to_string(graph.node_size()) +
-                                                   " nodes have operators that are not supported: " + list + "; " + help};
+  }
+
+  // What the model says of a value's type; null where it says nothing.
+  const onnx::TypeProto* said_type(const std::string& value) const {
+    auto known = types_.find(value);
+    return known == types_.end() ? nullptr : known->second;
   }
 
   // A node of the default domain, which has become the ops behind `before`: one region that a plugin may run, if one declares it.
@@ -245,68 +212,127 @@ class DeclaredOperators {
   }
 
  private:
-  // An operator that is not supported, and who asks for it.
-  struct Unknown {
-    std::string type, first;
-    int64_t opset;
-    bool own;
-    size_t count = 0;
-
-    std::string nearest() const { return own ? nearest_operator(type) : ""; }
-    std::string describe() const {
-      std::string near = nearest();
-      std::string nodes = std::to_string(count) + (count == 1 ? " node, '" : " nodes, first '") + first + "'";
-      return type + " (opset " + std::to_string(opset) + ") in " + nodes + (near.empty() ? "" : ", the nearest operator is " + near);
-    }
-  };
-  static constexpr size_t most_listed = 16;
-
   static bool is_own(const onnx::NodeProto& node) { return node.domain().empty() || node.domain() == default_domain; }
-
-  bool is_known(const onnx::NodeProto& node) const {
-    if (is_own(node)) return translation(node.op_type()) != nullptr;
-    std::string versions;
-    if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
-    return !versions.empty();
-  }
 
   const ImportOptions& options_;
   std::map<std::string, int64_t> opsets_;
   std::map<std::string, const onnx::TypeProto*> types_;
 };
 
-void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, Placements* placements) {
+void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
+                    Placements* placements) {
   Block* block = graph.builder.getBlock();
-  for (const auto& [index, node] : llvm::enumerate(proto.node())) {
-    std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
-    Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
-    bool known_domain = node.domain().empty() || node.domain() == default_domain;
-    Translate translate = known_domain ? translation(node.op_type()) : nullptr;
-    Operation* before = block->empty() ? nullptr : &block->back();
-    if (translate) {
-      if (!fold_numbers(translated)) translate(translated);
-    } else {
-      declared.translate(translated, node);
+  Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
+  bool known_domain = node.domain().empty() || node.domain() == default_domain;
+  Translate translate = known_domain ? translation(node.op_type()) : nullptr;
+  Operation* before = block->empty() ? nullptr : &block->back();
+  if (translate) {
+    if (!fold_numbers(translated)) translate(translated);
+  } else {
+    declared.translate(translated, node);
+  }
+  check_made(translated, block, before);
+  if (translate) declared.offer(translated, node, block, before);
+  make_checks(translated);
+  const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
+  if (rule && !block->empty()) place(block, before, *rule);
+  if (!graph.unsupported.empty()) return;
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty() || graph.operands.contains(node.output(i))) continue;
+    translated.unsupported("output " + std::to_string(i) + " ('" + node.output(i) + "') is not supported");
+  }
+}
+
+// What stands for a value that a node which is not supported computes: an argument of the type that the model says.
+Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportOptions& options) {
+  Operand operand;
+  operand.is_assumed = operand.is_unknown = true;
+  if (!said || !said->has_tensor_type()) return operand;
+  const auto& tensor = said->tensor_type();
+  if (tensor.elem_type() == 0 || !tensor.has_shape()) return operand;
+  if (element_bytes(tensor.elem_type()) == 0) {
+    operand.refused_type = tensor.elem_type();
+    operand.is_unknown = false;
+    return operand;
+  }
+  Extents extents;
+  for (const auto& dim : tensor.shape().dim()) {
+    auto given = options.dims.find(dim.dim_param());
+    std::optional<AffineExpr> symbol;
+    if (dim.has_dim_value() || given != options.dims.end()) {
+      symbol = graph.builder.getAffineConstantExpr(dim.has_dim_value() ? dim.dim_value() : given->second);
+    } else if (!dim.dim_param().empty()) {
+      symbol = graph.symbols.find(dim.dim_param());
     }
-    check_made(translated, block, before);
-    if (translate) declared.offer(translated, node, block, before);
-    make_checks(translated);
-    const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
-    if (rule && !block->empty()) place(block, before, *rule);
-    for (int i = 0; i < node.output_size(); ++i) {
-      if (!node.output(i).empty() && !graph.operands.contains(node.output(i))) {
-        translated.fail("output " + std::to_string(i) + " ('" + node.output(i) + "') is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-      }
+    if (!symbol) return operand;
+    extents.push_back(*symbol);
+  }
+  if (!refuse_extents(extents).empty()) return operand;
+  Type element = element_type(graph.builder.getContext(), tensor.elem_type(), "value");
+  operand.value = graph.builder.getBlock()->addArgument(tx::tensor_type(extents, element), graph.builder.getUnknownLoc());
+  operand.is_unknown = false;
+  return operand;
+}
+
+// Of a node that is not translated.
+void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& unsupported) {
+  Node reader(graph, node, graph.builder.getUnknownLoc());
+  for (int i = 0; i < node.input_size(); ++i) {
+    auto it = graph.operands.find(node.input(i));
+    if (node.input(i).empty() || it == graph.operands.end() || it->second.refused_type == 0) continue;
+    try {
+      reader.operand(i);
+    } catch (const Failure& failure) {
+      unsupported.add(node, failure);
     }
   }
 }
 
-OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
-                                   const ImportOptions& options) {
+// All nodes. Once something is not supported the module is never used, and the rest is looked at for what else is not. Behind a node that is not
+// supported only that counts which does not depend on the values and shapes that it may have.
+void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, const ImportOptions& options,
+                     Meanings& meanings, Unsupported& unsupported) {
+  for (const auto& [index, node] : llvm::enumerate(proto.node())) {
+    std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
+    bool is_assumed = false, is_unknown = !declared.is_known(node), is_done = false;
+    for (const std::string& input : node.input()) {
+      auto it = graph.operands.find(input);
+      if (input.empty() || it == graph.operands.end()) continue;
+      is_assumed |= it->second.is_assumed;
+      is_unknown |= it->second.is_unknown;
+    }
+    if (!is_unknown) {
+      llvm::SaveAndRestore<bool> learns(meanings.is_complete, meanings.is_complete || is_assumed);
+      try {
+        translate_node(graph, node, name, declared, options.placements);
+        is_done = graph.unsupported.empty();
+      } catch (const Failure& failure) {
+        const bool is_certain = !is_assumed || !failure.element_type.empty();
+        const bool is_noted = failure.code == HEDDLE_STATUS_UNIMPLEMENTED && !failure.cause.empty();
+        if (!is_noted && unsupported.empty() && graph.unsupported.empty()) throw;
+        if (is_noted && is_certain && graph.unsupported.empty()) unsupported.add(node, failure);
+      }
+      for (const Failure& failure : graph.unsupported) unsupported.add(node, failure);
+      graph.unsupported.clear();
+      graph.expected.clear();
+    }
+    if (is_unknown && declared.is_known(node)) note_refused_types(graph, node, unsupported);
+    if (is_done && !is_assumed) continue;
+    for (const std::string& output : node.output()) {
+      if (output.empty()) continue;
+      auto known = graph.operands.find(output);
+      if (known == graph.operands.end())
+        known = graph.operands.emplace(output, assumed_operand(graph, declared.said_type(output), options)).first;
+      known->second.is_assumed = true;
+    }
+  }
+}
+
+OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
+                                   const ImportOptions& options, Unsupported& unsupported) {
   const onnx::GraphProto& proto = file->model.graph();
-  check_names(proto);
   DeclaredOperators declared(file->model, options);
-  declared.refuse_unknown(proto, default_opset(file->model));
+  declared.note_unknown(proto, default_opset(file->model), unsupported);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder(&context);
   builder.setInsertionPointToEnd(module->getBody());
@@ -321,19 +347,28 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is there twice"};
     }
     if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read: the error then names the node, too
-      graph.operands[tensor.name()] =
-          Operand{{}, {}, 0, "has element type " + element_type_name(tensor.data_type()) + ", which is not supported"};
+      graph.operands[tensor.name()].refused_type = tensor.data_type();
       continue;
     }
     graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), NameLoc::get(builder.getStringAttr(tensor.name())));
   }
-  if (proto.sparse_initializer_size() > 0) {
-    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: sparse initializers are not supported"};
+  for (const auto& tensor : proto.sparse_initializer()) {
+    unsupported.add_sparse(tensor.values().name());
+    graph.operands[tensor.values().name()].is_unknown = true;
+    initialized.insert(tensor.values().name());
   }
   SmallVector<Type> argument_types, result_types;
   for (const auto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
-    InputType type = input_type(graph, input, options);
+    InputType type;
+    try {
+      type = input_type(graph, input, options);
+    } catch (const Failure& failure) {
+      if (failure.element_type.empty()) throw;
+      unsupported.add_input(input.name(), failure);
+      graph.operands[input.name()].refused_type = input.type().tensor_type().elem_type();
+      continue;
+    }
     Location location = NameLoc::get(builder.getStringAttr(input.name()));
     Value argument = block->addArgument(type.declared, location);
     if (type.meant != type.declared) argument = builder.create<tx::ReshapeOp>(location, type.meant, argument);
@@ -342,7 +377,8 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type.declared);
   }
-  translate_nodes(graph, proto, declared, options.placements);
+  translate_nodes(graph, proto, declared, options, meanings, unsupported);
+  if (!unsupported.empty()) unsupported.fail();
 
   SmallVector<Value> results;
   onnx::NodeProto end;
@@ -377,6 +413,18 @@ OwningOpRef<ModuleOp> import_model(std::shared_ptr<OnnxFile> file, MLIRContext& 
   return module;
 }
 
+OwningOpRef<ModuleOp> import_model(const std::shared_ptr<OnnxFile>& file, MLIRContext& context, tx::ParameterStore& parameters,
+                                   Meanings& meanings, const ImportOptions& options) {
+  check_names(file->model.graph());
+  Unsupported unsupported(static_cast<size_t>(file->model.graph().node_size()), default_opset(file->model));
+  try {
+    return import_graph(file, context, parameters, meanings, options, unsupported);
+  } catch (const Failure&) {  // what ended the pass counts less than what it had found
+    if (!unsupported.empty()) unsupported.fail();
+    throw;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> supported_operators() {
@@ -405,7 +453,7 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
       parameters.clear();
     }
   } catch (const Failure& failure) {
-    error = {failure.code, printable(failure.message)};
+    error = {failure.code, printable(failure.message, failure.is_list ? largest_list_bytes : largest_message_bytes)};
   } catch (const std::bad_alloc&) {
     error = {HEDDLE_STATUS_RESOURCE_EXHAUSTED, "onnx: importing '" + path + "' failed: out of memory; free memory"};
   } catch (const std::exception& failure) {

@@ -51,7 +51,7 @@ Value in_stash_type(Node& node, Value value) {
 void layer_norm(Node& node) {
   Value input = node.input(0);
   int64_t first = node.axis(node.integer("axis", -1), Node::type_of(input).getRank());
-  if (node.wants_output(1) || node.wants_output(2)) node.fail("outputs Mean and InvStdDev are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.wants_output(1) || node.wants_output(2)) node.unsupported("outputs Mean and InvStdDev are not supported");
   RankedTensorType type = Node::type_of(input);
   Value result = node.converted(normalized(node, in_stash_type(node, input), first, /*centered=*/true), type.getElementType());
   result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), tx::extents(type)));

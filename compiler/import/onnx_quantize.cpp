@@ -23,16 +23,27 @@ Value convert(Node& node, Value value, Type element) {
   return node.make<tx::CastOp>(tx::with_element_type(Node::type_of(value), element), value);
 }
 
-// The type that an attribute asks for; null where it is not there, or 0.
+// The type if it is one of the list, else nothing.
+std::string nearest_of(const std::string& type, const std::string& among) {
+  for (StringRef rest = among; !rest.empty() && !type.empty();) {
+    auto [word, more] = rest.split(' ');
+    if (word.trim(",") == type) return type;
+    rest = more;
+  }
+  return {};
+}
+
+// The type that an attribute asks for; null where it is not there, or 0, or not supported.
 Type type_attribute(Node& node, const char* name, const std::string& among, llvm::function_ref<bool(Type)> accepted) {
   int64_t number = node.integer(name, 0);
   if (number == 0) return {};
   int32_t known = number > 0 && number <= INT32_MAX ? static_cast<int32_t>(number) : 0;
   Type type = element_bytes(known) == 0 ? Type() : element_type(node.builder.getContext(), known, node.describe());
   if (type && accepted(type)) return type;
-  node.fail("attribute '" + std::string(name) + "' is " + (known ? element_type_name(known) : std::to_string(number)) + "; supported are " +
-                among,
-            HEDDLE_STATUS_UNIMPLEMENTED);
+  node.unsupported("attribute '" + std::string(name) + "' is " + (known ? element_type_name(known) : std::to_string(number)) +
+                       "; supported are " + among,
+                   type ? "" : nearest_of(nearest_element_type(known), among));
+  return {};
 }
 
 bool is_computed_float(Type type) {
@@ -50,8 +61,7 @@ class Granularity {
  public:
   explicit Granularity(Node& node) : node_(node), extents_(Node::extents_of(node.input(0))) {
     if (int64_t size = node.integer("block_size", 0); size != 0) {
-      node.fail("attribute 'block_size' is " + std::to_string(size) + "; blocked quantization is not supported",
-                HEDDLE_STATUS_UNIMPLEMENTED);
+      node.unsupported("attribute 'block_size' is " + std::to_string(size) + "; blocked quantization is not supported", "block_size 0");
     }
     Value scale = node.input(1);
     RankedTensorType type = Node::type_of(scale);

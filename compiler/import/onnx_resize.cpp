@@ -101,11 +101,13 @@ template <typename FunctionT>
 using Choices = std::initializer_list<std::pair<StringRef, FunctionT>>;
 
 template <typename FunctionT>
-FunctionT choose(Node& node, const char* attribute, const std::string& value, Choices<FunctionT> choices) {
+FunctionT choose(Node& node, const char* attribute, const std::string& value, const char* nearest, Choices<FunctionT> choices) {
   for (const auto& [name, function] : choices) {
     if (name == value) return function;
   }
-  node.fail("attribute '" + std::string(attribute) + "' is '" + value + "', which is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  node.unsupported("attribute '" + std::string(attribute) + "' is '" + value + "', which is not supported",
+                   "'" + std::string(nearest) + "'");
+  return choices.begin()->second;
 }
 
 enum class Mode { nearest, linear, cubic };
@@ -174,10 +176,11 @@ struct Method {
 Method read_method(Node& node) {
   bool has_places = node.opset() >= 11;
   Method method;
-  method.mode = choose<Mode>(node, "mode", node.text("mode", "nearest"),
+  method.mode = choose<Mode>(node, "mode", node.text("mode", "nearest"), "linear",
                              {{"nearest", Mode::nearest}, {"linear", Mode::linear}, {"cubic", Mode::cubic}});
   method.place = choose<Place>(node, "coordinate_transformation_mode",
                                has_places ? node.text("coordinate_transformation_mode", "half_pixel") : "asymmetric",
+                               "align_corners",  // which is a crop of all of it
                                {{"half_pixel", half_pixel},
                                 {"pytorch_half_pixel", pytorch_half_pixel},
                                 {"half_pixel_symmetric", half_pixel_symmetric},
@@ -187,12 +190,12 @@ Method read_method(Node& node) {
   method.rounding = nullptr;
   if (has_places && method.mode == Mode::nearest) {
     method.rounding =
-        choose<Rounding>(node, "nearest_mode", node.text("nearest_mode", "round_prefer_floor"),
+        choose<Rounding>(node, "nearest_mode", node.text("nearest_mode", "round_prefer_floor"), "round_prefer_floor",
                          {{"round_prefer_floor", prefer_floor}, {"round_prefer_ceil", prefer_ceil}, {"floor", down}, {"ceil", up}});
   }
   method.cubic_a = static_cast<float>(node.number("cubic_coeff_a", -0.75));
   method.exclude_outside = node.integer("exclude_outside", 0) != 0;
-  if (node.integer("antialias", 0) != 0) node.fail("attribute 'antialias' is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.integer("antialias", 0) != 0) node.unsupported("attribute 'antialias' is not supported", "antialias 0");
   return method;
 }
 
@@ -269,8 +272,8 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
   }
   if (node.opset() >= 11 && is_given(node, 3)) {
     sizes = node.elements(3);
-    if (node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
-      node.fail("attribute 'keep_aspect_ratio_policy' is supported as 'stretch' only", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (const std::string policy = node.text("keep_aspect_ratio_policy", "stretch"); policy != "stretch")
+      node.unsupported("attribute 'keep_aspect_ratio_policy' is '" + policy + "', which is not supported", "'stretch'");
   }
   if (scales.empty() == sizes.empty()) node.fail("it needs scales, or sizes, and not both");
   size_t count = sizes.empty() ? scales.size() : sizes.size();

@@ -222,13 +222,14 @@ void slice(Node& node) {
     Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
     auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
     if (!count || !first) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
-    Operand taken = operand;
-    taken.value = {};
-    taken.elements->clear();
+    std::vector<AffineExpr> elements;
     for (int64_t i = 0; i < *count; ++i) {
       auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;
-      taken.elements->insert(taken.elements->end(), row, row + columns);
+      elements.insert(elements.end(), row, row + columns);
     }
+    Operand taken = operand;
+    taken.value = {};
+    taken.elements = std::move(elements);
     node.set_operand(std::move(taken));
     return;
   }

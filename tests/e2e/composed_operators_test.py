@@ -286,7 +286,7 @@ image = (1, 3, 5, 4)
 refused("resize_crop", "'tf_crop_and_resize', which is not supported", "Resize", [image, f32(0, 0, 0, 0, 1, 1, 1, 1), f32(1, 1, 2, 2)],
         coordinate_transformation_mode="tf_crop_and_resize")
 refused("resize_antialias", "attribute 'antialias' is not supported", "Resize", [image, "", f32(1, 1, 0.5, 0.5)], mode="linear", antialias=1)
-refused("resize_keep_aspect_ratio", "attribute 'keep_aspect_ratio_policy' is supported as 'stretch' only", "Resize", [image, "", "", i64(1, 3, 9, 9)],
+refused("resize_keep_aspect_ratio", "attribute 'keep_aspect_ratio_policy' is 'not_larger', which is not supported", "Resize", [image, "", "", i64(1, 3, 9, 9)],
         keep_aspect_ratio_policy="not_larger")
 refused("resize_scale_of_0", "scale 0.000000 of dimension 2 is not above 0", "Resize", [image, "", f32(1, 1, 0, 2)])
 refused("resize_negative_scale", "scale -1.000000 of dimension 3 is not above 0", "Resize", [image, "", f32(1, 1, 2, -1)])

@@ -298,8 +298,31 @@ def thirds(name):
 THIRDS = int64s(one=[1], end=[2**63 - 1], zero=[0], three=[3])
 
 
+def unsupported_everywhere():
+    """Operators, attributes, outputs and element types, also behind each other."""
+    resize = {"mode": "linear", "antialias": 1, "coordinate_transformation_mode": "tf_crop_and_resize"}
+    nodes = [
+        node("Frobnicate", ["x"], ["a"], name="first"),
+        node("MaxPool", ["a"], ["b", "places"], name="pool", kernel_shape=[2, 2], storage_order=1),
+        node("Add", ["b", "w"], ["c"], name="eighth"),
+        node("Resize", ["a", "roi", "scales"], ["d"], name="resize", **resize),
+        node("Resize", ["d", "roi", "scales"], ["e"], name="resize_again", **resize),
+        node("Frobnicate", ["e"], ["f"], name="second"),
+        node("Cast", ["f"], ["g"], name="behind_what_is_not_known", to=TensorProto.FLOAT8E5M2),
+        node("Cast", ["x"], ["h"], name="cast", to=TensorProto.FLOAT8E5M2),
+        node("Relu", ["h"], ["j"], name="of_the_type"),
+        node("Identity", ["t"], ["k"], name="text"),
+        node("Frobnicated", ["x"], ["count"], name="late"),
+        node("Reshape", ["x", "count"], ["y"], name="by_what_is_assumed"),
+    ]
+    values = [value("a", (1, 3, 4, 4)), value("h", (1, 3, 4, 4), TensorProto.FLOAT8E5M2), value("count", (2,), TensorProto.INT64)]
+    initializers = [eight_bits(TensorProto.FLOAT8E4M3FN), constant("roi", [0, 0, 0, 0, 1, 1, 1, 1]), constant("scales", [1, 1, 2, 2])]
+    return (nodes, [value("x", (1, 3, 4, 4)), value("t", (2,), TensorProto.STRING)], [value("y", None)], initializers, 18, values, [])
+
+
 MODELS = {
     "equal_symbols": lambda: equal(("Add", ["a", "b"], {}), a=("first", 4), b=("second", 4)),
+    "equal_chain_of_two": lambda: equal(("Transpose", ["a"], {}), ("Add", ["a", "v0"], {}), a=("n", "n")),
     "equal_chain": lambda: equal(("Add", ["c", "b"], {}), ("Add", ["a", "v0"], {}), ("MatMul", ["v1", "w"], {}),
                                  weights=[constant("w", np.eye(5))], a=(2, "n"), b=(2, "m"), c=(2, "k")),
     "equal_sum": lambda: equal(("Concat", ["past", "new"], {"axis": 0}), ("Add", ["v0", "mask"], {}),
@@ -493,6 +516,15 @@ MODELS = {
     "unsupported_of_all_kinds": lambda: (
         [node(f"{chr(65 + index)}zzzzzzz", ["x"], [f"y{index}"]) for index in range(25)],
         [value("x", (2,))], [value("y0", (2,))], [], 17),
+    "unsupported_in_thousands": lambda: (
+        [node(f"Frobnicate{index:04}", ["x"], [f"y{index}"], name="n" * 300) for index in range(2000)],
+        [value("x", (2,))], [value("y0", (2,))], [], 17),
+    "unsupported_attributes": lambda: unary("BatchNormalization", shape=(2, 3, 4), opset=8, spatial=0, training_mode=1,
+                                            initializers=[constant(name, np.ones(3)) for name in "abcd"], more="abcd"),
+    "unsupported_everywhere": unsupported_everywhere,
+    "unsupported_of_data": lambda: (
+        [node("Reshape", ["x", "r"], ["a"], name="one"), node("Reshape", ["x", "s"], ["b"], name="two"), node("Reshape", ["a", "r"], ["c"], name="three")],
+        [value("x", (2, 3)), *(value(name, (2,), TensorProto.INT64) for name in "rs")], [value("c", None)], [], 17),
     "opset_old": lambda: unary("Relu", opset=6),
     "opset_new": lambda: unary("Relu", opset=999),
     "twice": lambda: unary("Add", initializers=[constant("w", [1.0]), constant("w", [2.0])], more=["w"]),
