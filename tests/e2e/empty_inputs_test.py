@@ -44,6 +44,7 @@ MODELS = {
                            (0, 5, 70)),
     "summed_behind": ({"x": [2, "n", 4], "z": [2, 3, 4]},
                       [node("Concat", ["x", "z"], ["a"], axis=1), node("Softmax", ["a"], ["y"], axis=1)], [], (0, 5)),
+    "products_over_nothing": ({"x": [3, "n"], "z": ["n", 5]}, [node("MatMul", ["x", "z"], ["a"]), node("Add", ["a", "b"], ["y"])], [weights("b", 5)], (0, 7)),
     "looked_up": ({"x": ["n"]}, [node("Gather", ["table", "x"], ["y"])], [weights("table", 9, 4)], (0, 4)),
 }
 # The same where something is to be computed from nothing: n of 0 is refused.
