@@ -21,19 +21,22 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
 
 constexpr size_t kMaxPackings = 8;
 
-uint64_t sum_of(const std::vector<Slice>& slices) {
-  return std::accumulate(slices.begin(), slices.end(), uint64_t{0},
-                         [](uint64_t sum, const Slice& slice) { return sum + slice.size_bytes; });
-}
-
-// Whether the lives and alignments are those of the others, so that what fits into these is packed by them.
+// Whether the lives and alignments are those of the others, so that slices no larger than the others can lie where these do.
 bool live_alike(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
   return std::equal(slices.begin(), slices.end(), others.begin(), others.end(), [](const Slice& a, const Slice& b) {
     return a.first == b.first && a.last == b.last && a.alignment_bytes == b.alignment_bytes;
   });
 }
 
-// In eight steps from one power of two to the next.
+// Whether each has the bytes that it needs, and no more than an eighth beyond them. The sum or the largest one would not do: what an arena needs is what
+// lives at once, which one slice alone may be.
+bool fit(const std::vector<Slice>& slices, const std::vector<Slice>& capacities) {
+  return std::equal(slices.begin(), slices.end(), capacities.begin(), [](const Slice& slice, const Slice& capacity) {
+    return slice.size_bytes <= capacity.size_bytes && capacity.size_bytes - slice.size_bytes <= slice.size_bytes / 8;
+  });
+}
+
+// In eight steps from one power of two to the next, which is at most an eighth more.
 uint64_t capacity_for(uint64_t size) {
   const uint64_t step = std::bit_floor(size) / 8;
   return step == 0 ? size : (size + step - 1) / step * step;
@@ -95,14 +98,9 @@ Result<uint64_t> Packings::pack(std::vector<Slice>& slices) {
   if (slices.size() > kMaxSlices ||
       std::any_of(slices.begin(), slices.end(), [](const Slice& slice) { return slice.size_bytes > kMaxBytes; }))
     return submit::pack(slices);
-  const uint64_t sum = sum_of(slices);
   std::lock_guard lock(lock_);
   for (size_t i = kept_.size(); i-- > 0;) {
-    Packing& known = kept_[i];
-    const bool fits = live_alike(slices, known.slices) &&
-                      std::equal(slices.begin(), slices.end(), known.slices.begin(),
-                                 [](const Slice& slice, const Slice& room) { return slice.size_bytes <= room.size_bytes; });
-    if (!fits || sum_of(known.slices) - sum > sum / 4) continue;
+    if (!live_alike(slices, kept_[i].slices) || !fit(slices, kept_[i].slices)) continue;
     std::rotate(kept_.begin() + static_cast<ptrdiff_t>(i), kept_.begin() + static_cast<ptrdiff_t>(i) + 1, kept_.end());
     for (size_t s = 0; s < slices.size(); ++s) slices[s].offset = kept_.back().slices[s].offset;
     return kept_.back().bytes;
@@ -121,6 +119,11 @@ Result<uint64_t> Packings::pack(std::vector<Slice>& slices) {
   if (kept_.size() == kMaxPackings) kept_.erase(kept_.begin());
   kept_.push_back(std::move(made));
   return bytes;
+}
+
+void Packings::forget() {
+  std::lock_guard lock(lock_);
+  kept_.clear();
 }
 
 }  // namespace heddle::submit

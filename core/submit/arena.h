@@ -26,9 +26,11 @@ Result<uint64_t> pack(std::vector<Slice>& slices);
 // What calls of one function whose extents grow, such as the steps of a decoder, have in common: a packing by capacity. [any]
 class Packings {
  public:
-  // As pack() above. Slices that live as those of an earlier call did, and fit into what these got, lie where these lay, so that the arena is as large. Those that have
-  // grown since the last packing get up to an eighth more than they need.
+  // As pack() above. Slices that live as those of an earlier call did, and fit into what these got, lie where these lay, so that the arena is as large. No slice
+  // gets more than an eighth beyond what it needs: those that have shrunk further are packed anew, and those that have grown since the last packing get some more.
   Result<uint64_t> pack(std::vector<Slice>& slices);
+  // Packings whose arenas may be too large for the memory that is there.
+  void forget();
 
  private:
   struct Packing {

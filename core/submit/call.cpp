@@ -34,7 +34,7 @@ void Call::release_tensors() {
 
 Status Call::start_plan(std::unique_ptr<Frame> frame) {
   frame_ = std::move(frame);
-  HEDDLE_RETURN_IF_ERROR(function_.prepare_results(frame_->plan(), invocation_));
+  HEDDLE_RETURN_IF_ERROR(function_.make_results(frame_, invocation_));
   if (!function_.can_enqueue(*frame_, invocation_)) {
     return start_task([&] { return function_.run_several(invocation_, Function::Taken(function_, std::move(frame_)), pace_); });
   }

@@ -178,6 +178,15 @@ Status Function::prepare_results(const Plan& plan, Invocation& call) const {
   return Status();
 }
 
+Status Function::make_results(std::unique_ptr<Frame>& frame, Invocation& call) {
+  Status made = prepare_results(frame->plan(), call);
+  if (made.ok() || made.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) [[likely]]
+    return made;
+  Result<bool> shrunk = shrink(frame, call);
+  if (!shrunk.ok()) return shrunk.take_status();
+  return *shrunk ? prepare_results(frame->plan(), call) : std::move(made);
+}
+
 // --------------------------------------------------------------------------------------------------------------- calls
 
 Status Function::collect_waits(const memory::Device* device, Invocation& call) const {
@@ -357,7 +366,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     if (status.ok()) status = run_scalar_program(call, here).run();
   } else {
     if (!taken.frame) status = make(call, taken);
-    if (status.ok()) status = prepare_results(taken.frame->plan(), call);
+    if (status.ok()) status = make_results(taken.frame, call);
     if (!status.ok()) return fail(std::move(status), call);
     // Where kernels check values, no other call may come to the state before the host has looked.
     if (taken.frame->plan().single() && (!call.turn || taken.frame->plan().verdicts.empty())) {

@@ -97,8 +97,14 @@ class Function {
   [[gnu::cold]] Status make(const Invocation& call, Taken& taken);
   [[gnu::cold]] Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
   [[gnu::cold]] Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims,
-                                                    std::span<const int64_t> symbols);
-  [[gnu::cold]] void keep_plan(const memory::Ref<Plan>& plan);
+                                                    std::span<const int64_t> symbols, bool exact = false);
+  // For a call whose memory is short: a plan in the place of this one, with arenas that have no more than they need. The call is counted with it. Empty: this
+  // one's have no more either.
+  [[gnu::cold]] Result<memory::Ref<Plan>> make_smaller_plan(const Invocation& call, const Plan& plan);
+  // Gives the call a frame of such a plan. False: there is none, and the frame is as it was. On failure it may have gone.
+  [[gnu::cold]] Result<bool> shrink(std::unique_ptr<Frame>& frame, const Invocation& call);
+  // replaces: a plan of the same extents goes.
+  [[gnu::cold]] void keep_plan(const memory::Ref<Plan>& plan, bool replaces = false);
   std::unique_ptr<Frame> take_spare(const Plan& plan);
   static std::unique_ptr<Frame> take_idle(CachedPlan& cached);  // which has one; under lock_
   CachedPlan* find_plan(const Plan& plan);                      // under lock_
@@ -116,6 +122,8 @@ class Function {
   bool takes(const memory::Tensor& tensor, size_t index, const ResultNeed& need) const;
   Status prepare_result(size_t index, const ResultNeed& need, Invocation& call) const;
   Status prepare_results(const Plan& plan, Invocation& call) const;
+  // The same for the plan of the call's frame, which is exchanged for one with smaller arenas where the results have no memory otherwise.
+  Status make_results(std::unique_ptr<Frame>& frame, Invocation& call);
   // What is still to come before the work may start, of arguments and of results given to write into: points of this device for the driver
   // to wait for; the rest is waited for here. device NULL: all of them as points.
   Status collect_waits(const memory::Device* device, Invocation& call) const;

@@ -34,12 +34,12 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
   return dims;
 }
 
-Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols) {
+Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols, bool exact) {
   Interpreter interpreter(program_, signature_, dims, symbols);
   interpreter.describe_slots(instance_.machine().slots);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
-  Resolver resolver(program_, signature_, instance_.machine(), dims, &packings_);
+  Resolver resolver(program_, signature_, instance_.machine(), dims, exact ? nullptr : &packings_);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
   if (!plan.ok()) return plan.take_status();
   (*plan)->key.assign(symbols.begin(), symbols.end());
@@ -61,6 +61,17 @@ Status Function::prepare(Preferences& preferences) {
     return Status();
   }
   return Status();
+}
+
+Result<Ref<Plan>> Function::make_smaller_plan(const Invocation& call, const Plan& plan) {
+  for (Packings& packings : packings_) packings.forget();
+  Result<Ref<Plan>> exact = make_plan(argument_dims(call), call.symbols(), true);
+  if (!exact.ok()) return exact;
+  if ((*exact)->arena_bytes() >= plan.arena_bytes()) return Ref<Plan>();
+  keep_plan(*exact, true);
+  count_back(plan);
+  if ((*exact)->single()) count(**exact, 1, instance_.counters());
+  return exact;
 }
 
 Function::Taken Function::take(const Invocation& call, bool starts) {
@@ -102,12 +113,34 @@ Status Function::make(const Invocation& call, Taken& taken) {
     if (taken.plan->single()) count(*taken.plan, 1, instance_.counters());
   }
   Result<std::unique_ptr<Frame>> frame = make_frame(taken.plan);
+  if (!frame.ok() && frame.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
+    Result<Ref<Plan>> smaller = make_smaller_plan(call, *taken.plan);
+    if (smaller.ok() && *smaller) {
+      taken.plan = std::move(*smaller);
+      frame = make_frame(taken.plan);
+    }
+  }
   if (!frame.ok()) {
     count_back(*taken.plan);
     return frame.take_status();
   }
   taken.frame = std::move(*frame);
   return Status();
+}
+
+Result<bool> Function::shrink(std::unique_ptr<Frame>& frame, const Invocation& call) {
+  Result<Ref<Plan>> smaller = make_smaller_plan(call, frame->plan());
+  if (!smaller.ok()) return smaller.take_status();
+  if (!*smaller) return false;
+  frame->set_submitted(true);  // it is counted back already
+  dispose(std::move(frame));
+  Result<std::unique_ptr<Frame>> made = make_frame(*smaller);
+  if (!made.ok()) {
+    count_back(**smaller);
+    return made.take_status();
+  }
+  frame = std::move(*made);
+  return true;
 }
 
 Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
@@ -147,24 +180,26 @@ std::unique_ptr<Frame> Function::take_idle(CachedPlan& cached) {
   return frame;
 }
 
-void Function::keep_plan(const Ref<Plan>& plan) {
+void Function::keep_plan(const Ref<Plan>& plan, bool replaces) {
   CachedPlan kept, evicted;
   kept.plan = plan;
   kept.idle.resize(kPlaces);
   {
     std::lock_guard lock(lock_);
-    for (const CachedPlan& cached : plans_) {
-      if (cached.plan->key == plan->key) return;  // another thread was faster
-    }
+    auto given_up = std::find_if(plans_.begin(), plans_.end(), [&](const CachedPlan& cached) { return cached.plan->key == plan->key; });
+    if (given_up != plans_.end() && !replaces) return;  // another thread was faster
     kept.last_use = uses_;
-    if (plans_.size() < kMaxPlans) {
+    if (given_up != plans_.end()) {
+      kept.recurs = given_up->recurs;
+    } else if (plans_.size() < kMaxPlans) {
       plans_.push_back(std::move(kept));
       return;
+    } else {
+      given_up =
+          std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
     }
-    auto oldest =
-        std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
-    settle(*oldest);  // before frames that are out are counted back
-    evicted = std::exchange(*oldest, std::move(kept));
+    settle(*given_up);  // before frames that are out are counted back
+    evicted = std::exchange(*given_up, std::move(kept));
   }
   for (std::unique_ptr<Frame>& frame : evicted.idle) {
     if (frame) dispose(std::move(frame));

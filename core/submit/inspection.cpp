@@ -10,13 +10,24 @@ namespace {
 
 namespace mf = module_format;
 
-constexpr uint32_t kRead = 1;  // of BindingRef.access
+constexpr uint32_t kRead = 1, kWritten = 2;  // of BindingRef.access
 
 // Every dispatch says what its bindings hold.
 bool says_types(const mf::Program& program) {
   return std::ranges::all_of(*program.dispatches(), [](const mf::DispatchSite* site) {
     return site->bindings()->size() == 0 || (site->binding_types() && site->binding_types()->size() != 0);
   });
+}
+
+// Whether another binding, which the region writes, has bytes of this one: a result may take the place of an operand.
+bool is_overwritten(const Inspection::Look& look, uint32_t index) {
+  const heddle_binding_t& read = look.command->bindings[index];
+  for (uint32_t i = 0; i < look.bindings.size(); ++i) {
+    const heddle_binding_t& other = look.command->bindings[i];
+    if (i == index || !(look.bindings[i].access & kWritten) || other.buffer != read.buffer) continue;
+    if (other.offset < read.offset + read.length && read.offset < other.offset + other.length) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -88,6 +99,7 @@ Status Inspection::before(Look& look) const {
 Status Inspection::after(Look& look) const {
   if (!look.looks) return Status();
   for (uint32_t i = 0; i < look.bindings.size(); ++i) {
+    if (!(look.bindings[i].access & kWritten) && is_overwritten(look, i)) continue;
     look.out[i].resize(look.bindings[i].size_bytes);
     HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[i], look.out[i].data()));
     look.bindings[i].after = look.out[i].data();

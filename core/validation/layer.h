@@ -16,7 +16,7 @@ extern "C" {
 
 #define HEDDLE_VALIDATION_LIBRARY "libheddle_validation.so"
 #define HEDDLE_VALIDATION_ENTRY_NAME "heddle_validation_entry"
-#define HEDDLE_VALIDATION_VERSION 2u /* changes with this header and with every table of the public ones */
+#define HEDDLE_VALIDATION_VERSION 3u /* changes with this header and with every table of the public ones */
 
 #define HEDDLE_VALIDATION_NAN 1u
 #define HEDDLE_VALIDATION_INF 2u
@@ -42,7 +42,7 @@ typedef struct heddle_validation_binding {
   uint32_t reserved;
   uint64_t size_bytes;
   const void* before; /* NULL for what is only written */
-  const void* after;
+  const void* after;  /* NULL for what is only read, and written through another binding of the same bytes */
 } heddle_validation_binding_t;
 
 /* One dispatch of a call. */

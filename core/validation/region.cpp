@@ -138,7 +138,7 @@ heddle_status_t* region_ended(const heddle_validation_rules_t* rules, const hedd
       if (binding.access & 2u) {
         if (!dumps) continue;
         if (heddle_status_t* failed = dump(*rules, *region, i, true)) return failed;
-      } else if (std::memcmp(binding.before, binding.after, binding.size_bytes) != 0) {
+      } else if (binding.after && std::memcmp(binding.before, binding.after, binding.size_bytes) != 0) {
         const auto *before = static_cast<const char*>(binding.before), *after = static_cast<const char*>(binding.after);
         return failure(*rules, HEDDLE_STATUS_INTERNAL,
                        fmt::format("it wrote to byte {} of its binding {}, which the module says it only reads [HD-C-01]",

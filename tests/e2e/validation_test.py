@@ -29,6 +29,23 @@ def log_model():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def residual_model():
+    """y = (first + relu(first @ w1) @ w2) @ w3, of first = x @ w0: the sum is written where one of the two was."""
+    rng = np.random.default_rng(9)
+    weights = [rng.uniform(-0.5, 0.5, (8, 8)).astype(np.float32) for _ in range(4)]
+    nodes = [helper.make_node("MatMul", ["x", "w0"], ["first"], name="first"),
+             helper.make_node("MatMul", ["first", "w1"], ["a"], name="branch"),
+             helper.make_node("Relu", ["a"], ["r"], name="relu"),
+             helper.make_node("MatMul", ["r", "w2"], ["c"], name="back"),
+             helper.make_node("Add", ["c", "first"], ["s"], name="sum"),
+             helper.make_node("MatMul", ["s", "w3"], ["y"], name="last")]
+    graph = helper.make_graph(
+        nodes, "residual", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
+        [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 class Validation(HeddleTestCase):
     def setUp(self):
         super().setUp()
@@ -83,6 +100,22 @@ class Validation(HeddleTestCase):
         inputs = [value for key, value in last.items() if not key.endswith("out")]
         np.testing.assert_allclose(outputs[0], out, rtol=1e-5, atol=1e-5)
         self.assertTrue(any(value.shape == logs.shape and np.allclose(value, logs, rtol=1e-5, atol=1e-6) for value in inputs), last)
+
+    def test_a_region_that_works_in_place(self):
+        model = self.folder / "residual.onnx"
+        onnx.save(residual_model(), model)
+        folder, ir = self.folder / "residual", self.folder / "residual.mlir"
+        module = self.compile(model, "--dump-after=heddle-overwrite-operands", "--dump-to", ir)
+        self.assertIn("tied", ir.read_text(), "no region works in place: this test shows nothing")
+        plain = self.run_heddle(module, "--output", f"@{self.folder / 'plain.npy'}")
+        self.assertEqual(plain.code, 0, plain)
+        for asked in (["--validate"], ["--validate=nan"], ["--validate=inf"], ["--dump", "*", "--dump-to", folder]):
+            result = self.run_heddle(module, *asked, "--output", f"@{self.folder / 'looked_at.npy'}")
+            self.assertEqual((result.code, result.stderr), (0, ""), result)
+            np.testing.assert_array_equal(np.load(self.folder / "looked_at.npy"), np.load(self.folder / "plain.npy"))
+        # Each binding is dumped once, what is read as it was before.
+        names = [file.name for file in folder.iterdir()]
+        self.assertEqual(len({name.rsplit("-", 1)[0] for name in names}), len(names), sorted(names))
 
     def test_only_the_regions_that_are_asked_for(self):
         module = self.compile(self.model)

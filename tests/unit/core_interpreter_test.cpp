@@ -356,6 +356,49 @@ TEST(Packings, AreForSlicesThatLiveAlikeAndAreNotMuchSmaller) {
   EXPECT_FALSE(packings.pack(large).ok());
 }
 
+// Many values that live one after another, and a large one behind them: the sum of all says little of what lives at once.
+std::vector<Slice> chain_and(uint64_t large) {
+  std::vector<Slice> slices(24);
+  for (uint32_t i = 0; i < slices.size(); ++i) slices[i] = {16384, 64, i, i + 1, 0};
+  slices.push_back({large, 64, 30, 31, 0});
+  return slices;
+}
+
+TEST(Packings, GiveNoRoomForWhatHasShrunk) {
+  Packings packings;
+  std::vector<Slice> large = chain_and(89600), small = chain_and(256), again = chain_and(89600);
+  EXPECT_EQ(*packings.pack(large), 89600u);
+  EXPECT_EQ(*packings.pack(small), 32768u);
+  expect_apart(small, 32768);
+  EXPECT_EQ(*packings.pack(again), 89600u) << "that packing is still there";
+  std::vector<Slice> none = chain_and(0), few = chain_and(64);
+  EXPECT_EQ(*packings.pack(none), 32768u);
+  EXPECT_EQ(*packings.pack(few), 32768u);
+  expect_apart(few, 32768);
+}
+
+TEST(Packings, GiveUpToAnEighthMore) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 100; ++round) {
+    Packings packings;
+    std::vector<Slice> lives(1 + random() % 30);
+    for (Slice& slice : lives) {
+      slice.first = random() % 40;
+      slice.last = slice.first + random() % 4;
+    }
+    for (int call = 0; call < 30; ++call) {
+      const uint64_t length = 1 + random() % 64;
+      std::vector<Slice> slices = lives;
+      for (size_t i = 0; i < slices.size(); ++i) slices[i].size_bytes = i % 3 == 0 ? 512 : i % 3 == 1 ? length * 64 : 64 * 64 / length;
+      std::vector<Slice> alone = slices;
+      Result<uint64_t> total = packings.pack(slices);
+      ASSERT_TRUE(total.ok());
+      expect_apart(slices, *total);
+      EXPECT_LE(*total, *pack(alone) / 8 * 9 + 64 * slices.size()) << round << ", " << call;
+    }
+  }
+}
+
 TEST(Arena, RefusesMoreThanItCounts) {
   std::vector<Slice> one = {{UINT64_MAX, 64, 0, 1, 0}};
   EXPECT_FALSE(pack(one).ok());

@@ -43,6 +43,31 @@ class RuntimeInspection : public OnDriver {
     function.programs.push_back(p.finish());
     return OnDriver::open(module);
   }
+  // out = (a + b) + c, whose second region writes its sum where it reads that of the first. access: of what it writes.
+  InstanceHandle open_in_place(uint32_t access = kWrite) {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function = module.add_function("main");
+    for (const char* name : {"a", "b", "c"})
+      function.arguments.push_back(ModuleBuilder::type(name, {ModuleBuilder::extent(2), ModuleBuilder::extent(2)}));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(2), ModuleBuilder::extent(2)}));
+    ProgramBuilder p = program();
+    const uint32_t elements = p.literal(4), each = p.literal(64), one = p.literal(1), sum = p.transient(p.literal(16));
+    const std::pair<heddle_element_type_t, std::vector<int64_t>> type{HEDDLE_TYPE_F32, {2, 2}};
+    p.dispatch(
+        "first sum", kAdd,
+        {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead), ProgramBuilder::whole(sum, kWrite)},
+        {elements, each}, {one, one, one});
+    p.types({type, type, type});
+    p.barrier();
+    p.dispatch("in place", kAdd,
+               {ProgramBuilder::whole(sum, kRead), ProgramBuilder::whole(p.argument(2), kRead), ProgramBuilder::whole(sum, access)},
+               {elements, each}, {one, one, one});
+    p.types({type, type, type});
+    p.barrier();
+    p.copy(ProgramBuilder::whole(sum, kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+    return OnDriver::open(module);
+  }
   heddle_status_t* call(const InstanceHandle& instance, const std::vector<std::vector<float>>& values, std::vector<float>* out = nullptr) {
     heddle_function_t* function = find_function(instance);
     std::vector<TensorHandle> tensors;
@@ -130,6 +155,30 @@ TEST_P(RuntimeInspection, DumpsWhatRegionsReadAndWrite) {
   EXPECT_EQ(npy(at + "2-second-2-out.npy"), (std::pair<std::string, std::vector<float>>{"(2, 2)", {2, 3, 4, 6}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("dump")), {}), 5 * 6);
   EXPECT_NE(instance_report(instance, "statistics").find("\"replays\": 0"), std::string::npos);
+}
+
+TEST_P(RuntimeInspection, LooksAtARegionThatWorksInPlace) {
+  InstanceHandle instance = open_in_place();
+  std::vector<float> out;
+  HEDDLE_EXPECT_OK(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}, &out));
+  EXPECT_EQ(out, (std::vector<float>{2, 3, 4, 6}));
+  HEDDLE_EXPECT_FAILS(call(instance, {{1, kInf, 3, 4}, {1, 1, 1, 1}, {0, -kInf, 0, 0}}), HEDDLE_STATUS_ABORTED,
+                      "in region 'in place': 1 of 4 elements of its binding 2 (2x2xf32) are NaN; the first, a NaN, is element 1 [0, 1], "
+                      "and what it read had none");
+  reopen("dump = [\"in place\"]\n");
+  instance = open_in_place();
+  HEDDLE_EXPECT_OK(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}, &out));
+  EXPECT_EQ(out, (std::vector<float>{2, 3, 4, 6}));
+  const std::string at = folder.path("dump") + "/000001-0002-in_place-";
+  EXPECT_EQ(npy(at + "0-in.npy"), (std::pair<std::string, std::vector<float>>{"(2, 2)", {2, 3, 4, 5}}));
+  EXPECT_EQ(npy(at + "2-out.npy"), (std::pair<std::string, std::vector<float>>{"(2, 2)", {2, 3, 4, 6}}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("dump")), {}), 3);
+}
+
+TEST_P(RuntimeInspection, TellsARegionThatWritesToWhatItOnlyReads) {
+  InstanceHandle instance = open_in_place(kRead);
+  HEDDLE_EXPECT_FAILS(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}), HEDDLE_STATUS_INTERNAL,
+                      "in region 'in place': it wrote to byte 14 of its binding 0, which the module says it only reads [HD-C-01]");
 }
 
 TEST_P(RuntimeInspection, SaysThatAnOlderModuleSaysNoTypes) {

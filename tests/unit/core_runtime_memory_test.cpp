@@ -26,6 +26,7 @@ class RuntimeMemory : public OnDriver {
     device("wrong", "[device.wrong.allocator]\nplugin = \"acme.slab\"\n");
     device("adaptor", "[device.adaptor.allocator]\nplugin = \"heddle.track\"\n");
     device("spilling", "[device.spilling.allocator]\nplugin = \"heddle.pool\"\npool_limit = \"64KiB\"\non_limit = \"spill\"\n");
+    device("tight", "[device.tight.allocator]\nplugin = \"heddle.limit\"\nlimit = \"1MiB\"\nover = { plugin = \"heddle.system\" }\n");
     device("log", "[device.log.allocator]\nplugin = \"heddle.log\"\nfile = \"/nonexistent/trace\"\n");
     return config;
   }
@@ -36,6 +37,44 @@ class RuntimeMemory : public OnDriver {
     EXPECT_EQ(module.write(path), "");
     return create_instance(open_module(runtime.get(), path).get(), {{"", alias}}, out);
   }
+  // A function whose arena has 1,024 bytes for each of a batch, its argument 16, and its result 4 * `width`; 1 MiB is all there is.
+  InstanceHandle open_tight(int64_t width) {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function = module.add_function("main");
+    ModuleBuilder::add_symbol(function, "batch", 1, 1 << 20, 1);
+    function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::symbol(0), ModuleBuilder::extent(4)}));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::symbol(0), ModuleBuilder::extent(width)}));
+    ProgramBuilder p = program();
+    const uint32_t batch = p.argument_dim(0, 0), zero = p.literal(0), given = p.arithmetic(mf::Op::Mul, batch, p.literal(16)),
+                   made = p.arithmetic(mf::Op::Mul, batch, p.literal(4 * width)),
+                   large = p.transient(p.arithmetic(mf::Op::Mul, batch, p.literal(1024)));
+    p.copy({p.argument(0), zero, given, kRead}, {large, zero, given, kWrite});
+    p.barrier();
+    p.copy({large, zero, made, kRead}, ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+    const std::string path = folder.path("tight.heddle");
+    EXPECT_EQ(module.write(path), "");
+    InstanceHandle instance;
+    HEDDLE_EXPECT_OK(create_instance(open_module(runtime.get(), path).get(), {{"", "tight"}}, &instance));
+    return instance;
+  }
+  // A call or a start of one, whose result goes when it is over.
+  static heddle_status_t* call_tight(const InstanceHandle& instance, int64_t batch, bool starts) {
+    heddle_function_t* function = find_function(instance);
+    const std::vector<float> values(static_cast<size_t>(batch) * 4, 1);
+    const TensorHandle a = make_tensor<float>(function, 0, {batch, 4}, values);
+    heddle_tensor_t *argument = a.get(), *out = nullptr;
+    heddle_call_t* call = nullptr;
+    heddle_status_t* status =
+        starts ? heddle_call_start(function, nullptr, &argument, 1, &out, 1, &call) : heddle_call(function, &argument, 1, &out, 1);
+    const TensorHandle result(out);
+    const CallHandle started(call);
+    if (!status && starts) status = heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE);
+    if (status) return status;
+    EXPECT_EQ(read_tensor<float>(result)[0], 1);
+    return nullptr;
+  }
+  static uint64_t arena_of(const InstanceHandle& instance) { return Json::parse(instance_report(instance, "statistics"))["arena_bytes"]; }
   static Json pool_of(const InstanceHandle& instance) { return Json::parse(instance_report(instance, "statistics"))["devices"][0]["pool"]; }
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeMemory, ::testing::ValuesIn(kDrivers), driver_name);
@@ -76,6 +115,49 @@ TEST_P(RuntimeMemory, SaysWhoHoldsWhatWhenMemoryEnds) {
       "[HD-M-03]\n               32 bytes in       1 block : tensors");
   EXPECT_EQ(pool_of(instance)["exhaustions"], 1);
   EXPECT_EQ(read_tensor(call_for_one(function, {a.get(), a.get()})).size(), 8u);
+}
+
+TEST_P(RuntimeMemory, ACallThatFitsSucceedsAfterOneThatDidNot) {
+  for (const bool starts : {false, true}) {
+    const InstanceHandle instance = open_tight(1);
+    ASSERT_NE(instance, nullptr);
+    HEDDLE_EXPECT_FAILS(call_tight(instance, 1100, starts), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the limit of 1048576 bytes leaves");
+    for (int i = 0; i < 3; ++i) {
+      HEDDLE_EXPECT_OK(call_tight(instance, 1000, starts));
+      EXPECT_EQ(arena_of(instance), 1000 * 1024);
+    }
+    HEDDLE_EXPECT_FAILS(call_tight(instance, 1100, starts), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the limit of 1048576 bytes leaves");
+    HEDDLE_EXPECT_OK(call_tight(instance, 1000, starts));
+  }
+}
+
+// 600 of them are given room for 640 where there is some.
+TEST_P(RuntimeMemory, WhatHasGrownGetsNoMoreThanItNeedsWhereMemoryIsShort) {
+  for (const bool starts : {false, true}) {
+    const InstanceHandle narrow = open_tight(1);
+    ASSERT_NE(narrow, nullptr);
+    HEDDLE_EXPECT_OK(call_tight(narrow, 500, starts));
+    HEDDLE_EXPECT_OK(call_tight(narrow, 600, starts));
+    EXPECT_EQ(arena_of(narrow), 640 * 1024) << "there is no memory for both arenas";
+    HEDDLE_EXPECT_OK(call_tight(narrow, 1000, starts));  // with room for 1,024 the arena would be 1 MiB, and nothing left for the argument
+    EXPECT_EQ(arena_of(narrow), 1000 * 1024);
+  }
+}
+
+TEST_P(RuntimeMemory, AnArenaLeavesRoomForResults) {
+  for (const bool starts : {false, true}) {
+    const InstanceHandle wide = open_tight(160);
+    ASSERT_NE(wide, nullptr);
+    HEDDLE_EXPECT_OK(call_tight(wide, 500, starts));
+    for (int i = 0; i < 3; ++i) {
+      // 614,400 bytes of intermediate values, 9,600 of the argument and 384,000 of the result are 40,576 less than there are; with room for 640 of
+      // the batch they would be 384 more.
+      HEDDLE_EXPECT_OK(call_tight(wide, 600, starts));
+      EXPECT_EQ(arena_of(wide), 600 * 1024);
+    }
+    HEDDLE_EXPECT_FAILS(call_tight(wide, 630, starts), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "for result 'out'");
+    HEDDLE_EXPECT_OK(call_tight(wide, 600, starts));
+  }
 }
 
 TEST_P(RuntimeMemory, PutsTheDefaultPoolOverWhatIsNamed) {
