@@ -37,7 +37,7 @@ def Stage_DomainAttr : Stage_Attr<"Domain", "domain"> {
     and less than the second. The first is over the dimensions of the domain, the second over symbols alone. So the windows of a pooling end at the borders of the image.}];
   let parameters = (ins "::mlir::AffineMap":$extents, DefaultValuedParameter<"unsigned", "0">:$reduced,
                         OptionalArrayRefParameter<"::mlir::AffineMap">:$within);
-  let assemblyFormat = "`<` $extents (`,` `reduced` `=` $reduced^)? (`,` `within` `=` `[` $within^ `]`)? `>`";
+  let assemblyFormat = "`<` $extents (`,` `reduced` `=` $reduced^)? (`within` `[` $within^ `]`)? `>`";
   let extraClassDeclaration = [{
     unsigned getRank() const { return getExtents().getNumResults(); }
     unsigned getParallelRank() const { return getRank() - getReduced(); }

@@ -8,6 +8,18 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
+// Integers of 16 bits in place of bf16; other types as they are.
+Type bits_of_bf16(Type type) {
+  if (!getElementTypeOrSelf(type).isBF16()) return type;
+  Type bits = IntegerType::get(type.getContext(), 16);
+  auto vector = llvm::dyn_cast<VectorType>(type);
+  return vector ? Type(vector.clone(bits)) : bits;
+}
+
+}  // namespace
+
+namespace {
+
 // Byte offsets in heddle_x86_64_dispatch_t.
 constexpr int64_t bindings_offset = 0;
 constexpr int64_t constants_offset = 16;
@@ -68,6 +80,17 @@ Value KernelBuilder::stack(int64_t bytes, int64_t alignment) {
   Value size = index(bytes);
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
   return builder.create<LLVM::AllocaOp>(location, ptr, builder.getI8Type(), size, alignment);
+}
+
+Value KernelBuilder::load_memory(Type type, Value base, Value element_index, Value mask) {
+  Type bits = bits_of_bf16(type);
+  Value loaded = LlvmKernelBuilder::load_memory(bits, base, element_index, mask);
+  return bits == type ? loaded : make<arith::BitcastOp>(type, loaded);
+}
+
+void KernelBuilder::store_memory(Value value, Value base, Value element_index, Value mask) {
+  Type bits = bits_of_bf16(value.getType());
+  LlvmKernelBuilder::store_memory(bits == value.getType() ? value : make<arith::BitcastOp>(bits, value), base, element_index, mask);
 }
 
 }  // namespace heddle::targets::x86_64

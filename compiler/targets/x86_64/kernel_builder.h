@@ -25,6 +25,11 @@ class KernelBuilder : public LlvmKernelBuilder {
   // Every workgroup of this call's range.
   void for_workgroups(const std::function<void(mlir::Value)>& body) { loop(first_, last_, body); }
 
+ protected:
+  // Elements of bf16 are moved as integers: some lanes of bf16 LLVM would make f32 and round again, by a library's function.
+  mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
+  void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
+
  private:
   mlir::Value first_, last_, workspace_;
   mlir::func::FuncOp body_;
