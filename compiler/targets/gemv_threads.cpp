@@ -3,6 +3,7 @@
 #include "compiler/targets/gemv_threads.h"
 
 #include "compiler/targets/stage_emitter.h"
+#include "compiler/targets/subgroups.h"
 #include "compiler/targets/thread_space.h"
 
 using namespace mlir;
@@ -81,22 +82,28 @@ class Gemv {
     }
     if (!is_found) return false;
     const int64_t bytes = std::max<int64_t>(1, tx::element_of(contract_->getOperand(matrix_)).getIntOrFloatBitWidth() / 8);
-    lanes_ = std::clamp<int64_t>(access_bytes_ / bytes, 1, most_lanes);
-    while ((along_depth_ ? depth_ : columns_) % lanes_ != 0) lanes_ /= 2;
-    loads_ = most_loads_bytes / (lanes_ * bytes);
+    lanes_ = access_bytes_ > 0 ? std::clamp<int64_t>(access_bytes_ / bytes, 1, most_lanes) : 0;
+    while (lanes_ > 0 && (along_depth_ ? depth_ : columns_) % lanes_ != 0) lanes_ /= 2;
+    loads_ = most_loads_bytes / (width() * bytes);
     neighbors_ = subgroup_;
-    while (neighbors_ > fewest_neighbors && columns_ < enough_workgroups * neighbors_ * lanes_) neighbors_ /= 2;
+    while (neighbors_ * rows_ > threads_) neighbors_ /= 2;  // each of them stores one result or a vector of them
+    while (neighbors_ > fewest_neighbors && columns_ < enough_workgroups * neighbors_ * width()) neighbors_ /= 2;
     return true;
   }
 
   int64_t subgroups() const { return threads_ / subgroup_; }
-  int64_t columns_at_once() const { return along_depth_ ? subgroups() : neighbors_ * lanes_; }
+  int64_t width() const { return std::max<int64_t>(1, lanes_); }
+  int64_t columns_at_once() const { return along_depth_ ? subgroups() : neighbors_ * width(); }
 
-  Element zero(KernelBuilder& k) const { return {k.constant(k.vector_type(accumulator(), lanes_), 0), true}; }
+  Value zero(KernelBuilder& k) const { return k.constant(lanes_ > 0 ? Type(k.vector_type(accumulator(), lanes_)) : accumulator(), 0); }
   Type accumulator() const { return contract_.getAccumulator(); }
 
   Value sum(KernelBuilder& k, Value a, Value b) const {
     return llvm::isa<FloatType>(accumulator()) ? k.make<arith::AddFOp>(a, b) : k.make<arith::AddIOp>(a, b);
+  }
+  // The sum of what the lanes of a subgroup have whose numbers differ by multiples of `apart`.
+  Value sum_across_lanes(KernelBuilder& k, const Subgroups& subgroups, Value one, int64_t apart) const {
+    return subgroups.across_lanes({one}, [&](ValueRange a, ValueRange b) { return Values{sum(k, a[0], b[0])}; }, apart)[0];
   }
 
   BodyPlace place_in_depth(KernelBuilder& k, int64_t row, Value column, Value depth) const {
@@ -138,7 +145,7 @@ class Gemv {
       };
     };
     Value first = k.mul(part, piece);
-    Values sums(static_cast<size_t>(rows_), zero(k).value);
+    Values sums(static_cast<size_t>(rows_), zero(k));
     if (whole > 0) sums = k.loop(first, k.index(whole), k.index(stride * loads), sums, add_some(loads));
     if (whole < depth_) sums = k.loop(k.add(first, whole), k.index(depth_), k.index(stride), sums, add_some(1));
     return sums;
@@ -169,21 +176,22 @@ class Gemv {
   void emit_along_columns(KernelBuilder& k) const {
     const int64_t at_once = columns_at_once(), parts = threads_ / neighbors_;
     Value neighbor = k.rem(k.thread(), k.index(neighbors_)), part = k.div(k.thread(), k.index(neighbors_));
-    Value in_tile = k.mul(neighbor, lanes_), tile = k.mul(k.block(), at_once);
-    Value column = k.min(k.add(tile, in_tile), k.index(columns_ - lanes_));
+    Value in_tile = k.mul(neighbor, width()), tile = k.mul(k.block(), at_once);
+    Value column = k.min(k.add(tile, in_tile), k.index(columns_ - width()));
     Values sums = thread_sums(k, column, part, parts, 1);
-    Value lane = k.rem(k.thread(), k.index(subgroup_)), subgroup = k.div(k.thread(), k.index(subgroup_));
+    const Subgroups subgroups(k, subgroup_);
+    Value lane = subgroups.lane(), subgroup = subgroups.own();
     for (Value& own : sums) {
       if (neighbors_ == subgroup_) break;
+      if (lanes_ == 0) own = sum_across_lanes(k, subgroups, own, neighbors_);
       Value all = own;
       for (int64_t l = 0; l < lanes_; ++l) {
         Value one = k.builder.create<vector::ExtractOp>(k.location, own, l);
-        for (int64_t distance = subgroup_ / 2; distance >= neighbors_; distance /= 2) one = sum(k, one, k.exchange(one, distance));
-        all = k.builder.create<vector::InsertOp>(k.location, one, all, l);
+        all = k.builder.create<vector::InsertOp>(k.location, sum_across_lanes(k, subgroups, one, neighbors_), all, l);
       }
       own = all;
     }
-    Value shared = k.shared(accumulator(), subgroups() * rows_ * at_once);
+    Value shared = k.shared(accumulator(), subgroups.count() * rows_ * at_once);
     k.branch(k.less(lane, k.index(neighbors_)), [&] {
       for (auto [row, own] : llvm::enumerate(sums)) {
         Value line = k.add(k.mul(subgroup, rows_), static_cast<int64_t>(row));
@@ -193,28 +201,28 @@ class Gemv {
     k.barrier();
     Value row = k.div(k.thread(), k.index(neighbors_)), own = k.add(tile, in_tile);
     k.branch(k.make<arith::AndIOp>(k.less(row, k.index(rows_)), k.less(own, k.index(columns_))), [&] {
-      Value total;
-      for (int64_t s = 0; s < subgroups(); ++s) {
+      auto of = [&](int64_t s) {
         Value at = k.add(k.mul(k.add(row, s * rows_), at_once), in_tile);
-        Value part_of_it = k.load(shared, at, accumulator(), lanes_);
-        total = total ? sum(k, total, part_of_it) : part_of_it;
-      }
-      finish(k, total, row, own, lanes_);
+        return Values{k.load(shared, at, accumulator(), lanes_)};
+      };
+      Values total = subgroups.merged(of, [&](ValueRange a, ValueRange b) { return Values{sum(k, a[0], b[0])}; });
+      finish(k, total[0], row, own, lanes_);
     });
   }
 
   // A subgroup has a column, and its lanes have pieces of the depth.
   void emit_along_depth(KernelBuilder& k) const {
-    Value lane = k.rem(k.thread(), k.index(subgroup_)), subgroup = k.div(k.thread(), k.index(subgroup_));
-    Value own = k.add(k.mul(k.block(), subgroups()), subgroup), column = k.min(own, k.index(columns_ - 1));
-    Values sums = thread_sums(k, column, lane, subgroup_, lanes_);
+    const Subgroups subgroups(k, subgroup_);
+    Value lane = subgroups.lane(), subgroup = subgroups.own();
+    Value own = k.add(k.mul(k.block(), subgroups.count()), subgroup), column = k.min(own, k.index(columns_ - 1));
+    Values sums = thread_sums(k, column, lane, subgroup_, width());
     for (auto [row, lanes] : llvm::enumerate(sums)) {
-      Value total;
+      Value total = lanes_ == 0 ? lanes : Value();
       for (int64_t l = 0; l < lanes_; ++l) {
         Value one = k.builder.create<vector::ExtractOp>(k.location, lanes, l);
         total = total ? sum(k, total, one) : one;
       }
-      for (int64_t distance = subgroup_ / 2; distance > 0; distance /= 2) total = sum(k, total, k.exchange(total, distance));
+      total = sum_across_lanes(k, subgroups, total, 1);
       Value is_own = k.make<arith::CmpIOp>(arith::CmpIPredicate::eq, lane, k.index(static_cast<int64_t>(row) % subgroup_));
       k.branch(k.make<arith::AndIOp>(is_own, k.less(own, k.index(columns_))),
                [&] { finish(k, total, k.index(static_cast<int64_t>(row)), own, 0); });
@@ -227,7 +235,7 @@ class Gemv {
   unsigned matrix_ = 0;
   bool along_depth_ = false;  // neighbors in memory are neighbors along the depth, not columns
   int64_t rows_ = 1, columns_ = 0, depth_ = 0;
-  int64_t lanes_ = 1;      // elements of the matrix that a thread reads at once
+  int64_t lanes_ = 0;      // elements of the matrix that a thread reads at once; 0: one, and nothing is a vector
   int64_t loads_ = 1;      // so many times before it waits
   int64_t neighbors_ = 1;  // threads beside each other along columns
 };
@@ -252,11 +260,7 @@ class GemvOnThreads final : public Strategy {
     auto kernel = machine_.open(region, plan, symbol, kernels, machine_.threads);
     gemv->emit(*kernel);
     kernel->finish();
-    KernelResources resources;
-    resources.workgroup_size = static_cast<uint32_t>(machine_.threads);
-    resources.subgroup_size = static_cast<uint32_t>(machine_.subgroup_size);
-    resources.shared_memory_bytes = static_cast<uint64_t>(kernel->shared_bytes());
-    return resources;
+    return machine_.resources(*kernel);
   }
 
  private:

@@ -56,10 +56,7 @@ class GenericOnThreads final : public Strategy {
       generic->emit(*kernel, outer, inner, lanes);
     });
     kernel->finish();
-    KernelResources resources;
-    resources.workgroup_size = static_cast<uint32_t>(threads);
-    resources.subgroup_size = static_cast<uint32_t>(machine_.subgroup_size);
-    return resources;
+    return machine_.resources(*kernel);
   }
 
  private:
@@ -71,6 +68,14 @@ class GenericOnThreads final : public Strategy {
 };
 
 }  // namespace
+
+KernelResources ThreadMachine::resources(const KernelBuilder& kernel) const {
+  KernelResources resources;
+  resources.workgroup_size = static_cast<uint32_t>(kernel.threads());
+  resources.subgroup_size = static_cast<uint32_t>(exchanges_in_branches ? subgroup_size : 0);
+  resources.shared_memory_bytes = static_cast<uint64_t>(kernel.shared_bytes());
+  return resources;
+}
 
 std::unique_ptr<Strategy> generic_on_threads(ThreadMachine machine) {
   return std::make_unique<GenericOnThreads>(std::move(machine));

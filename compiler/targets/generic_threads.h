@@ -9,14 +9,20 @@ namespace heddle::targets {
 
 // What the strategy needs to know of a machine.
 struct ThreadMachine {
-  int64_t threads = 256;       // of a workgroup, at most
-  int64_t subgroup_size = 32;  // a workgroup is a multiple of it; of a machine that chooses it for each kernel, the largest
-  int64_t access_bytes = 0;    // of a thread, at most; 0: elements are accessed one at a time
-  int64_t shared_bytes = 0;    // of a workgroup, at most; 0: its threads do not work together
+  int64_t threads = 256;        // of a workgroup, usually
+  int64_t most_threads = 1024;  // of a workgroup
+  int64_t subgroup_size = 32;   // a workgroup is a multiple of it; of a machine that chooses it for each kernel, the largest
+  int64_t access_bytes = 0;     // of a thread, at most; 0: elements are accessed one at a time
+  int64_t shared_bytes = 0;     // of a workgroup, at most; 0: its threads do not work together
+  // Whether a subgroup exchanges values without memory, and so may where the others of its workgroup do not.
+  bool exchanges_in_branches = true;
   // Opens a kernel.
   std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                                mlir::ModuleOp kernels, int64_t threads)>
       open;
+
+  // Of a finished kernel that open() gave.
+  KernelResources resources(const KernelBuilder& kernel) const;
 };
 
 std::unique_ptr<Strategy> generic_on_threads(ThreadMachine machine);

@@ -38,7 +38,8 @@ class KernelBuilder {
   // Of machines whose threads work together:
   // Every thread of the workgroup waits for all others and sees what they wrote.
   virtual void barrier();
-  // The value of lane (own lane ^ distance) of the same subgroup, which all are here. Any scalar of 8 to 64 bits.
+  // The value of lane (own lane ^ distance) of the same subgroup. All of its threads are here, or all of the workgroup's on machines that need it
+  // (ThreadMachine). Any scalar of 8 to 64 bits.
   virtual mlir::Value exchange(mlir::Value value, int64_t distance);
   // `count` elements of memory that the workgroup shares, for load() and store(). Never the same memory twice.
   virtual mlir::Value shared(mlir::Type element, int64_t count);

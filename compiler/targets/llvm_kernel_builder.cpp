@@ -91,4 +91,23 @@ void LlvmKernelBuilder::prefetch(Value base, Value element_index, Type element, 
   builder.create<LLVM::Prefetch>(location, pointer(base, element_index, element), /*rw=*/0, locality, /*cache=*/1);
 }
 
+Value LlvmKernelBuilder::exchange_words(Value value, llvm::function_ref<Value(Value)> word) {
+  Type type = value.getType(), i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  Type integer = builder.getIntegerType(bits);
+  Value as_integer = type == integer ? value : make<arith::BitcastOp>(integer, value);
+  Value exchanged;
+  if (bits == 32) {
+    exchanged = word(as_integer);
+  } else if (bits < 32) {
+    exchanged = make<arith::TruncIOp>(integer, word(make<arith::ExtUIOp>(i32, as_integer)));
+  } else {
+    Value half = builder.create<arith::ConstantIntOp>(location, 32, 64);
+    Value low = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, as_integer)));
+    Value high = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, make<arith::ShRUIOp>(as_integer, half))));
+    exchanged = make<arith::OrIOp>(low, make<arith::ShLIOp>(high, half));
+  }
+  return type == integer ? exchanged : make<arith::BitcastOp>(type, exchanged);
+}
+
 }  // namespace heddle::targets

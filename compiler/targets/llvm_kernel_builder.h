@@ -19,6 +19,9 @@ class LlvmKernelBuilder : public KernelBuilder {
  protected:
   using KernelBuilder::KernelBuilder;
 
+  // exchange() of any scalar, by one of 32 bits.
+  mlir::Value exchange_words(mlir::Value value, llvm::function_ref<mlir::Value(mlir::Value)> word);
+
   mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
   void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
 };

@@ -388,9 +388,10 @@ void expect_close(const Tensor& got, const Tensor& wanted, const CheckOptions& o
 
 namespace {
 
-// EXPECTs that all of the kernel's instructions are known to the disassembler HEDDLE_OBJDUMP, if there is one, and that one of them stores.
-void check_amdgpu_code(tx::DispatchOp region) {
-  auto compiled = compile_region(*targets::make_amdgpu_target("gfx942"), region);
+// EXPECTs that all of the kernel's instructions are known to the disassembler HEDDLE_OBJDUMP, if there is one, that one of them stores, and that
+// threads that share memory wait for each other.
+void check_amdgpu_code(const targets::Target& target, tx::DispatchOp region, const std::string& strategy) {
+  auto compiled = compile_region(target, region, strategy);
   const char* objdump = getenv("HEDDLE_OBJDUMP");
   if (!compiled || !objdump) return;
   const testing::TemporaryFolder folder;
@@ -403,6 +404,13 @@ void check_amdgpu_code(tx::DispatchOp region) {
   EXPECT_NE(assembly.find("s_endpgm"), std::string::npos) << assembly;
   EXPECT_NE(assembly.find("global_store"), std::string::npos) << assembly;
   EXPECT_EQ(assembly.find("<unknown>"), std::string::npos) << assembly;
+  if (compiled->resources.shared_memory_bytes == 0) return;
+  EXPECT_NE(assembly.find("s_barrier"), std::string::npos) << assembly;
+  EXPECT_NE(assembly.find("ds_read"), std::string::npos) << assembly;
+}
+
+bool has_strategy(const targets::Target& target, const std::string& name) {
+  return llvm::any_of(target.strategies(), [&](const auto& strategy) { return strategy->name() == name; });
 }
 
 }  // namespace
@@ -425,6 +433,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
   }
   const Expected wanted = expected_results(parsed.region(), operands, options);
   for (const std::string& level : runnable_levels()) {
+    if (!options.strategy.empty() && !has_strategy(*targets::make_x86_64_target(level), options.strategy)) continue;
     std::vector<Tensor> usual;
     for (size_t plan : plans_to_check(*targets::make_x86_64_target(level), parsed.region(), options.strategy)) {
       LoadedKernel kernel(parsed.region(), level, options.strategy, plan);
@@ -440,9 +449,9 @@ void check_region(const std::string& text, const CheckOptions& options) {
     }
   }
   check_on_cuda(parsed.region(), operands, wanted, options);
-  if (options.strategy != "generic") return;
-  check_on_opencl(parsed.region(), operands, wanted, options);
-  check_amdgpu_code(parsed.region());
+  if (has_strategy(*targets::make_spirv_target(), options.strategy)) check_on_opencl(parsed.region(), operands, wanted, options);
+  auto amdgpu = targets::make_amdgpu_target("gfx942");
+  if (has_strategy(*amdgpu, options.strategy)) check_amdgpu_code(*amdgpu, parsed.region(), options.strategy);
 }
 
 }  // namespace heddle::tests

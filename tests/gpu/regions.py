@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-PROGRAMS = ("contraction_test", "elemental_test", "reduction_test", "transpose_test", "cuda_test", "cuda_contraction_test", "generic_test", "attention_test")
+PROGRAMS = ("contraction_test", "elemental_test", "reduction_test", "transpose_test", "cuda_test", "cuda_contraction_test", "generic_test", "threads_test", "attention_test")
 SHARDS = 4
 NOISE = ("[ RUN      ]", "[       OK ]", "[----------]", "Note: Google Test", "Note: This is test shard", "Running main()")
 

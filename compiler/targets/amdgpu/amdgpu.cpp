@@ -4,9 +4,11 @@
 
 #include <mutex>
 
+#include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/llvm_backend.h"
 #include "compiler/targets/llvm_kernel_builder.h"
+#include "compiler/targets/rows_threads.h"
 #include "llvm/IR/CallingConv.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/TargetSelect.h"
@@ -22,8 +24,10 @@ namespace heddle::targets {
 namespace {
 
 constexpr llvm::StringLiteral triple = "amdgcn-amd-amdhsa";
-constexpr unsigned global_space = 1;
+constexpr unsigned global_space = 1, local_space = 3;
 constexpr int64_t wavefront = 64;
+constexpr int64_t local_bytes = 64 << 10;  // of a workgroup
+constexpr int64_t local_alignment = 16;    // bytes
 
 class AmdgpuKernelBuilder final : public LlvmKernelBuilder {
  public:
@@ -46,6 +50,36 @@ class AmdgpuKernelBuilder final : public LlvmKernelBuilder {
     block_ = make<arith::ExtUIOp>(i64, builder.create<ROCDL::BlockIdXOp>(location, i32).getResult());
     thread_ = make<arith::ExtUIOp>(i64, builder.create<ROCDL::ThreadIdXOp>(location, i32).getResult());
   }
+
+  // With the fences of a workgroup.
+  void barrier() override { builder.create<ROCDL::BarrierOp>(location); }
+
+  Value exchange(Value value, int64_t distance) override {
+    constexpr int64_t word_bytes = 4;
+    Value other = make<arith::XOrIOp>(rem(thread_, index(wavefront)), index(distance));
+    Value at = make<arith::TruncIOp>(builder.getI32Type(), mul(other, word_bytes));
+    return exchange_words(
+        value, [&](Value word) -> Value { return builder.create<ROCDL::DsBpermuteOp>(location, builder.getI32Type(), at, word); });
+  }
+
+  // Local memory, which LLVM lays out: a pointer of its address space.
+  Value shared(Type element, int64_t count) override {
+    Type memory = memory_type(element);
+    LLVM::GlobalOp global;
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(kernels.getBody());
+      global = builder.create<LLVM::GlobalOp>(
+          location, LLVM::LLVMArrayType::get(memory, static_cast<unsigned>(count)), /*isConstant=*/false, LLVM::Linkage::Internal,
+          (symbol + "_shared_" + Twine(shared_bytes_)).str(), Attribute(), local_alignment, local_space);
+    }
+    shared_bytes_ += llvm::alignTo(count * memory.getIntOrFloatBitWidth() / 8, local_alignment);
+    return builder.create<LLVM::AddressOfOp>(location, global);
+  }
+  int64_t shared_bytes() const override { return shared_bytes_; }
+
+ private:
+  int64_t shared_bytes_ = 0;
 };
 
 std::unique_ptr<llvm::TargetMachine> make_machine(StringRef chip, std::string& error) {
@@ -62,10 +96,12 @@ std::unique_ptr<llvm::TargetMachine> make_machine(StringRef chip, std::string& e
 class AmdgpuTarget final : public Target {
  public:
   explicit AmdgpuTarget(std::string_view chip) : chip_(chip) {
-    ThreadMachine machine{.subgroup_size = wavefront, .access_bytes = 16, .open = {}};
+    ThreadMachine machine{.subgroup_size = wavefront, .access_bytes = 16, .shared_bytes = local_bytes, .open = {}};
     machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return std::make_unique<AmdgpuKernelBuilder>(region, symbol, kernels, threads);
     };
+    strategies_.push_back(rows_on_threads(machine));
+    strategies_.push_back(gemv_on_threads(machine));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 

@@ -59,28 +59,12 @@ void KernelBuilder::barrier() {
 }
 
 Value KernelBuilder::exchange(Value value, int64_t distance) {
-  Type type = value.getType(), i32 = builder.getI32Type(), i64 = builder.getI64Type();
-  unsigned bits = type.getIntOrFloatBitWidth();
-  auto word = [&](Value piece) -> Value {
+  return exchange_words(value, [&](Value word) -> Value {
     Value all = builder.create<arith::ConstantIntOp>(location, -1, 32);
     Value by = builder.create<arith::ConstantIntOp>(location, distance, 32);
     Value clamp = builder.create<arith::ConstantIntOp>(location, subgroup_size - 1, 32);
-    return builder.create<NVVM::ShflOp>(location, i32, all, piece, by, clamp, NVVM::ShflKind::bfly, UnitAttr());
-  };
-  Type integer = builder.getIntegerType(bits);
-  Value as_integer = type == integer ? value : make<arith::BitcastOp>(integer, value);
-  Value exchanged;
-  if (bits == 32) {
-    exchanged = word(as_integer);
-  } else if (bits < 32) {
-    exchanged = make<arith::TruncIOp>(integer, word(make<arith::ExtUIOp>(i32, as_integer)));
-  } else {
-    Value half = builder.create<arith::ConstantIntOp>(location, 32, 64);
-    Value low = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, as_integer)));
-    Value high = make<arith::ExtUIOp>(i64, word(make<arith::TruncIOp>(i32, make<arith::ShRUIOp>(as_integer, half))));
-    exchanged = make<arith::OrIOp>(low, make<arith::ShLIOp>(high, half));
-  }
-  return type == integer ? exchanged : make<arith::BitcastOp>(type, exchanged);
+    return builder.create<NVVM::ShflOp>(location, builder.getI32Type(), all, word, by, clamp, NVVM::ShflKind::bfly, UnitAttr());
+  });
 }
 
 Value KernelBuilder::shared_base() {

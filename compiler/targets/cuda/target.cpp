@@ -160,7 +160,8 @@ class CudaTarget final : public Target {
   // shared_memory_bytes: 0 for what the chip has.
   CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes)
       : chip_(chip), math_(math), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {
-    ThreadMachine machine{usual_threads, subgroup_size, access_bytes, limit_, {}};
+    ThreadMachine machine{
+        .threads = usual_threads, .subgroup_size = subgroup_size, .access_bytes = access_bytes, .shared_bytes = limit_, .open = {}};
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };

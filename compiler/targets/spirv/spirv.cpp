@@ -3,7 +3,9 @@
 #include "compiler/targets/spirv/spirv.h"
 
 #include "compiler/targets/expand_math.h"
+#include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
+#include "compiler/targets/rows_threads.h"
 #include "mlir/Conversion/ArithToSPIRV/ArithToSPIRV.h"
 #include "mlir/Conversion/ControlFlowToSPIRV/ControlFlowToSPIRV.h"
 #include "mlir/Conversion/FuncToSPIRV/FuncToSPIRV.h"
@@ -67,7 +69,43 @@ class SpirvKernelBuilder final : public KernelBuilder {
 
   void finish() override { builder.create<func::ReturnOp>(location); }
 
+  void barrier() override {
+    builder.create<spirv::ControlBarrierOp>(
+        location, spirv::Scope::Workgroup, spirv::Scope::Workgroup,
+        spirv::MemorySemantics::AcquireRelease | spirv::MemorySemantics::WorkgroupMemory | spirv::MemorySemantics::CrossWorkgroupMemory);
+  }
+
+  // Through memory, by all of the workgroup: how many threads a subgroup has is the device's choice, and SPIR-V 1.2 exchanges nothing within one.
+  Value exchange(Value value, int64_t distance) override {
+    spirv::GlobalVariableOp& slots = slots_[value.getType()];
+    if (!slots) slots = add_shared(value.getType(), threads_);
+    Value memory = start_of(slots);
+    store(value, memory, thread_);
+    barrier();
+    Value other = load(memory, make<arith::XOrIOp>(thread_, index(distance)), value.getType());
+    barrier();  // the next exchange stores there
+    return other;
+  }
+
+  Value shared(Type element, int64_t count) override { return start_of(add_shared(element, count)); }
+  int64_t shared_bytes() const override { return shared_bytes_; }
+
  private:
+  spirv::GlobalVariableOp add_shared(Type element, int64_t count) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(kernels.getBody());
+    Type memory = stored_type(memory_type(element));
+    auto type = spirv::PointerType::get(spirv::ArrayType::get(memory, static_cast<unsigned>(count)), spirv::StorageClass::Workgroup);
+    const std::string name = (symbol + "_shared_" + Twine(shared_bytes_)).str();
+    shared_bytes_ += count * memory.getIntOrFloatBitWidth() / 8;
+    return builder.create<spirv::GlobalVariableOp>(location, type, name);
+  }
+  // Of its first element.
+  Value start_of(spirv::GlobalVariableOp variable) {
+    Value all = builder.create<spirv::AddressOfOp>(location, variable);
+    return builder.create<spirv::AccessChainOp>(location, all, ValueRange(index(0)));
+  }
+
   // SPIR-V 1.2 has no bf16: its bits are an i16.
   Type stored_type(Type memory) { return memory.isBF16() ? Type(builder.getI16Type()) : memory; }
 
@@ -93,6 +131,21 @@ class SpirvKernelBuilder final : public KernelBuilder {
     if (value.getType().isBF16()) value = builder.create<arith::BitcastOp>(location, builder.getI16Type(), value);
     builder.create<spirv::StoreOp>(location, at(base, element_index), value, aligned, bytes);
   }
+
+  llvm::DenseMap<Type, spirv::GlobalVariableOp> slots_;  // one for each thread, by what they hold
+  int64_t shared_bytes_ = 0;
+};
+
+// Of bf16, whose bits are an i16.
+struct Bf16Constant final : OpConversionPattern<arith::ConstantOp> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult matchAndRewrite(arith::ConstantOp op, OpAdaptor, ConversionPatternRewriter& rewriter) const override {
+    auto value = llvm::dyn_cast<FloatAttr>(op.getValue());
+    if (!value || !value.getType().isBF16()) return failure();
+    Type bits = rewriter.getI16Type();
+    rewriter.replaceOpWithNewOp<spirv::ConstantOp>(op, bits, rewriter.getIntegerAttr(bits, value.getValue().bitcastToAPInt()));
+    return success();
+  }
 };
 
 // Everything to the spirv dialect, in the same module.
@@ -112,7 +165,9 @@ LogicalResult convert(ModuleOp kernels) {
 
   spirv::TargetEnvAttr target = environment(context);
   SPIRVTypeConverter types(target);
+  types.addConversion([](BFloat16Type type) -> Type { return IntegerType::get(type.getContext(), 16); });
   RewritePatternSet patterns(context);
+  patterns.add<Bf16Constant>(types, context, /*benefit=*/2);
   arith::populateArithToSPIRVPatterns(types, patterns);
   populateMathToSPIRVPatterns(types, patterns);
   cf::populateControlFlowToSPIRVPatterns(types, patterns);
@@ -122,7 +177,7 @@ LogicalResult convert(ModuleOp kernels) {
   return applyPartialConversion(kernels, *legal, std::move(patterns));
 }
 
-// A spirv.module of the kernels and the variables that they read.
+// A spirv.module of the kernels and their variables.
 FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
   MLIRContext* context = kernels.getContext();
   OpBuilder builder(context);
@@ -130,18 +185,19 @@ FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
   builder.setInsertionPointToEnd(kernels.getBody());
   auto module = builder.create<spirv::ModuleOp>(location, spirv::AddressingModel::Physical64, spirv::MemoryModel::OpenCL);
   module->setAttr(spirv::getTargetEnvAttrName(), environment(context));
-  SmallVector<Attribute> variables;
+  SmallVector<Attribute> inputs;
   SmallVector<spirv::FuncOp> functions;
   for (Operation& op : llvm::make_early_inc_range(*kernels.getBody())) {
     if (&op == module) continue;
-    if (auto variable = llvm::dyn_cast<spirv::GlobalVariableOp>(op)) variables.push_back(FlatSymbolRefAttr::get(variable));
+    auto variable = llvm::dyn_cast<spirv::GlobalVariableOp>(op);
+    if (variable && variable.storageClass() == spirv::StorageClass::Input) inputs.push_back(FlatSymbolRefAttr::get(variable));
     if (auto function = llvm::dyn_cast<spirv::FuncOp>(op)) functions.push_back(function);
     op.moveBefore(module.getBody(), module.getBody()->end());
   }
   builder.setInsertionPointToEnd(module.getBody());
   for (spirv::FuncOp function : functions) {
     auto threads = function->getAttrOfType<IntegerAttr>(threads_attr);
-    builder.create<spirv::EntryPointOp>(location, spirv::ExecutionModel::Kernel, function, variables);
+    builder.create<spirv::EntryPointOp>(location, spirv::ExecutionModel::Kernel, function, inputs);
     builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::LocalSize,
                                            ArrayRef<int32_t>{static_cast<int32_t>(threads.getInt()), 1, 1});
   }
@@ -154,10 +210,16 @@ FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
 class SpirvTarget final : public Target {
  public:
   SpirvTarget() {
-    ThreadMachine machine{.subgroup_size = 32, .open = {}};
+    ThreadMachine machine{.most_threads = 256,
+                          .subgroup_size = 32,
+                          .shared_bytes = 24 << 10,  // of the 32 KiB that any device has; exchanges take of the rest
+                          .exchanges_in_branches = false,
+                          .open = {}};
     machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return std::make_unique<SpirvKernelBuilder>(region, symbol, kernels, threads);
     };
+    strategies_.push_back(rows_on_threads(machine));
+    strategies_.push_back(gemv_on_threads(machine));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 

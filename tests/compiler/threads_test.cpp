@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What threads do together, by exchanges and shared memory, on every machine that has them: rows, and products of a few rows with a matrix.
+#include <gtest/gtest.h>
+
+#include "tests/compiler/contraction_cases.h"
+#include "tests/compiler/kernel_run.h"
+#include "tests/compiler/opencl_run.h"
+
+namespace heddle::tests {
+namespace {
+
+CheckOptions rows_options() {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.absolute = options.relative = 1e-4;
+  return options;
+}
+
+std::string reduction(const std::string& kind, const std::string& in, const std::string& axes, const std::string& out) {
+  return one_op({in}, out, "reduce " + kind + " %0 {axes = array<i64: " + axes + ">} : " + tensor(in) + " -> " + tensor(out));
+}
+
+std::string softmax(const std::string& type, const char* axis) {
+  return one_op({type}, type, std::string("softmax %0 {axis = ") + axis + "} : " + tensor(type));
+}
+
+// Says in the list of skipped tests that SPIR-V was not run.
+TEST(Threads, HaveAnOpenClDevice) {
+  if (!no_opencl_device().empty()) GTEST_SKIP() << no_opencl_device();
+}
+
+// By a subgroup, by a workgroup, across memory in one thread, by all subgroups, and by more threads where there may be more.
+TEST(Threads, ReduceRows) {
+  struct Shapes {
+    const char *in, *axes, *out;
+  };
+  for (auto [in, axes, out] : {Shapes{"11x70", "1", "11"},
+                               {"300x4", "1", "300"},
+                               {"3x2000", "1", "3"},
+                               {"2x2003", "1", "2"},
+                               {"9x44", "0", "44"},
+                               {"9x45", "0", "45"},
+                               {"100x70", "0", "70"},
+                               {"1500x33", "0", "33"},
+                               {"3x5x129", "1, 2", "3"},
+                               {"3x40x9", "0, 2", "40"}}) {
+    for (const char* kind : {"sum", "max", "mean"}) {
+      SCOPED_TRACE(std::string(kind) + " of " + in + " over " + axes);
+      check_region(reduction(kind, std::string(in) + "xf32", axes, std::string(out) + "xf32"), rows_options());
+    }
+  }
+}
+
+// Each in a slot of its own width.
+TEST(Threads, ReduceRowsOfAnyElement) {
+  for (const char* element : {"f16", "bf16", "f64", "i8", "ui8", "i16", "i32", "i64"}) {
+    SCOPED_TRACE(element);
+    CheckOptions options = rows_options();
+    if (element[0] != 'f' && element[0] != 'b') options.ranges = {{0, 100}};
+    if (std::string(element).find("16") != std::string::npos) options.absolute = options.relative = 1e-2;
+    for (const char* in : {"5x72", "2x1500"}) {
+      const std::string type = std::string(in) + "x" + element, out = std::string(1, in[0]) + "x" + element;
+      check_region(reduction("max", type, "1", out), options);
+      if (std::string(element).find('8') == std::string::npos && std::string(element) != "i16")
+        check_region(reduction("sum", type, "1", out), options);
+    }
+    check_region(reduction("min", std::string("40x70x") + element, "0", std::string("70x") + element), options);
+  }
+}
+
+TEST(Threads, ExponentiateRows) {
+  CheckOptions options = rows_options();
+  options.ranges = {{-20, 20}};
+  for (auto [type, axis] : {std::pair{"5x37xf32", "1"}, {"2x3000xf32", "1"}, {"3x20x33xf32", "1"}, {"12x5xf32", "0"}, {"50x20xf32", "0"}})
+    check_region(softmax(type, axis), options);
+  options.absolute = options.relative = 2e-3;
+  check_region(softmax("5x64xf16", "1"), options);
+}
+
+// The last workgroup has as many rows as the others, or fewer.
+TEST(Threads, GoThroughAnyNumberOfRows) {
+  const std::string in = "?x40xf32, #tx.dims<()[s0] -> (s0, 40)>", out = "?xf32, #tx.dims<()[s0] -> (s0)>";
+  const std::string sum = "%s = tx.reduce sum %0 {axes = array<i64: 1>} : " + tensor(in) + " -> " + tensor(out);
+  const std::string text = region_text({in}, {out}, sum + "\ntx.yield %s : " + tensor(out), "", {"n"});
+  for (int64_t n : {0, 1, 7, 8, 9, 64}) {
+    CheckOptions options = rows_options();
+    options.symbols = {n};
+    check_region(text, options);
+  }
+}
+
+TEST(Threads, NormalizeRows) {
+  for (auto [rows, row] : {std::pair{"11", "96"}, {"3", "1536"}}) check_region(normalization(rows, row, "f32"), rows_options());
+  CheckOptions options = rows_options();
+  options.absolute = options.relative = 2e-2;
+  check_region(normalization("11", "96", "f16"), options);
+}
+
+void check_product(Matmul matmul) {
+  Case product = matmul.to_case();
+  CheckOptions options;
+  options.strategy = "gemv";
+  options.ranges = product.ranges();
+  options.symbols = product.symbols;
+  options.absolute = 1e-5 * static_cast<double>(product.depth()) * product.largest_weight();
+  options.relative = matmul.element == "f32" ? 1e-4 : 1e-2;
+  check_region(product.region(false), options);
+}
+
+// Few neighbors and many, vectors and single elements, whole rounds of loads and what is left behind them.
+TEST(Threads, MultiplyAFewRows) {
+  for (int64_t rows : {1, 8}) {
+    for (auto [depth, columns] : {std::pair{9, 10}, {100, 1003}, {1111, 20}, {200, 768}, {64, 4000}}) {
+      for (bool transposed : {false, true}) {
+        SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns) +
+                     (transposed ? ", transposed" : ""));
+        check_product({.rows = rows, .depth = depth, .columns = columns, .bias = true, .transpose_rhs = transposed});
+      }
+    }
+  }
+  check_product({.batch = {2, 2}, .rows = 2, .depth = 40, .columns = 72, .bias = true});
+}
+TEST(Threads, MultiplyAFewRowsOfAnyElement) {
+  for (bool transposed : {false, true}) {
+    for (const char* element : {"f16", "bf16"}) {
+      SCOPED_TRACE(element);
+      check_product({.rows = 3, .depth = 200, .columns = 136, .bias = true, .transpose_rhs = transposed, .element = element});
+    }
+    for (auto [integers, zero] : quantized_weights) {
+      SCOPED_TRACE(integers);
+      check_product(
+          {.rows = 2, .depth = 200, .columns = 136, .bias = true, .transpose_rhs = transposed, .integers = integers, .has_zero = zero});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::tests
