@@ -225,7 +225,7 @@ func.func @rotated(%x: tensor<5x3x16xf32>, %cos: tensor<5x3x16xf32>) -> tensor<3
 // -----
 
 // What somebody else reads, too, is made once; a transpose of the innermost dimension has a kernel of its own; what is costly is not computed for each
-// part of a concat.
+// part of a concat that something is computed of.
 // CHECK-LABEL: @not_taken_in
 // CHECK-COUNT-6: tx.dispatch
 // CHECK: return
@@ -236,7 +236,22 @@ func.func @not_taken_in(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x4
   %t = tx.transpose %p {permutation = array<i64: 1, 0>} : tensor<4x8xf32> -> tensor<8x4xf32>
   %e = tx.exp %y : tensor<4x8xf32>
   %c = tx.concat %e, %x {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>
-  return %a, %n, %t, %c : tensor<4x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x16xf32>
+  %d = tx.neg %c : tensor<4x16xf32>
+  return %a, %n, %t, %d : tensor<4x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x16xf32>
+}
+
+// -----
+
+// The last op's parts are computed where each is stored.
+// CHECK-LABEL: @costly_parts
+// CHECK-COUNT-1: tx.dispatch
+// CHECK-NOT: tx.dispatch
+// CHECK: return
+func.func @costly_parts(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x16xf32> {
+  %e = tx.exp %x : tensor<4x8xf32>
+  %f = tx.exp %y : tensor<4x8xf32>
+  %c = tx.concat %e, %f {axis = 1} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x16xf32>
+  return %c : tensor<4x16xf32>
 }
 
 // -----

@@ -121,7 +121,7 @@ func.func @centered(%x: tensor<?x?xf16, #tx.dims<()[s0] -> (s0, s0)>>) -> tensor
 
 // A window ends where the image does, and a mean is of the elements that are there.
 // CHECK-LABEL: @average
-// CHECK: stage.fold <() -> (1, 5, 4, 8, 3, 3), reduced = 2 within [(d0, d1, d2, d3, d4, d5) -> (d1 * 2 + d4 - 1, 9), (d0, d1, d2, d3, d4, d5) -> (d2 * 2 + d5 - 1, 8)]>
+// CHECK: stage.fold <() -> (1, 5, 4, 8, 3, 3), reduced = 2 within[(d0, d1, d2, d3, d4, d5) -> (d1 * 2 + d4 - 1, 9), (d0, d1, d2, d3, d4, d5) -> (d2 * 2 + d5 - 1, 8)]>
 // CHECK-SAME: at [#stage.access<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d4 - 1, d2 * 2 + d5 - 1, d3)>]
 // CHECK: finish {
 // CHECK: arith.minsi
@@ -139,7 +139,7 @@ func.func @average(%x: tensor<1x9x8x8xf32>) -> tensor<1x5x4x8xf32> {
 // -----
 
 // CHECK-LABEL: @lrn
-// CHECK: stage.fold <() -> (4, 8, 5), reduced = 1 within [(d0, d1, d2) -> (d1 + d2 - 2, 8)]> reads(%[[X:.*]], %[[X]]) step_reads 1
+// CHECK: stage.fold <() -> (4, 8, 5), reduced = 1 within[(d0, d1, d2) -> (d1 + d2 - 2, 8)]> reads(%[[X:.*]], %[[X]]) step_reads 1
 func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = tx.dispatch "lrn"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%a: tensor<4x8xf32>):
