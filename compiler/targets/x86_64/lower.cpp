@@ -98,7 +98,8 @@ Value scale_by_power(OpBuilder& builder, Location location, Value value, Value e
 // Rounding to bf16 on the bits: for some lanes LLVM would call a library's function, of which there is none here.
 LogicalResult expand_bf16(ModuleOp unit) {
   auto rounds = [](Operation* op) { return llvm::isa<arith::TruncFOp>(op) && getElementTypeOrSelf(op->getResult(0)).isBF16(); };
-  if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted()) return success();
+  if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted())
+    return success();
   RewritePatternSet patterns(unit.getContext());
   arith::populateExpandBFloat16Patterns(patterns);
   return applyPatternsAndFoldGreedily(unit, std::move(patterns));
