@@ -71,8 +71,10 @@ class Divider {
 
   // The value with its dimension divided. What is computed for this reader alone is computed so.
   Value divided(Value value) {
-    Value& known = known_[value];
-    return known ? known : known = make(value);
+    if (Value known = known_.lookup(value)) return known;
+    Value made = make(value);  // which may make others known
+    known_[value] = made;
+    return made;
   }
 
  private:
