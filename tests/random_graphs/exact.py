@@ -53,6 +53,8 @@ def in_f64(model):
         for attribute in node.attribute:
             if node.op_type in ("Cast", "EyeLike") and attribute.name in ("to", "dtype") and attribute.i in FLOATS:
                 attribute.i = TensorProto.DOUBLE
+        if node.op_type == "GroupNormalization":  # ONNX Runtime expands it, to f32 unless told otherwise
+            node.attribute.append(helper.make_attribute("stash_type", TensorProto.DOUBLE))
     del wide.graph.node[:]
     wide.graph.node.extend(nodes)
     return wide

@@ -47,7 +47,7 @@ FAULTS = [
           "transpose.getPermutation()[op.getAxis()]", "static_cast<int64_t>(op.getAxis())"),
     Fault("a look-up of quantized elements subtracts their scale, not their zero", "compiler/passes/keep_quantized.cpp",
           "factor(*quantized->zero)", "factor(*quantized->scale)"),
-    Fault("a result takes the place of an operand that is read at other places, too", "compiler/passes/overwrite_operands.cpp", "is_read_in_place(inside)", "true"),
+    Fault("a result takes the place of an operand that is read at other places, too", "compiler/passes/overwrite_operands.cpp", "tx::is_read_in_place(inside)", "true"),
     # stages
     Fault("a cumulative sum that is both reverse and exclusive has the element itself, too", "compiler/stage/root_fold.cpp",
           "!cumsum.getExclusive()", "!cumsum.getExclusive() || cumsum.getReverse()"),
