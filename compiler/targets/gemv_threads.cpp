@@ -15,7 +15,7 @@ namespace {
 // One contraction: result[row, column] = sum over the depth of what is computed of the matrix and of the row.
 class Gemv {
  public:
-  // Fails with a reason, or without one for what is no such product.
+  // Fails with a reason, or without one for what is no contraction.
   static FailureOr<Gemv> read(tx::DispatchOp region, const ThreadMachine& machine) {
     std::string reason;
     auto staged = stage::form_stages(region, reason);
@@ -24,16 +24,24 @@ class Gemv {
     gemv.staged_ = std::move(*staged);
     Block& stages = gemv.staged_.region.getBody().front();
     gemv.contract_ = llvm::dyn_cast<stage::ContractOp>(stages.front());
-    if (!gemv.contract_ || stages.getTerminator()->getPrevNode() != &stages.front()) return failure();
+    if (!gemv.contract_) return failure();
+    auto refuse = [&](const Twine& why) { return FailureOr<Gemv>(region.emitError() << why); };
+    if (stages.getTerminator()->getPrevNode() != &stages.front()) return refuse("other stages go on with its sums");
     stage::DomainAttr domain = stage::domain_of(gemv.contract_);
-    if (domain.getParallelRank() < 1 || domain.folded().size() != 1) return failure();
+    if (domain.getParallelRank() < 1 || domain.folded().size() != 1) return refuse("its sums are not along one dimension");
     for (AffineExpr extent : domain.parallel().drop_back()) {
       gemv.rows_ *= tx::static_extent(extent).value_or(most_rows + 1);
-      if (gemv.rows_ < 1 || gemv.rows_ > most_rows) return failure();
+      if (gemv.rows_ < 1 || gemv.rows_ > most_rows) return refuse("it has no rows, more than " + Twine(most_rows) + ", or any number of them");
     }
     gemv.columns_ = tx::static_extent(domain.parallel().back()).value_or(0);
     gemv.depth_ = tx::static_extent(domain.folded().front()).value_or(0);
-    if (gemv.columns_ < fewest_columns || gemv.depth_ < shortest_sum || !gemv.find_matrix()) return failure();
+    if (gemv.columns_ < fewest_columns || gemv.depth_ < shortest_sum) {
+      return refuse("it has fewer than " + Twine(fewest_columns) + " columns, sums of fewer than " + Twine(shortest_sum) + " elements, or any number of them");
+    }
+    if (!gemv.find_matrix()) return refuse("it reads no matrix once whose neighbors along its columns or its depth are neighbors in memory");
+    if (!gemv.fit_shared(machine.shared_bytes)) {
+      return refuse("its sums take " + Twine(gemv.shared_bytes()) + " bytes of shared memory, and a workgroup has " + Twine(machine.shared_bytes));
+    }
     return gemv;
   }
 
@@ -73,6 +81,7 @@ class Gemv {
       }
       for (unsigned d = 0; d < column; ++d) {
         int64_t any = most_lanes;
+        if (tx::static_extent(stage::domain_of(contract_).parallel()[d]) == 1) continue;
         if (memory_step(contract_, i, d, any) != zero) return false;
       }
       if (is_found || (across != 1 && deep != 1)) return false;
@@ -89,6 +98,16 @@ class Gemv {
     while (neighbors_ * rows_ > threads_) neighbors_ /= 2;  // each of them stores one result or a vector of them
     while (neighbors_ > fewest_neighbors && columns_ < enough_workgroups * neighbors_ * width()) neighbors_ /= 2;
     return true;
+  }
+
+  // Of a workgroup, for what its subgroups have of the sums.
+  int64_t shared_bytes() const {
+    const int64_t bytes = std::max<int64_t>(1, accumulator().getIntOrFloatBitWidth() / 8);
+    return along_depth_ ? 0 : subgroups() * rows_ * columns_at_once() * bytes;
+  }
+  bool fit_shared(int64_t most_bytes) {
+    while (shared_bytes() > most_bytes && neighbors_ > fewest_neighbors) neighbors_ /= 2;
+    return shared_bytes() <= most_bytes;
   }
 
   int64_t subgroups() const { return threads_ / subgroup_; }

@@ -156,6 +156,7 @@ TEST_F(CudaTarget, MultipliesAFewRows) {
     }
   }
   EXPECT_NE(strategy_of(Matmul{.rows = 9, .depth = 64, .columns = 64}), "gemv");
+  EXPECT_EQ(strategy_of(Matmul{.batch = {1}, .rows = 1, .depth = 64, .columns = 64, .batched_rhs = true}), "gemv");
   EXPECT_NE(strategy_of(Matmul{.batch = {2}, .rows = 1, .depth = 64, .columns = 64, .batched_rhs = true}), "gemv");
   EXPECT_NE(strategy_of(Matmul{.rows = 2, .depth = 64, .columns = 64, .symbolic_rows = true}), "gemv");
 }
