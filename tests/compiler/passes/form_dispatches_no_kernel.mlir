@@ -42,3 +42,19 @@ module attributes {tx.families = ["other"]} {
     return %d : tensor<8x16xf32>
   }
 }
+
+// -----
+
+// What became part of one region after all is no refusal.
+// CHECK: tx.fusion_log = []
+// CHECK-LABEL: @half
+// CHECK-COUNT-1: tx.dispatch
+// CHECK-NOT: tx.dispatch
+module attributes {tx.families = ["cpu"]} {
+  func.func @half(%x: tensor<8x16xf32>, %y: tensor<8x8xf32>) -> tensor<8x8xf32> {
+    %e = tx.exp %x : tensor<8x16xf32>
+    %s = tx.slice %e {starts = array<i64: 0, 8>, strides = array<i64: 1, 1>} : tensor<8x16xf32> -> tensor<8x8xf32>
+    %m = tx.mul %s, %y : tensor<8x8xf32>
+    return %m : tensor<8x8xf32>
+  }
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The groups: how ops join them, what refuses to, and what becomes of them.
+#include "compiler/passes/former.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+bool is_root(Operation* op) {
+  return tx::is_contraction(op) || tx::has_only_stages(op) || llvm::isa<tx::PackOp>(op);
+}
+
+// Ops of which a region may have any number, each element from those that it reads.
+bool is_map(Operation* op) {
+  return tx::is_elementwise(op) || op->hasTrait<tx::LookUp>() || llvm::isa<tx::IotaOp>(op);
+}
+
+// Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
+// plugins, and nodes that are a region already since a plugin may run them.
+bool stays_outside(Operation* op) {
+  return tx::is_view(op) || llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
+}
+
+}  // namespace
+
+bool is_splat(Value value) {
+  auto constant = value.getDefiningOp<tx::ConstantOp>();
+  return constant && llvm::isa<SplatElementsAttr>(constant.getValue());
+}
+
+Attribute refusal(StringRef kind, Operation* producer, Operation* consumer, StringRef reason) {
+  Builder builder(consumer->getContext());
+  SmallVector<NamedAttribute> fields;
+  auto add = [&](StringRef name, StringRef text) { fields.push_back(builder.getNamedAttr(name, builder.getStringAttr(text))); };
+  add("kind", kind);
+  add("producer", tx::describe(producer));
+  add("consumer", tx::describe(consumer));
+  if (!reason.empty()) add("reason", reason);
+  return builder.getDictionaryAttr(fields);
+}
+
+LogicalResult Former::run() {
+  if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
+  unsigned position = 0;
+  for (Operation& op : function_.getBody().front()) position_[&op] = position++;
+  for (Operation& op : function_.getBody().front()) {
+    bool has_group = group_of_.contains(&op);  // joined ahead, with a value of several uses or of rows
+    if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op) && !has_group) place(&op);
+    refuse_around_operations(&op);
+  }
+  materialize_broadcasts();
+  take_in_producers();
+  join_siblings();
+  for (const Refusal& one : refusals_) {
+    Group* group = group_of_.lookup(one.producer);
+    if (!group || group != group_of_.lookup(one.consumer)) log_.push_back(one.text);
+  }
+  SmallVector<Group*> order;
+  for (auto& group : groups_) {
+    if (group) order.push_back(group.get());
+  }
+  llvm::sort(order, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
+  for (Group* group : order) outline(*group);
+  name_regions();
+  for (Operation& op : llvm::make_early_inc_range(llvm::reverse(function_.getBody().front()))) {
+    if (isOpTriviallyDead(&op)) op.erase();
+  }
+  return success();
+}
+
+Group& Former::open(Operation* op) {
+  groups_.push_back(std::make_unique<Group>(Group{op, {}, op, {}}));
+  Group& group = *groups_.back();
+  for (Value operand : op->getOperands()) {
+    if (Value read = binding_for(group, op, operand)) group.reads.insert(read);
+  }
+  group.ops.insert(op);
+  group_of_[op] = &group;
+  return group;
+}
+
+void Former::place(Operation* op) {
+  refuse_across_slots(op);
+  if (is_root(op)) {
+    auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
+    if (matmul && attend(matmul)) return;
+    Group* group = &open(op);
+    if (auto pack = llvm::dyn_cast<tx::PackOp>(op)) take_transpose(*group, pack);
+    if (op->hasTrait<tx::JoinsRows>()) go_through_rows(*group);
+    for (Value operand : op->getOperands()) {
+      if (producer(operand) != group) refuse_if_produced(operand, op, "RootAfterProducer");
+    }
+    return;
+  }
+  std::string why_not;
+  if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_contraction(transpose, why_not)) {
+    join(*producer(transpose.getInput()), op);
+    return;
+  }
+  if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_attention(transpose, why_not)) return;
+  if (!tx::is_elementwise(op)) {  // other transposes, slices, pads and concats have kernels of their own
+    for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "DataMovement", why_not);
+    open(op);
+    return;
+  }
+  Group* best = nullptr;
+  for (Value operand : op->getOperands()) {
+    Group* candidate = producer(operand);
+    if (!candidate) continue;
+    if (!operand.hasOneUse() && join_all_uses(*candidate, operand, op)) return;
+    if (!can_join(*candidate, operand, op)) continue;
+    bool better = !best || std::make_pair(tx::is_contraction(candidate->root), position_[candidate->output]) >
+                               std::make_pair(tx::is_contraction(best->root), position_[best->output]);
+    if (better) best = candidate;
+  }
+  if (!best) {
+    open(op);
+    return;
+  }
+  best->reads = reads_with(*best, op);
+  join(*best, op);
+  merge_other_producers(*best, op);
+}
+
+void Former::join(Group& group, Operation* op) {
+  group.ops.insert(op);
+  group.output = op;
+  group_of_[op] = &group;
+}
+
+std::vector<Operation*> Former::ops_to_one(Value value) const {
+  constexpr size_t most = 64;
+  std::vector<Operation*> found;
+  auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
+  std::set<Operation*, decltype(later)> waiting(later);  // that read one of these values
+  waiting.insert(value.user_begin(), value.user_end());
+  while (found.size() < most) {
+    Operation* op = *waiting.begin();
+    waiting.erase(waiting.begin());
+    if (!tx::is_elementwise(op) || group_of_.contains(op)) return {};
+    found.push_back(op);
+    if (waiting.empty()) return found;
+    Value result = op->getResult(0);
+    if (result.use_empty()) return {};
+    waiting.insert(result.user_begin(), result.user_end());
+  }
+  return {};
+}
+
+void Former::count_reads(Group& group) const {
+  group.reads.clear();
+  for (Operation* op : group.ops) {
+    for (Value operand : op->getOperands()) {
+      if (Value read = binding_for(group, op, operand)) group.reads.insert(read);
+    }
+  }
+}
+
+void Former::replace(Group& group, Group wider, ArrayRef<Group*> others) {
+  group = std::move(wider);
+  for (Operation* op : group.ops) group_of_[op] = &group;
+  for (auto& owned : groups_) {
+    if (llvm::is_contained(others, owned.get())) owned.reset();
+  }
+}
+
+size_t Former::parts_of(const Group& group) {
+  return static_cast<size_t>(llvm::count_if(group.ops, [](Operation* op) { return llvm::isa<tx::SliceOp, tx::ConcatOp>(op); }));
+}
+
+bool Former::has_kernel(Group& group, std::string* why_not) {
+  if (!devices_) return false;
+  tx::DispatchOp region = make_region(group);
+  bool result = devices_->has_kernel(family_of(group), region, why_not);
+  region.erase();
+  return result;
+}
+
+bool Former::join_all_uses(Group& group, Value value, Operation* op) {
+  if (!may_go_on(group, value)) return false;
+  std::vector<Operation*> ops = ops_to_one(value);
+  if (ops.empty()) return false;
+  if (!is_map(group.root)) {
+    Type type = group.root->getResult(0).getType();
+    for (Operation* member : ops) {
+      bool is_bool = tx::tensor(member->getResult(0)).getElementType().isInteger(1) && member != ops.back();
+      if (!is_bool && member->getResult(0).getType() != type) return false;
+      for (Value operand : member->getOperands()) {
+        Operation* from = operand.getDefiningOp();
+        bool is_inside = from && llvm::is_contained(ops, from);
+        if (!is_inside && operand.getType() != type) return false;
+      }
+    }
+  }
+  Group wider = group;
+  for (Operation* member : ops) wider.ops.insert(member);
+  for (Operation* member : ops) wider.reads = reads_with(wider, member);
+  if (wider.reads.size() > most_reads_) return refuse("TooManyBindings", group, op);
+  group.reads = std::move(wider.reads);
+  for (Operation* member : ops) join(group, member);
+  for (Operation* member : ops) merge_other_producers(group, member);
+  return true;
+}
+
+bool Former::ends_contraction(tx::TransposeOp transpose, std::string& why_not) {
+  Group* group = producer(transpose.getInput());
+  if (!group || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
+  if (!tx::is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
+  auto conv = llvm::dyn_cast<tx::ConvOp>(group->root);
+  if ((conv && conv.getGroups() > 1) || !tx::puts_rows_last(transpose, group->root)) return false;
+  bool is_in_order = llvm::all_of(group->ops, [&](Operation* op) {
+    return op == group->root || llvm::all_of(op->getOperands(), [&](Value operand) {
+             Operation* from = operand.getDefiningOp();
+             return (from && group->ops.contains(from)) || clones(*group, op, operand);
+           });
+  });
+  if (!is_in_order) return false;
+  Group wider = *group;
+  wider.ops.insert(transpose);
+  wider.output = transpose;
+  return has_kernel(wider, &why_not);
+}
+
+void Former::refuse_across_slots(Operation* op) {
+  auto behind_views = [](Value value) {
+    while (value.getDefiningOp() && tx::is_view(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
+    return value;
+  };
+  for (Value operand : op->getOperands()) {
+    auto transfer = behind_views(operand).getDefiningOp<tx::TransferOp>();
+    if (transfer) refuse_if_produced(behind_views(transfer.getInput()), op, "SlotBoundary");
+  }
+}
+
+void Former::refuse_around_operations(Operation* op) {
+  auto is_operation = [](Operation* one) {
+    auto region = llvm::dyn_cast_or_null<tx::DispatchOp>(one);
+    return llvm::isa_and_nonnull<tx::CustomOp>(one) || (region && region.getAlternative());
+  };
+  for (Value operand : op->getOperands()) {
+    if (is_operation(op)) refuse_if_produced(operand, op, "LibraryBoundary");
+    Operation* producer = operand.getDefiningOp();
+    if (is_operation(producer) && group_of_.contains(op)) refusals_.push_back({producer, op, refusal("LibraryBoundary", producer, op)});
+  }
+}
+
+void Former::merge_other_producers(Group& group, Operation* op) {
+  if (!is_map(group.root)) return;
+  for (Value operand : op->getOperands()) {
+    Group* other = producer(operand);
+    if (!other || other == &group || !is_map(other->root) || !operand.hasOneUse()) continue;
+    llvm::DenseSet<Value> reads = group.reads;
+    reads.erase(operand);
+    reads.insert(other->reads.begin(), other->reads.end());
+    if (reads.size() > most_reads_) {
+      refuse("TooManyBindings", *other, op);
+      continue;
+    }
+    group.reads = std::move(reads);
+    for (Operation* member : other->ops) {
+      group.ops.insert(member);
+      group_of_[member] = &group;
+    }
+    for (auto& owned : groups_) {
+      if (owned.get() == other) owned.reset();
+    }
+  }
+}
+
+Group* Former::producer(Value value) const {
+  Operation* op = value.getDefiningOp();
+  auto it = op ? group_of_.find(op) : group_of_.end();
+  return it == group_of_.end() ? nullptr : it->second;
+}
+
+bool Former::may_go_on(const Group& group, Value value) {
+  if (group.output != value.getDefiningOp()) return false;
+  if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
+  if (group.has_rows) return false;  // it has all that it can have
+  return is_root(group.root) ? group.root->hasTrait<tx::TakesEpilogue>() : is_map(group.root);
+}
+
+bool Former::can_join(Group& group, Value value, Operation* op) {
+  if (group.output != value.getDefiningOp()) return false;
+  if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
+  if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
+  if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all that goes on with its rows
+  if (is_root(group.root) && !is_map(group.root)) {
+    if (!group.root->hasTrait<tx::TakesEpilogue>()) return refuse("NoEpilogue", group, op);
+    if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
+    for (Value other : op->getOperands()) {
+      if (other.getType() != value.getType()) return refuse("IterationDomainMismatch", group, op);
+    }
+  } else if (!is_map(group.root)) {
+    return refuse("DataMovement", group, op);
+  }
+  if (reads_with(group, op).size() > most_reads_) return refuse("TooManyBindings", group, op);
+  return true;
+}
+
+llvm::DenseSet<Value> Former::reads_with(const Group& group, Operation* op) const {
+  llvm::DenseSet<Value> reads = group.reads;
+  for (Value operand : op->getOperands()) {
+    if (Value read = binding_for(group, op, operand)) reads.insert(read);
+  }
+  return reads;
+}
+
+bool Former::refuse(StringRef kind, Group& group, Operation* op, StringRef reason) {
+  refusals_.push_back({group.output, op, refusal(kind, group.output, op, reason)});
+  return false;
+}
+
+void Former::refuse_if_produced(Value value, Operation* op, StringRef kind, StringRef reason) {
+  if (Group* group = producer(value)) refuse(kind, *group, op, reason);
+}
+
+bool Former::reads_inside(const Group& group, tx::BroadcastOp broadcast) const {
+  if (is_map(group.root) || group.has_rows) return true;
+  if (!is_root(group.root)) return false;
+  return !tx::is_contraction(group.root) || !devices_ || devices_->reads_behind_contraction(family_of(group), broadcast);
+}
+
+StringRef Former::family_of(const Group& group) const {
+  return tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root));
+}
+
+void Former::materialize_broadcasts() {
+  for (Operation& op : llvm::make_early_inc_range(function_.getBody().front())) {
+    auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
+    if (!broadcast) continue;
+    bool needed = llvm::any_of(broadcast->getUses(), [&](OpOperand& use) {
+      auto it = group_of_.find(use.getOwner());
+      if (it == group_of_.end()) return true;
+      const Group& group = *it->second;
+      return !reads_inside(group, broadcast) || needs_tensors(group, use.getOwner());
+    });
+    if (needed) open(&op);
+  }
+}
+
+bool Former::needs_tensors(const Group& group, Operation* reader) {
+  return !group.has_rows && ((reader == group.root && is_root(reader)) || reader->hasTrait<tx::LookUp>());
+}
+
+bool Former::clones(const Group& group, Operation* reader, Value operand) const {
+  Operation* op = operand.getDefiningOp();
+  if (!op || group.ops.contains(op)) return false;
+  if (needs_tensors(group, reader)) return false;
+  if (is_splat(operand)) return true;
+  auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
+  return broadcast && reads_inside(group, broadcast);
+}
+
+Value Former::binding_for(const Group& group, Operation* reader, Value operand) const {
+  Operation* op = operand.getDefiningOp();
+  bool is_made_inside = op && group.ops.contains(op);
+  return is_made_inside || (is_splat(operand) && clones(group, reader, operand)) ? Value() : operand;
+}
+
+void Former::name_regions() {
+  unsigned index = 0;
+  for (auto region : function_.getBody().front().getOps<tx::DispatchOp>()) {
+    if (!outlined_.contains(region) && !region.getAlternative()) continue;
+    region.setName(function_.getName().str() + "." + std::to_string(index++) + "." + region.getName().str());
+  }
+}
+
+void Former::outline(Group& group) {
+  tx::DispatchOp dispatch = make_region(group);
+  outlined_.insert(dispatch);
+  group.output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
+  for (auto [i, sibling] : llvm::enumerate(group.siblings)) sibling->getResult(0).replaceAllUsesWith(dispatch.getResult(i + 1));
+}
+
+tx::DispatchOp Former::make_region(Group& group) {
+  SmallVector<Operation*> ops(group.ops.begin(), group.ops.end());
+  llvm::sort(ops, [&](Operation* a, Operation* b) { return position_[a] < position_[b]; });
+
+  llvm::SetVector<Value> inputs;
+  auto note = [&](Value value) {
+    Operation* op = value.getDefiningOp();
+    if (!op || !group.ops.contains(op)) inputs.insert(value);
+  };
+  for (Operation* op : ops) {
+    for (Value operand : op->getOperands()) {
+      if (!clones(group, op, operand)) {
+        note(operand);
+      } else if (auto broadcast = operand.getDefiningOp<tx::BroadcastOp>(); broadcast && !is_splat(broadcast.getInput())) {
+        note(broadcast.getInput());
+      }
+    }
+  }
+  Operation* output = group.output;
+  SmallVector<Value> results = {output->getResult(0)};
+  for (Operation* sibling : group.siblings) results.push_back(sibling->getResult(0));
+  OpBuilder builder(output);
+  auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), ValueRange(results).getTypes(), inputs.getArrayRef(),
+                                                 group.root->getName().stripDialect().str(), /*tied=*/nullptr,
+                                                 slots_.of_or_default(group.root), /*alternative=*/nullptr);
+  Block* block = builder.createBlock(&dispatch.getBody());
+  IRMapping inside;
+  for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));
+  for (Operation* op : ops) {
+    for (Value operand : op->getOperands()) {
+      if (inside.contains(operand)) continue;
+      Operation* source = operand.getDefiningOp();
+      if (auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(source)) {
+        if (!inside.contains(broadcast.getInput())) builder.clone(*broadcast.getInput().getDefiningOp(), inside);
+      }
+      builder.clone(*source, inside);
+    }
+    builder.clone(*op, inside);
+  }
+  builder.create<tx::YieldOp>(output->getLoc(), llvm::map_to_vector(results, [&](Value result) { return inside.lookup(result); }));
+  for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // regions that are alike share a kernel, whatever their slot
+  return dispatch;
+}
+
+}  // namespace heddle::passes

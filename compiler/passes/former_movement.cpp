@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What only moves elements, with what is computed for that or from that alone.
+#include "compiler/passes/former.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+// A transpose that leaves the innermost dimension where it is.
+bool keeps_neighbors(Operation* op) {
+  auto transpose = llvm::dyn_cast<tx::TransposeOp>(op);
+  return transpose && !transpose.getPermutation().empty() &&
+         transpose.getPermutation().back() == static_cast<int64_t>(transpose.getPermutation().size()) - 1;
+}
+
+// A reshape that only moves dimensions of one element, as a transpose: the permutation, or nothing if it is none that leaves the innermost dimension where it is.
+std::optional<SmallVector<int64_t>> permutation_of(tx::ReshapeOp reshape) {
+  SmallVector<AffineExpr> from = tx::extents(tx::tensor(reshape.getInput())), to = tx::extents(tx::tensor(reshape.getResult()));
+  if (from.size() != to.size() || from.empty() || from.back() != to.back()) return {};
+  auto is_one = [](AffineExpr extent) { return tx::static_extent(extent) == 1; };
+  SmallVector<int64_t> ones, others;
+  for (auto [d, extent] : llvm::enumerate(from)) (is_one(extent) ? ones : others).push_back(static_cast<int64_t>(d));
+  std::reverse(ones.begin(), ones.end());
+  std::reverse(others.begin(), others.end());
+  SmallVector<int64_t> permutation(to.size());
+  for (size_t d = to.size(); d-- > 0;) {  // from the innermost one on, which stays
+    SmallVector<int64_t>& left = is_one(to[d]) ? ones : others;
+    if (left.empty() || from[left.front()] != to[d]) return {};
+    permutation[d] = left.front();
+    left.erase(left.begin());
+  }
+  return permutation;
+}
+
+}  // namespace
+
+bool is_narrow_concat(Operation* op) {
+  auto concat = llvm::dyn_cast<tx::ConcatOp>(op);
+  return concat && op->getNumOperands() <= 2 &&
+         llvm::all_of(concat.getInputs(), [&](Value input) { return tx::is_never_zero(tx::extents(tx::tensor(input))[concat.getAxis()]); });
+}
+
+void Former::take_transpose(Group& group, tx::PackOp pack) {
+  auto transpose = pack.getInput().getDefiningOp<tx::TransposeOp>();
+  Group* moved = producer(pack.getInput());
+  if (!transpose || !moved || moved->ops.size() != 1 || !transpose->hasOneUse() || pack.getGroups() != 1) return;
+  if (transpose.getPermutation() != ArrayRef<int64_t>{1, 0}) return;
+  Group whole = group;
+  whole.ops.insert(transpose);
+  count_reads(whole);
+  replace(group, std::move(whole), {moved});
+}
+
+void Former::take_in_producers() {
+  auto is_movement = [](Operation* op) { return llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op) || keeps_neighbors(op); };
+  auto is_simple = [&](Operation* op) { return tx::is_elementwise(op) || is_movement(op); };
+  auto may_take = [&](const Group& group, const Group& other) {
+    auto moves = [&](const Group& one) { return llvm::any_of(one.ops, is_movement) || llvm::isa<tx::ConcatOp>(one.output); };
+    if (!(moves(group) || moves(other)) || !llvm::all_of(other.ops, is_simple)) return false;
+    if (group.ops.size() + other.ops.size() > most_ops_of_rows || parts_of(group) + parts_of(other) > most_parts) return false;
+    bool computes = llvm::any_of(group.ops, tx::is_elementwise) || llvm::any_of(other.ops, tx::is_elementwise);
+    if (llvm::any_of(other.ops, is_narrow_concat) && !computes) return false;  // they would be copied twice
+    // What a concat joins is computed for each of its parts, unless it is the last op, whose parts are stored one by one.
+    auto repeats = [&](Operation* op) { return op != group.output && is_narrow_concat(op); };
+    return llvm::none_of(group.ops, repeats) || llvm::none_of(other.ops, tx::is_costly);
+  };
+  for (size_t g = groups_.size(); g-- > 0;) {
+    if (!groups_[g]) continue;
+    bool joins = groups_[g]->ops.size() == 1 && llvm::isa<tx::ConcatOp>(groups_[g]->output);
+    if (!joins && !llvm::all_of(groups_[g]->ops, is_simple)) continue;
+    Group wider = *groups_[g];
+    std::vector<Group*> taken;
+    UnitMoves moves;
+    auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }); };
+    for (size_t before = 0; before != wider.ops.size();) {
+      before = wider.ops.size();
+      for (size_t i = 0; i < wider.ops.size(); ++i) {
+        for (unsigned o = 0; o < wider.ops[i]->getNumOperands(); ++o) {
+          Value operand = wider.ops[i]->getOperand(o);
+          auto reshape = operand.getDefiningOp<tx::ReshapeOp>();
+          if (reshape && (!is_ours(operand) || !reshape.getInput().hasOneUse())) continue;
+          Group* other = producer(reshape ? reshape.getInput() : operand);
+          if (!other || other == groups_[g].get() || llvm::is_contained(taken, other) || !may_take(wider, *other)) continue;
+          if (other->output != (reshape ? reshape.getInput() : operand).getDefiningOp()) continue;
+          if (reshape) {
+            Operation* moved = move_by_transpose(reshape, moves);
+            if (!moved) continue;
+            wider.ops.insert(moved);
+          } else if (!is_ours(operand)) {
+            continue;
+          }
+          wider.ops.insert(other->ops.begin(), other->ops.end());
+          taken.push_back(other);
+        }
+      }
+    }
+    if (taken.empty()) continue;
+    auto computed = llvm::find_if(wider.ops, tx::is_elementwise);
+    if (computed != wider.ops.end()) wider.root = *computed;
+    count_reads(wider);
+    const bool has_many = wider.reads.size() > most_reads_;
+    std::string reason;
+    if (has_many || (devices_ && !has_kernel(wider, &reason))) {
+      give_back(moves);
+      refuse(has_many ? "TooManyBindings" : "NoKernel", *taken.front(), groups_[g]->output, reason);
+    } else {
+      replace(*groups_[g], std::move(wider), taken);
+    }
+  }
+}
+
+Operation* Former::move_by_transpose(tx::ReshapeOp reshape, UnitMoves& moves) {
+  auto permutation = permutation_of(reshape);
+  if (!permutation) return nullptr;
+  OpBuilder builder(reshape);
+  auto transpose = builder.create<tx::TransposeOp>(reshape.getLoc(), reshape.getType(), reshape.getInput(), *permutation);
+  position_[transpose] = position_.lookup(reshape);
+  reshape.getResult().replaceAllUsesWith(transpose);
+  moves.emplace_back(transpose, reshape);
+  return transpose;
+}
+
+void Former::give_back(UnitMoves& moves) {
+  for (auto [transpose, reshape] : llvm::reverse(moves)) {
+    transpose.getResult().replaceAllUsesWith(reshape.getResult());
+    position_.erase(transpose);
+    transpose.erase();
+  }
+}
+
+}  // namespace heddle::passes

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Products with the same left operand as one region.
+#include "compiler/passes/former.h"
+
+using namespace mlir;
+
+namespace heddle::passes {
+namespace {
+
+// Of products that are one region: how many, and how many ops may be between the first and the last one.
+constexpr size_t most_siblings = 8;
+constexpr unsigned farthest_sibling = 64;
+
+}  // namespace
+
+void Former::join_siblings() {
+  if (!devices_) return;
+  llvm::MapVector<Value, SmallVector<Group*>> readers;
+  for (auto& group : groups_) {
+    auto matmul = group ? llvm::dyn_cast<tx::MatmulOp>(group->root) : tx::MatmulOp();
+    if (matmul && !group->attends) readers[matmul.getLhs()].push_back(group.get());
+  }
+  for (auto& [lhs, groups] : readers) {
+    if (groups.size() < 2) continue;
+    llvm::erase_if(groups, [&](Group* group) { return !has_kernel(*group); });
+    llvm::sort(groups, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
+    while (groups.size() > 1) join_first(groups);
+  }
+}
+
+void Former::join_first(SmallVector<Group*>& groups) {
+  Group* first = groups.front();
+  Group wider = *first;
+  std::vector<Group*> others;
+  for (Group* other : ArrayRef(groups).drop_front()) {
+    bool is_near = others.size() + 1 < most_siblings && position_[other->root] <= position_[first->root] + farthest_sibling;
+    if (!is_near || wider.reads.size() + wider.siblings.size() + other->reads.size() + 1 > most_reads_) continue;
+    if (!llvm::all_of(other->reads, [&](Value read) { return is_known_before(read, first->root); })) continue;
+    wider.ops.insert(other->ops.begin(), other->ops.end());
+    wider.siblings.push_back(other->output);
+    others.push_back(other);
+    count_reads(wider);
+  }
+  llvm::erase_if(groups, [&](Group* group) { return group == first || llvm::is_contained(others, group); });
+  if (others.empty()) return;
+  std::string reason;
+  if (!has_kernel(wider, &reason)) {
+    refuse("NoKernel", wider, others.front()->output, reason);
+    return;
+  }
+  for (Operation* op : wider.ops) {
+    for (Value read : op->getOperands()) {
+      if (wider.reads.contains(read)) raise(read, wider.output);
+    }
+  }
+  replace(*first, std::move(wider), others);
+}
+
+void Former::raise(Value value, Operation* before) {
+  Operation* from = value.getDefiningOp();
+  if (!from || from->isBeforeInBlock(before)) return;
+  for (Value operand : from->getOperands()) raise(operand, before);
+  from->moveBefore(before);
+}
+
+}  // namespace heddle::passes
