@@ -449,9 +449,13 @@ void check_region(const std::string& text, const CheckOptions& options) {
     }
   }
   check_on_cuda(parsed.region(), operands, wanted, options);
-  if (has_strategy(*targets::make_spirv_target(), options.strategy)) check_on_opencl(parsed.region(), operands, wanted, options);
-  auto amdgpu = targets::make_amdgpu_target("gfx942");
-  if (has_strategy(*amdgpu, options.strategy)) check_amdgpu_code(*amdgpu, parsed.region(), options.strategy);
+  auto spirv = targets::make_spirv_target(), amdgpu = targets::make_amdgpu_target("gfx942");
+  auto is_known = [&](const auto& target) { return has_strategy(*target, options.strategy); };
+  EXPECT_TRUE(options.strategy.empty() || is_known(spirv) || is_known(amdgpu) || is_known(targets::make_cuda_target("sm_80")) ||
+              is_known(targets::make_x86_64_target("x86-64-v3")))
+      << "no target has a strategy '" << options.strategy << "'";
+  if (is_known(spirv)) check_on_opencl(parsed.region(), operands, wanted, options);
+  if (is_known(amdgpu)) check_amdgpu_code(*amdgpu, parsed.region(), options.strategy);
 }
 
 }  // namespace heddle::tests

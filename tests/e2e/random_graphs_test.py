@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#SPDX - License - Identifier : Apache - 2.0 WITH LLVM - exception
 """Some random graphs, always the same ones; tests/random_graphs/random_graphs.py by hand has as many as one wants."""
 import re
 import subprocess
@@ -25,3 +25,7 @@ class RandomGraphs(HeddleTestCase):
 
     def test_doubles(self):
         self.check("--type", "float64", "--target", "cpu:x86-64-v3", "--seed", str(2 * COUNT))
+
+    def test_halves_of_either_kind(self):
+        self.check("--type", "float16", "--target", "cpu:x86-64-v3", "--seed", str(3 * COUNT))
+        self.check("--type", "bfloat16", "--target", "cpu:x86-64-v3", "--seed", str(4 * COUNT))
