@@ -120,13 +120,33 @@ class GatherElements(OpRun):
         return (np.take_along_axis(part, indices % x.shape[axis], axis),)
 
 
+def combination(reduction):
+    """Of what a scatter has and what comes to the same place."""
+    return {"none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction or "none"]
+
+
+class ScatterElements(OpRun):
+    """ONNX's own takes few ranks."""
+
+    op_domain = ""
+
+    def _run(self, x, indices, updates, axis=None, reduction=None):
+        combined = combination(reduction)
+        result = x.copy()
+        for element in np.ndindex(*indices.shape):
+            place = list(element)
+            place[axis or 0] = indices[element]
+            result[tuple(place)] = combined(result[tuple(place)], updates[element])
+        return (result,)
+
+
 class ScatterND(OpRun):
     """ONNX's own has other places for the largest and the least."""
 
     op_domain = ""
 
     def _run(self, x, indices, updates, reduction=None):
-        combined = {"none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction or "none"]
+        combined = combination(reduction)
         result = x.copy()
         for row in np.ndindex(*indices.shape[:-1]):
             place = tuple(indices[row])
@@ -162,4 +182,4 @@ class Disturb(OpRun):
         return (np.asarray(x * (1 + Disturb.random.uniform(-by, by, x.shape))),)
 
 
-EVALUATORS = [Erf, Gelu, GroupNormalization, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterND, Mean, Softsign]
+EVALUATORS = [Erf, Gelu, GroupNormalization, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterElements, ScatterND, Mean, Softsign]
