@@ -1,4 +1,4 @@
-#SPDX - License - Identifier : Apache - 2.0 WITH LLVM - exception
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Some random graphs, always the same ones; tests/random_graphs/random_graphs.py by hand has as many as one wants."""
 import re
 import subprocess

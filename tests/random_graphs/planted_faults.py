@@ -1,4 +1,4 @@
-#SPDX - License - Identifier : Apache - 2.0 WITH LLVM - exception
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Shows that random graphs find miscompiles: plants faults in a copy of the compiler, and runs graphs against each one until it is found.
 
     planted_faults.py [--build FOLDER [--only N ...] [--count N]]
@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRAPHS = ROOT / "tests" / "random_graphs" / "random_graphs.py"
 HEADER = pathlib.Path("compiler/planted.h")
-#What compiles and runs a graph on the CPU.
+# What compiles and runs a graph on the CPU.
 TARGETS = ["heddle", "heddle_compiler", "heddle_probe", "heddle_cpu", "heddle_pool"]
 GRAPHS_WITHOUT_FAULT = 200
 
@@ -35,10 +35,12 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
-#import
+    # import
     Fault("a negative axis is the last one, whichever it counts to", "compiler/import/onnx_graph.cpp",
           "value < 0 ? value + rank : value", "value < 0 ? rank - 1 : value"),
-#passes
+    Fault("a slice that goes backwards to the front leaves the first element out", "compiler/import/onnx_slice.cpp",
+          "std::clamp<int64_t>(end, -1, extent - 1)", "std::clamp<int64_t>(end, 0, extent - 1)"),
+    # passes
     Fault("casts to i8 and back are only kept inside its range, also where numbers are not whole", "compiler/passes/fold_casts.cpp",
           "!is_whole(value)", "false"),
     Fault("of two offsets a channel that become one, the first is forgotten", "compiler/passes/fold_scales.cpp",
@@ -47,8 +49,7 @@ FAULTS = [
           "transpose.getPermutation()[op.getAxis()]", "static_cast<int64_t>(op.getAxis())"),
     Fault("a look-up of quantized elements subtracts their scale, not their zero", "compiler/passes/keep_quantized.cpp",
           "factor(*quantized->zero)", "factor(*quantized->scale)"),
-    Fault("a result takes the place of an operand that a later region reads, too", "compiler/ir/tx.cpp", "!user->isBeforeInBlock(region)", "false"),
-#stages
+    # stages
     Fault("a cumulative sum that is both reverse and exclusive has the element itself, too", "compiler/stage/root_fold.cpp",
           "!cumsum.getExclusive()", "!cumsum.getExclusive() || cumsum.getReverse()"),
     Fault("a mean over several axes is divided by the extent of the last one alone", "compiler/stage/root_fold.cpp",
@@ -59,14 +60,14 @@ FAULTS = [
           "b.create<arith::AddIOp>(location, index, size)", "b.create<arith::AddIOp>(location, index, index)"),
     Fault("the highest bit is a sign where integers without one are sorted", "compiler/stage/root_order.cpp",
           "no_sign ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt", "arith::CmpIPredicate::slt"),
-#what all targets emit
+    # what all targets emit
     Fault("rows that are gone through side by side keep their elements in the same memory", "compiler/targets/rows.cpp",
           "lanes * static_cast<int64_t>(point)", "int64_t{0}", ("--type", "float16")),
     Fault("a pad along two dimensions fills only what is outside along the inner one", "compiler/targets/element_evaluator.cpp",
           "both(condition, k_.splat(bounds.uniform, lanes))", "condition"),
     Fault("tanh goes by its series up to 0.75, not 0.25", "compiler/targets/expand_math.cpp",
           "compare(arith::CmpFPredicate::OLT, size, constant(0.25))", "compare(arith::CmpFPredicate::OLT, size, constant(0.75))"),
-#x86 - 64
+    # x86-64
     Fault("the second vector of a tile gets the bias of the first, where the tail of the product is long", "compiler/targets/x86_64/microkernel.cpp",
           "operands[j]", "operands[0]"),
     Fault("at the left border of a depthwise convolution the filter begins with its first column", "compiler/targets/x86_64/depthwise.cpp",
@@ -78,7 +79,7 @@ FAULTS = [
           "units)"),
     Fault("where tiles of Winograd's algorithm reach beyond the image, the rows of their results are taken for columns", "compiler/targets/x86_64/winograd.cpp",
           "k_.add(row, k_.div(p, k_.index(2)))", "k_.add(row, k_.rem(p, k_.index(2)))"),
-#host programs
+    # host programs
     Fault("a number of workgroups that symbols say is rounded down", "compiler/emit/registers.cpp",
           "module_format::Op::CeilDiv", "module_format::Op::FloorDiv"),
     Fault("regions that differ in attributes alone have one kernel", "compiler/emit/kernels.cpp",
@@ -93,14 +94,14 @@ PLANTED = """// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 namespace heddle {
 
-  // Whether the compiler of this process has the fault.
-  inline bool planted(int number) {
-    static const int chosen = [] {
-      const char* text = std::getenv("HEDDLE_PLANTED");
-      return text ? std::atoi(text) : 0;
-    }();
-    return chosen == number;
-  }
+// Whether the compiler of this process has the fault.
+inline bool planted(int number) {
+  static const int chosen = [] {
+    const char* text = std::getenv("HEDDLE_PLANTED");
+    return text ? std::atoi(text) : 0;
+  }();
+  return chosen == number;
+}
 
 }  // namespace heddle
 """
@@ -126,8 +127,7 @@ def copy_tree(folder, sources):
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     contents = {HEADER: PLANTED.encode(), **{path: text.encode() for path, text in sources.items()}}
-    for path in {HEADER, *(pathlib.Path(name) for name in listed if name)
-}:
+    for path in {HEADER, *(pathlib.Path(name) for name in listed if name)}:
         source, target = ROOT / path, folder / path
         if path not in contents and (not source.is_file() or source.is_relative_to(folder)):  # removed, and not yet for git; or a copy itself
             continue
