@@ -107,15 +107,6 @@ Range range_of(Graph& graph, Value value, unsigned depth) {
   return range;
 }
 
-// Not known before a call: it depends on an input or on a symbol, or on what a plugin computes. What is known is computed once, at load.
-bool is_of_call(Graph& graph, Value value, unsigned depth = 0) {
-  if (auto known = graph.of_call.find(value); known != graph.of_call.end()) return known->second;
-  Operation* op = value.getDefiningOp();
-  bool result = depth == deepest || !op || !tx::tensor(value).hasStaticShape() || llvm::isa<tx::CustomOp>(op);
-  for (unsigned i = 0; op && !result && i < op->getNumOperands(); ++i) result = is_of_call(graph, op->getOperand(i), depth + 1);
-  return graph.of_call[value] = result;
-}
-
 // The largest element, as a tensor of rank 0.
 Value largest(Node& node, Value value) {
   RankedTensorType type = Node::type_of(value);
@@ -175,22 +166,34 @@ void expect_inside(Node& node, Value input, int64_t dimension, Value indices, st
   if (known && constant) {
     int64_t columns = column ? *tx::static_extent(shape.back()) : 1, place = 0;
     bool has_sign = !llvm::cast<IntegerType>(constant.getElementType()).isUnsigned();
-    for (const APInt& value : constant.getValues<APInt>()) {
+    auto check = [&](const APInt& value) {
       int64_t index = has_sign ? value.getSExtValue() : static_cast<int64_t>(value.getZExtValue());
-      if (place++ % columns == column.value_or(0) && (index < -*known || index >= *known)) {
-        node.fail(where + " has " + std::to_string(*known) + " elements, and the index " + std::to_string(index) + " is outside " +
-                  std::to_string(-*known) + ".." + std::to_string(*known - 1));
-      }
+      if (index >= -*known && index < *known) return;
+      node.fail(where + " has " + std::to_string(*known) + " elements, and the index " + std::to_string(index) + " is outside " +
+                std::to_string(-*known) + ".." + std::to_string(*known - 1));
+    };
+    if (constant.isSplat()) {
+      check(constant.getSplatValue<APInt>());
+      return;
+    }
+    for (const APInt& value : constant.getValues<APInt>()) {
+      if (place++ % columns == column.value_or(0)) check(value);
     }
     return;
   }
   Range range = range_of(node.graph, indices);
   if (known && range.low >= -*known && range.high < *known) return;
-  if (is_of_call(node.graph, indices) || !known) node.graph.expected.push_back({indices, column, extent, where});
+  node.graph.expected.push_back({indices, column, extent, where});
 }
 
 void expect_not_zero(Node& node, Value divisor) {
-  if (!llvm::isa<IntegerType>(Node::type_of(divisor).getElementType()) || !is_of_call(node.graph, divisor)) return;
+  if (!llvm::isa<IntegerType>(Node::type_of(divisor).getElementType())) return;
+  if (DenseElementsAttr constant = known_elements(divisor)) {
+    const bool has_zero = constant.isSplat() ? constant.getSplatValue<APInt>().isZero()
+                                             : llvm::any_of(constant.getValues<APInt>(), [](const APInt& value) { return value.isZero(); });
+    if (has_zero && !constant.empty()) node.fail("an integer is divided by zero: its divisor is a constant that has one");
+    return;
+  }
   Range range = range_of(node.graph, divisor);
   if (range.low > 0 || range.high < 0) return;
   node.graph.expected.push_back({divisor, {}, {}, {}});

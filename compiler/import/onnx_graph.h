@@ -68,7 +68,6 @@ class Graph {
   std::vector<Check> checks;
   std::vector<Failure> unsupported;                                 // attributes and outputs of the node that is translated now
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were asked for
-  llvm::DenseMap<mlir::Value, bool> of_call;
 
   // A tensor of the file as a value: dense, splat or parameter, by its size.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);

@@ -2,7 +2,7 @@
 // heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling, ...) with the
 // element-wise chain behind it, reductions of the same rows with what is between and around them, a softmax between two products, or a cluster of
 // element-wise ops. No region needs more bindings than every device has. Every refusal to fuse is recorded.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/regions.h"
 
@@ -47,7 +47,7 @@ void split_wide_concats(func::FuncOp function, unsigned most_reads, SmallVector<
 LogicalResult form_regions(func::FuncOp function, unsigned most_bindings, SmallVector<Attribute>& log, const Devices* devices) {
   const unsigned most_reads = most_bindings - bindings_of_results;
   split_wide_concats(function, most_reads, log);
-  return Former(function, most_reads, log, devices).run();
+  return Fuser(function, most_reads, log, devices).run();
 }
 
 namespace {

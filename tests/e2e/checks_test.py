@@ -141,3 +141,25 @@ class Checks(HeddleTestCase):
         points = self.fail_with(1, "compile", path, "-o", self.folder / "refused.heddle")
         self.assertIn("dimension 1 of its input has 4 elements, and the index 4 is outside -4..3", points.stderr)
         self.assertIn("dimension 0 of its input has 3 elements, and the index 3 is outside -3..2", refused.stderr)
+
+    def test_a_constant_divisor_of_zero_is_refused_when_the_model_is_compiled(self):
+        for operator in ("Div", "Mod"):
+            for divisor in (np.array([2, 0, 1]), np.array(0)):
+                path = self.save([helper.make_node(operator, ["x", "d"], ["y"], name="ratio")], [("x", INT64, [3])], [("y", INT64, [3])], [("d", divisor)])
+                refused = self.fail_with(1, "compile", path, "-o", self.folder / "refused.heddle")
+                self.assertIn("node 'ratio'", refused.stderr)
+                self.assertIn("an integer is divided by zero", refused.stderr)
+
+    def test_what_is_known_at_load_is_checked_in_each_call(self):
+        """Indices that are a parameter, not a constant of the program, and a divisor that is computed of such."""
+        many = np.arange(20000) % 100
+        many[12345] = 100
+        path = self.save([helper.make_node("Gather", ["x", "i"], ["y"], name="look-up")], [("x", FLOAT, [100])], [("y", FLOAT, [20000])], [("i", many)])
+        module, x = self.compile(path), np.arange(100, dtype=np.float32)
+        for _ in range(2):
+            self.expect_error(module, "node 'look-up', dimension 0 of its input: index 100 is outside -100..99", x=x)
+        path = self.save([helper.make_node("Gather", ["x", "i"], ["y"])], [("x", FLOAT, [100])], [("y", FLOAT, [20000])], [("i", many % 100)])
+        self.expect_right(path, self.compile(path), x=x)
+        path = self.save([helper.make_node("Sub", ["i", "i"], ["zero"]), helper.make_node("Div", ["x", "zero"], ["y"], name="ratio")],
+                         [("x", INT64, [20000])], [("y", INT64, [20000])], [("i", many)])
+        self.expect_error(self.compile(path), "node 'ratio': an integer is divided by zero", x=np.ones(20000, np.int64))

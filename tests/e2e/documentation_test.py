@@ -6,7 +6,7 @@ import subprocess
 
 from heddle_command import HeddleTestCase, REPOSITORY
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 PAGE = REPOSITORY / "docs" / "configuration.md"
 # Keys of the readers that the page names with a pattern or in a sentence.
 ELSEWHERE = {"uuid", "pci", "ordinal", "soname", "hint", "digests"}

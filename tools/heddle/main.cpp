@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 
+#include "commit.h"  // generated
+#include "heddle/types.h"
 #include "tools/heddle/command.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program.h"
@@ -118,7 +120,10 @@ int dispatch(int argc, char** argv) {
     return kFine;
   }
   if (name == "--version") {
-    print_line("heddle " HEDDLE_VERSION);
+    print_line("heddle " HEDDLE_VERSION HEDDLE_COMMIT);
+    const std::string minor = std::to_string(HEDDLE_ABI_MINOR), oldest = std::to_string(HEDDLE_ABI_MIN_MINOR);
+    const std::string major = std::to_string(HEDDLE_ABI_MAJOR) + ".";
+    print_line("plugin ABI " + major + minor + ", compatible with plugins built for " + major + oldest + " or later");
     return kFine;
   }
   for (const auto& one : kByName) {

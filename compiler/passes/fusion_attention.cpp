@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A softmax between two products.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
 
 #include "compiler/passes/index_expression.h"
 #include "mlir/IR/IRMapping.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace heddle::passes {
 
-bool Former::attend(tx::MatmulOp second) {
+bool Fuser::attend(tx::MatmulOp second) {
   Group* rows = producer(second.getLhs());
   if (!rows || !rows->has_rows || rows->attends || !llvm::isa<tx::SoftmaxOp>(rows->root)) return false;
   if (rows->output != second.getLhs().getDefiningOp() || !second.getLhs().hasOneUse()) return false;
@@ -56,7 +56,7 @@ bool Former::attend(tx::MatmulOp second) {
   return refuse("NoKernel", *rows, second, reason);
 }
 
-void Former::take_index_expressions(Group& group, OwnIndices& own) {
+void Fuser::take_index_expressions(Group& group, OwnIndices& own) {
   IRMapping copies;
   for (Operation* op : SmallVector<Operation*>(group.ops.begin(), group.ops.end())) {
     for (OpOperand& operand : op->getOpOperands()) {
@@ -78,7 +78,7 @@ void Former::take_index_expressions(Group& group, OwnIndices& own) {
   }
 }
 
-void Former::give_back(OwnIndices& own) {
+void Fuser::give_back(OwnIndices& own) {
   for (auto& [use, original] : own.uses) use->set(original);
   for (Operation* copy : llvm::reverse(own.copies)) {
     position_.erase(copy);
@@ -86,7 +86,7 @@ void Former::give_back(OwnIndices& own) {
   }
 }
 
-void Former::drop_unused(Operation* op) {
+void Fuser::drop_unused(Operation* op) {
   if (!op->use_empty()) return;
   SmallVector<Operation*> dead = {op};
   if (Group* group = group_of_.lookup(op)) {
@@ -114,7 +114,7 @@ void Former::drop_unused(Operation* op) {
   }
 }
 
-void Former::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool with_parts) {
+void Fuser::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool with_parts) {
   auto is_simple = [&](Operation* op) {
     if (with_parts && (llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op))) return true;
     return tx::is_elementwise(op) || tx::is_view(op) || llvm::isa<tx::TransposeOp>(op);
@@ -140,7 +140,7 @@ void Former::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool w
   }
 }
 
-bool Former::ends_attention(tx::TransposeOp transpose, std::string& why_not) {
+bool Fuser::ends_attention(tx::TransposeOp transpose, std::string& why_not) {
   Group* group = producer(transpose.getInput());
   if (!group || !group->attends || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
   Group wider = *group;

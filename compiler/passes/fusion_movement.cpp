@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What only moves elements, with what is computed for that or from that alone.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
 
 using namespace mlir;
 
@@ -41,7 +41,7 @@ bool is_narrow_concat(Operation* op) {
          llvm::all_of(concat.getInputs(), [&](Value input) { return tx::is_never_zero(tx::extents(tx::tensor(input))[concat.getAxis()]); });
 }
 
-void Former::take_transpose(Group& group, tx::PackOp pack) {
+void Fuser::take_transpose(Group& group, tx::PackOp pack) {
   auto transpose = pack.getInput().getDefiningOp<tx::TransposeOp>();
   Group* moved = producer(pack.getInput());
   if (!transpose || !moved || moved->ops.size() != 1 || !transpose->hasOneUse() || pack.getGroups() != 1) return;
@@ -52,7 +52,7 @@ void Former::take_transpose(Group& group, tx::PackOp pack) {
   replace(group, std::move(whole), {moved});
 }
 
-void Former::take_in_producers() {
+void Fuser::take_in_producers() {
   auto is_movement = [](Operation* op) { return llvm::isa<tx::SliceOp>(op) || is_narrow_concat(op) || keeps_neighbors(op); };
   auto is_simple = [&](Operation* op) { return tx::is_elementwise(op) || is_movement(op); };
   auto may_take = [&](const Group& group, const Group& other) {
@@ -110,7 +110,7 @@ void Former::take_in_producers() {
   }
 }
 
-Operation* Former::move_by_transpose(tx::ReshapeOp reshape, UnitMoves& moves) {
+Operation* Fuser::move_by_transpose(tx::ReshapeOp reshape, UnitMoves& moves) {
   auto permutation = permutation_of(reshape);
   if (!permutation) return nullptr;
   OpBuilder builder(reshape);
@@ -121,7 +121,7 @@ Operation* Former::move_by_transpose(tx::ReshapeOp reshape, UnitMoves& moves) {
   return transpose;
 }
 
-void Former::give_back(UnitMoves& moves) {
+void Fuser::give_back(UnitMoves& moves) {
   for (auto [transpose, reshape] : llvm::reverse(moves)) {
     transpose.getResult().replaceAllUsesWith(reshape.getResult());
     position_.erase(transpose);

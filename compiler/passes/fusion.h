@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,16 +39,16 @@ struct Group {
   llvm::SmallVector<mlir::Operation*> siblings = {};  // outputs of groups that became part of this one, and need nothing of it
 };
 
-class Former {
+class Fuser {
  public:
   // most_reads: of a region. Refusals to fuse are added to the log. devices: null if none are asked.
-  Former(mlir::func::FuncOp function, unsigned most_reads, mlir::SmallVector<mlir::Attribute>& log, const Devices* devices)
+  Fuser(mlir::func::FuncOp function, unsigned most_reads, mlir::SmallVector<mlir::Attribute>& log, const Devices* devices)
       : function_(function), most_reads_(most_reads), log_(log), devices_(devices), slots_(function) {}
 
   mlir::LogicalResult run();
 
  private:
-  // former.cpp
+  // fusion.cpp
 
   Group& open(mlir::Operation* op);
   // Puts an op into the group of one of its producers, or into a group of its own.
@@ -103,7 +102,7 @@ class Former {
   // A region of the group's ops, which nothing reads yet.
   tx::DispatchOp make_region(Group& group);
 
-  // former_rows.cpp
+  // fusion_rows.cpp
 
   // Whether the value is made before the op, or is a view of what is.
   bool is_known_before(mlir::Value value, mlir::Operation* op) const;
@@ -117,7 +116,7 @@ class Former {
   // another shape. Whether there were any.
   bool absorb_producers(Group& group, Group& wider, std::vector<Group*>& absorbed);
 
-  // former_attention.cpp
+  // fusion_attention.cpp
 
   // A product that reads a softmax of another product joins both, with what is only moved or computed for them, where there is a kernel for that.
   bool attend(tx::MatmulOp second);
@@ -136,7 +135,7 @@ class Former {
   // A transpose that alone reads such a group's result.
   bool ends_attention(tx::TransposeOp transpose, std::string& why_not);
 
-  // former_movement.cpp
+  // fusion_movement.cpp
 
   // A matrix is packed as it lies, whichever of its dimensions comes first.
   void take_transpose(Group& group, tx::PackOp pack);
@@ -150,7 +149,7 @@ class Former {
   mlir::Operation* move_by_transpose(tx::ReshapeOp reshape, UnitMoves& moves);
   void give_back(UnitMoves& moves);
 
-  // former_siblings.cpp
+  // fusion_siblings.cpp
 
   // Products with the same left operand, each with what is behind it, where all that they read is there before the first one, and the last one is not far.
   void join_siblings();

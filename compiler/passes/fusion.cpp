@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The groups: how ops join them, what refuses to, and what becomes of them.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
+
+#include <set>
 
 #include "mlir/IR/IRMapping.h"
 
@@ -42,7 +44,7 @@ Attribute refusal(StringRef kind, Operation* producer, Operation* consumer, Stri
   return builder.getDictionaryAttr(fields);
 }
 
-LogicalResult Former::run() {
+LogicalResult Fuser::run() {
   if (Operation* torn = slots_.torn()) return torn->emitError("has operands on several slots; run heddle-place-ops first");
   unsigned position = 0;
   for (Operation& op : function_.getBody().front()) position_[&op] = position++;
@@ -71,7 +73,7 @@ LogicalResult Former::run() {
   return success();
 }
 
-Group& Former::open(Operation* op) {
+Group& Fuser::open(Operation* op) {
   groups_.push_back(std::make_unique<Group>(Group{op, {}, op, {}}));
   Group& group = *groups_.back();
   for (Value operand : op->getOperands()) {
@@ -82,7 +84,7 @@ Group& Former::open(Operation* op) {
   return group;
 }
 
-void Former::place(Operation* op) {
+void Fuser::place(Operation* op) {
   refuse_across_slots(op);
   if (is_root(op)) {
     auto matmul = llvm::dyn_cast<tx::MatmulOp>(op);
@@ -125,13 +127,13 @@ void Former::place(Operation* op) {
   merge_other_producers(*best, op);
 }
 
-void Former::join(Group& group, Operation* op) {
+void Fuser::join(Group& group, Operation* op) {
   group.ops.insert(op);
   group.output = op;
   group_of_[op] = &group;
 }
 
-std::vector<Operation*> Former::ops_to_one(Value value) const {
+std::vector<Operation*> Fuser::ops_to_one(Value value) const {
   constexpr size_t most = 64;
   std::vector<Operation*> found;
   auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
@@ -150,7 +152,7 @@ std::vector<Operation*> Former::ops_to_one(Value value) const {
   return {};
 }
 
-void Former::count_reads(Group& group) const {
+void Fuser::count_reads(Group& group) const {
   group.reads.clear();
   for (Operation* op : group.ops) {
     for (Value operand : op->getOperands()) {
@@ -159,7 +161,7 @@ void Former::count_reads(Group& group) const {
   }
 }
 
-void Former::replace(Group& group, Group wider, ArrayRef<Group*> others) {
+void Fuser::replace(Group& group, Group wider, ArrayRef<Group*> others) {
   group = std::move(wider);
   for (Operation* op : group.ops) group_of_[op] = &group;
   for (auto& owned : groups_) {
@@ -167,11 +169,11 @@ void Former::replace(Group& group, Group wider, ArrayRef<Group*> others) {
   }
 }
 
-size_t Former::parts_of(const Group& group) {
+size_t Fuser::parts_of(const Group& group) {
   return static_cast<size_t>(llvm::count_if(group.ops, [](Operation* op) { return llvm::isa<tx::SliceOp, tx::ConcatOp>(op); }));
 }
 
-bool Former::has_kernel(Group& group, std::string* why_not) {
+bool Fuser::has_kernel(Group& group, std::string* why_not) {
   if (!devices_) return false;
   tx::DispatchOp region = make_region(group);
   bool result = devices_->has_kernel(family_of(group), region, why_not);
@@ -179,7 +181,7 @@ bool Former::has_kernel(Group& group, std::string* why_not) {
   return result;
 }
 
-bool Former::join_all_uses(Group& group, Value value, Operation* op) {
+bool Fuser::join_all_uses(Group& group, Value value, Operation* op) {
   if (!may_go_on(group, value)) return false;
   std::vector<Operation*> ops = ops_to_one(value);
   if (ops.empty()) return false;
@@ -205,7 +207,7 @@ bool Former::join_all_uses(Group& group, Value value, Operation* op) {
   return true;
 }
 
-bool Former::ends_contraction(tx::TransposeOp transpose, std::string& why_not) {
+bool Fuser::ends_contraction(tx::TransposeOp transpose, std::string& why_not) {
   Group* group = producer(transpose.getInput());
   if (!group || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;
   if (!tx::is_contraction(group->root) || llvm::isa<tx::TransposeOp>(group->output)) return false;
@@ -224,7 +226,7 @@ bool Former::ends_contraction(tx::TransposeOp transpose, std::string& why_not) {
   return has_kernel(wider, &why_not);
 }
 
-void Former::refuse_across_slots(Operation* op) {
+void Fuser::refuse_across_slots(Operation* op) {
   auto behind_views = [](Value value) {
     while (value.getDefiningOp() && tx::is_view(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
     return value;
@@ -235,7 +237,7 @@ void Former::refuse_across_slots(Operation* op) {
   }
 }
 
-void Former::refuse_around_operations(Operation* op) {
+void Fuser::refuse_around_operations(Operation* op) {
   auto is_operation = [](Operation* one) {
     auto region = llvm::dyn_cast_or_null<tx::DispatchOp>(one);
     return llvm::isa_and_nonnull<tx::CustomOp>(one) || (region && region.getAlternative());
@@ -247,7 +249,7 @@ void Former::refuse_around_operations(Operation* op) {
   }
 }
 
-void Former::merge_other_producers(Group& group, Operation* op) {
+void Fuser::merge_other_producers(Group& group, Operation* op) {
   if (!is_map(group.root)) return;
   for (Value operand : op->getOperands()) {
     Group* other = producer(operand);
@@ -270,20 +272,20 @@ void Former::merge_other_producers(Group& group, Operation* op) {
   }
 }
 
-Group* Former::producer(Value value) const {
+Group* Fuser::producer(Value value) const {
   Operation* op = value.getDefiningOp();
   auto it = op ? group_of_.find(op) : group_of_.end();
   return it == group_of_.end() ? nullptr : it->second;
 }
 
-bool Former::may_go_on(const Group& group, Value value) {
+bool Fuser::may_go_on(const Group& group, Value value) {
   if (group.output != value.getDefiningOp()) return false;
   if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
   if (group.has_rows) return false;  // it has all that it can have
   return is_root(group.root) ? group.root->hasTrait<tx::TakesEpilogue>() : is_map(group.root);
 }
 
-bool Former::can_join(Group& group, Value value, Operation* op) {
+bool Fuser::can_join(Group& group, Value value, Operation* op) {
   if (group.output != value.getDefiningOp()) return false;
   if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
   if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
@@ -301,7 +303,7 @@ bool Former::can_join(Group& group, Value value, Operation* op) {
   return true;
 }
 
-llvm::DenseSet<Value> Former::reads_with(const Group& group, Operation* op) const {
+llvm::DenseSet<Value> Fuser::reads_with(const Group& group, Operation* op) const {
   llvm::DenseSet<Value> reads = group.reads;
   for (Value operand : op->getOperands()) {
     if (Value read = binding_for(group, op, operand)) reads.insert(read);
@@ -309,26 +311,26 @@ llvm::DenseSet<Value> Former::reads_with(const Group& group, Operation* op) cons
   return reads;
 }
 
-bool Former::refuse(StringRef kind, Group& group, Operation* op, StringRef reason) {
+bool Fuser::refuse(StringRef kind, Group& group, Operation* op, StringRef reason) {
   refusals_.push_back({group.output, op, refusal(kind, group.output, op, reason)});
   return false;
 }
 
-void Former::refuse_if_produced(Value value, Operation* op, StringRef kind, StringRef reason) {
+void Fuser::refuse_if_produced(Value value, Operation* op, StringRef kind, StringRef reason) {
   if (Group* group = producer(value)) refuse(kind, *group, op, reason);
 }
 
-bool Former::reads_inside(const Group& group, tx::BroadcastOp broadcast) const {
+bool Fuser::reads_inside(const Group& group, tx::BroadcastOp broadcast) const {
   if (is_map(group.root) || group.has_rows) return true;
   if (!is_root(group.root)) return false;
   return !tx::is_contraction(group.root) || !devices_ || devices_->reads_behind_contraction(family_of(group), broadcast);
 }
 
-StringRef Former::family_of(const Group& group) const {
+StringRef Fuser::family_of(const Group& group) const {
   return tx::family_of(function_->getParentOfType<ModuleOp>(), slots_.of_or_default(group.root));
 }
 
-void Former::materialize_broadcasts() {
+void Fuser::materialize_broadcasts() {
   for (Operation& op : llvm::make_early_inc_range(function_.getBody().front())) {
     auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op);
     if (!broadcast) continue;
@@ -342,11 +344,11 @@ void Former::materialize_broadcasts() {
   }
 }
 
-bool Former::needs_tensors(const Group& group, Operation* reader) {
+bool Fuser::needs_tensors(const Group& group, Operation* reader) {
   return !group.has_rows && ((reader == group.root && is_root(reader)) || reader->hasTrait<tx::LookUp>());
 }
 
-bool Former::clones(const Group& group, Operation* reader, Value operand) const {
+bool Fuser::clones(const Group& group, Operation* reader, Value operand) const {
   Operation* op = operand.getDefiningOp();
   if (!op || group.ops.contains(op)) return false;
   if (needs_tensors(group, reader)) return false;
@@ -355,13 +357,13 @@ bool Former::clones(const Group& group, Operation* reader, Value operand) const 
   return broadcast && reads_inside(group, broadcast);
 }
 
-Value Former::binding_for(const Group& group, Operation* reader, Value operand) const {
+Value Fuser::binding_for(const Group& group, Operation* reader, Value operand) const {
   Operation* op = operand.getDefiningOp();
   bool is_made_inside = op && group.ops.contains(op);
   return is_made_inside || (is_splat(operand) && clones(group, reader, operand)) ? Value() : operand;
 }
 
-void Former::name_regions() {
+void Fuser::name_regions() {
   unsigned index = 0;
   for (auto region : function_.getBody().front().getOps<tx::DispatchOp>()) {
     if (!outlined_.contains(region) && !region.getAlternative()) continue;
@@ -369,14 +371,14 @@ void Former::name_regions() {
   }
 }
 
-void Former::outline(Group& group) {
+void Fuser::outline(Group& group) {
   tx::DispatchOp dispatch = make_region(group);
   outlined_.insert(dispatch);
   group.output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
   for (auto [i, sibling] : llvm::enumerate(group.siblings)) sibling->getResult(0).replaceAllUsesWith(dispatch.getResult(i + 1));
 }
 
-tx::DispatchOp Former::make_region(Group& group) {
+tx::DispatchOp Fuser::make_region(Group& group) {
   SmallVector<Operation*> ops(group.ops.begin(), group.ops.end());
   llvm::sort(ops, [&](Operation* a, Operation* b) { return position_[a] < position_[b]; });
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reductions of the same rows, with what is between and around them.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -49,13 +51,13 @@ struct Rows {
 
 }  // namespace
 
-bool Former::is_known_before(Value value, Operation* op) const {
+bool Fuser::is_known_before(Value value, Operation* op) const {
   Operation* from = value.getDefiningOp();
   while (from && tx::is_view(from)) from = from->getOperand(0).getDefiningOp();
   return !from || llvm::isa<tx::ConstantOp, tx::ParameterOp>(from) || position_.lookup(from) < position_.lookup(op);
 }
 
-std::vector<Operation*> Former::ops_of_rows(Operation* first) const {
+std::vector<Operation*> Fuser::ops_of_rows(Operation* first) const {
   Rows rows = Rows::of(first);
   auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
   std::set<Operation*, decltype(later)> waiting(later);
@@ -94,7 +96,7 @@ std::vector<Operation*> Former::ops_of_rows(Operation* first) const {
   return {};
 }
 
-void Former::go_through_rows(Group& group) {
+void Fuser::go_through_rows(Group& group) {
   const std::vector<Operation*> ops = ops_of_rows(group.root);
   StringRef refusal;
   std::string reason;
@@ -121,7 +123,7 @@ void Former::go_through_rows(Group& group) {
   refuse(refusal, group, last, reason);
 }
 
-bool Former::absorb_producers(Group& group, Group& wider, std::vector<Group*>& absorbed) {
+bool Fuser::absorb_producers(Group& group, Group& wider, std::vector<Group*>& absorbed) {
   const size_t before = absorbed.size();
   size_t count = wider.ops.size();
   for (Operation* op : wider.ops.getArrayRef()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Products with the same left operand as one region.
-#include "compiler/passes/former.h"
+#include "compiler/passes/fusion.h"
 
 using namespace mlir;
 
@@ -13,7 +13,7 @@ constexpr unsigned farthest_sibling = 64;
 
 }  // namespace
 
-void Former::join_siblings() {
+void Fuser::join_siblings() {
   if (!devices_) return;
   llvm::MapVector<Value, SmallVector<Group*>> readers;
   for (auto& group : groups_) {
@@ -28,7 +28,7 @@ void Former::join_siblings() {
   }
 }
 
-void Former::join_first(SmallVector<Group*>& groups) {
+void Fuser::join_first(SmallVector<Group*>& groups) {
   Group* first = groups.front();
   Group wider = *first;
   std::vector<Group*> others;
@@ -56,7 +56,7 @@ void Former::join_first(SmallVector<Group*>& groups) {
   replace(*first, std::move(wider), others);
 }
 
-void Former::raise(Value value, Operation* before) {
+void Fuser::raise(Value value, Operation* before) {
   Operation* from = value.getDefiningOp();
   if (!from || from->isBeforeInBlock(before)) return;
   for (Value operand : from->getOperands()) raise(operand, before);
