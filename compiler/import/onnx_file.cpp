@@ -80,6 +80,8 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   }
   struct stat info{};
   if (fstat(data.value, &info) != 0 || !S_ISREG(info.st_mode)) return what + " is not a regular file";
+  const std::string changed = what + " was written to while the model was compiled; compile again while nobody writes the model's files";
+  if (!file.external.is_unchanged(location, data.value)) return changed;
   for (uint64_t done = 0; done < size;) {
     ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
     if (got < 0 && errno == EINTR) continue;
@@ -88,7 +90,7 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
       return what + " ends at byte " + std::to_string(start + offset + done) + ", " + std::to_string(size - done) + " bytes short";
     done += got;
   }
-  return "";
+  return file.external.is_unchanged(location, data.value) ? "" : changed;
 }
 
 // Copies a slice of elements that protobuf holds in a field of another width.
@@ -108,6 +110,20 @@ std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint
 }
 
 }  // namespace
+
+bool ExternalFiles::is_unchanged(const std::string& location, int descriptor) {
+  struct stat info{};
+  if (fstat(descriptor, &info) != 0) return false;
+  const std::array<int64_t, 7> now = {static_cast<int64_t>(info.st_dev),
+                                      static_cast<int64_t>(info.st_ino),
+                                      info.st_size,
+                                      info.st_mtim.tv_sec,
+                                      info.st_mtim.tv_nsec,
+                                      info.st_ctim.tv_sec,
+                                      info.st_ctim.tv_nsec};
+  std::lock_guard lock(lock_);
+  return facts_.try_emplace(location, now).first->second == now;
+}
 
 std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};

@@ -2,7 +2,10 @@
 // An ONNX file in memory, and the bytes of its tensors wherever they are. Knows protobuf and files, no IR.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "heddle/status.h"
@@ -21,9 +24,21 @@ struct Failure {
   bool is_list = false;        // the message is of many, none of which is long
 };
 
+// The files of external data, each as it was when it was first read.
+class ExternalFiles {
+ public:
+  // Whether the open file is still the one that the location had then. [thread-safe]
+  bool is_unchanged(const std::string& location, int descriptor);
+
+ private:
+  std::mutex lock_;
+  std::map<std::string, std::array<int64_t, 7>> facts_;
+};
+
 struct OnnxFile {
   std::string path;
   onnx::ModelProto model;
+  mutable ExternalFiles external = {};
 };
 
 // Reads and parses; throws Failure.

@@ -28,6 +28,8 @@ std::string folder_of(const std::string& path) {
 
 // Names that earlier runs of a process of this number left behind.
 constexpr uint32_t kMostAttempts = 100;
+// Written so far since the disk was last told to begin.
+constexpr uint64_t kWriteBackBytes = uint64_t{8} << 20;
 
 // Links of /proc to what descriptors refer to.
 bool names_descriptor(std::string path) {
@@ -115,6 +117,11 @@ Status OutputFile::append(std::span<const std::byte> bytes) {
     size_bytes_ += static_cast<uint64_t>(written);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
+  if (size_bytes_ - on_its_way_ >= kWriteBackBytes) {  // the disk works while the rest is made, and fsync has less to wait for
+    (void)sync_file_range(descriptor_, static_cast<off_t>(on_its_way_), static_cast<off_t>(size_bytes_ - on_its_way_),
+                          SYNC_FILE_RANGE_WRITE);
+    on_its_way_ = size_bytes_;
+  }
   return std::nullopt;
 }
 
@@ -158,12 +165,6 @@ Status OutputFile::commit(bool flush_to_disk) {
   }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure("naming", errno);
   temporary_.clear();
-  // The name reaches the disk with its folder; a file system that cannot sync folders keeps the file all the same.
-  const int folder = flush_to_disk ? ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-  if (folder >= 0) {
-    (void)fsync(folder);
-    close(folder);
-  }
   const int descriptor = std::exchange(descriptor_, -1);
   if (close(descriptor) != 0) return failure("closing", errno);
   return std::nullopt;

@@ -35,7 +35,8 @@ class OutputFile {
   const std::string& path() const { return path_; }
   // All that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can make it again.
   Status finish(bool flush_to_disk = true);
-  // Gives the file its name, replacing what was there; finishes it first, if that was not done.
+  // Gives the file its name, replacing what was there; finishes it first, if that was not done. If the machine stops right afterwards, the name has the old file
+  // or the whole new one.
   Status commit(bool flush_to_disk = true);
 
  private:
@@ -47,6 +48,7 @@ class OutputFile {
   bool finished_ = false;
   int descriptor_ = -1;
   uint64_t size_bytes_ = 0;
+  uint64_t on_its_way_ = 0;  // bytes whose way to the disk has begun
 };
 
 }  // namespace heddle::module

@@ -115,9 +115,6 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
     parameter.data.reset();
     parameter.hash = 0;
     if (!parameter.stored) continue;
-    const Result<uint64_t> hash = hash_of(found->second, [](std::span<const std::byte>) { return Status(); });
-    if (!hash) return hash.error();
-    parameter.hash = hash.value();
     parameters_bytes = align_up(parameters_bytes, kSectionAlignment);
     parameter.data = std::make_unique<module_format::Range>(parameters_bytes, found->second.size_bytes);
     if (__builtin_add_overflow(parameters_bytes, found->second.size_bytes, &parameters_bytes) || parameters_bytes > kMaxSizeBytes) {
@@ -131,10 +128,15 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
     if (global->kind == GlobalKind::Constant && global->data) global->size_bytes = global->data->length();
   }
 
+  // Hashes are known when the parameters are written, and take as many bytes as the zeros that stand for them until then.
   flatbuffers::FlatBufferBuilder builder(1 << 16);
   builder.ForceDefaults(true);
-  module_format::FinishModuleBuffer(builder, module_format::Module::Pack(builder, &module));
-  const std::span<const std::byte> metadata(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
+  auto pack = [&] {
+    builder.Clear();
+    module_format::FinishModuleBuffer(builder, module_format::Module::Pack(builder, &module));
+    return std::span<const std::byte>(reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize());
+  };
+  std::span<const std::byte> metadata = pack();
   if (Status failed = verify_metadata(metadata, {constants_.size(), code_.size(), parameters_bytes})) return invalid(failed->message);
 
   FileHeader header{};
@@ -154,8 +156,22 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
                                " bytes before the parameters; the limits are ", kMaxMetadataBytes, " and ", kMaxHeadBytes));
   }
 
-  // The part before the parameters is small: build it whole, hash it, write it.
   std::vector<std::byte> head(header.sections[3].offset);
+  if (Status failed = file.open()) return failed;
+  if (Status failed = file.append(head)) return failed;
+  for (const auto& [index, source] : sources_) {
+    if (Status failed = file.pad_to(kSectionAlignment)) return failed;
+    const Result<uint64_t> hash = hash_of(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
+    if (!hash) return hash.error();
+    module.parameters[index]->hash = hash.value();
+  }
+  metadata = pack();
+  if (file.size_bytes() != header.file_bytes || metadata.size() != header.sections[0].size) {
+    return invalid(concat("its parts gave ", file.size_bytes(), " bytes of file and ", metadata.size(), " of metadata, planned were ",
+                          header.file_bytes, " and ", header.sections[0].size));
+  }
+
+  // The part before the parameters is small: build it whole, hash it, write it.
   std::memcpy(head.data(), &header, sizeof(header));
   auto place = [&](uint32_t section, std::span<const std::byte> bytes) {
     if (!bytes.empty()) std::memcpy(head.data() + header.sections[section].offset, bytes.data(), bytes.size());
@@ -166,24 +182,7 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
   XXH128_canonical_t hash;
   XXH128_canonicalFromHash(&hash, XXH3_128bits(head.data(), head.size()));
   std::memcpy(head.data() + offsetof(FileHeader, content_hash), hash.digest, 16);
-
-  if (Status failed = file.open()) return failed;
-  if (Status failed = file.append(head)) return failed;
-  for (const auto& [index, source] : sources_) {
-    if (Status failed = file.pad_to(kSectionAlignment)) return failed;
-    const Result<uint64_t> written = hash_of(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
-    if (!written) return written.error();
-    const module_format::ParameterT& parameter = *module.parameters[index];
-    if (written.value() != parameter.hash) {
-      return Error{
-          HEDDLE_STATUS_DATA_LOSS,
-          concat("module: writing parameter ", index, ", ", in_quotes(parameter.name), " to ", in_quotes(file.path()), " failed: its ",
-                 source.size_bytes, " bytes changed between two reads; compile again while nobody writes the model's files")};
-    }
-  }
-  if (file.size_bytes() != header.file_bytes) {
-    return invalid(concat("parameter sources gave ", file.size_bytes(), " bytes of file, planned were ", header.file_bytes));
-  }
+  if (Status failed = file.overwrite(0, head)) return failed;
   return file.finish();
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: writing a file failed: out of memory; free memory"};
