@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zero, exceptions masked (code.h)
 constexpr uint64_t kPiecesPerShare = 4;
 constexpr uint32_t kSpareSeats = 8;     // callers beyond one a core
+constexpr uint32_t kTurnsBeforeYield = 1000;
 constexpr uint64_t kRest = UINT32_MAX;  // in place of a seat and a member: sleep at once
 
 }  // namespace
@@ -279,7 +280,7 @@ int32_t Workers::Team::fork(Body body, void* context, uint32_t members, First fi
   }
   all.take_pieces(seat_, 0, place(0), number);
   for (uint32_t turn = 0; seat_->done.load(std::memory_order_acquire) != pieces_in_all; ++turn) {
-    if (turn < 20000) {
+    if (turn < kTurnsBeforeYield) {
       sdk::cpu_pause();
     } else {
       sched_yield();  // a worker lost its core to another process
