@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sdk/module/nearest.h"
 #include "sdk/module/printable.h"
 
 namespace heddle::host {
@@ -128,40 +129,8 @@ std::vector<std::string> Diagnostics::warnings(Code code) const {
   return lines;
 }
 
-std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
-  // Keys are short; what is longer is no slip of the finger.
-  if (name.size() > 64) return {};
-  std::string best;
-  // At most a third of the letters differ, and never all of them.
-  size_t best_distance = std::min(std::max<size_t>(1, name.size() / 3) + 1, name.size());
-  for (const std::string& candidate : candidates) {
-    if (candidate.size() > 64) continue;
-    // Edit distance with swaps of neighbours, three rows at a time.
-    const size_t columns = candidate.size() + 1;
-    std::vector<size_t> before(columns), previous(columns), current(columns);
-    for (size_t j = 0; j < columns; ++j) previous[j] = j;
-    for (size_t i = 1; i <= name.size(); ++i) {
-      current[0] = i;
-      for (size_t j = 1; j < columns; ++j) {
-        const bool same = name[i - 1] == candidate[j - 1];
-        current[j] = std::min({previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (same ? 0 : 1)});
-        if (i > 1 && j > 1 && name[i - 1] == candidate[j - 2] && name[i - 2] == candidate[j - 1]) {
-          current[j] = std::min(current[j], before[j - 2] + 1);
-        }
-      }
-      std::swap(before, previous);
-      std::swap(previous, current);
-    }
-    if (previous[candidate.size()] < best_distance) {
-      best_distance = previous[candidate.size()];
-      best = candidate;
-    }
-  }
-  return best;
-}
-
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
-  std::string near = nearest(name, candidates);
+  std::string near = module::nearest(name, candidates);
   return near.empty() ? "" : fmt::format("did you mean '{}'?", near);
 }
 

@@ -106,8 +106,6 @@ class Diagnostics {
   size_t error_count_ = 0, warning_count_ = 0;
 };
 
-// The candidate nearest to `name` by edit distance, empty if none is near enough to be meant.
-std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 // "did you mean 'x'?", or empty.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 

@@ -16,6 +16,7 @@
 #include "../temporary_folder.h"
 #include "core/host/host.h"
 #include "core/host/table_reader.h"
+#include "sdk/module/nearest.h"
 
 namespace heddle::host {
 namespace {
@@ -502,12 +503,12 @@ TEST(CpuList, TakesRangesOnly) {
 }
 
 TEST(Nearest, TakesWhatIsMeantAndNothingElse) {
-  EXPECT_EQ(nearest("pool_limt", {"plugin", "pool_initial", "pool_limit"}), "pool_limit");
-  EXPECT_EQ(nearest("levle", {"level", "lever"}), "level");
-  EXPECT_EQ(nearest("zebra", {"level", "components"}), "");
-  EXPECT_EQ(nearest("", {"a"}), "");
-  EXPECT_EQ(nearest("b", {"a"}), "");
-  EXPECT_EQ(nearest(std::string(10000, 'a'), {"a"}), "");
+  EXPECT_EQ(module::nearest("pool_limt", {"plugin", "pool_initial", "pool_limit"}), "pool_limit");
+  EXPECT_EQ(module::nearest("levle", {"level", "lever"}), "level");
+  EXPECT_EQ(module::nearest("zebra", {"level", "components"}), "");
+  EXPECT_EQ(module::nearest("", {"a"}), "");
+  EXPECT_EQ(module::nearest("b", {"a"}), "");
+  EXPECT_EQ(module::nearest(std::string(10000, 'a'), {"a"}), "");
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ Comparison compare(const HostTensor& got, const HostTensor& expected, double rto
   difference.add(got, expected);
   result.compared = difference.compared();
   result.wrong = difference.wrong();
+  result.largest = difference.largest();
   result.equal = result.wrong == 0;
   if (!result.equal) result.explanation = difference.explanation(got.shape);
   return result;

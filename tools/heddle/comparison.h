@@ -41,6 +41,7 @@ struct Comparison {
   bool equal = false;
   uint64_t compared = 0;
   uint64_t wrong = 0;
+  double largest = 0;       // difference
   std::string explanation;  // shapes that differ, or the worst element
 };
 // Of whole tensors; shapes and types must be the same.

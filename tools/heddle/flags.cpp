@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "sdk/module/nearest.h"
 #include "tools/heddle/raised_rights.h"
 
 namespace heddle::tool {
@@ -86,7 +87,21 @@ struct Flags::State {
     if (!rest) return {};
     *rest = app.remaining();
     const auto flag = std::find_if(rest->begin(), rest->end(), [](const std::string& one) { return one.size() > 1 && one[0] == '-'; });
-    return flag == rest->end() ? "" : "'" + *flag + "' is not known here";
+    return flag == rest->end() ? "" : unknown({*flag});
+  }
+  // What was given and is neither an option nor an argument; options first, since a value that stands behind one is left over with it.
+  std::string unknown(std::vector<std::string> left) const {
+    auto is_option = [](const std::string& one) { return one.size() > 1 && one[0] == '-'; };
+    if (std::any_of(left.begin(), left.end(), is_option)) std::erase_if(left, [&](const std::string& one) { return !is_option(one); });
+    std::string text;
+    for (const std::string& one : left) {
+      const std::string name = is_option(one) ? one.substr(0, one.find('=')) : one;
+      text += text.empty() ? is_option(one) ? "unknown option " : "unexpected argument " : ", ";
+      text += "'" + name + "'";
+      const std::string meant = is_option(one) ? module::nearest(name, names) : std::string();
+      if (!meant.empty()) text += " (did you mean '" + meant + "'?)";
+    }
+    return text;
   }
   CLI::Option* remember(const std::string& name, CLI::Option* option) {
     for (size_t begin = 0; begin < name.size();) {
@@ -164,9 +179,7 @@ std::optional<int> Flags::parse(const Arguments& arguments) {
     std::fputs(state_->help().c_str(), stdout);
     return kFine;
   } catch (const CLI::ExtrasError&) {
-    std::string list;
-    for (const std::string& extra : state_->app.remaining()) list += (list.empty() ? "'" : ", '") + extra + "'";
-    return misuse(list + (state_->app.remaining().size() == 1 ? " is" : " are") + " not known here");
+    return misuse(state_->unknown(state_->app.remaining()));
   } catch (const CLI::ParseError& error) {
     return misuse(error.what());
   }

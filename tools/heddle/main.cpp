@@ -10,6 +10,7 @@
 
 #include "commit.h"  // generated
 #include "heddle/types.h"
+#include "sdk/module/nearest.h"
 #include "tools/heddle/command.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program.h"
@@ -80,7 +81,12 @@ int start_foreign(const std::string& name, char** arguments) {
                    command.name, command.package);
       return kUsage;
     }
-    std::fprintf(stderr, "heddle: unknown command '%s'; see heddle --help\n", printable(name).c_str());
+    std::vector<std::string> known;
+    for (const auto& one : kByName) known.push_back(one.name);
+    for (const ForeignCommand& command : foreign_commands()) known.push_back(command.name);
+    const std::string meant = module::nearest(name, known);
+    std::fprintf(stderr, "heddle: unknown command '%s'%s; see heddle --help\n", printable(name).c_str(),
+                 meant.empty() ? "" : (" (did you mean '" + meant + "'?)").c_str());
     return kUsage;
   }
   execv(program.c_str(), arguments);

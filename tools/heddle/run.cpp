@@ -176,10 +176,12 @@ int run(const Arguments& arguments) {
       break;
     }
     const Comparison comparison = compare(got, want, options.rtol, options.atol);
-    if (!comparison.equal) {
-      std::fprintf(stderr, "heddle run: result %s: %s\n",
-                   name.empty() ? std::to_string(expected_of[i]).c_str() : printable("'" + name + "'").c_str(),
-                   comparison.explanation.c_str());
+    const std::string result = name.empty() ? std::to_string(expected_of[i]) : printable("'" + name + "'");
+    if (comparison.equal) {
+      std::fprintf(stderr, "heddle run: result %s is as expected: %llu elements, largest difference %.3g\n", result.c_str(),
+                   static_cast<unsigned long long>(comparison.compared), comparison.largest);
+    } else {
+      std::fprintf(stderr, "heddle run: result %s: %s\n", result.c_str(), comparison.explanation.c_str());
       code = kNumbersDiffer;
     }
     // What was compared is not printed as well, unless it is JSON.

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which of the known names was probably meant by one that is not known: for keys of files, options and commands.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle::module {
+
+// The candidate with the smallest edit distance to `name`; empty if none is close enough to be a typing mistake.
+std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace heddle::module
