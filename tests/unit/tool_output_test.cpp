@@ -112,8 +112,10 @@ TEST(Flags, NamesWhatIsWrongAndGivesTwo) {
   const struct {
     Arguments arguments;
     const char* words;
-  } cases[] = {{{"--no-such"}, "'--no-such' is not known here"},
-               {{"a", "b", "c"}, "'b', 'c' are not known here"},
+  } cases[] = {{{"--no-such"}, "unknown option '--no-such'; see"},
+               {{"--cuont", "3"}, "unknown option '--cuont' (did you mean '--count'?); see"},
+               {{"--cuont=3"}, "unknown option '--cuont' (did you mean '--count'?); see"},
+               {{"a", "b", "c"}, "unexpected arguments 'b', 'c'; see"},
                {{"--count", "0"}, "0 is outside 1..100"},
                {{"--count", "x"}, "x is not a whole number"},
                {{"--count", "-1"}, "--count"},

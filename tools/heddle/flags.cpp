@@ -89,17 +89,17 @@ struct Flags::State {
     const auto flag = std::find_if(rest->begin(), rest->end(), [](const std::string& one) { return one.size() > 1 && one[0] == '-'; });
     return flag == rest->end() ? "" : unknown({*flag});
   }
-  // What was given and is neither an option nor an argument; options first, since a value that stands behind one is left over with it.
+  // What was given and is neither an option nor an argument: options if there are any, since the value of one is left over with it.
   std::string unknown(std::vector<std::string> left) const {
     auto is_option = [](const std::string& one) { return one.size() > 1 && one[0] == '-'; };
     if (std::any_of(left.begin(), left.end(), is_option)) std::erase_if(left, [&](const std::string& one) { return !is_option(one); });
-    std::string text;
+    const bool are_options = !left.empty() && is_option(left.front());
+    std::string text = std::string(are_options ? "unknown option" : "unexpected argument") + (left.size() == 1 ? "" : "s"), separator = " ";
     for (const std::string& one : left) {
-      const std::string name = is_option(one) ? one.substr(0, one.find('=')) : one;
-      text += text.empty() ? is_option(one) ? "unknown option " : "unexpected argument " : ", ";
-      text += "'" + name + "'";
-      const std::string meant = is_option(one) ? module::nearest(name, names) : std::string();
-      if (!meant.empty()) text += " (did you mean '" + meant + "'?)";
+      const std::string name = are_options ? one.substr(0, one.find('=')) : one;
+      const std::string meant = are_options ? module::nearest(name, names) : std::string();
+      text += separator + "'" + name + "'" + (meant.empty() ? "" : " (did you mean '" + meant + "'?)");
+      separator = ", ";
     }
     return text;
   }
