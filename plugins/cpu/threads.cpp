@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zero, exceptions masked (code.h)
 constexpr uint64_t kPiecesPerShare = 4;
-constexpr uint32_t kSpareSeats = 8;     // callers beyond one a core
+constexpr uint32_t kSpareSeats = 8;  // callers beyond one a core
 constexpr uint32_t kTurnsBeforeYield = 1000;
 constexpr uint64_t kRest = UINT32_MAX;  // in place of a seat and a member: sleep at once
 

@@ -120,7 +120,8 @@ TEST(Threads, MultiplyAFewRows) {
   }
   check_product({.batch = {2, 2}, .rows = 2, .depth = 40, .columns = 72, .bias = true});
   check_product({.batch = {1}, .rows = 2, .depth = 40, .columns = 72, .batched_rhs = true, .bias = true});
-  check_product({.rows = 8, .depth = 40, .columns = 16000, .bias = true});  // more of f32 than shared memory has room for, with all neighbors
+  check_product(
+      {.rows = 8, .depth = 40, .columns = 16000, .bias = true});  // more of f32 than shared memory has room for, with all neighbors
 }
 TEST(Threads, MultiplyAFewRowsOfAnyElement) {
   for (bool transposed : {false, true}) {
