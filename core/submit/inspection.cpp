@@ -59,7 +59,32 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
     static_cast<host::Host*>(to)->log(level, "validation", view(message));
   };
   rules.status_create = heddle_status_create;
+  HEDDLE_RETURN_IF_ERROR(made->check_patterns(module));
   return made;
+}
+
+// A pattern that no region has is a mistake: nothing would be written, and nobody would hear of it.
+Status Inspection::check_patterns(const open::OpenModule& module) const {
+  std::vector<const mf::Program*> programs(module.metadata().initializer()->begin(), module.metadata().initializer()->end());
+  for (const mf::Function* function : *module.metadata().functions())
+    programs.insert(programs.end(), function->programs()->begin(), function->programs()->end());
+  for (const heddle_string_t& pattern : patterns_) {
+    heddle_validation_rules_t one = rules_;
+    one.kinds = 0;
+    one.patterns = &pattern;
+    one.pattern_count = 1;
+    const bool fits = std::ranges::any_of(programs, [&](const mf::Program* program) {
+      return std::ranges::any_of(*program->dispatches(), [&](const mf::DispatchSite* site) {
+        return layer_.looks_at(&one, to_c(site->name()->string_view())) != 0;
+      });
+    });
+    if (fits) continue;
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "heddle: dumping regions failed: no region of {} has a name like '{}'; heddle explain lists the names, and * stands for "
+                 "any part of one",
+                 module.path(), view(pattern));
+  }
+  return Status();
 }
 
 Status Inspection::told(const Look& look,

@@ -17,7 +17,7 @@ namespace heddle::submit {
 
 class Inspection {
  public:
-  // NULL where nothing is asked for. UNIMPLEMENTED for a module that does not say the types that are needed.
+  // NULL where nothing is asked for. UNIMPLEMENTED for a module that does not say the types that are needed, NOT_FOUND for a pattern that fits no region.
   static Result<std::unique_ptr<Inspection>> create(host::Host& host, const open::OpenModule& module);
 
   uint64_t next_call() { return ++calls_; }
@@ -39,6 +39,7 @@ class Inspection {
 
  private:
   explicit Inspection(const heddle_validation_t& layer) : layer_(layer) {}
+  Status check_patterns(const open::OpenModule& module) const;
   Status told(const Look& look, heddle_status_t* (*tell)(const heddle_validation_rules_t*, const heddle_validation_region_t*)) const;
 
   const heddle_validation_t& layer_;
