@@ -191,7 +191,7 @@ void expect_not_zero(Node& node, Value divisor) {
   if (DenseElementsAttr constant = known_elements(divisor)) {
     const bool has_zero = constant.isSplat() ? constant.getSplatValue<APInt>().isZero()
                                              : llvm::any_of(constant.getValues<APInt>(), [](const APInt& value) { return value.isZero(); });
-    if (has_zero && !constant.empty()) node.fail("an integer is divided by zero: its divisor is a constant that has one");
+    if (has_zero && !constant.empty()) node.fail("an integer is divided by zero: its constant divisor contains a zero");
     return;
   }
   Range range = range_of(node.graph, divisor);

@@ -31,17 +31,15 @@ class Gemv {
     if (domain.getParallelRank() < 1 || domain.folded().size() != 1) return refuse("its sums are not along one dimension");
     for (AffineExpr extent : domain.parallel().drop_back()) {
       gemv.rows_ *= tx::static_extent(extent).value_or(most_rows + 1);
-      if (gemv.rows_ < 1 || gemv.rows_ > most_rows)
-        return refuse("it has no rows, more than " + Twine(most_rows) + ", or any number of them");
+      if (gemv.rows_ < 1 || gemv.rows_ > most_rows) return refuse("its number of rows is not known to be from 1 to " + Twine(most_rows));
     }
     gemv.columns_ = tx::static_extent(domain.parallel().back()).value_or(0);
     gemv.depth_ = tx::static_extent(domain.folded().front()).value_or(0);
     if (gemv.columns_ < fewest_columns || gemv.depth_ < shortest_sum) {
-      return refuse("it has fewer than " + Twine(fewest_columns) + " columns, sums of fewer than " + Twine(shortest_sum) +
-                    " elements, or any number of them");
+      return refuse("it is not known to have " + Twine(fewest_columns) + " columns and sums of " + Twine(shortest_sum) +
+                    " elements, or more");
     }
-    if (!gemv.find_matrix())
-      return refuse("it reads no matrix once whose neighbors along its columns or its depth are neighbors in memory");
+    if (!gemv.find_matrix()) return refuse("it has no matrix that is contiguous along its columns or its depth and read once");
     if (!gemv.fit_shared(machine.shared_bytes)) {
       return refuse("its sums take " + Twine(gemv.shared_bytes()) + " bytes of shared memory, and a workgroup has " +
                     Twine(machine.shared_bytes));

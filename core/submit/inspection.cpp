@@ -63,7 +63,7 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
   return made;
 }
 
-// A pattern that no region has is a mistake: nothing would be written, and nobody would hear of it.
+// A pattern that matches no region is an error: nothing would be written, without a word about it.
 Status Inspection::check_patterns(const open::OpenModule& module) const {
   std::vector<const mf::Program*> programs(module.metadata().initializer()->begin(), module.metadata().initializer()->end());
   for (const mf::Function* function : *module.metadata().functions())

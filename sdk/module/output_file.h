@@ -35,8 +35,8 @@ class OutputFile {
   const std::string& path() const { return path_; }
   // All that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can make it again.
   Status finish(bool flush_to_disk = true);
-  // Gives the file its name, replacing what was there; finishes it first, if that was not done. If the machine stops right afterwards, the name has the old file
-  // or the whole new one.
+  // Gives the file its name, replacing what was there; finishes it first, if that was not done. After a power loss the name has the old file or
+  // the whole new one, if the new one was flushed.
   Status commit(bool flush_to_disk = true);
 
  private:
