@@ -266,8 +266,9 @@ ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pas
     cut.pass_depth = order.taps == 1 ? order.channels : 0;
     cut.pass_blocks = order.blocks();
   } else if (order.taps == 1) {
-    // B that is used by one tile of rows only gains nothing from staying in L2.
-    const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : 768;
+    // Every further pass reads and writes the result again. A panel of B used by a single tile gains nothing from staying in L2.
+    constexpr int64_t longest_pass = 1024;
+    const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : longest_pass;
     cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
     cut.pass_depth =
         std::max<int64_t>(1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
