@@ -89,6 +89,39 @@ std::string rung_of(Matmul matmul, targets::Math math) {
   return check_code(parsed.region(), "rung", "sm_90a", 0, math).rung;
 }
 
+// Each workgroup of a cluster adds a part of every sum; the last may have a shorter part, or none.
+TEST_F(CudaTarget, MultipliesInClusters) {
+  struct Product {
+    Matmul matmul;
+    const char* rung;
+  };
+  const Product products[] = {
+      {{.rows = 49, .depth = 512, .columns = 512, .bias = true}, "tile 32x32, 4 slices, 3 stages, clusters of 4"},
+      {{.rows = 49, .depth = 500, .columns = 512}, "tile 32x32, 4 slices, 3 stages, clusters of 4"},
+      {{.rows = 33, .depth = 320, .columns = 64, .transpose_rhs = true}, "tile 32x32, 4 slices, 3 stages, clusters of 4"},
+      {{.rows = 193, .depth = 512, .columns = 704, .bias = true}, "tile 32x32, 4 slices, 3 stages, clusters of 2"},
+      {{.batch = {3}, .rows = 20, .depth = 777, .columns = 96, .batched_rhs = true}, "tile 32x32, 4 slices, 3 stages, clusters of 4"},
+      {{.rows = 128, .depth = 3072, .columns = 768, .bias = true}, "tile 64x64, 4 slices, 3 stages, clusters of 4"},
+  };
+  for (const Product& product : products) {
+    SCOPED_TRACE(product.rung);
+    EXPECT_EQ(rung_of(product.matmul, targets::Math::strict), product.rung);
+    check("cluster", product.matmul.to_case(), 0);
+  }
+}
+
+// A grid is the same for every chip, and only some have clusters.
+TEST_F(CudaTarget, SaysClustersWhereAChipHasThem) {
+  ParsedRegion parsed(Matmul{.rows = 49, .depth = 512, .columns = 512}.to_case().region(false));
+  for (auto [chip, has_clusters] : {std::pair{"sm_80", false}, {"sm_90a", true}}) {
+    auto kernel = compile_region(*targets::make_cuda_target(chip, targets::Math::strict, 0), parsed.region());
+    ASSERT_TRUE(kernel);
+    std::string code(kernel->code.begin(), kernel->code.end());
+    EXPECT_EQ(code.find(".reqnctapercluster 4, 1, 1") != std::string::npos, has_clusters) << chip;
+    EXPECT_EQ(code.find("shared::cluster") != std::string::npos, has_clusters) << chip;
+  }
+}
+
 TEST_F(CudaTarget, MultipliesInTilesWhateverTheSizes) {
   for (auto [rows, depth, columns] : {std::tuple{130, 129, 131}, {131, 130, 134}, {133, 132, 140}, {17, 9, 9}}) {
     std::string name = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);
@@ -277,7 +310,7 @@ TEST_F(CudaTarget, ConvolvesInTilesOfEverySize) {
       {24, 64, 96, 1, "f16", "tile 64x128, 1 slices, 2 stages"},   {24, 96, 96, 1, "f16", "tile 128x64, 1 slices, 3 stages"},
       {20, 32, 32, 3, "f16", "tile 64x64, 2 slices, 4 stages"},    {12, 32, 64, 3, "f16", "tile 32x64, 2 slices, 3 stages"},
       {12, 64, 32, 3, "f16", "tile 32x32, 4 slices, 3 stages"},    {4, 64, 32, 3, "f16", "tile 16x32, 8 slices, 3 stages"},
-      {64, 16, 512, 1, "f32", "tile 128x128, 1 slices, 2 stages"}, {64, 16, 96, 3, "f32", "tile 64x64, 4 slices, 3 stages"},
+      {64, 16, 512, 1, "f32", "tile 128x128, 1 slices, 2 stages"}, {64, 16, 128, 3, "f32", "tile 64x64, 4 slices, 3 stages"},
       {4, 16, 32, 3, "f32", "tile 32x32, 4 slices, 3 stages"}};
   for (const Image& image : images) {
     for (bool channels_first : {false, true}) {

@@ -11,11 +11,12 @@ struct Chip {
   std::string_view name;        // as code.h spells it, and LLVM's name of the CPU
   std::string_view ptx;         // LLVM's name of the PTX version
   int64_t shared_memory_bytes;  // of one workgroup, at most (CUDA C++ Programming Guide, "Compute Capabilities")
+  bool has_clusters;            // workgroups of a cluster read each other's shared memory (PTX ISA, "Cluster of Cooperative Thread Arrays")
   bool starts_early;            // a kernel may be there before the one ahead of it has finished (PTX ISA, griddepcontrol)
 };
 
-inline constexpr Chip sm_80{"sm_80", "+ptx80", 163 * 1024, false};
-inline constexpr Chip sm_90a{"sm_90a", "+ptx80", 227 * 1024, true};
+inline constexpr Chip sm_80{"sm_80", "+ptx80", 163 * 1024, false, false};
+inline constexpr Chip sm_90a{"sm_90a", "+ptx80", 227 * 1024, true, true};
 
 inline constexpr int64_t subgroup_size = 32;
 

@@ -33,6 +33,27 @@ Value Instructions::assembly(const std::string& text, const std::string& constra
   return result ? op.getResult(0) : Value();
 }
 
+void Instructions::cluster_barrier() const {
+  assembly("barrier.cluster.arrive.release.aligned;", "", {});
+  assembly("barrier.cluster.wait.acquire.aligned;", "", {});
+}
+
+Value Instructions::in_cluster(Value address, int64_t rank) const {
+  return assembly("mapa.shared::cluster.u32 $0, $1, " + std::to_string(rank) + ";", "=r,r", address, i32(), /*pure=*/true);
+}
+
+Value Instructions::load_cluster(Value address, int64_t offset) const {
+  Type floats = LLVM::LLVMStructType::getLiteral(k.builder.getContext(), SmallVector<Type>(4, k.builder.getF32Type()));
+  Value loaded =
+      assembly("ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4+" + std::to_string(offset) + "];", "=f,=f,=f,=f,r", address, floats);
+  Value all = k.constant(k.vector_type(k.builder.getF32Type(), 4), 0);
+  for (int64_t e = 0; e < 4; ++e) {
+    Value one = k.builder.create<LLVM::ExtractValueOp>(k.location, loaded, e);
+    all = k.builder.create<vector::InsertOp>(k.location, one, all, ArrayRef<int64_t>{e});
+  }
+  return all;
+}
+
 void Instructions::load_matrices(Value address, int64_t offset, bool transposed, KernelBuilder::Values& to) const {
   Type words = LLVM::LLVMStructType::getLiteral(k.builder.getContext(), SmallVector<Type>(4, i32()));
   std::string text = std::string("ldmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") + ".shared.b16 {$0, $1, $2, $3}, [$4+" +

@@ -32,6 +32,14 @@ class Instructions {
   mlir::Value load_shared(mlir::Value address, int64_t offset, mlir::Type type, unsigned alignment) const;
   void store_shared(mlir::Value value, mlir::Value address, int64_t offset, unsigned alignment) const;
 
+  // ---- clusters
+  // All threads of the cluster have come here, and what they stored in shared memory is visible to all of them.
+  void cluster_barrier() const;
+  // The address, among those of the cluster, of what lies at this address of shared memory in the workgroup of that rank.
+  mlir::Value in_cluster(mlir::Value address, int64_t rank) const;
+  // Four f32 of a workgroup of the cluster.
+  mlir::Value load_cluster(mlir::Value address, int64_t offset) const;
+
   // One instruction of PTX; a pure one neither touches memory nor depends on it. No result type: none.
   mlir::Value assembly(const std::string& text, const std::string& constraints, mlir::ValueRange operands, mlir::Type result = {},
                        bool pure = false) const;

@@ -54,6 +54,10 @@ void KernelBuilder::set_residents(int64_t count) {
   entry_->setAttr(residents_attr, builder.getI64IntegerAttr(count));
 }
 
+void KernelBuilder::set_cluster(int64_t count) {
+  entry_->setAttr(cluster_attr, builder.getI64IntegerAttr(count));
+}
+
 void KernelBuilder::barrier() {
   builder.create<NVVM::Barrier0Op>(location);
 }

@@ -18,6 +18,9 @@ class KernelBuilder : public LlvmKernelBuilder {
   // Registers are to suffice for so many workgroups on a multiprocessor.
   void set_residents(int64_t count);
 
+  // The grid comes in clusters of so many neighboring workgroups.
+  void set_cluster(int64_t count);
+
   const Chip& chip;
 
   void barrier() override;
@@ -35,5 +38,7 @@ class KernelBuilder : public LlvmKernelBuilder {
 
 // The attribute with the number of workgroups that a multiprocessor should have registers for, if that is more than one.
 inline constexpr llvm::StringLiteral residents_attr = "heddle.residents";
+// The attribute with the number of workgroups of a cluster, if that is more than one.
+inline constexpr llvm::StringLiteral cluster_attr = "heddle.cluster";
 
 }  // namespace heddle::targets::cuda

@@ -67,6 +67,15 @@ void keep_together(llvm::Module& module) {
   }
 }
 
+// LLVM 19 has no way to say how many workgroups the clusters of a kernel have. A unit has one kernel.
+void say_cluster(std::vector<char>& text, int64_t workgroups) {
+  constexpr StringRef size = ".reqntid";
+  size_t at = StringRef(text.data(), text.size()).find(size);
+  assert(at != StringRef::npos && "a kernel has a workgroup size");
+  std::string directives = ".explicitcluster\n.reqnctapercluster " + std::to_string(workgroups) + ", 1, 1\n";
+  text.insert(text.begin() + static_cast<ptrdiff_t>(at), directives.begin(), directives.end());
+}
+
 }  // namespace
 
 FailureOr<std::vector<char>> lower_to_ptx(ModuleOp unit, const Chip& chip) {
@@ -89,6 +98,9 @@ FailureOr<std::vector<char>> lower_to_ptx(ModuleOp unit, const Chip& chip) {
   if (auto machine = make_machine(chip, error)) error = generate_code(*module, *machine, llvm::CodeGenFileType::AssemblyFile, text);
   if (!error.empty())
     return FailureOr<std::vector<char>>(unit.emitError("cuda: code generation for ") << chip.name << " failed: " << error);
+  for (auto function : unit.getOps<LLVM::LLVMFuncOp>()) {
+    if (auto cluster = function->getAttrOfType<IntegerAttr>(cluster_attr)) say_cluster(text, cluster.getInt());
+  }
   return text;
 }
 

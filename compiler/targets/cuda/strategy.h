@@ -29,6 +29,8 @@ class Part {
   virtual bool works_in_place() const { return false; }
   // Workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
+  // Neighboring workgroups that share their memory, where a chip has clusters. A part with more than one is a kernel's only one.
+  virtual int64_t cluster() const { return 1; }
   // Tiles that it could have, of which Budget says one; 0: it has none. choice: what tells this one from all others.
   virtual size_t tiles() const { return 0; }
   virtual std::string choice() const { return {}; }
@@ -44,7 +46,8 @@ struct Budget {
   int64_t threads;
   int64_t shared_memory_bytes;
   Math math;
-  unsigned tile = 0;  // of a contraction: which of its tiles, the best by estimate first
+  unsigned tile = 0;      // of a contraction: which of its tiles, the best by estimate first
+  bool clusters = false;  // the part is a kernel's only one, and may have clusters
 };
 
 // The strategies. A root is a contraction. transpose_parts is empty if the outputs are not its.

@@ -23,7 +23,8 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
   if (contractions > 1)
     return FailureOr<Parts>(region.emitError("cuda: one kernel of ") << contractions << " contractions has no strategy");
-  for (const std::vector<Output>& outputs : output_groups(region)) {
+  auto groups = output_groups(region);
+  for (const std::vector<Output>& outputs : groups) {
     // A contraction stores its result in another order itself.
     std::vector<Output> stored = outputs;
     auto transpose = stored.front().value.getDefiningOp<tx::TransposeOp>();
@@ -41,7 +42,9 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
       found = transpose_parts(region, outputs, budget);
       if (found->empty()) found = elementwise_parts(region, outputs, budget);
     } else {
-      found = contraction_parts(region, stored, *root, transpose, budget);
+      Budget own = budget;
+      own.clusters = groups.size() == 1;
+      found = contraction_parts(region, stored, *root, transpose, own);
     }
     if (failed(found)) return failure();
     for (auto& part : *found) parts.push_back(std::move(part));
@@ -131,6 +134,7 @@ class OutputGroups final : public Strategy {
       if (std::string rung = part->rung(); !rung.empty()) resources.rung += (resources.rung.empty() ? "" : "; ") + rung;
     }
     if (residents > 1) kernel.set_residents(residents);
+    if (int64_t cluster = parts->front()->cluster(); cluster > 1 && chip_.has_clusters) kernel.set_cluster(cluster);
     kernel.finish();
     if (failed(all)) return failure();
     resources.workgroup_size = static_cast<uint32_t>(budget.threads);

@@ -54,7 +54,8 @@ struct Tile {
   int64_t warp_rows, warp_columns;      // with tensor cores: subgroups along each side, of one slice
   int64_t stages;                       // steps in shared memory at once
   int64_t residents;                    // workgroups that a multiprocessor has registers for
-  double estimate_ns = 0;               // for the whole contraction, on tensor cores; 0: none
+  int64_t cluster = 1;                  // workgroups that share the steps of one tile, and each store a part of it
+  double estimate_ns = 0;               // for the whole contraction
 
   int64_t depth(int64_t element_bytes) const { return slices * step_bytes / element_bytes; }  // of one step, in elements
   // Taps and channels are walked as one, which wastes less than steps that end with each tap's channels.
@@ -81,8 +82,8 @@ struct Tile {
   int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;
 
-  // Those that fit into shared memory, the best by estimate first.
-  static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes);
+  // Those that fit into shared memory, the best by estimate first. clusters: whether they may have some.
+  static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes, bool clusters);
 };
 
 }  // namespace heddle::targets::cuda

@@ -114,7 +114,7 @@ void TileCopy::prepare_rhs() {
 TileCopy::Position TileCopy::position(Value step) {
   Position at;
   int64_t depth = tile_.depth(size_);
-  at.in_range = f_.inside(step, f_.word(tile_.steps(shape_)));
+  at.in_range = f_.inside(step, f_.narrow(f_.end_step));
   auto add = [&](Value a, Value b) { return k_.make<arith::AddIOp>(a, b); };
   auto mul = [&](Value a, int64_t b) { return k_.make<arith::MulIOp>(a, f_.word(b)); };
   auto div = [&](Value a, int64_t b) { return k_.make<arith::DivUIOp>(a, f_.word(b)); };

@@ -17,6 +17,8 @@ class TileFrame : public Instructions {
   mlir::Value rows, first_row, first_column;  // i64
   mlir::Value batch;                          // i64; of a convolution: the group
   mlir::Value slice, in_slice;                // i64: of this thread's sums, and the thread within it
+  mlir::Value rank;                           // i64: of this workgroup in its cluster; null if it is alone
+  mlir::Value first_step, end_step;           // i64: of this workgroup
 };
 
 }  // namespace heddle::targets::cuda

@@ -47,7 +47,7 @@ class Pipeline : public TileProduct {
   }
   void begin(TileCopy& copy) const {
     for (int64_t s = 0; s + 1 < tile_.stages; ++s) {
-      TileCopy::Copies copies = copy.step(f_.word(s), add(f_.shared(), s * stage_bytes()));
+      TileCopy::Copies copies = copy.step(add(f_.narrow(f_.first_step), s), add(f_.shared(), s * stage_bytes()));
       run(copies.start);
       run(copies.finish);
       commit();
@@ -77,7 +77,7 @@ class FusedMultiplyAdd final : public Pipeline {
     Values carried(static_cast<size_t>(tile_.thread_rows * column_groups()), k_.constant(four(), 0));
     carried.push_back(f_.shared());                                           // stage of this step
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
-    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
       arrive();
       TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), values.back());
       run(copies.start);
@@ -176,7 +176,7 @@ class MatrixMultiplyAdd final : public Pipeline {
     }
     carried.push_back(f_.shared());                                           // stage of this step
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
-    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
       Values next(values.begin(), values.begin() + static_cast<ptrdiff_t>(sums));
       ValueRange rest = values.drop_front(sums).drop_back(2);
       Values fragments(rest.begin(), rest.end());

@@ -31,15 +31,20 @@ class TileOutput {
     Value address = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(k_.mul(f_.slice, exchange_.slice_bytes)));
     LogicalResult all = success();
     for (int64_t band = 0; band < bands && succeeded(all); ++band) {
-      if (band > 0) k_.barrier();
+      if (band > 0) f_.rank ? f_.cluster_barrier() : k_.barrier();
       int64_t first = band * (groups / bands);
       for (int64_t g = 0; g < groups / bands; ++g) {
         Value to = k_.make<arith::AddIOp>(address, f_.word(g * group_rows * exchange_.row_bytes));
         product.store(sums.slice(static_cast<size_t>(first + g) * vectors, vectors), to, exchange_);
       }
       k_.barrier();
+      if (f_.rank) {
+        if (tile_.slices > 1) add_slices();
+        f_.cluster_barrier();
+      }
       all = store_band(product, first);
     }
+    if (f_.rank) f_.cluster_barrier();  // others may still read what this one has
     return all;
   }
 
@@ -58,11 +63,64 @@ class TileOutput {
     return rows ? rows.getValue() : 1;
   }
 
-  // The exchange memory to the outputs, by all threads: `across` of them for a line of neighbors.
-  LogicalResult store_band(const TileProduct& product, int64_t first_group) {
+  // How all threads go through a band of the exchange memory: `across` of them for a line of neighbors, `lines` at once.
+  struct Walk {
+    int64_t across, lines, turns;
+  };
+  Walk walk() const {
     int64_t line_length = transpose_ ? band_rows_ : tile_.columns, all_lines = transpose_ ? tile_.columns : band_rows_;
     int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads() / across, 1, all_lines);
-    int64_t turns = all_lines / lines, at_once = std::min(turns, most_at_once);
+    return {across, lines, all_lines / lines};
+  }
+
+  // The sums of all slices to the first one's place.
+  void add_slices() {
+    auto [across, lines, turns] = walk();
+    Value in_line = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
+    auto add_all = [&] {
+      for (int64_t turn = 0; turn < turns; ++turn) {
+        Value at = exchange_address(k_.add(line, turn * lines), in_line);
+        f_.store_shared(sum_of_slices(at), at, 0, 16);
+      }
+    };
+    lines* across < k_.threads() ? k_.branch(k_.less(line, k_.index(lines)), add_all) : add_all();
+  }
+
+  Value exchange_address(Value exchange_row, Value column_in_tile) const {
+    Value address = k_.add(k_.mul(exchange_row, exchange_.row_bytes), k_.mul(column_in_tile, exchange_.column_bytes));
+    return k_.make<arith::AddIOp>(f_.shared(), f_.narrow(address));
+  }
+
+  Value sum_of_slices(Value at) const {
+    Type type = lanes_ > 1 ? Type(k_.vector_type(k_.builder.getF32Type(), lanes_)) : k_.builder.getF32Type();
+    int64_t line_bytes = transpose_ ? exchange_.column_bytes : exchange_.row_bytes, aligned = 4;
+    while (aligned < std::min<int64_t>(lanes_ * 4, 16) && line_bytes % (aligned * 2) == 0) aligned *= 2;
+    Value sum;
+    for (int64_t s = 0; s < tile_.slices; ++s) {
+      Value part = f_.load_shared(at, exchange_.slice_bytes * s, type, static_cast<unsigned>(aligned));
+      sum = sum ? k_.make<arith::AddFOp>(sum, part) : part;
+    }
+    return sum;
+  }
+
+  // What the workgroups of the cluster have at this address, in the order of their ranks.
+  Value sum_of_cluster(Value at) const {
+    Value sum;
+    for (int64_t rank = 0; rank < tile_.cluster; ++rank) {
+      Value there = f_.in_cluster(at, rank), part = f_.load_cluster(there, 0);
+      if (lanes_ > 4) {
+        part =
+            k_.builder.create<vector::ShuffleOp>(k_.location, part, f_.load_cluster(there, 16), ArrayRef<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+      }
+      sum = sum ? k_.make<arith::AddFOp>(sum, part) : part;
+    }
+    return sum;
+  }
+
+  // The exchange memory to the outputs. A workgroup of a cluster stores its share of the lines.
+  LogicalResult store_band(const TileProduct& product, int64_t first_group) {
+    auto [across, lines, turns] = walk();
+    int64_t own_turns = (turns + tile_.cluster - 1) / tile_.cluster, at_once = std::min(own_turns, most_at_once);
     Value in_line = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
     LogicalResult all = success();
     auto store_some = [&](Value turn) {
@@ -97,7 +155,9 @@ class TileOutput {
         });
       }
     };
-    auto store_all = [&] { k_.loop(k_.index(0), k_.index(turns), k_.index(at_once), store_some); };
+    Value first = f_.rank ? k_.mul(f_.rank, own_turns) : k_.index(0);
+    Value end = f_.rank ? k_.min(k_.add(first, own_turns), k_.index(turns)) : k_.index(turns);
+    auto store_all = [&] { k_.loop(first, end, k_.index(at_once), store_some); };
     if (lines * across < k_.threads()) {
       k_.branch(k_.less(line, k_.index(lines)), store_all);
     } else {
@@ -109,15 +169,8 @@ class TileOutput {
   // Sums that lie beside each other, from a row of the exchange memory and a column on.
   Place place(const TileProduct& product, int64_t first_group, Value exchange_row, Value column_in_tile) {
     Place result;
-    Value address = k_.add(k_.mul(exchange_row, exchange_.row_bytes), k_.mul(column_in_tile, exchange_.column_bytes));
-    Value at = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(address));
-    Type type = lanes_ > 1 ? Type(k_.vector_type(k_.builder.getF32Type(), lanes_)) : k_.builder.getF32Type();
-    int64_t line_bytes = transpose_ ? exchange_.column_bytes : exchange_.row_bytes, aligned = 4;
-    while (aligned < std::min<int64_t>(lanes_ * 4, 16) && line_bytes % (aligned * 2) == 0) aligned *= 2;
-    for (int64_t s = 0; s < tile_.slices; ++s) {
-      Value part = f_.load_shared(at, exchange_.slice_bytes * s, type, static_cast<unsigned>(aligned));
-      result.sums = result.sums ? k_.make<arith::AddFOp>(result.sums, part) : part;
-    }
+    Value at = exchange_address(exchange_row, column_in_tile);
+    result.sums = f_.rank ? sum_of_cluster(at) : sum_of_slices(at);
     int64_t group_rows = tile_.group_rows(shape_), row_lanes = transpose_ ? lanes_ : 1, column_lanes = transpose_ ? 1 : lanes_;
     Value group = k_.add(k_.div(exchange_row, k_.index(group_rows)), first_group);
     Value row = k_.add(f_.first_row, product.row_of(group, k_.rem(exchange_row, k_.index(group_rows))));
@@ -163,11 +216,12 @@ class TilePart final : public Part {
 
   AffineExpr workgroups() const override {
     int64_t column_tiles = (shape_.columns + tile_.columns - 1) / tile_.columns;
-    return shape_.rows.ceilDiv(tile_.rows) * shape_.batches * (column_tiles * shape_.groups);
+    return shape_.rows.ceilDiv(tile_.rows) * shape_.batches * (column_tiles * shape_.groups * tile_.cluster);
   }
   std::string rung() const override { return tile_.name() + (shape_.tensor_cores && shape_.element.isF32() ? ", tf32" : ""); }
   bool works_in_place() const override { return !transpose_; }
   int64_t residents() const override { return tile_.residents; }
+  int64_t cluster() const override { return tile_.cluster; }
   size_t tiles() const override { return tiles_; }
   std::string choice() const override {
     return rung() + ", steps of " + std::to_string(tile_.slices * tile_.step_bytes) + " bytes, " + std::to_string(tile_.residents) +
@@ -177,14 +231,25 @@ class TilePart final : public Part {
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     k.shared(k.builder.getI8Type(), tile_.shared_bytes(shape_));
-    TileFrame frame(k, shape_, tile_, block);
+    if (tile_.cluster == 1 || k.chip.has_clusters) return emit_tile(k, tile_, block);
+    // The grid is the same for every chip: where there are no clusters, the first workgroup of each computes the tile alone.
+    Tile alone = tile_;
+    alone.cluster = 1;
+    LogicalResult done = success();
+    Value member = k.rem(block, k.index(tile_.cluster));
+    k.branch(k.less(member, k.index(1)), [&] { done = emit_tile(k, alone, k.div(block, k.index(tile_.cluster))); });
+    return done;
+  }
+
+ private:
+  LogicalResult emit_tile(KernelBuilder& k, const Tile& tile, Value block) const {
+    TileFrame frame(k, shape_, tile, block);
     TileCopy copy(frame);
     auto product = TileProduct::make(frame);
     SmallVector<Value> sums = product->sum(copy);
     return TileOutput(frame, region_, outputs_, transpose_).store(*product, sums);
   }
 
- private:
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
   tx::TransposeOp transpose_;
@@ -200,7 +265,7 @@ std::unique_ptr<Part> tile_part(tx::DispatchOp region, ArrayRef<Output> outputs,
   auto shape = TiledContraction::read(root, budget.math);
   if (!shape) return nullptr;
   shape->rows_last = transpose != nullptr;
-  std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes);
+  std::vector<Tile> tiles = Tile::ranked(*shape, budget.shared_memory_bytes, budget.clusters);
   if (tiles.empty()) return nullptr;
   return std::make_unique<TilePart>(region, outputs, transpose, *shape, tiles[std::min<size_t>(budget.tile, tiles.size() - 1)],
                                     tiles.size());
