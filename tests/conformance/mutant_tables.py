@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes docs/measured/2026-11-21-mutants.md's tables from what conformance_mutants_test, conformance_files_test and conformance_foreign_test left in a build:
+"""Writes docs/measured/history/2026-11-21-mutants.md's tables from what conformance_mutants_test, conformance_files_test and conformance_foreign_test left in a build:
 mutant, the case that is about what it breaks, and what that case said.
 
 usage: tests/conformance/mutant_tables.py BUILD"""
