@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the map and the include rules of docs/architecture.md with the tree, and with what the build linked.
 
-The map is the table under "## Rooms" there: room | lives there | may depend on | state. It knows nothing else about
+The map is the table under "## Directories" there: directory | contents | may depend on | state. It knows nothing else about
 the rooms, so a rule changes in the document first.
 """
 import json
@@ -62,7 +62,7 @@ class Room:
 
 def read_rooms():
     rooms = {}
-    for line in section("Rooms").splitlines():
+    for line in section("Directories").splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if len(cells) != 4 or not cells[0].startswith("`"):
             continue
