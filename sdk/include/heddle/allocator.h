@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The interface of an allocator plugin: one policy that cuts blocks out of what a provider gives. Implemented by
+/* The interface of an allocator plugin: one policy that divides the memory of a provider into blocks. Implemented by
  * plugins of kind HEDDLE_PLUGIN_ALLOCATOR, called by libheddle. Bookkeeping on the host only: no queue and no thread of its own.
  *
  * Glossary
- *   provider  where an allocator gets memory: the device, or another allocator below it; so allocators stack
- *   adaptor   an allocator that passes blocks of its provider on unchanged, and counts, bounds or records them
- *   block     what allocate hands out: a range of a driver's buffer
- *   points    moments in stream order: a freed block may be reused once its points are reached
- *   owner     what a block is for, e.g. "weights": the words in which tables of who holds what are written */
+ *   provider  where an allocator gets memory: the device, or another allocator below it, so that allocators form a stack
+ *   adaptor   an allocator that passes on blocks of its provider unchanged, and counts, limits or records them
+ *   block     the result of allocate: a range of a driver's buffer
+ *   points    moments in stream order: a freed block may be reused when its points are reached
+ *   owner     the purpose of a block, e.g. "weights": tables of memory users list blocks by it */
 #ifndef HEDDLE_ALLOCATOR_H_
 #define HEDDLE_ALLOCATOR_H_
 
@@ -21,26 +21,26 @@ extern "C" {
 
 typedef struct heddle_allocator heddle_allocator_t;
 
-/* A range of a driver's buffer. `token` is the allocator's own; hand the block back unchanged. Frozen. */
+/* A range of a driver's buffer. `token` belongs to the allocator; return the block unchanged. Frozen. */
 typedef struct heddle_block {
   heddle_buffer_t* buffer;
   uint64_t offset;
-  uint64_t length; /* as asked for */
+  uint64_t length; /* as requested */
   uint64_t token;
 } heddle_block_t;
 
 typedef struct heddle_block_params {
   uint32_t struct_size;
-  uint32_t wait_capacity;   /* room in out_waits */
-  uint64_t size_bytes;      /* 0 is allowed: a block as any other, with a buffer, which is freed */
+  uint32_t wait_capacity;   /* capacity of out_waits */
+  uint64_t size_bytes;      /* 0 is allowed: a block like any other, with a buffer, which is freed */
   uint64_t alignment_bytes; /* of the block's address, not only of its offset; power of two, or INVALID_ARGUMENT; 0: 64 */
-  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always gives NULL, and frees
-   * blocks when their last work is over: stream order is there for later ones. */
+  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always passes NULL, and
+   * frees blocks when their last work is over; stream order is for later hosts. */
   heddle_point_t after;
-  const heddle_string_t* owner; /* outlives the allocator; NULL: not told. Compared by text */
+  const heddle_string_t* owner; /* outlives the allocator; NULL: unknown. Compared by text */
 } heddle_block_params_t;
 
-/* One quantity in bytes over time: what it is, the most it was, and the sum of all that was ever added to it. Frozen. */
+/* One quantity in bytes over time: the current value, its maximum, and the sum of all amounts ever added to it. Frozen. */
 typedef struct heddle_memory_count {
   uint64_t current;
   uint64_t peak;
@@ -51,30 +51,30 @@ typedef struct heddle_memory_count {
 typedef struct heddle_allocator_statistics {
   uint32_t struct_size;
   uint32_t reserved;
-  heddle_memory_count_t requested;      /* live, as asked for */
-  heddle_memory_count_t allocated;      /* live, as handed out */
+  heddle_memory_count_t requested;      /* live, as requested */
+  heddle_memory_count_t allocated;      /* live, as allocated */
   heddle_memory_count_t active;         /* allocated, or freed and waiting for points */
   heddle_memory_count_t bytes_reserved; /* held from the provider */
-  heddle_memory_count_t inactive_split; /* free parts of what is held and partly active */
+  heddle_memory_count_t inactive_split; /* free parts of provider blocks that are partly active */
   uint64_t largest_free;                /* bytes of the largest free part; fragmentation is 1 - largest_free / (bytes_reserved - active) */
   uint64_t allocations;                 /* calls that succeeded since the start, as are the rest */
   uint64_t frees;
   uint64_t provider_allocations;
-  uint64_t retries;     /* the provider or the limit refused, and it was tried once more after a trim */
-  uint64_t exhaustions; /* RESOURCE_EXHAUSTED was answered */
+  uint64_t retries;     /* the provider or the limit refused, and the allocator tried once more after a trim */
+  uint64_t exhaustions; /* number of RESOURCE_EXHAUSTED results */
 } heddle_allocator_statistics_t;
 
 /* What one owner holds. Frozen. */
 typedef struct heddle_holder {
-  heddle_string_t owner; /* empty: of blocks without one */
+  heddle_string_t owner; /* empty: for blocks without one */
   uint64_t blocks;
-  heddle_memory_count_t requested; /* peak and total are 0 where only the present is known */
+  heddle_memory_count_t requested; /* peak and total are 0 if only the current value is known */
 } heddle_holder_t;
 typedef void (*heddle_holder_visitor_t)(void* context, const heddle_holder_t* holder);
 
 /* Where memory comes from. allocate, free, statistics, trim and holders promise what those of heddle_allocator_interface_t do. A device as
- * provider gives whole buffers of its driver, each at offset 0. An allocator looks at no more than its own struct_size. allocate and trim: [any] [may-block];
- * the others: [any] [no-block] */
+ * provider returns whole buffers of its driver, each at offset 0. An allocator reads no more than its own struct_size. allocate and trim:
+ * [any] [may-block]; the others: [any] [no-block] */
 typedef struct heddle_provider {
   uint32_t struct_size;
   uint32_t reserved;
@@ -87,9 +87,9 @@ typedef struct heddle_provider {
   heddle_status_t* (*holders)(void* self, heddle_holder_visitor_t visit, void* context);
   /* 1 if the point is reached, or failed. [any] [no-block] */
   uint32_t (*reached)(void* self, heddle_point_t point);
-  /* As allocate with after.timeline NULL, but in memory of the host that kernels and copies of the device reach: slower, and there is more of it.
-   * It comes back through free. NULL where the device has no such memory, or all of its memory is the host's, or an allocator stands in between.
-   * Since ABI 0.2. [any] [may-block] */
+  /* Like allocate with after.timeline NULL, but in host memory that kernels and copies of the device reach: slower memory, of which there
+   * is more. The block is returned through free. NULL if the device has no such memory, or all of its memory is the host's, or if the
+   * provider is an allocator. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*allocate_on_host)(void* self, const heddle_block_params_t* params, heddle_block_t* out_block);
 } heddle_provider_t;
 
@@ -105,27 +105,27 @@ typedef struct heddle_allocator_params {
 typedef struct heddle_allocator_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* owned by the caller. params' options and strings are read before it returns. [any] [may-block] */
+  /* owned by the caller. The options and strings of params are read before it returns. [any] [may-block] */
   heddle_status_t* (*create)(heddle_plugin_instance_t* instance, const heddle_allocator_params_t* params,
                              heddle_allocator_t** out_allocator);
-  /* FAILED_PRECONDITION while blocks live; it lists who holds them. [serial:allocator] [may-block] */
+  /* FAILED_PRECONDITION while blocks are live; it lists their owners. [serial:allocator] [may-block] */
   heddle_status_t* (*destroy)(heddle_allocator_t* allocator);
-  /* out_waits receives the points the caller must wait for before it touches the block, wait_capacity of them at most; with `after.timeline` NULL
-   * the block is usable at once and there are none. out_waits may be NULL with a wait_capacity of 0; out_wait_count is never NULL.
-   * RESOURCE_EXHAUSTED lists who holds what (HD-M-03). On failure out_block->buffer is NULL. [any] [may-block], but only where the device is
-   * asked: what is free already is handed out without waiting */
+  /* out_waits receives the points that the caller must wait for before it touches the block, at most wait_capacity of them. With
+   * `after.timeline` NULL the block is usable at once and there are none. out_waits may be NULL with a wait_capacity of 0; out_wait_count
+   * is never NULL. RESOURCE_EXHAUSTED lists the owners of memory (HD-M-03). On failure out_block->buffer is NULL. [any] [may-block], but
+   * only when the device is asked: memory that is already free is returned without waiting */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
-  /* The block may be reused once all points are reached or failed; none (points may be NULL then): at once. The points' timelines outlive the
-   * allocator, or the provider's `reached` knows that they are gone. [any] [no-block] */
+  /* The block may be reused when all points are reached or failed; without points (points may be NULL then), at once. The points' timelines
+   * outlive the allocator, or the provider's `reached` knows that they are gone. [any] [no-block] */
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
   /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);
-  /* Gives back to the provider what is free until at most keep_bytes are held from it (bytes_reserved), live blocks counted; then the provider
+  /* Returns free memory to the provider until at most keep_bytes are held from it (bytes_reserved), live blocks included; then the provider
    * trims with the same number. [any] [may-block] */
   heddle_status_t* (*trim)(heddle_allocator_t* allocator, uint64_t keep_bytes);
-  /* Calls visit [callback] in the calling thread once for each owner of a live block, and perhaps for others with 0 blocks, before it returns;
-   * visit must not call the allocator. An adaptor that does not know asks its provider. [any] [no-block] */
+  /* Calls visit [callback] in the calling thread once for each owner of a live block, and possibly for others with 0 blocks, before it
+   * returns. visit must not call the allocator. An adaptor that does not know asks its provider. [any] [no-block] */
   heddle_status_t* (*holders)(heddle_allocator_t* allocator, heddle_holder_visitor_t visit, void* context);
 } heddle_allocator_interface_t;
 

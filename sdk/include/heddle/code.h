@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The ABI of compiled code, per format id (HD-C-01): what a kernel's entry looks like, how bindings and constants reach it, what it may
- * import. Read by whoever writes a code generator or loads an image; frozen per format id.
+/* The ABI of compiled code, per format id (HD-C-01): how a kernel's entry looks, how bindings and constants reach it, what it may
+ * import. For authors of code generators and of loaders for images; frozen per format id.
  *
  * "x86_64-elf/1": a position-independent ELF64 shared image for x86-64.
  *   Targets    "x86-64-v3" (AVX2, FMA), "x86-64-v4" (AVX-512 F, BW, CD, DQ, VL)
  *   Entry      a global function symbol in .dynsym, of type heddle_x86_64_kernel_t, System V calling convention
  *   Imports    none: no needed libraries, no undefined symbols, no TLS, no constructors; only R_X86_64_RELATIVE relocations
  *   Segments   W^X: none is both writable and executable; executable code is mapped read-only
- *   State      MXCSR holds its default (round to nearest, no flush to zero, exceptions masked); upper halves may be dirty
+ *   State      MXCSR has its default (round to nearest, no flush to zero, exceptions masked); upper halves may be dirty
  *              on return; AMX state is released on return
  *   Stack      at most 64 KiB below the entry's frame, 16-byte aligned
  *   Alignment  every binding starts on 64 bytes unless the module's binding says less; loads never assume more than the element's
- *   Tails      a kernel reads and writes only inside its bindings' lengths
+ *   Remainders a kernel reads and writes only inside its bindings' lengths
  *
  * "ptx/1": PTX text for NVIDIA GPUs. "cubin/1": the same kernels as machine code, one ELF64 file as ptxas writes it.
- *   Targets    "sm_80": devices of compute capability 8.0 and newer. "sm_90a": exactly 9.0, and none other, as PTX says of a target
- *              with 'a'. As cubin, a target without 'a' runs on the same major and no smaller minor only
+ *   Targets    "sm_80": devices of compute capability 8.0 and newer. "sm_90a": only 9.0, as PTX defines targets
+ *              with 'a'. As cubin, a target without 'a' runs only on the same major with the same or a higher minor
  *   Text       ends at code_bytes; one NUL at its end is allowed
  *   Entry      a `.visible .entry` of the name. One CUDA block is one workgroup: %ctaid is the workgroup, %nctaid the grid,
  *              %ntid the entry's workgroup_size
@@ -26,14 +26,14 @@
  *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): the low size_bytes of the constants at byte `index`
  *                TENSOR_MAP  `.param .align 64 .b8 [128]`: a descriptor for the bulk tensor copy engine, made by the driver from the address
  *                            of binding `index` and the payload, a heddle_tensor_map_t
- *   Shared     `.extern .shared` memory has shared_memory_bytes; static shared memory counts beside it
+ *   Shared     `.extern .shared` memory has shared_memory_bytes; static shared memory is additional
  *   Limits     256 bindings, 2,048 bytes of constants, 4,096 bytes of arguments
  *   Alignment  buffers start on 256 bytes, a binding on what its module says (64 for values that the compiler places)
  *   Imports    none: no unresolved `.extern .func`, no textures, no surfaces. `.global` variables are allowed and are zero or as initialized
- *              when loaded; they are shared by all calls
+ *              when loaded; all calls share them
  *   Early      for sm_90 and newer targets, every thread executes `griddepcontrol.wait` before it touches memory: a driver may start
  *              a kernel while the one that it depends on still runs
- *   Failure    `trap` and every memory fault lose the device (HD-S-02): a kernel checks nothing at run time that can fail
+ *   Failure    `trap` and every memory fault lose the device (HD-S-02): a kernel makes no check at run time that can fail
  *
  * "hsaco/1", "spirv/1": reserved; their text comes with their drivers. */
 #ifndef HEDDLE_CODE_H_
@@ -49,7 +49,7 @@ extern "C" {
 #define HEDDLE_CODE_PTX "ptx/1"
 #define HEDDLE_CODE_CUBIN "cubin/1"
 
-/* What a kernel gets. Frozen for x86_64-elf/1. */
+/* The argument of a kernel. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {
   void* const* bindings;           /* start of each binding, in the entry's order */
   const uint64_t* binding_lengths; /* bytes */
@@ -58,14 +58,14 @@ typedef struct heddle_x86_64_dispatch {
   uint32_t binding_count;
 } heddle_x86_64_dispatch_t;
 
-/* Runs workgroups [first, last) of the grid, numbered x fastest: x + grid[0] * (y + grid[1] * z). Called concurrently for disjoint
- * ranges. workspace: workspace_bytes of the entry, aligned to 64, private to the call, contents undefined; NULL if 0.
- * Returns 0, or a positive number that the driver reports as the kernel's own failure. */
+/* Runs workgroups [first, last) of the grid, numbered x fastest: x + grid[0] * (y + grid[1] * z). Called concurrently for disjoint ranges.
+ * workspace: workspace_bytes of the entry, aligned to 64, private to the call, contents undefined; NULL if 0. Returns 0, or a positive
+ * number that the driver reports as the kernel's own failure. */
 typedef int32_t (*heddle_x86_64_kernel_t)(const heddle_x86_64_dispatch_t* dispatch, uint64_t first, uint64_t last, void* workspace);
 
 #define HEDDLE_TENSOR_MAP_RANK 5u
-#define HEDDLE_TENSOR_MAP_TF32 1u     /* f32 is rounded to TF32 on its way */
-#define HEDDLE_TENSOR_MAP_FILL_NAN 2u /* what is outside of the tensor reads as NaN, not 0 */
+#define HEDDLE_TENSOR_MAP_TF32 1u     /* f32 is rounded to TF32 when it is copied */
+#define HEDDLE_TENSOR_MAP_FILL_NAN 2u /* elements outside the tensor read as NaN, not 0 */
 
 /* The payload of HEDDLE_ARGUMENT_TENSOR_MAP: a tiled view of a binding. Dimension 0 is the fastest; its stride is the element's size.
  * Extents and strides may come from the constants, so that one kernel takes tensors of any size. Frozen for ptx/1 and cubin/1. */
@@ -77,10 +77,10 @@ typedef struct heddle_tensor_map {
   uint32_t flags;              /* bits HEDDLE_TENSOR_MAP_* */
   uint32_t box[5];             /* elements of one copy, each at most 256 */
   uint32_t element_strides[5]; /* 1 to 8 */
-  int32_t dim_constant[5];     /* which constant (of 8 bytes) is the extent; -1: dims says it */
-  int32_t stride_constant[4];  /* the same for the stride of dimension i + 1; -1: strides says it */
+  int32_t dim_constant[5];     /* index of the constant (of 8 bytes) with the extent; -1: dims has it */
+  int32_t stride_constant[4];  /* the same for the stride of dimension i + 1; -1: strides has it */
   uint64_t dims[5];            /* elements */
-  uint64_t strides[4];         /* bytes from one row of dimension i + 1 to the next, a multiple of 16 */
+  uint64_t strides[4];         /* bytes from one index of dimension i + 1 to the next, a multiple of 16 */
 } heddle_tensor_map_t;
 
 #ifdef __cplusplus

@@ -1,43 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by
- * plugins of kind HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no
- * routing.
+/* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by plugins of kind
+ * HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
  *
  * Glossary
  *   queue        an ordered place to enqueue submissions; two queues of a device may run at the same time
  *   submission   a list of commands with one set of waits and one set of signals
  *   command      a dispatch, copy, fill, update or barrier inside a submission
  *   executable   loaded code of one variant; its entries are kernels
- *   binding      (buffer, offset, length) handed to a kernel
- *   constants    small plain bytes handed to a kernel (shape values, scalars)
+ *   binding      (buffer, offset, length) passed to a kernel
+ *   constants    small plain bytes passed to a kernel (shape values, scalars)
  *
  * Shared preconditions
- *   Objects named in a submission, the timelines of its waits and signals too, are kept alive by the host until its signals are reached or fail
- *   (HD-Q-03); the driver borrows. Arrays and structs named in a call are read before it returns; nothing of the caller's is kept, unless a comment
- *   says so.
+ *   The host keeps all objects that a submission names, including the timelines of its waits and signals, alive until the submission's signals
+ *   are reached or fail (HD-Q-03); the driver borrows them. Arrays and structs named in a call are read before it returns; the driver keeps no
+ *   pointer into the caller's memory unless a comment says so.
  *   A signal is reached, or fails, only after the submission no longer touches anything it names: buffers, host memory, files, kernels,
  *   timelines of its waits (HD-Q-06). For the host a failed signal is the end of the work like a reached one: it frees and reuses at once. A
- *   point that fails because an earlier value of its timeline failed says nothing of its own work; the host has at most one unfinished submission
- *   per timeline.
- *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01). Timelines, buffers, entries and files of a call are all of
- *   the device of its queue, except for peer_copy's (HD-Q-02).
+ *   point that fails because an earlier value of its timeline failed says nothing of its own work; the host has at most one unfinished
+ *   submission per timeline.
+ *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01). Timelines, buffers, entries and files of a call all belong
+ *   to the device of its queue, except for those of peer_copy (HD-Q-02).
  *   Commands of one submission may overlap in time except across a barrier. Submissions of one queue are ordered only
  *   by their waits and signals.
  *   A submission whose wait fails is not run, or runs on undefined contents; its signals fail with that failure either way.
  *
- * What the host asks for
- *   All six interfaces must be there (plugin.h); those of ext/ are optional. Used by every host: device count, describe, open, close,
- *   queue_create, queue_destroy; buffer allocate and free; map, unmap, flush and invalidate with HEDDLE_DEVICE_UNIFIED_MEMORY, else upload and
- *   download; file_open, file_close and param_io read, for modules with parameters; variant_rank, executable_load, executable_unload, entry,
- *   submit; timeline create, destroy, query, signal, fail and wait, and notify for calls in several pieces. map and unmap of
- *   HEDDLE_MEMORY_PINNED buffers where those are offered. record, replay and recording_free with HEDDLE_DEVICE_RECORDING. statistics may be
- *   missing.
- *   For modules over two devices of one driver: link, transfer properties, and peer_copy where both say so. The host of ABI 0.1 stages.
- *   buffer properties, for the address of a tensor that an application asks for. param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, where the
- *   configuration asks for that.
- *   Not called by the host yet, and there so that drivers can be written for what comes: import_host, param_io write, export_handle,
- *   import_handle, and of heddle.native/1 context and stream. It makes one queue per device, of priority 0, and emits neither
- *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH means nothing yet. */
+ * What the host requires
+ *   A driver has all six interfaces (plugin.h); those of ext/ are optional. The host uses their functions as follows:
+ *     always                                  device count, describe, open, close, queue_create, queue_destroy; buffer allocate and free;
+ *                                             variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy,
+ *                                             query, signal, fail and wait
+ *     with HEDDLE_DEVICE_UNIFIED_MEMORY       map, unmap, flush and invalidate; without it upload and download
+ *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
+ *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
+ *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
+ *                                             configuration asks for it
+ *     calls in several pieces                 notify
+ *     modules over two devices of a driver    link, transfer properties, and peer_copy if both offer it. The host of ABI 0.1 stages
+ *     addresses of tensors for applications   buffer properties
+ *   statistics may be missing.
+ *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
+ *   import_handle, and context and stream of heddle.native/1. The host makes one queue per device, of priority 0, and emits neither
+ *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH has no meaning yet. */
 #ifndef HEDDLE_DRIVER_H_
 #define HEDDLE_DRIVER_H_
 
@@ -51,10 +54,10 @@ extern "C" {
 
 #define HEDDLE_DEVICE_INTERFACE "heddle.device/1"
 
-/* Kinds of memory a device offers: bits, also used when allocating. Kernels and copies of the device reach buffers of every kind. */
+/* Kinds of memory that a device offers: bits, also used for allocations. Kernels and copies of the device reach buffers of every kind. */
 #define HEDDLE_MEMORY_DEVICE 1u       /* fastest for the device */
 #define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
-#define HEDDLE_MEMORY_PINNED 4u       /* host memory the device copies from at full speed */
+#define HEDDLE_MEMORY_PINNED 4u       /* host memory that the device copies from at full speed */
 
 /* What a device can do: bits. */
 #define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
@@ -75,11 +78,11 @@ typedef struct heddle_device_description {
   uint32_t compute_units; /* cores or multiprocessors */
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
-  /* Of every allocation; a power of two. The host places every value on a multiple of it, so it is also the least alignment of a binding that is
-   * a whole value. */
+  /* Of every allocation; a power of two. The host places every value on a multiple of it, so it is also the minimum alignment of a binding
+   * that is a whole value. */
   uint64_t min_alignment_bytes;
-  /* Limits; 0: not known. The host passes over a variant with an entry that needs more, and a kernel whose grid is larger;
-   * drivers check again. */
+  /* Limits; 0: not known. The host passes over a variant with an entry that needs more, and a kernel whose grid is larger; drivers check
+   * again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
   uint32_t registers_per_thread;   /* 0: not applicable; for reports */
   uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
@@ -89,7 +92,7 @@ typedef struct heddle_device_description {
   uint32_t max_constants_bytes;    /* of an entry */
   uint32_t code_format_count;
   const heddle_string_t* code_formats; /* format ids of code.h, best first; lives as long as the strings */
-  heddle_string_t operation_target;    /* which operations operation_load takes (ext/library.h); empty: none. Since ABI 0.2 */
+  heddle_string_t operation_target;    /* target of operation_load's operations (ext/library.h); empty: none. Since ABI 0.2 */
 } heddle_device_description_t;
 
 #define HEDDLE_LINK_NONE 0u /* copies are staged through host memory */
@@ -109,9 +112,9 @@ typedef struct heddle_driver_api heddle_driver_api_t;
 typedef struct heddle_device_open_params {
   uint32_t struct_size;
   uint32_t reserved;
-  const heddle_driver_api_t* api; /* to be the first word of every object of this device; outlives the device */
-  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's. Ignored where it means nothing */
-  int32_t numa_node;              /* -1: as the device is. Ignored where it means nothing */
+  const heddle_driver_api_t* api; /* the first word of every object of this device; outlives the device */
+  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's. Ignored by other drivers */
+  int32_t numa_node;              /* -1: that of the device. Ignored if it has no meaning */
   uint32_t reserved2;
 } heddle_device_open_params_t;
 
@@ -127,8 +130,8 @@ typedef struct heddle_device_statistics {
   uint64_t submissions;
   uint64_t dispatches;
   uint64_t copies;          /* copies, fills and updates */
-  uint64_t bytes_allocated; /* live, as the driver gave them out */
-  uint64_t bytes_reserved;  /* what the driver holds from the system beyond that */
+  uint64_t bytes_allocated; /* live, as allocated by the driver */
+  uint64_t bytes_reserved;  /* additional bytes that the driver holds from the system */
 } heddle_device_statistics_t;
 
 typedef struct heddle_device_interface {
@@ -136,20 +139,20 @@ typedef struct heddle_device_interface {
   uint32_t reserved;
   /* Devices found by this instance; ordinals are 0 .. count-1 and stable while it lives. [any] [may-block] */
   heddle_status_t* (*count)(heddle_plugin_instance_t* instance, uint32_t* out_count);
-  /* OUT_OF_RANGE for an ordinal that is not there. [any] [may-block] */
+  /* OUT_OF_RANGE for an ordinal that does not exist. [any] [may-block] */
   heddle_status_t* (*describe)(heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out_description);
   /* The link from device a to device b of this instance. [any] [may-block] */
   heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
-  /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices with budgets and counters of their
-   * own. After a loss (HD-S-02) it gives a device that works, also while the lost one is still open, or UNAVAILABLE with what has to happen
-   * first. [any] [may-block] */
+  /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices, each with its own budget and
+   * counters. After a loss (HD-S-02) it returns a device that works, even while the lost one is still open, or UNAVAILABLE with the
+   * necessary step. [any] [may-block] */
   heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                            heddle_device_t** out_device);
   /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
   heddle_status_t* (*close)(heddle_device_t* device);
-  /* owned by the caller. RESOURCE_EXHAUSTED when the device has no more; the host needs one. [any] [may-block] */
+  /* owned by the caller. RESOURCE_EXHAUSTED when the device has no more queues; the host needs one. [any] [may-block] */
   heddle_status_t* (*queue_create)(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue);
-  /* Waits for what is enqueued. [serial:queue] [may-block] */
+  /* Waits for the enqueued work. [serial:queue] [may-block] */
   heddle_status_t* (*queue_destroy)(heddle_queue_t* queue);
   /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_device_t* device, heddle_device_statistics_t* out_statistics);
@@ -168,8 +171,8 @@ typedef struct heddle_buffer_params {
   uint32_t struct_size;
   uint32_t memory;     /* bits HEDDLE_MEMORY_*; all of them must hold. 0: any. Unknown bits are INVALID_ARGUMENT */
   uint64_t size_bytes; /* 0 is allowed */
-  /* 0: the device's min_alignment. Else a power of two, or INVALID_ARGUMENT. Every driver takes those up to 65536 and to its min_alignment; where
-   * it ends beyond that is its own affair: INVALID_ARGUMENT. */
+  /* 0: the device's min_alignment. Otherwise a power of two, or INVALID_ARGUMENT. Every driver accepts alignments up to 65536 and up to its
+   * min_alignment; it may refuse larger ones with INVALID_ARGUMENT. */
   uint64_t alignment_bytes;
 } heddle_buffer_params_t;
 
@@ -181,29 +184,30 @@ typedef struct heddle_buffer_properties {
   uint64_t device_address; /* 0 if the driver has none to show */
 } heddle_buffer_properties_t;
 
-/* The raw provider of memory. Pools sit on top of it (allocator.h). */
+/* The raw provider of memory. Pools use it (allocator.h). */
 typedef struct heddle_buffer_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* RESOURCE_EXHAUSTED names size, limit and what is free; FAILED_PRECONDITION for a known kind of memory that the device lacks. Contents are
-   * undefined. [any] [may-block] */
+  /* RESOURCE_EXHAUSTED names the size, the limit and the free memory; FAILED_PRECONDITION for a known kind of memory that the device does
+   * not have. Contents are undefined. [any] [may-block] */
   heddle_status_t* (*allocate)(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer);
-  /* The caller knows that no work uses it any more. [any] [may-block] */
+  /* The caller makes sure that no work uses it any more. [any] [may-block] */
   void (*free)(heddle_buffer_t* buffer);
-  /* Host pointer to bytes [offset, offset+length); FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the range is outside.
-   * The caller has waited for the device's writes to that range; work on other bytes of the buffer may go on. Several threads may have ranges of
-   * one buffer mapped at once, the same bytes too: a pool cuts many blocks out of one buffer. A pointer is good until there were as many unmaps
-   * of the buffer as maps; a driver keeps the whole buffer mapped, or counts. A map of length 0 succeeds, with a pointer that nobody follows and
-   * that may be NULL. [any] [may-block] */
+  /* Host pointer to bytes [offset, offset+length). FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the range is
+   * outside the buffer. The caller has waited for the device's writes to that range; work on other bytes of the buffer may continue.
+   * Several threads may have mapped ranges of one buffer at once, even the same bytes, because a pool divides one buffer into many blocks.
+   * A pointer is valid until the buffer was unmapped as often as it was mapped; a driver keeps the whole buffer mapped, or counts. A map of
+   * length 0 succeeds; its pointer is never dereferenced and may be NULL. [any] [may-block] */
   heddle_status_t* (*map)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, uint32_t flags, void** out_pointer);
   /* Ends one map, no matter which. [any] [may-block] */
   heddle_status_t* (*unmap)(heddle_buffer_t* buffer);
-  /* Makes host writes visible to the device; no-ops where memory is coherent. Both fail as map does. [any] [may-block] */
+  /* Makes host writes visible to the device. flush and invalidate do nothing if memory is coherent; both fail as map does. [any]
+   * [may-block] */
   heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Makes device writes visible to the host. [any] [may-block] */
   heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
-  /* Wraps host memory without a copy; release(context) is called exactly once, when the buffer is freed or if this call
-   * fails, in the thread that does that, before it returns [callback]; NULL: nobody is told. Never file-backed memory. [any] [may-block] */
+  /* Wraps host memory without a copy. release(context) is called exactly once, when the buffer is freed or if this call fails, in the
+   * thread that does this and before it returns [callback]; NULL: no notification. The memory is never file-backed. [any] [may-block] */
   heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
                                   heddle_buffer_t** out_buffer);
   /* [any] [no-block] */
@@ -219,8 +223,8 @@ typedef struct heddle_binding {
   uint64_t length;
 } heddle_binding_t;
 
-/* Orders execution and memory: a later command of the list begins only when all earlier ones are over, and sees what they wrote. The host reuses
- * memory that earlier commands read behind a barrier: write after read is ordered too. */
+/* Orders execution and memory: a later command of the list begins only when all earlier commands are over, and sees what they wrote. After
+ * a barrier the host reuses memory that earlier commands read, so a write after a read is ordered, too. */
 #define HEDDLE_COMMAND_BARRIER 0u
 #define HEDDLE_COMMAND_DISPATCH 1u
 #define HEDDLE_COMMAND_COPY 2u
@@ -228,11 +232,12 @@ typedef struct heddle_binding {
 #define HEDDLE_COMMAND_UPDATE 4u
 #define HEDDLE_COMMAND_COPY_2D 5u
 
-/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry; zero workgroups are a no-op that still orders. Numbers of bindings or bytes of constants
- * other than the entry's are INVALID_ARGUMENT; a grid beyond max_workgroup_count is refused, best with OUT_OF_RANGE. */
+/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry. A dispatch of zero workgroups does nothing, but still orders. Numbers of bindings or
+ * bytes of constants other than the entry's are INVALID_ARGUMENT. A grid beyond max_workgroup_count is refused, preferably with
+ * OUT_OF_RANGE. */
 typedef struct heddle_dispatch_command {
   heddle_entry_t* entry;
-  const heddle_binding_t* bindings; /* binding_count, in the entry's order, or NULL; a buffer is NULL only where offset and length are 0 */
+  const heddle_binding_t* bindings; /* binding_count, in the entry's order, or NULL; a buffer is NULL only if offset and length are 0 */
   const void* constants;            /* constants_bytes, copied at enqueue, or NULL */
   uint32_t binding_count;
   uint32_t constants_bytes;
@@ -253,7 +258,7 @@ typedef struct heddle_fill_command {
   heddle_buffer_t* target;
   uint64_t offset;
   uint64_t length;
-  uint64_t pattern;       /* the low pattern_bytes are repeated, a tail is cut */
+  uint64_t pattern;       /* the low pattern_bytes are repeated; the last one may be partial */
   uint32_t pattern_bytes; /* 1, 2, 4 or 8 */
   uint32_t reserved;
 } heddle_fill_command_t;
@@ -290,9 +295,9 @@ typedef struct heddle_command {
   } as;
 } heddle_command_t;
 
-/* What one submission waits for and signals. signal values are larger than what the timeline was told before, or INVALID_ARGUMENT; beyond
- * HEDDLE_TIMELINE_MAX_VALUE they are refused, with INVALID_ARGUMENT or OUT_OF_RANGE. Frozen, although it has a
- * struct_size (always 32): heddle_submission holds it by value. What a later version adds comes behind `sync` in heddle_submission. */
+/* What one submission waits for and signals. Signal values are larger than the values that the timeline got before, or INVALID_ARGUMENT;
+ * values beyond HEDDLE_TIMELINE_MAX_VALUE are refused with INVALID_ARGUMENT or OUT_OF_RANGE. Frozen, although it has a struct_size (always
+ * 32), because heddle_submission holds it by value. Later versions add members after `sync` in heddle_submission. */
 typedef struct heddle_sync {
   uint32_t struct_size;
   uint32_t wait_count;
@@ -307,30 +312,31 @@ typedef struct heddle_sync {
 #define HEDDLE_TRANSFER_INTERFACE "heddle.transfer/1"
 
 #define HEDDLE_TRANSFER_CAPTURES_SOURCE 1u /* upload's source may be reused as soon as it returns */
-/* peer_copy is there, and copies are direct between those devices of this driver whose link has peer_access. Without it the host stages copies
+/* The driver has peer_copy, and copies directly between those of its devices whose link has peer_access. Without it the host stages copies
  * through host memory. */
 #define HEDDLE_TRANSFER_PEER 2u
 
 typedef struct heddle_transfer_properties {
   uint32_t struct_size;
   uint32_t flags;         /* bits HEDDLE_TRANSFER_* */
-  uint64_t staging_bytes; /* bound of the driver's own staging memory */
+  uint64_t staging_bytes; /* limit of the driver's own staging memory */
 } heddle_transfer_properties_t;
 
-/* Transfers outside of a command list; bounds are checked (OUT_OF_RANGE), errors after enqueue fail the signals. */
+/* Transfers outside a command list. Bounds are checked (OUT_OF_RANGE); errors after the enqueue fail the signals. */
 typedef struct heddle_transfer_interface {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any] [no-block] */
   heddle_status_t* (*properties)(heddle_device_t* device, heddle_transfer_properties_t* out_properties);
-  /* Host memory to buffer. source stays valid until the signal unless HEDDLE_TRANSFER_CAPTURES_SOURCE. [any] [no-block] */
+  /* Host memory to buffer. source stays valid until the signal, unless HEDDLE_TRANSFER_CAPTURES_SOURCE is set. [any] [no-block] */
   heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target);
   /* Buffer to host memory; target stays valid until the signal. [any] [no-block] */
   heddle_status_t* (*download)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target);
-  /* Buffers of two devices of this driver; the queue, and the points of sync, are of either: the host's are of the source's. INVALID_ARGUMENT if
-   * lengths differ, or if neither buffer is of the queue's device. The host knows that the other device no longer uses what is written, and tells
-   * it nothing new about these bytes before the signals. Where the other device is lost it fails with UNAVAILABLE, since DEVICE_LOST would be
-   * the queue's own. The first copy between two devices may take a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
+  /* Copies between buffers of two devices of this driver. The queue, and the points of sync, belong to either device; the host uses those
+   * of the source's. INVALID_ARGUMENT if the lengths differ, or if neither buffer belongs to the queue's device. The host makes sure that
+   * the other device no longer uses the target bytes, and enqueues nothing there that uses these bytes before the signals. If the other
+   * device is lost, it fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first copy between two devices
+   * may take a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
   heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                                 const heddle_binding_t* target);
 } heddle_transfer_interface_t;
@@ -342,17 +348,16 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver has no such method, or not for that file, or knows no method of that
- * number. The host then tries the next one that its configuration names. */
+/* How a file is read. UNIMPLEMENTED, from the call or at its signals, means that the driver does not have this method, or not for this
+ * file, or does not know the number. The host then tries the next method that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
-#define HEDDLE_FILE_METHOD_DIRECT 2u   /* past it; a driver or file system that cannot reads through it, and the log says so */
-/* Since ABI 0.2; the host asks no driver of ABI 0.1 for them. */
-#define HEDDLE_FILE_METHOD_DIRECT_ONLY \
-  3u                              /* past it but for what is not a whole block; UNIMPLEMENTED for a driver or file system that cannot */
-#define HEDDLE_FILE_METHOD_GDS 4u /* GPUDirect Storage: from the disk into device memory, past the host's */
+#define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses it; a driver or file system that cannot uses the page cache, and the log says so */
+/* Since ABI 0.2; the host does not request them from a driver of ABI 0.1. */
+#define HEDDLE_FILE_METHOD_DIRECT_ONLY 3u /* bypasses it except for partial blocks; UNIMPLEMENTED if not supported */
+#define HEDDLE_FILE_METHOD_GDS 4u         /* GPUDirect Storage: from the disk into device memory, bypassing the host's */
 
-/* One piece of a file and where it goes. Frozen. */
+/* One part of a file and its destination. Frozen. */
 typedef struct heddle_extent {
   uint64_t file_offset;
   uint64_t length;
@@ -364,39 +369,39 @@ typedef struct heddle_param_io_params {
   uint32_t struct_size;
   uint32_t queue_depth;  /* reads in flight; 0: the driver's choice */
   uint64_t chunk_bytes;  /* size of one read; 0: the driver's choice */
-  uint64_t pinned_bytes; /* bound of staging memory; 0: the driver's choice */
-  /* Called with bytes done since the start, not more often than every chunk, on a thread of the driver's choice, one call at a time; NULL: no
-   * progress. It, context and cancel are used until the signals are reached or fail. [callback] */
+  uint64_t pinned_bytes; /* limit of staging memory; 0: the driver's choice */
+  /* Called with the bytes done since the start, at most once per chunk, on a thread of the driver's choice, one call at a time; NULL: no
+   * progress reports. progress, context and cancel are used until the signals are reached or fail. [callback] */
   void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
   void* context;
-  /* Read now and then, atomically; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
+  /* Read from time to time, atomically; a value other than 0 cancels: the signals fail with CANCELLED. NULL: not cancellable. */
   const volatile uint32_t* cancel;
-  uint32_t method; /* HEDDLE_FILE_METHOD_*; nothing to a write */
+  uint32_t method; /* HEDDLE_FILE_METHOD_*; ignored by a write */
   uint32_t reserved;
 } heddle_param_io_params_t;
 
 typedef struct heddle_param_io_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Takes a duplicate of the descriptor, with its own offset-free reads; name is for error texts. owned by the
-   * caller. [any] [may-block] */
+  /* Duplicates the descriptor; reads use offsets and do not move the file position. name is for error texts. owned by the caller. [any]
+   * [may-block] */
   heddle_status_t* (*file_open)(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
                                 heddle_file_t** out_file);
-  /* No read is in flight. [serial:file] [may-block] */
+  /* The caller makes sure that no read is in flight. [serial:file] [may-block] */
   void (*file_close)(heddle_file_t* file);
-  /* params may be NULL: all zero. Reads all extents; a short read fails the signals with DATA_LOSS, file and offset, and the extent's index as
-   * payload "extent", in decimal. Never maps the file into the device's address space. [any] [no-block] */
+  /* params may be NULL: all zero. Reads all extents. A short read fails the signals with DATA_LOSS, the file and the offset, and the
+   * extent's index as payload "extent", in decimal. Never maps the file into the device's address space. [any] [no-block] */
   heddle_status_t* (*read)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                            uint64_t extent_count, const heddle_param_io_params_t* params);
-  /* The other way round. [any] [no-block] */
+  /* Writes all extents to the file. [any] [no-block] */
   heddle_status_t* (*write)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                             uint64_t extent_count, const heddle_param_io_params_t* params);
-  /* A buffer over bytes [offset, offset+length) of the file without reading them: its pages come from the page cache when they are used. What is written to the
-   * buffer stays in memory. It may outlive the file's handle, and is freed like others. For devices whose memory is the host's and that reach it
-   * as the processor does: a driver that would pin, register or copy the pages answers UNIMPLEMENTED, as for a file that cannot be
-   * mapped. INVALID_ARGUMENT for an offset that is no multiple of min_alignment_bytes, or a file that was not opened for reading; DATA_LOSS, naming the file, for
-   * bytes beyond its end. A file that is made shorter later ends the process with SIGBUS when the lost bytes are used: the host maps only
-   * where its user asks for that. Since ABI 0.2. [any] [may-block] */
+  /* Makes a buffer over bytes [offset, offset+length) of the file without reading them: its pages come from the page cache when they are
+   * used. Writes to the buffer stay in memory. The buffer may outlive the file's handle, and is freed like others. For devices whose memory
+   * is host memory that they access as the processor does: a driver that would pin, register or copy the pages answers UNIMPLEMENTED, as it
+   * does for a file that cannot be mapped. INVALID_ARGUMENT for an offset that is not a multiple of min_alignment_bytes, or a file that was
+   * not opened for reading; DATA_LOSS, naming the file, for bytes beyond its end. If the file is truncated later, using the lost bytes ends
+   * the process with SIGBUS; the host therefore maps only if its user asks for it. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*map)(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer);
 } heddle_param_io_interface_t;
 
@@ -407,7 +412,7 @@ typedef struct heddle_param_io_interface {
 /* How an argument of a kernel is made at enqueue: the argument recipe. */
 #define HEDDLE_ARGUMENT_BINDING 0u    /* device address of binding `index` */
 #define HEDDLE_ARGUMENT_CONSTANT 1u   /* `size_bytes` of the constants at byte `index` */
-#define HEDDLE_ARGUMENT_TENSOR_MAP 2u /* a descriptor the driver encodes from binding `index` and `payload` (code.h) */
+#define HEDDLE_ARGUMENT_TENSOR_MAP 2u /* a descriptor that the driver encodes from binding `index` and `payload` (code.h) */
 typedef struct heddle_argument {      /* Frozen. */
   uint32_t kind;                      /* HEDDLE_ARGUMENT_* */
   uint32_t index;
@@ -428,7 +433,7 @@ typedef struct heddle_entry_params {
   uint32_t subgroup_size;       /* 0: any */
   uint64_t shared_memory_bytes; /* dynamic, per workgroup */
   uint64_t workspace_bytes;     /* private memory per worker on CPUs (code.h) */
-  uint64_t cost; /* estimate of one workgroup's work in nanoseconds on one core; 0: unknown. Drivers may run cheap lists inline */
+  uint64_t cost;                /* estimated nanoseconds of one workgroup on one core; 0: unknown. Drivers may run cheap lists inline */
 } heddle_entry_params_t;
 
 typedef struct heddle_executable_params {
@@ -438,7 +443,7 @@ typedef struct heddle_executable_params {
   heddle_string_t target; /* e.g. "x86-64-v4", "sm_90a" */
   const void* code;
   uint64_t code_bytes;
-  const heddle_entry_params_t* entries; /* array of those that will be dispatched; the code may have more */
+  const heddle_entry_params_t* entries; /* array of the entries that will be dispatched; the code may have more */
   uint64_t entry_stride;                /* bytes from one entry to the next (HD-E-04) */
   heddle_string_t name;                 /* for tools and error texts */
 } heddle_executable_params_t;
@@ -450,10 +455,10 @@ typedef struct heddle_submission {
   heddle_sync_t sync;
 } heddle_submission_t;
 
-/* Of a binding in a recorded list: bits. */
-#define HEDDLE_BINDING_DYNAMIC 1u /* a replay may bring another buffer and offset */
-/* Only read: no command of the list writes to what the binding stands for, so that a driver may copy its bytes at the start of a replay and
- * let the commands read the copy. */
+/* Bits of a binding in a recorded list. */
+#define HEDDLE_BINDING_DYNAMIC 1u /* a replay may pass another buffer and offset */
+/* Only read: no command of the list writes to the memory of the binding, so a driver may copy its bytes at the start of a replay and let
+ * the commands read the copy. */
 #define HEDDLE_BINDING_READ_ONLY 2u
 
 struct heddle_operation_params; /* ext/library.h */
@@ -461,40 +466,40 @@ struct heddle_operation_params; /* ext/library.h */
 typedef struct heddle_dispatch_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* How well the device, which is open, runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
+  /* How well the open device runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
   heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
-  /* Checks and loads. INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks, and INVALID_ARGUMENT for an entry whose bindings,
-   * constants or arguments are not the kernel's, where the code says what it takes: both come from files. NOT_FOUND for a name that the code
-   * does not have. Code of a format or target that variant_rank gives 0 for is refused, best with FAILED_PRECONDITION. owned by the caller.
-   * [any] [may-block] */
+  /* Checks and loads. INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks. INVALID_ARGUMENT for an entry whose bindings,
+   * constants or arguments do not match the kernel, if the code describes them; both come from files. NOT_FOUND for a name that the code
+   * does not have. Code of a format or target with a variant_rank of 0 is refused, preferably with FAILED_PRECONDITION. owned by the
+   * caller. [any] [may-block] */
   heddle_status_t* (*executable_load)(heddle_device_t* device, const heddle_executable_params_t* params,
                                       heddle_executable_t** out_executable);
-  /* No work uses it any more. [any] [may-block] */
+  /* The caller makes sure that no work uses it any more. [any] [may-block] */
   void (*executable_unload)(heddle_executable_t* executable);
   /* The entry of that index in executable_load's array; borrowed from the executable. NOT_FOUND for an index beyond it. [any] [no-block] */
   heddle_status_t* (*entry)(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out_entry);
-  /* The hot path. Checks ranges and grid; enqueues or fails as a whole. Errors while it runs poison the signals (HD-S-02).
-   * [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
+  /* The hot path. Checks ranges and grid; enqueues all commands or fails without enqueueing any. Errors while they run poison the signals
+   * (HD-S-02). [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
-  /* Records a list whose bindings can be replaced at replay; UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver cannot
-   * record: the host goes on submitting it. dynamic has a byte for each binding, NULL only where there are none: dynamic[i] has bits
-   * HEDDLE_BINDING_* of binding i, counted through the whole list: a dispatch has its binding_count, a copy two (source, then target), a 2-D copy
-   * two, a fill and an update one. What is not dynamic, constants and updates' bytes included, is captured. The queue, the entries and static
-   * bindings' buffers outlive the recording. The host records at the third submission of a list, in a thread that starts a call and expects not
-   * to wait, with none of its locks held: it may take a while, but must not wait for work on the device. A failure is logged and costs the replay
-   * only. [any] [may-block] */
+  /* Records a list whose bindings can be replaced at replay. UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver
+   * cannot record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i]
+   * has bits HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then
+   * target), a 2-D copy two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The
+   * queue, the entries and the buffers of static bindings outlive the recording. The host records at the third submission of a list, with
+   * none of its locks held, in a thread that starts a call and expects not to wait: recording may take a while, but must not wait for work
+   * on the device. A failure is logged, and the list is then not replayed. [any] [may-block] */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
-  /* Replays with the dynamic bindings in order of their appearance, each as long as the one that was recorded; checked as submit
-   * checks. Replays of one recording are serialized by the host: the next begins after the signals of the one before are reached.
-   * [serial:recording] [no-block] */
+  /* Replays with the dynamic bindings in order of their appearance, each as long as the recorded one; checked as in submit. The host
+   * serializes replays of one recording: the next begins after the signals of the one before are reached. [serial:recording] [no-block] */
   heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
                              const heddle_sync_t* sync);
   /* No replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
-  /* An executable of one entry, which runs a prepared operation of a library plugin: a dispatch of it has a grid of (shards, 1, 1), the operands
-   * and then the workspace as bindings, and no constants. INVALID_ARGUMENT for a target that is not the device's operation_target. UNIMPLEMENTED:
-   * the driver runs none. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2. [any] [may-block] */
+  /* An executable of one entry, which runs a prepared operation of a library plugin. A dispatch of it has a grid of (shards, 1, 1), as
+   * bindings the operands and then the workspace, and no constants. INVALID_ARGUMENT for a target other than the device's operation_target.
+   * UNIMPLEMENTED: the driver runs no operations. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2.
+   * [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
@@ -509,36 +514,37 @@ typedef struct heddle_dispatch_interface {
 typedef struct heddle_timeline_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* owned by the caller. initial_value is at most HEDDLE_TIMELINE_MAX_VALUE, as are all values; what is larger is refused, with INVALID_ARGUMENT
-   * or OUT_OF_RANGE. [any] [may-block] */
+  /* owned by the caller. initial_value, like all values, is at most HEDDLE_TIMELINE_MAX_VALUE; larger values are refused with
+   * INVALID_ARGUMENT or OUT_OF_RANGE. [any] [may-block] */
   heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
-  /* Nothing waits for it or will signal it: allowed from the moment on that a wait, a query or a notification has shown its last point, reached
-   * or failed. [serial:timeline] [may-block] */
+  /* Nothing waits for the timeline or will signal it. Allowed as soon as a wait, a query or a notification has shown its last point,
+   * reached or failed. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
-  /* Value reached so far. A poisoned timeline gives its failure (owned by the caller) and the last good value: the one output that is good on
-   * failure. [any] [no-block] */
+  /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
+   * that is valid on failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
-  /* Host signal. INVALID_ARGUMENT if value is not larger than the one reached. [any] [no-block] */
+  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
-  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). What is reached stays reached: then it poisons
-   * from the next value upward. A NULL status is a failure too: UNKNOWN. [any] [no-block] */
+  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). Values that are reached stay reached:
+   * then it poisons from the next value upward. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
-  /* Waits for the points, all of timelines of one device; none: OK at once. INVALID_ARGUMENT for an unknown mode. DEADLINE_EXCEEDED leaves
-   * everything as it was; every other failure is a poisoned point's own, or the device's loss. ANY: a reached point counts before a failed one.
-   * timeout 0 polls. [any] [may-block] */
+  /* Waits for the points, all of timelines of one device; with no points, OK at once. INVALID_ARGUMENT for an unknown mode.
+   * DEADLINE_EXCEEDED changes nothing; every other failure is that of a poisoned point, or the loss of the device. ANY: a reached point
+   * counts before a failed one. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
-  /* Calls function(context, failure or NULL) once the value is reached or fails, perhaps before this returns, and never if this fails. The
-   * failure is borrowed for the call. [any] [no-block], function: [callback], may submit and signal, and destroy the timeline if this was its
-   * last point. */
+  /* Calls function(context, failure or NULL) when the value is reached or fails, possibly before this returns, and never if this fails. The
+   * failure is borrowed for the call. [any] [no-block], function: [callback]; it may submit and signal, and may destroy the timeline if
+   * this was its last point. */
   heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
                              void* context);
-  /* Both share with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind the driver does not know. [any] [may-block] */
+  /* Both share a timeline with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind that the driver does not know.
+   * [any] [may-block] */
   heddle_status_t* (*export_handle)(heddle_timeline_t* timeline, heddle_string_t kind, uint64_t* out_handle);
   heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle, heddle_timeline_t** out_timeline);
 } heddle_timeline_interface_t;
 
-/* The host's full-size copies of a driver's tables, with UNIMPLEMENTED in every hole: the first word of each object
- * points here (HD-E-04, HD-H-01). */
+/* The host's full-size copies of a driver's tables, with UNIMPLEMENTED in place of missing functions. The first word of each object points
+ * here (HD-E-04, HD-H-01). */
 struct heddle_driver_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -550,7 +556,7 @@ struct heddle_driver_api {
   const heddle_param_io_interface_t* param_io;
   const heddle_dispatch_interface_t* dispatch;
   const heddle_timeline_interface_t* timeline;
-  /* Those of ext/; all UNIMPLEMENTED where the driver does not have one. */
+  /* Those of ext/; all functions UNIMPLEMENTED if the driver does not have the interface. */
   const struct heddle_native_interface* native;
   const struct heddle_profile_interface* profile;
 };

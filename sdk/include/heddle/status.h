@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Statuses: the result of every fallible call. NULL is success. Only the host creates and frees them, so that a status
+/* Statuses: the result of every function that can fail. NULL is success. Only the host creates and frees them, so that a status
  * outlives the plugin it came from (HD-S-01). Plugins use the functions of heddle_host_t (plugin.h); applications
  * use the functions below, which libheddle exports.
  *
@@ -31,7 +31,7 @@ extern "C" {
 #define HEDDLE_STATUS_UNAVAILABLE 14u
 #define HEDDLE_STATUS_DATA_LOSS 15u
 #define HEDDLE_STATUS_UNAUTHENTICATED 16u
-/* Heddle's own: the device's context is gone; every handle of that device answers so (HD-S-02). */
+/* Specific to Heddle: the device's context is lost; every handle of that device returns this code (HD-S-02). */
 #define HEDDLE_STATUS_DEVICE_LOST 17u
 typedef uint32_t heddle_status_code_t;
 
@@ -43,14 +43,14 @@ HEDDLE_EXPORT heddle_string_t heddle_status_message(const heddle_status_t* statu
 HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status);
 /* The error code of that domain, 0 if there is none. [any] [no-block] */
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
-/* The payload filed under `key`, empty if there is none; borrowed until the status is freed. Payloads stay when the runtime adds to the text. Of
- * a failing kernel: "region", the module's dispatch site in decimal, and "region_name". Of an operator that no plugin offers: "operator".
- * [any] [no-block] */
+/* The payload stored under `key`, empty if there is none; borrowed until the status is freed. Payloads stay when the runtime extends the
+ * text. A failing kernel has "region", the module's dispatch site in decimal, and "region_name"; an operator that no plugin offers has
+ * "operator". [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
-/* A new status with the text copied; never NULL for a code other than OK: when memory is exhausted it is one static
- * RESOURCE_EXHAUSTED. For libraries beside the runtime, such as the compiler; plugins use heddle_host_t. [any] [no-block] */
+/* A new status with a copy of the text; never NULL for a code other than OK: when memory is exhausted, it is a static RESOURCE_EXHAUSTED.
+ * For other libraries of Heddle, such as the compiler; plugins use heddle_host_t. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_status_create(heddle_status_code_t code, heddle_string_t message);
 /* Frees a status that the caller owns; NULL is allowed. [any] [no-block] */
 HEDDLE_EXPORT void heddle_status_free(heddle_status_t* status);

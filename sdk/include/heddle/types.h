@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The words that every Heddle header shares: versions, strings, element types, handles, thread tags.
- * Included by all other headers; knows nothing of any of them.
+/* What all Heddle headers share: versions, strings, element types, handles, thread tags.
+ * Included by all other headers; depends on none of them.
  *
  * Glossary
- *   host      the process side that loads plugins (libheddle)
- *   plugin    a shared library with one exported entry; a driver, an allocator, a library of operations, or several of them
+ *   host      the side of the process that loads plugins (libheddle)
+ *   plugin    a shared library with one exported entry; a driver, an allocator, a library of operations, or several of these
  *   driver    a plugin that opens devices of one kind
- *   handle    a pointer to an opaque object; owned by whoever received it from a create/open/load function
+ *   handle    a pointer to an opaque object; owned by the receiver if a create, open or load function returned it
  *   timeline  a counter that only grows, from 0 to HEDDLE_TIMELINE_MAX_VALUE, which work waits for and signals
  *   point     (timeline, value): reached when the timeline's counter is at least the value
  *
@@ -18,12 +18,13 @@
  *   [may-block]      may wait for a device, a file or the system; kept off the path of an invocation
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
  *                    back into the object that called it, except where the comment says so
- *   A function that ends an object (free, close, destroy, unload, shutdown) is called beside nothing else on that object, whatever its tag.
+ *   A function that ends an object (free, close, destroy, unload, shutdown) is never called concurrently with another call on that object,
+ *   whatever its tag.
  *
  * Struct rules (HD-E-04)
- *   A struct that crosses the boundary by pointer starts with `uint32_t struct_size`, set by the caller to the sizeof it was compiled
- *   with. Fields are only ever appended. A callee reads at most struct_size bytes and takes what is missing as zero; it
- *   writes at most the caller's struct_size. Structs without struct_size are frozen for good.
+ *   A struct that crosses the boundary by pointer starts with `uint32_t struct_size`, which the caller sets to the sizeof that it was compiled
+ *   with. Fields are only ever appended. A callee reads at most struct_size bytes and takes missing fields as zero; it
+ *   writes at most the caller's struct_size. Structs without struct_size never change.
  *   Flags and enumerations are uint32_t with named constants; booleans are uint32_t 0 or 1. */
 #ifndef HEDDLE_TYPES_H_
 #define HEDDLE_TYPES_H_
@@ -35,14 +36,14 @@
 extern "C" {
 #endif
 
-/* ABI version. The major is part of the entry symbol's name (HD-E-01); a plugin and a host work together when their
- * ranges of minors overlap: a host of these headers works with HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
+/* ABI version. The major is part of the entry symbol's name (HD-E-01). A plugin and a host work together if their ranges of minors overlap;
+ * a host of these headers works with HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
 #define HEDDLE_ABI_MAJOR 0
 #define HEDDLE_ABI_MINOR 2
 #define HEDDLE_ABI_MIN_MINOR 1
 
-/* Whether a struct or table of the other side's is long enough for a member, and has it: a function, a pointer or a number. So is what came with a
- * later minor used only where the other side has it. Since ABI 0.2. */
+/* Whether a struct or table of the other side is long enough for a member, and the member is not 0: a function, a pointer or a number. With
+ * this, additions of a later minor are used only if the other side has them. Since ABI 0.2. */
 #define HEDDLE_HAS(object, member) \
   ((object)->struct_size >= (uint64_t)((const char*)(&(object)->member + 1) - (const char*)(object)) && (object)->member)
 
@@ -58,8 +59,8 @@ typedef struct heddle_string {
   uint64_t size; /* bytes */
 } heddle_string_t;
 
-/* Element types. The value's low byte is the index, the second byte the width in bits of one element
- * (sub-byte types are packed, lowest bits first). Names follow the field: f8e4m3 is OCP's E4M3FN. */
+/* Element types. The low byte of the value is the index, the second byte the width of one element in bits (types of less than a byte are
+ * packed, lowest bits first). Names are those of the field: f8e4m3 is OCP's E4M3FN. */
 #define HEDDLE_TYPE_UNDEFINED 0u
 #define HEDDLE_TYPE_BOOL 0x0801u /* one byte, 0 or 1 */
 #define HEDDLE_TYPE_I4 0x0402u
@@ -82,22 +83,22 @@ typedef uint32_t heddle_element_type_t;
 /* Width of one element in bits. */
 #define HEDDLE_TYPE_BITS(type) (((type) >> 8) & 0xFFu)
 
-/* Most dimensions a tensor may have. */
+/* Maximum number of dimensions of a tensor. */
 #define HEDDLE_MAX_RANK 16u
 
-/* Driver objects. The first word of each is `const heddle_driver_api_t* api`, which the driver copies from the
- * object's parent; at the root it comes from heddle_device_open_params_t (HD-H-01).
- * Why: the hot path reaches the host's full-size table from any handle without a map, a check or a lock. */
+/* Driver objects. The first word of each is `const heddle_driver_api_t* api`, which the driver copies from the object's parent; for a
+ * device it comes from heddle_device_open_params_t (HD-H-01). So the hot path reaches the host's full-size table from any handle without a
+ * map, a check or a lock. */
 typedef struct heddle_device heddle_device_t;
 typedef struct heddle_queue heddle_queue_t;
 typedef struct heddle_buffer heddle_buffer_t;
 typedef struct heddle_timeline heddle_timeline_t;
 typedef struct heddle_executable heddle_executable_t;
-typedef struct heddle_entry heddle_entry_t; /* a kernel of a loaded executable; lives as long as it */
+typedef struct heddle_entry heddle_entry_t; /* a kernel of a loaded executable; lives as long as the executable */
 typedef struct heddle_recording heddle_recording_t;
 typedef struct heddle_file heddle_file_t;
 
-/* An operation of a library plugin (ext/library.h); the plugin's own, without a table in front. */
+/* An operation of a library plugin (ext/library.h), which defines its contents; it does not begin with a table. */
 typedef struct heddle_operation heddle_operation_t;
 
 /* A status; NULL is success (status.h). */
@@ -109,10 +110,10 @@ typedef struct heddle_point {
   uint64_t value;
 } heddle_point_t;
 
-/* Largest value of a point: two bits are left to drivers. What is larger is OUT_OF_RANGE or INVALID_ARGUMENT. */
+/* Largest value of a point; drivers may use the two bits above it. A larger value is OUT_OF_RANGE or INVALID_ARGUMENT. */
 #define HEDDLE_TIMELINE_MAX_VALUE ((UINT64_C(1) << 62) - 1)
 
-#define HEDDLE_TIMEOUT_INFINITE UINT64_MAX /* nanoseconds */
+#define HEDDLE_TIMEOUT_INFINITE UINT64_MAX /* nanoseconds; waits without limit */
 
 #ifdef __cplusplus
 } /* extern "C" */

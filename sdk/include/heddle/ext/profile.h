@@ -21,9 +21,9 @@ typedef struct heddle_command_time {
 typedef struct heddle_profile_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* As submit of heddle.dispatch/1, with command_count times written to out_times before the signals are reached or fail, and zero until then;
-   * it lives until then. To be told apart the commands run one after the other, with what the taking of time costs between them. Other
-   * submissions cost nothing for it. [any] [no-block] */
+  /* Like submit of heddle.dispatch/1, with command_count times written to out_times before the signals are reached or fail. out_times is
+   * zero until then, and lives until then. So that they can be measured separately, the commands run one after the other, with the cost of
+   * the measurement between them. Other submissions pay nothing for it. [any] [no-block] */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission, heddle_command_time_t* out_times);
 } heddle_profile_interface_t;
 
