@@ -5,7 +5,7 @@
  *   cc examples/read_digit.c -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o read_digit
  *   ./read_digit digits.heddle
  *
- * PREFIX is where `cmake --install` put Heddle. Without installing it, the headers are in sdk/include and the library in
+ * PREFIX is where `cmake --install` put Heddle. Without an installation, the headers are in sdk/include and the library is in
  * build/release/lib. */
 #include <heddle/runtime.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const float kDigit[64] = {
 };
 /* clang-format on */
 
-/* Says what failed; the status is gone afterwards. Gives 1 if there was a failure. */
+/* Prints a failure and frees its status. Returns 1 if there was a failure. */
 static int failed(heddle_status_t* status) {
   if (!status) return 0;
   heddle_string_t message = heddle_status_message(status);
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   heddle_runtime_t* runtime = NULL;
   heddle_module_t* module = NULL;
   heddle_instance_t* instance = NULL;
-  heddle_function_t* function = NULL; /* the instance's own */
+  heddle_function_t* function = NULL; /* borrowed from the instance */
   heddle_tensor_t *image = NULL, *scores = NULL;
   const int64_t dims[4] = {1, 1, 8, 8};
   const heddle_string_t main_function = {"", 0}; /* the only one, or "main" */
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   if (failed(heddle_tensor_from_host(function, 0, HEDDLE_TYPE_F32, dims, 4, pixels, sizeof(pixels), &image))) goto done;
   if (failed(heddle_call(function, &image, 1, &scores, 1))) goto done;
   if (heddle_tensor_size(scores) != sizeof(values)) {
-    fprintf(stderr, "this module gives no scores of ten digits\n");
+    fprintf(stderr, "the result of this module is not ten scores\n");
     goto done;
   }
   if (failed(heddle_tensor_read(scores, values, sizeof(values)))) goto done;
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   code = 0;
 
 done:
-  /* What depends on what is kept inside: the order does not matter, and NULL is fine. */
+  /* Objects keep their parents alive, so the order does not matter; NULL is allowed. */
   heddle_tensor_release(scores);
   heddle_tensor_release(image);
   heddle_instance_release(instance);

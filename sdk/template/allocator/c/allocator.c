@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* An allocator in C, with the headers alone: each block is one of the provider's, given back when its points are reached. It shows every
- * duty of an allocator with the least policy; the C++ form beside it cuts blocks out of larger buffers. */
+/* An allocator in C, with the headers alone: each block is a block of the provider, and returns there when its points are reached. It shows every
+ * duty of an allocator with the simplest policy; the C++ template divides larger buffers into blocks. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 #include "heddle/allocator.h"
 
-/* Replace both by your own, the id in the manifest too. */
+/* Replace both with your own; also replace the id in the manifest. */
 #define ID "org.example.system"
-#define WHO "system" /* opens every error text */
+#define WHO "system" /* begins every error text */
 
 #define TEXT(literal) {literal, sizeof(literal) - 1}
 
@@ -26,7 +26,7 @@ typedef struct owner {
 } owner_t;
 
 typedef struct block {
-  struct block* next; /* of those that wait for points */
+  struct block* next; /* in the list of blocks that wait for points */
   heddle_block_t below;
   owner_t* owner;
   uint32_t point_count;
@@ -36,10 +36,10 @@ typedef struct block {
 struct heddle_allocator {
   heddle_plugin_instance_t* instance;
   const heddle_provider_t* provider;
-  heddle_string_t name;  /* a copy, behind this struct */
-  pthread_mutex_t mutex; /* guards all that follows */
+  heddle_string_t name;  /* a copy, after this struct */
+  pthread_mutex_t mutex; /* guards all members below */
   block_t* waiting;
-  owner_t* owners; /* of all blocks that ever were */
+  owner_t* owners; /* of all past and present blocks */
   uint64_t live;
   heddle_allocator_statistics_t statistics;
 };
@@ -65,7 +65,7 @@ static heddle_status_t* forked(const heddle_host_t* host) {
   return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": a call in a forked child failed; make the pool again there [HD-T-01]");
 }
 
-/* Copies a caller's struct: what a smaller one lacks is zero, the tail of a larger one must be (HD-E-04). */
+/* Copies a caller's struct: missing fields of a smaller one become zero; the unknown end of a larger one must be zero (HD-E-04). */
 static heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const void* in, void* out, uint32_t size) {
   uint32_t given;
   memcpy(&given, in, sizeof given);
@@ -89,7 +89,7 @@ static heddle_status_t* allocator_create(heddle_plugin_instance_t* instance, con
   if (host->is_forked_child(host->self)) return forked(host);
   heddle_status_t* bad = read_struct(host, "heddle_allocator_params_t", in, &params, sizeof params);
   if (bad) return bad;
-  if (!params.provider || !HEDDLE_HAS(params.provider, reached)) { /* the last function that is called */
+  if (!params.provider || !HEDDLE_HAS(params.provider, reached)) { /* the last function that this allocator calls */
     return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT,
                    WHO ": creating an allocator failed: no provider, or one without a function [HD-E-04]");
   }
@@ -127,7 +127,7 @@ static int is_reached(heddle_allocator_t* allocator, const block_t* block) {
   return 1;
 }
 
-/* Gives back what waited and waits no more. */
+/* Returns waiting blocks whose points are reached. */
 static void collect(heddle_allocator_t* allocator) {
   block_t* done = NULL;
   pthread_mutex_lock(&allocator->mutex);
@@ -149,7 +149,7 @@ static void collect(heddle_allocator_t* allocator) {
   }
 }
 
-/* A status whose text ends in a table of who holds what; the caller has the lock, or the allocator alone. */
+/* A status whose text ends in a table of the owners; the caller has the lock, or no other call uses the allocator. */
 static heddle_status_t* held_failure(const heddle_allocator_t* allocator, heddle_status_code_t code, const char* format, ...) {
   const heddle_host_t* host = allocator->instance->host;
   char text[2000];
@@ -199,7 +199,7 @@ static heddle_status_t* allocator_destroy(heddle_allocator_t* allocator) {
   return NULL;
 }
 
-/* The line that an owner's blocks are counted in; NULL when host memory is exhausted. */
+/* The counters of an owner; NULL when host memory is exhausted. */
 static owner_t* owner_of(heddle_allocator_t* allocator, const heddle_string_t* name) {
   const heddle_host_t* host = allocator->instance->host;
   const heddle_string_t none = {NULL, 0}, wanted = name ? *name : none;
@@ -233,7 +233,7 @@ static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const 
     return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": allocating %llu bytes failed: alignment %llu is no power of two",
                    (unsigned long long)params.size_bytes, (unsigned long long)alignment);
   }
-  params.after.timeline = NULL; /* a block comes without points to wait for, wherever the caller is */
+  params.after.timeline = NULL; /* its blocks have no points to wait for, at any position of the caller */
   params.wait_capacity = 0;
   collect(allocator);
   block_t* block = host->memory_allocate(host->self, sizeof *block, 16);
@@ -247,7 +247,7 @@ static heddle_status_t* allocator_allocate(heddle_allocator_t* allocator, const 
   const heddle_provider_t* provider = allocator->provider;
   bad = provider->allocate(provider->self, &params, &block->below, NULL, out_wait_count);
   const int again = bad && host->status_code(host->self, bad) == HEDDLE_STATUS_RESOURCE_EXHAUSTED;
-  if (again) { /* what is free below in pieces may be enough in one (HD-M-03) */
+  if (again) { /* after a trim, free memory of the provider may be contiguous (HD-M-03) */
     host->status_free(host->self, bad);
     collect(allocator);
     bad = provider->trim(provider->self, 0);
@@ -308,8 +308,8 @@ static void allocator_free(heddle_allocator_t* allocator, const heddle_block_t* 
     return;
   }
   block_t* larger = host->memory_allocate(host->self, sizeof *larger + count * sizeof *points, 16);
-  if (!larger) { /* the buffer is lost to this pool until its points could be kept: say so, and keep the memory safe */
-    static const char message[] = WHO ": host memory is exhausted, so a block is never given back";
+  if (!larger) { /* its points cannot be stored, so the block must never be reused: log it and leak the block */
+    static const char message[] = WHO ": host memory is exhausted, so a block is never returned";
     heddle_string_t file = TEXT("allocator.c"), text = TEXT(message);
     host->log(host->self, HEDDLE_LOG_ERROR, file, __LINE__, text);
     return;
@@ -337,7 +337,7 @@ static heddle_status_t* allocator_statistics(heddle_allocator_t* allocator, hedd
 static heddle_status_t* allocator_trim(heddle_allocator_t* allocator, uint64_t keep_bytes) {
   const heddle_host_t* host = allocator->instance->host;
   if (host->is_forked_child(host->self)) return forked(host);
-  collect(allocator); /* nothing else is kept for later */
+  collect(allocator); /* no other memory is kept */
   return allocator->provider->trim(allocator->provider->self, keep_bytes);
 }
 

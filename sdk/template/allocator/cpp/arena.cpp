@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A small pool as a plugin: takes large chunks from its provider, cuts blocks out of them first fit, and joins what is freed with its
-// neighbours. A block that is freed with points waits until they are reached; this policy uses no stream order. Replace the id here and
-// in the manifest by your own, in reverse DNS.
+// A small pool as a plugin: takes large chunks from its provider, divides them into blocks by first fit, and merges freed blocks with their
+// neighbors. A block that is freed with points waits until they are reached; this policy does not use stream order. Replace the id here and
+// in the manifest with your own, in reverse DNS.
 #include <list>
 #include <map>
 #include <mutex>
@@ -15,12 +15,12 @@ namespace sdk = heddle::sdk;
 using sdk::number;
 
 constexpr uint64_t kGrain = 64;
-constexpr uint64_t kChunkBytes = uint64_t{8} << 20;      // least that is asked for
+constexpr uint64_t kChunkBytes = uint64_t{8} << 20;      // minimum size of a request
 constexpr uint64_t kChunkAlignment = uint64_t{1} << 16;  // so that most blocks fit every chunk
-constexpr uint64_t kMost = uint64_t{1} << 62;            // so that no sum of two wraps
+constexpr uint64_t kMost = uint64_t{1} << 62;            // so that no sum of two overflows
 constexpr heddle_string_t kOwner = sdk::string_of("chunks of org.example.arena");
 
-// to: a power of two, as every alignment is.
+// to: a power of two, like every alignment.
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) & ~(to - 1);
 }
@@ -30,9 +30,9 @@ struct Piece {
   uint64_t requested = 0;
   const heddle_string_t* owner = nullptr;
   bool used = false;                   // live or waiting
-  std::vector<heddle_point_t> points;  // of one that was freed and waits
+  std::vector<heddle_point_t> points;  // of a freed piece that waits
 };
-using Pieces = std::map<uint64_t, Piece>;  // by offset; free ones are joined
+using Pieces = std::map<uint64_t, Piece>;  // by offset; adjacent free pieces are merged
 
 struct Chunk {
   heddle_block_t block = {};
@@ -47,7 +47,7 @@ class Arena {
   static constexpr const char* kVersion = "0.1.0";
 
   explicit Arena(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
-  // Gives all chunks back. No block lives, but some may wait.
+  // Returns all chunks. No block is live, but some may wait.
   ~Arena() {
     for (Chunk& chunk : chunks_) {
       std::vector<heddle_point_t> points;
@@ -62,24 +62,24 @@ class Arena {
 
   heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out, heddle_point_t*, uint32_t*) {
     Lock lock(mutex_);
-    if (std::max(params.size_bytes, params.alignment_bytes) > kMost) return exhausted(params.size_bytes, "no device has as much");
+    if (std::max(params.size_bytes, params.alignment_bytes) > kMost) return exhausted(params.size_bytes, "no device has that much");
     const uint64_t size = round_up(std::max<uint64_t>(params.size_bytes, 1), kGrain);
     collect();
     if (take(size, params, out)) return nullptr;
     heddle_status_t* failed = grow(&lock, size, std::max(size, kChunkBytes), params.alignment_bytes);
     if (failed && host_->status_code(host_->self, failed) == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
-      // What is free in pieces may be enough in one: give it back and ask once more (HD-M-03).
+      // Free memory in separate chunks may be enough as one: return it and try once more (HD-M-03).
       host_->status_free(host_->self, failed);
       ++retries_;
       give_back(&lock, 0);
-      if (take(size, params, out)) return nullptr;  // another thread has freed
+      if (take(size, params, out)) return nullptr;  // another thread has freed memory
       failed = grow(&lock, size, size, params.alignment_bytes);
     }
     if (failed) {
       if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
       return exhausted(params.size_bytes, sdk::take_text(host_, failed));
     }
-    take(size, params, out);  // the new chunk has room, and nobody had the lock since
+    take(size, params, out);  // the new chunk is large enough, and the lock was held since
     return nullptr;
   }
 
@@ -166,7 +166,7 @@ class Arena {
     return false;
   }
 
-  // Asks the provider for a chunk of `bytes`, or of `least` where the limit leaves no more. It lets the lock go while it does.
+  // Requests a chunk of `bytes` from the provider, or of `least` if the limit allows no more. Releases the lock meanwhile.
   heddle_status_t* grow(Lock* lock, uint64_t least, uint64_t bytes, uint64_t alignment) {
     const uint64_t left = limit_ == 0 ? UINT64_MAX : limit_ - std::min(limit_, reserved_.current + asked_);
     if (bytes > left) bytes = least;
@@ -194,7 +194,7 @@ class Arena {
     return nullptr;
   }
 
-  // Makes a piece free and joins it with free neighbours.
+  // Frees a piece and merges it with free neighbors.
   void release(Chunk& chunk, Pieces::iterator at) {
     chunk.used -= at->second.length;
     active_.subtract(at->second.length);
@@ -211,7 +211,7 @@ class Arena {
     count_split();
   }
 
-  // Frees what waited for points that are reached now.
+  // Frees the pieces whose points are reached now.
   void collect() {
     if (waiting_ == 0) return;
     for (Chunk& chunk : chunks_) {
@@ -222,13 +222,13 @@ class Arena {
         std::erase_if(points, [&](const heddle_point_t& point) { return provider_.reached(provider_.self, point) != 0; });
         if (!points.empty()) continue;
         --waiting_;
-        if (at != chunk.pieces.end() && !at->second.used) ++at;  // release takes the next one away
+        if (at != chunk.pieces.end() && !at->second.used) ++at;  // release removes the next one
         release(chunk, piece);
       }
     }
   }
 
-  // Gives back chunks that are free until at most keep_bytes are reserved. It lets the lock go while it does.
+  // Returns free chunks until at most keep_bytes are reserved. Releases the lock meanwhile.
   void give_back(Lock* lock, uint64_t keep_bytes) {
     std::list<Chunk> gone;
     for (auto at = chunks_.begin(); at != chunks_.end() && reserved_.current > keep_bytes;) {
@@ -271,10 +271,10 @@ class Arena {
   const heddle_provider_t& provider_;
   const std::string name_;
   uint64_t limit_ = 0;  // 0: none
-  std::mutex mutex_;    // guards all that follows
+  std::mutex mutex_;    // guards all members below
   std::list<Chunk> chunks_;
   uint64_t waiting_ = 0;  // pieces
-  uint64_t asked_ = 0;    // bytes that other threads ask the provider for
+  uint64_t asked_ = 0;    // bytes that other threads are requesting from the provider
   sdk::MemoryCount requested_, allocated_, active_, reserved_, inactive_split_;
   uint64_t allocations_ = 0, frees_ = 0, provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
 };

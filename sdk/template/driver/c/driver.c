@@ -43,7 +43,7 @@ heddle_status_t* read_struct(const heddle_host_t* host, const char* what, const 
   return NULL;
 }
 
-/* Fills a caller's struct, at most its struct_size, which comes first and stays (HD-E-04). */
+/* Fills a caller's struct up to its struct_size, which is the first field and does not change (HD-E-04). */
 static void write_struct(const void* value, void* out, uint32_t size) {
   uint32_t given;
   memcpy(&given, out, sizeof given);
@@ -89,7 +89,7 @@ static heddle_status_t* device_describe(heddle_plugin_instance_t* instance, uint
   static const heddle_string_t formats[] = {TEXT("sample-fixed/1")};
   heddle_device_description_t description = {.name = TEXT("sample device in C"),
                                              .family = TEXT("sample_c"),
-                                             .uuid = {0}, /* unknown: fill in what the vendor's API says of this device */
+                                             .uuid = {0}, /* unknown: fill in the vendor's id of this device */
                                              .numa_node = -1,
                                              .features = HEDDLE_DEVICE_UNIFIED_MEMORY,
                                              .compute_units = 1,
@@ -130,7 +130,7 @@ static heddle_status_t* device_open(heddle_plugin_instance_t* instance, uint32_t
   pthread_mutex_init(&device->mutex, NULL);
   pthread_cond_init(&device->changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  /* A thread of a plugin takes no signals that the application waits for (HD-T-02). */
+  /* A thread of a plugin handles no signals of the application (HD-T-02). */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -215,7 +215,7 @@ static const heddle_device_interface_t device_table = {
     .open = device_open,
     .close = device_close,
     .queue_create = queue_create,
-    .queue_destroy = queue_destroy, /* what is left out the host answers with UNIMPLEMENTED */
+    .queue_destroy = queue_destroy, /* for omitted functions the host answers UNIMPLEMENTED */
 };
 
 /* ---- heddle.buffer/1 */
@@ -280,7 +280,7 @@ static void buffer_free(heddle_buffer_t* buffer) {
   host->memory_free(host->self, buffer);
 }
 
-/* Also flush and invalidate: the memory is the host's own. */
+/* Also used as flush and invalidate, because the memory is the host's. */
 static heddle_status_t* check_range(heddle_buffer_t* buffer, uint64_t offset, uint64_t length) {
   heddle_status_t* bad = refused(buffer->device);
   if (bad || holds(buffer, offset, length)) return bad;
@@ -372,10 +372,10 @@ struct watch {
   uint64_t value;
   void (*function)(void* context, const heddle_status_t* failure);
   void* context;
-  heddle_status_t* failure; /* of one that is due */
+  heddle_status_t* failure; /* set when it is due */
 };
 
-/* With the lock held: takes those whose value is reached or has failed off the timeline, and puts them behind *due. */
+/* With the lock held: removes the watches whose value is reached or has failed from the timeline, and appends them to *due. */
 static void take_due(heddle_device_t* device, heddle_timeline_t* timeline, struct watch** due) {
   while (*due) due = &(*due)->next;
   for (struct watch** link = &timeline->watches; *link;) {
@@ -406,12 +406,12 @@ void tell(const heddle_host_t* host, struct watch* due) {
 void reach(heddle_device_t* device, heddle_point_t point, const heddle_status_t* failed, struct watch** due) {
   heddle_timeline_t* timeline = point.timeline;
   if (failed) {
-    const uint64_t from = point.value > timeline->value ? point.value : timeline->value + 1; /* what is reached stays reached */
+    const uint64_t from = point.value > timeline->value ? point.value : timeline->value + 1; /* reached values stay reached */
     if (!timeline->failure) {
       timeline->failure = device->host->status_clone(device->host->self, failed);
       timeline->failed_at = from;
     } else if (from < timeline->failed_at) {
-      timeline->failed_at = from; /* the first failure stays, from here on */
+      timeline->failed_at = from; /* the first failure stays, and now holds from here */
     }
   } else if (point.value > timeline->value && !has_failed(timeline, point.value)) {
     timeline->value = point.value;
@@ -466,13 +466,13 @@ static heddle_status_t* timeline_notify(heddle_timeline_t* timeline, uint64_t va
   struct watch** last = &timeline->watches;
   while (*last) last = &(*last)->next;
   *last = watch;
-  take_due(device, timeline, &due); /* itself, if it need not wait */
+  take_due(device, timeline, &due); /* includes the new watch, if it is due already */
   pthread_mutex_unlock(&device->mutex);
   tell(host, due);
   return NULL;
 }
 
-/* 1 if the wait is over, with *out its failure; 0 if it goes on. */
+/* 1 if the wait is over, with its failure in *out; 0 if it continues. */
 static int judge(heddle_device_t* device, const heddle_point_t* points, uint64_t count, uint32_t mode, heddle_status_t** out) {
   const heddle_timeline_t* failed = NULL;
   uint64_t reached = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The sample driver in C: executables, submissions, and the thread that does them in the order they came. Its code format, "sample-fixed/1",
- * stands for a device with functions of its own: an image is the word sample-fixed, names of functions, and the word end. See driver.h. */
+/* The sample driver in C: executables, submissions, and the thread that runs them in the order of arrival. Its code format, "sample-fixed/1",
+ * stands for a device with built-in functions: an image is the word sample-fixed, names of functions, and the word end. See driver.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "driver.h"
 
-/* ---- what the device can do. Each returns 0, 1 for a failure, 2 for the loss of the device, 3 for an index outside of a binding. */
+/* ---- functions of the device. Each returns 0, 1 for a failure, 2 for the loss of the device, 3 for an index outside a binding. */
 
 struct work {
   char* bindings[MAX_BINDINGS];
@@ -99,7 +99,7 @@ static const struct function* find(heddle_string_t name) {
   return NULL;
 }
 
-/* 1 if the image is whole; *out_named is 1 if it names `wanted`. */
+/* 1 if the image is complete; *out_named is 1 if it names `wanted`. */
 static int read_image(const char* at, uint64_t size, heddle_string_t wanted, int* out_named) {
   const char* end = at + size;
   *out_named = 0;
@@ -151,7 +151,7 @@ static heddle_status_t* executable_load(heddle_device_t* device, const heddle_ex
   variant_rank(device, params.format, params.target, &rank);
   if (!rank) return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": loading code failed: it is for another device [HD-C-01]");
   if (!read_image(params.code, params.code_bytes, params.name, &named) || params.entry_count > 1024) {
-    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading %llu bytes of code failed: they are no whole image [HD-C-01]",
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading %llu bytes of code failed: they are not a complete image [HD-C-01]",
                    (number_t)params.code_bytes);
   }
   heddle_executable_t* executable = host->memory_allocate(host->self, sizeof *executable + params.entry_count * sizeof(heddle_entry_t), 16);
@@ -194,7 +194,7 @@ static heddle_status_t* executable_entry(heddle_executable_t* executable, uint32
 /* ---- submissions */
 
 struct op {
-  const struct function* function; /* of a dispatch; NULL: rows are copied or filled */
+  const struct function* function; /* for a dispatch; NULL: rows are copied or filled */
   struct work work;
   uint32_t region;
   char* target;
@@ -217,11 +217,11 @@ struct item {
   uint32_t op_count, wait_count, signal_count;
   struct op* ops;
   heddle_point_t *waits, *signals;
-  char* bytes;   /* room for what is captured */
+  char* bytes;   /* captured bytes of updates */
   struct io* io; /* or NULL */
 };
 
-/* One piece of memory for an item and all that it holds. */
+/* Allocates an item together with its arrays. */
 static struct item* make_item(const heddle_host_t* host, uint64_t ops, const heddle_sync_t* sync, uint64_t bytes) {
   const uint64_t points = ((uint64_t)sync->wait_count + sync->signal_count) * sizeof(heddle_point_t);
   struct item* item = host->memory_allocate(host->self, sizeof *item + ops * sizeof(struct op) + points + bytes, 16);
@@ -455,7 +455,7 @@ static heddle_status_t* download(heddle_queue_t* queue, const heddle_sync_t* syn
 
 const heddle_transfer_interface_t transfer_table = {.struct_size = sizeof transfer_table, .upload = upload, .download = download};
 
-/* ---- heddle.param_io/1: straight into the buffer, a chunk at a time */
+/* ---- heddle.param_io/1: directly into the buffer, in chunks */
 
 static heddle_status_t* file_open(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name, heddle_file_t** out) {
   const heddle_host_t* host = device->host;
@@ -540,7 +540,7 @@ static heddle_status_t* file_read(heddle_queue_t* queue, const heddle_sync_t* in
 const heddle_param_io_interface_t param_io_table = {
     .struct_size = sizeof param_io_table, .file_open = file_open, .file_close = file_close, .read = file_read};
 
-/* Files a number, in decimal, with a status. */
+/* Adds a number, in decimal, to a status. */
 static void set_number(const heddle_host_t* host, heddle_status_t* status, const char* key, uint64_t number) {
   char digits[24];
   const heddle_string_t name = {key, strlen(key)}, value = {digits, (uint64_t)snprintf(digits, sizeof digits, "%llu", (number_t)number)};
@@ -582,7 +582,7 @@ static heddle_status_t* run_io(const heddle_host_t* host, const struct io* io) {
 /* ---- the thread */
 
 static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
-  static const char* const why[] = {"", "it failed", "the device is gone; open it again", "it reached outside of a binding"};
+  static const char* const why[] = {"", "it failed", "the device is gone; open it again", "it accessed memory outside a binding"};
   const heddle_host_t* host = device->host;
   if (!op->function) {
     for (uint64_t row = 0; row < op->rows; ++row) {
@@ -592,7 +592,7 @@ static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
       } else {
         uint64_t filled = op->pattern_bytes < op->row_bytes ? op->pattern_bytes : op->row_bytes;
         for (uint64_t i = 0; i < filled; ++i) target[i] = (char)(op->pattern >> (8 * i));
-        while (filled < op->row_bytes) { /* the pattern is there once; what is filled is doubled */
+        while (filled < op->row_bytes) { /* the pattern is stored once; double the filled part */
           const uint64_t more = op->row_bytes - filled < filled ? op->row_bytes - filled : filled;
           memcpy(target + filled, target, more);
           filled += more;
@@ -617,14 +617,14 @@ static heddle_status_t* run_op(heddle_device_t* device, const struct op* op) {
 void* work_loop(void* opaque) {
   heddle_device_t* device = opaque;
   const heddle_host_t* host = device->host;
-  fesetenv(FE_DFL_ENV); /* not that of the thread that opened the device */
+  fesetenv(FE_DFL_ENV); /* not the one of the thread that opened the device */
   pthread_mutex_lock(&device->mutex);
   for (;;) {
     while (!device->stop && !device->first) pthread_cond_wait(&device->changed, &device->mutex);
     struct item* item = device->first;
     if (!item) break;
     device->first = item->next;
-    /* What it waits for was enqueued before it (HD-Q-01), and this thread works in order. */
+    /* The work that it waits for was enqueued earlier (HD-Q-01), and this thread works in order. */
     heddle_status_t* status = await(device, item->waits, item->wait_count);
     if (!status) status = host->status_clone(host->self, device->lost);
     pthread_mutex_unlock(&device->mutex);

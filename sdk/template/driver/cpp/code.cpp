@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See code.h. Code comes from a file: nothing in it is believed.
+// See code.h. Code comes from a file, so nothing in it is trusted.
 #include "code.h"
 
 #include <charconv>
@@ -103,7 +103,7 @@ bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::
     }
     uint64_t operand = 0;
     if (!known || kernels.empty() || (known->has_operand && !words.number(&operand)) || !operand_fits(kernels.back(), known->op, operand)) {
-      *out_error = "'" + std::string(word.substr(0, 40)) + "' is no instruction here, or its operand is out of range";
+      *out_error = "'" + std::string(word.substr(0, 40)) + "' is not a valid instruction here, or its operand is out of range";
       return false;
     }
     depth += known->pushes - known->pops;

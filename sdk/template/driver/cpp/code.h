@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The code format of the sample driver, "sample-stack/1": text, one kernel after the other, each a program for a stack of 64-bit words that runs
-// once per workgroup. It stands for a vendor's binary format: something that is checked when it is loaded, looked up by name, and run
-// with bindings and constants. Replace it by your own; device.cpp needs only load, find and run.
+// The code format of the sample driver, "sample-stack/1": text, one kernel after the other, each a program for a stack of 64-bit words that
+// runs once per workgroup. It stands for a vendor's binary format: code that is checked when it is loaded, looked up by name, and run
+// with bindings and constants. Replace it with your own; device.cpp only needs to load, find and run kernels.
 //
 //   kernel NAME BINDINGS CONSTANTS_BYTES      begins a kernel
 //   group           pushes the workgroup's number, x fastest      const N     pushes the N-th 64-bit constant
@@ -39,7 +39,7 @@ struct Kernel {
   std::vector<Instruction> instructions;
 };
 
-// Reads and checks: every operand, and the depth of the stack at every instruction. On failure *out_error says what is wrong.
+// Reads the code and checks every operand, and the depth of the stack at every instruction. On failure *out_error says what is wrong.
 bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::string* out_error);
 
 struct Memory {

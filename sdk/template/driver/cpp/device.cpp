@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kAlignment = 64;
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 
-// Memory of the host, mapped so that large buffers cost nothing until they are written, or somebody else's.
+// Host memory, mapped so that large buffers cost nothing until they are written, or imported memory of the caller.
 class SampleBuffer : public sdk::Buffer {
  public:
   SampleBuffer(sdk::Device* device, uint64_t size_bytes, uint64_t alignment_bytes, char* data, void* mapped, uint64_t mapped_bytes)
@@ -69,7 +69,7 @@ heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* o
   static const heddle_string_t formats[] = {sdk::string_of(kFormat)};
   out->name = sdk::string_of("sample device");
   out->family = sdk::string_of("sample");
-  // out->uuid stays zero, which is unknown: fill in what the vendor's API says of this device, and nothing that another device could have.
+  // out->uuid stays zero, which means unknown: fill in the vendor's id of this device, but no value that another device could have.
   out->numa_node = -1;
   out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
   out->memory_kinds = kAllKinds;
@@ -102,7 +102,7 @@ SampleDevice::SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_
     : Device(driver, ordinal, api), worker(this, driver->options().latency_us) {}
 
 heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) {
-  const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is over 2^62
+  const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is greater than 2^62
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     return sdk::errno_status(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, errno, "%s: allocating %llu bytes failed", who,
@@ -147,7 +147,7 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
       if (kernel.name != sdk::view_of(entry.name)) continue;
       if (kernel.bindings == entry.binding_count && kernel.constants_bytes == entry.constants_bytes && !entry.argument_count) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in one order [HD-C-01]", who,
+                    "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]", who,
                     kernel.name.c_str(), kernel.bindings, kernel.constants_bytes);
     }
   }
@@ -164,7 +164,7 @@ heddle_transfer_properties_t SampleDevice::transfer_properties() {
 }
 
 Worker::Worker(sdk::Device* device, uint64_t latency_us) : device_(device), latency_us_(latency_us) {
-  // A thread of a plugin takes no signals that the application waits for (HD-T-02).
+  // A thread of a plugin handles no signals of the application (HD-T-02).
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -199,7 +199,7 @@ void Worker::drain(const uint64_t* unfinished) {
 }
 
 void Worker::loop() {
-  fesetenv(FE_DFL_ENV);  // not that of the thread that opened the device
+  fesetenv(FE_DFL_ENV);  // not the one of the thread that opened the device
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || !items_.empty(); });
@@ -216,7 +216,7 @@ void Worker::loop() {
   }
 }
 
-// What it waits for was enqueued before it (HD-Q-01), and this thread works in order, so the waits never block for long.
+// The work that it waits for was enqueued earlier (HD-Q-01), and this thread works in order, so the waits never block for long.
 heddle_status_t* Worker::run(const sdk::Submission& submission) {
   if (heddle_status_t* failure = sdk::await_waits(device_, submission)) return failure;
   for (const sdk::Operation& operation : submission.operations) {
@@ -243,7 +243,7 @@ heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
                                       "%s: running kernel '%s' (region %u) failed: %s %llu%s", kWho, kernel.name.c_str(), dispatch.region,
                                       lost                          ? "the device is gone; open it again. workgroups:"
                                       : outcome == Outcome::kFailed ? "it failed with number"
-                                                                    : "it reached outside of a binding, at index",
+                                                                    : "it accessed memory outside a binding, at index",
                                       number(lost ? dispatch.workgroups : value), lost ? " [HD-S-02]" : "");
     sdk::set_region(host, failure, dispatch.region);
     if (lost) device_->lose(host->status_clone(host->self, failure));

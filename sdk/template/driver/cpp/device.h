@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The sample driver's device: host memory, and one thread that does all work in the order it came. A vendor's driver has the same four
-// classes, with the vendor's API where this one has memory of the heap and a thread.
+// The sample driver's device: host memory, and one thread that does all work in the order of arrival. A driver for hardware has the same
+// classes, with the vendor's API in place of the host memory and the thread.
 #ifndef SAMPLE_DEVICE_H_
 #define SAMPLE_DEVICE_H_
 
@@ -16,10 +16,10 @@ namespace sample {
 
 namespace sdk = heddle::sdk;
 
-inline constexpr const char* kId = "org.example.sample";   // replace it by your own, in reverse DNS, here and in the manifest
-inline constexpr const char* kWho = sdk::short_name(kId);  // opens every error text
+inline constexpr const char* kId = "org.example.sample";   // replace it with your own, in reverse DNS, here and in the manifest
+inline constexpr const char* kWho = sdk::short_name(kId);  // begins every error text
 
-// What the manifest's [options] say.
+// Values of the manifest's [options].
 struct Options {
   uint32_t device_count = 1;
   uint64_t memory_bytes = uint64_t{8} << 30;
@@ -39,11 +39,11 @@ class SampleDriver : public sdk::Driver {
   Options options_;
 };
 
-// Does the work of all queues of a device, late by the option's latency.
+// Does the work of all queues of a device; signals are delayed by the option latency_us.
 class Worker {
  public:
   Worker(sdk::Device* device, uint64_t latency_us);
-  // What is enqueued is done first.
+  // Finishes the enqueued work first.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

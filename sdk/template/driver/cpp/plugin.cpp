@@ -13,8 +13,8 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   return sdk::read_option(host, kWho, "latency_us", 0, 1000000, &out->latency_us);
 }
 
-// A vendor opens its library here with dlopen, and says MISSING_DEPENDENCY if it is not there (HD-B-02). This runs in another process than create, or
-// not at all (its verdict is kept): nothing that it opens or stores may be needed later.
+// Open the vendor's library here with dlopen, and report MISSING_DEPENDENCY if it is missing (HD-B-02). This runs in another process than
+// create, or not at all, because the host keeps its verdict: nothing that it opens or stores may be needed later.
 heddle_status_t* plugin_probe(const heddle_host_t* host, heddle_probe_result_t* out) noexcept {
   return sdk::guarded(host, "probing the sample driver", [&]() -> heddle_status_t* {
     Options options;
@@ -27,7 +27,7 @@ heddle_status_t* plugin_probe(const heddle_host_t* host, heddle_probe_result_t* 
   });
 }
 
-// A vendor opens its library here again: UNAVAILABLE, with what to install, if it is not there.
+// Open the vendor's library here again: UNAVAILABLE, with what to install, if it is missing.
 heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance_t** out) noexcept {
   *out = nullptr;
   return sdk::guarded(host, "creating an instance of the sample driver", [&]() -> heddle_status_t* {

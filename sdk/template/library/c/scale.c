@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One operator in C, with the headers alone: org.example::Scale/1, y = x * factor, f32 of one shape. It shows every duty of a library plugin; the
- * C++ form beside it leaves most of them to heddle/sdk/library.h. */
+/* One operator in C, with the headers alone: org.example::Scale/1, y = x * factor, f32 of one shape. It shows every duty of a library plugin;
+ * the C++ template leaves most of them to heddle/sdk/library.h. */
 #include <fenv.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,9 +11,9 @@
 
 #define TEXT(literal) {literal, sizeof literal - 1}
 
-/* Replace both by your own, the id in the manifest too. */
+/* Replace both with your own; also replace the id in the manifest. */
 #define ID "org.example.scale"
-#define WHO "scale" /* opens every error text */
+#define WHO "scale" /* begins every error text */
 
 static const char kNeeds[] = ID " needs ABI 0.2 or newer; install a newer libheddle [HD-E-02]";
 
@@ -49,7 +49,7 @@ static heddle_status_t* forked(const heddle_host_t* host) {
   return failure(host, HEDDLE_STATUS_FAILED_PRECONDITION, WHO ": it was made before this process was forked [HD-T-01]");
 }
 
-/* A caller's struct (HD-E-04): what a smaller one lacks is zero, and a larger one must have a zero tail. */
+/* Copies a caller's struct (HD-E-04): missing fields of a smaller one become zero; the unknown end of a larger one must be zero. */
 static int read_struct(const void* in, void* out, size_t size) {
   uint32_t given;
   memcpy(&given, in, sizeof given);
@@ -61,7 +61,7 @@ static int read_struct(const void* in, void* out, size_t size) {
   return 1;
 }
 
-/* The same outwards: at most the caller's struct_size, which stays as it is. */
+/* Fills a caller's struct up to its struct_size, which does not change. */
 static void write_struct(const void* from, void* to) {
   uint32_t own, given;
   memcpy(&own, from, sizeof own);
@@ -70,7 +70,7 @@ static void write_struct(const void* from, void* to) {
   if (size > sizeof given) memcpy((char*)to + sizeof given, (const char*)from + sizeof given, size - sizeof given);
 }
 
-/* Looks at a request. NULL: it can be done, and *out says how. */
+/* Checks a request. NULL: it is supported, and *out describes the operation. */
 static heddle_status_t* understand(const heddle_host_t* host, const heddle_operation_request_t* in, heddle_operation_t* out) {
   heddle_operation_request_t request;
   heddle_operand_t operands[2];
@@ -85,7 +85,7 @@ static heddle_status_t* understand(const heddle_host_t* host, const heddle_opera
     return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": it runs on " HEDDLE_LIBRARY_TARGET_HOST " only [HD-O-01]");
   }
   if (request.input_count != 1 || request.output_count != 1) {
-    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": it takes one input and gives one output [HD-O-01]");
+    return failure(host, HEDDLE_STATUS_UNIMPLEMENTED, WHO ": it has one input and one output [HD-O-01]");
   }
   for (uint32_t i = 0; i < 2; ++i) {
     const void* at = (const char*)request.operands + i * request.operand_stride;
@@ -116,7 +116,7 @@ static heddle_status_t* understand(const heddle_host_t* host, const heddle_opera
   out->elements = 1;
   for (uint32_t i = 0; i < operands[0].rank; ++i) out->elements *= (uint64_t)operands[0].dims[i];
   out->factor = factor.floats[0];
-  /* A shard of less than a few thousand elements costs more to hand out than to do. */
+  /* For a shard of less than a few thousand elements, distribution costs more than the work. */
   const uint64_t worth = out->elements / 2048 + 1, cores = request.compute_units ? request.compute_units : 1;
   out->shards = (uint32_t)(worth < cores ? worth : cores);
   return NULL;
@@ -164,8 +164,8 @@ static void library_destroy(heddle_operation_t* operation) {
   atomic_fetch_sub(&instance->operations, 1);
 }
 
-/* Called from several threads at once: it reads the operation and its operands, and writes its part of y. What computing leaves in the
- * floating-point environment, an inexact result's flag say, is the caller's to keep (HD-T-02). */
+/* Called from several threads at once: it reads the operation and its operands, and writes its part of y. It restores the caller's
+ * floating-point environment, because the computation sets flags, for example that of an inexact result (HD-T-02). */
 static heddle_status_t* library_enqueue(heddle_operation_t* operation, const heddle_operation_call_t* call) {
   heddle_status_t* refused = forked(operation->instance->host);
   if (refused) return refused;

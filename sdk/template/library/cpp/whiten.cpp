@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One operator, org.example::Whiten/1: every row of x (its last dimension) loses its mean and is divided by its standard deviation,
+// One operator, org.example::Whiten/1: from every row of x (its last dimension) subtracts its mean, and divides by its standard deviation,
 //   y = (x - mean) / sqrt(variance + epsilon) * scale
 // x and y are f32 of one shape; scale, f32 of a row's length, may be left out. Rows are spread over the device's cores.
 #include <algorithm>
@@ -29,14 +29,14 @@ class Whiten {
     if (inputs == 2) {
       const heddle_operand_t& scale = request.input(1);
       if (scale.element_type != HEDDLE_TYPE_F32 || scale.rank != 1 || scale.dims[0] != x.dims[x.rank - 1]) {
-        return request.refuse("scale is %s; f32 of a row's %lld elements was expected", sdk::text_of(scale).c_str(),
+        return request.refuse("scale is %s; f32 with the %lld elements of a row was expected", sdk::text_of(scale).c_str(),
                               static_cast<long long>(x.dims[x.rank - 1]));
       }
     }
     if (const double epsilon = epsilon_of(request); !(epsilon >= 0)) return request.refuse("epsilon %g is negative", epsilon);
     const Whiten planned(request);
     properties->shard_count = planned.shards_;
-    properties->cost_ns = std::max<uint64_t>(planned.rows_ / planned.shards_ * planned.columns_, 1);  // about a nanosecond an element
+    properties->cost_ns = std::max<uint64_t>(planned.rows_ / planned.shards_ * planned.columns_, 1);  // about a nanosecond per element
     return nullptr;
   }
 
@@ -44,7 +44,7 @@ class Whiten {
     const heddle_operand_t& x = request.input(0);
     columns_ = static_cast<uint64_t>(x.dims[x.rank - 1]);
     rows_ = columns_ ? sdk::element_count(x) / columns_ : 0;
-    // A shard of less than a few thousand elements costs more to hand out than to do.
+    // For a shard of less than a few thousand elements, distribution costs more than the work.
     const uint64_t worth = std::max<uint64_t>(rows_ * columns_ / 4096, 1);
     shards_ = static_cast<uint32_t>(std::min<uint64_t>({worth, std::max<uint64_t>(rows_, 1), std::max(request.c().compute_units, 1u)}));
   }
