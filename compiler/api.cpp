@@ -100,8 +100,8 @@ heddle_status_t* heddle_compile(const heddle_compile_params_t* params) {
   }
   heddle_compile_params_t known{};
   if (params->struct_size > sizeof known) {
-    const char* tail = reinterpret_cast<const char*>(params) + sizeof known;
-    if (std::any_of(tail, tail + (params->struct_size - sizeof known), [](char c) { return c != 0; })) {
+    const char* unknown = reinterpret_cast<const char*>(params) + sizeof known;
+    if (std::any_of(unknown, unknown + (params->struct_size - sizeof known), [](char c) { return c != 0; })) {
       return make_status(HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: params has fields of a newer version [HD-E-04]");
     }
   }

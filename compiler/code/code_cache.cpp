@@ -109,13 +109,13 @@ const std::string& code_generators() {
   return text;
 }
 
-CodeCache::CodeCache(const std::string& folder)
-    : folder_(code_generators().empty() ? std::string() : folder), files_(folder_), wants_folder_(!folder.empty()) {}
+CodeCache::CodeCache(const std::string& directory)
+    : directory_(code_generators().empty() ? std::string() : directory), files_(directory_), wants_directory_(!directory.empty()) {}
 
 std::string CodeCache::why_unused() const {
-  if (wants_folder_ && folder_.empty()) return "the compiler's libraries, LLVM and MLIR have no build IDs";
+  if (wants_directory_ && directory_.empty()) return "the compiler's libraries, LLVM and MLIR have no build IDs";
   std::string wrong = files_.why_unused();
-  return wrong.empty() && has_failed_ ? folder_ + " cannot be written" : wrong;
+  return wrong.empty() && has_failed_ ? directory_ + " cannot be written" : wrong;
 }
 
 std::string CodeCache::key_of(const std::string& text) {
@@ -177,7 +177,7 @@ std::optional<CachedCode> CodeCache::find(const std::string& key) {
 
 void CodeCache::keep(const std::string& key, const CachedCode& code) {
   std::string text = encode(code);
-  if (folder_.empty() || text.size() > most_entry_bytes) return;
+  if (directory_.empty() || text.size() > most_entry_bytes) return;
   (files_.keep(key, text) ? has_kept_ : has_failed_) = true;
 }
 

@@ -22,7 +22,7 @@ struct CachedCode {
 class CodeCache {
  public:
   // folder: as of module::UserCache, empty for none.
-  explicit CodeCache(const std::string& folder);
+  explicit CodeCache(const std::string& directory);
 
   // A name for what depends on the text alone; the same in every process.
   static std::string key_of(const std::string& text);
@@ -42,9 +42,9 @@ class CodeCache {
   static std::optional<CachedCode> decode(std::string_view text);
 
  private:
-  std::string folder_;
+  std::string directory_;
   module::UserCache files_;
-  bool wants_folder_ = false, has_kept_ = false, has_failed_ = false;
+  bool wants_directory_ = false, has_kept_ = false, has_failed_ = false;
   unsigned hits_ = 0;
 };
 

@@ -28,26 +28,26 @@ struct Descriptor {
   }
 };
 
-std::string folder_of(const std::string& path) {
+std::string directory_of(const std::string& path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
 // Opens a file beside the model. The location comes from the file, so it may neither climb out of the folder nor follow links.
 int open_beside(const std::string& model_path, const std::string& location) {
-  Descriptor folder{open(folder_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
-  if (folder.value < 0) return -1;
+  Descriptor directory{open(directory_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  if (directory.value < 0) return -1;
   open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;  // a FIFO would hang
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  long result = syscall(SYS_openat2, folder.value, location.c_str(), &how, sizeof how);
+  long result = syscall(SYS_openat2, directory.value, location.c_str(), &how, sizeof how);
   if (result < 0 && errno == ENOSYS) {
     // an old kernel: one plain name in the same folder is all that can be checked without races
     if (location.find('/') != std::string::npos || location == "..") {
       errno = EXDEV;
       return -1;
     }
-    result = openat(folder.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    result = openat(directory.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   }
   return static_cast<int>(result);
 }

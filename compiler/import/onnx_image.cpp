@@ -165,18 +165,19 @@ std::vector<Transposed> read_transposed(Node& node, ArrayRef<AffineExpr> spatial
   for (size_t i = 0; i < rank; ++i) {
     int64_t stride = window.strides[i], dilation = window.dilations[i];
     if (added[i] < 0 || added[i] >= 1 << 20) node.fail("output_padding is out of range on dimension " + std::to_string(i));
-    int64_t reach = dilation * (kernel[i] - 1) + 1 + added[i] - stride, low = window.low[i], cut = low + window.high[i];
+    int64_t reach = dilation * (kernel[i] - 1) + 1 + added[i] - stride, low = window.low[i], total_pads = low + window.high[i];
     if (!outputs.empty()) {
       auto extent = tx::static_extent(spatial[i]);
       if (!extent) node.fail("output_shape over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
-      cut = stride * *extent + reach - outputs[i];
-      if (cut < 0 || outputs[i] < 1)
+      total_pads = stride * *extent + reach - outputs[i];
+      if (total_pads < 0 || outputs[i] < 1)
         node.fail("output_shape " + std::to_string(outputs[i]) + " does not fit dimension " + std::to_string(2 + i));
     } else if (automatic == AutoPad::same_upper || automatic == AutoPad::same_lower) {
-      cut = std::max<int64_t>(0, reach);
+      total_pads = std::max<int64_t>(0, reach);
     }
-    if (!outputs.empty() || automatic != AutoPad::none) low = automatic == AutoPad::same_upper ? cut / 2 : cut - cut / 2;
-    result.push_back({stride, dilation, low, reach - cut, kernel[i]});
+    if (!outputs.empty() || automatic != AutoPad::none)
+      low = automatic == AutoPad::same_upper ? total_pads / 2 : total_pads - total_pads / 2;
+    result.push_back({stride, dilation, low, reach - total_pads, kernel[i]});
   }
   return result;
 }

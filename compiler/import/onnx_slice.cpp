@@ -110,8 +110,8 @@ Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t 
   if (extent == 0) return {node.builder.getAffineConstantExpr(0), node.builder.getAffineConstantExpr(0)};
   start = std::clamp<int64_t>(start, 0, step > 0 ? extent : extent - 1);
   end = step > 0 ? std::clamp<int64_t>(end, 0, extent) : std::clamp<int64_t>(end, -1, extent - 1);
-  int64_t room = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
-  int64_t count = room <= 0 ? 0 : (room - 1) / magnitude + 1;
+  int64_t span = step > 0 ? end - start : start - end, magnitude = step > 0 ? step : -step;
+  int64_t count = span <= 0 ? 0 : (span - 1) / magnitude + 1;
   return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
 }
 
@@ -179,13 +179,13 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
       to = limited("min", clamped(end), clamped(extent));
     }
   }
-  AffineExpr room = node.computed(difference(to, from));
-  if (at_least(room, constant(1)) == false) {
+  AffineExpr span = node.computed(difference(to, from));
+  if (at_least(span, constant(1)) == false) {
     if (to == end && !last) required(end, 0);  // a negative one counts from the end
     return {none, none};
   }
-  if (step > 1) required(room, 0);  // a quotient that is rounded down hides a negative one
-  AffineExpr count = node.computed(quotient(sum(room, constant(step - 1)), step));
+  if (step > 1) required(span, 0);  // a quotient that is rounded down hides a negative one
+  AffineExpr count = node.computed(quotient(sum(span, constant(step - 1)), step));
   return {from, count, false, is_looked_up || !tx::is_inside(extent, *known_from, step, count)};
 }
 
@@ -299,40 +299,41 @@ void pad(Node& node) {
     value = number_of(*constant.getValues<Attribute>().begin());
   }
   Type element = Node::type_of(input).getElementType();
-  Extents cut = extents;
+  Extents sliced = extents;
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   for (size_t i = 0; i < extents.size(); ++i) {
     auto is_beyond = [](int64_t pad) { return pad > largest_extent || pad < -largest_extent; };
     if (is_beyond(low[i]) || is_beyond(high[i]))
       node.fail("a pad on dimension " + std::to_string(i) + " is beyond " + std::to_string(largest_extent));
     starts[i] = std::max<int64_t>(0, -low[i]);
-    cut[i] =
+    sliced[i] =
         node.computed(sum(extents[i], node.builder.getAffineConstantExpr(std::min<int64_t>(0, low[i]) + std::min<int64_t>(0, high[i]))));
     low[i] = std::max<int64_t>(0, low[i]);
     high[i] = std::max<int64_t>(0, high[i]);
   }
-  if (cut != extents) input = node.make<tx::SliceOp>(node.tensor_type(cut, element), input, starts, strides);
-  Extents to = cut;
-  for (size_t i = 0; i < to.size(); ++i) to[i] = node.computed(sum(cut[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
+  if (sliced != extents) input = node.make<tx::SliceOp>(node.tensor_type(sliced, element), input, starts, strides);
+  Extents to = sliced;
+  for (size_t i = 0; i < to.size(); ++i) to[i] = node.computed(sum(sliced[i], node.builder.getAffineConstantExpr(low[i] + high[i])));
   if (mode == "constant") {
     node.set_result(node.make<tx::PadOp>(node.tensor_type(to, element), input, low, high, llvm::APFloat(value)));
     return;
   }
   for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i] == cut[i]) continue;
-    auto size = tx::static_extent(cut[i]);
+    if (to[i] == sliced[i]) continue;
+    auto size = tx::static_extent(sliced[i]);
     int64_t most = size ? *size - (mode == "reflect" ? 1 : 0) : largest_extent;
     if (size && (mode == "edge" ? *size == 0 : std::max(low[i], high[i]) > most))
       node.fail("dimension " + std::to_string(i) + " has " + std::to_string(*size) + " elements, which are too few for its pads",
                 HEDDLE_STATUS_UNIMPLEMENTED);
     if (!size && mode != "edge") {  // as many are needed when it runs
       AffineExpr needed = node.builder.getAffineConstantExpr(std::max(low[i], high[i]) + (mode == "reflect" ? 1 : 0));
-      if (!node.graph.symbols.require(cut[i], needed, node.describe()))
+      if (!node.graph.symbols.require(sliced[i], needed, node.describe()))
         node.fail("dimension " + std::to_string(i) + " never has as many elements as its pads take");
     }
-    Value places = padded_places(node, mode, cut[i], to[i], low[i]);
-    cut[i] = to[i];
-    input = node.make<tx::GatherOp>(node.tensor_type(cut, element), input, places, node.builder.getI64IntegerAttr(static_cast<int64_t>(i)));
+    Value places = padded_places(node, mode, sliced[i], to[i], low[i]);
+    sliced[i] = to[i];
+    input =
+        node.make<tx::GatherOp>(node.tensor_type(sliced, element), input, places, node.builder.getI64IntegerAttr(static_cast<int64_t>(i)));
   }
   node.set_result(input);
 }

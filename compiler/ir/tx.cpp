@@ -561,8 +561,8 @@ LogicalResult ConvOp::verify() {
     if (!sane || __builtin_mul_overflow(shape[i] - 1, getDilations()[i], &reach) || !is_window_number(reach, 0))
       return emitOpError("kernel, strides, dilations or pads are out of range on dimension ") << i;
     if (input.isDynamicDim(1 + i) || result.isDynamicDim(1 + i)) continue;
-    int64_t room = input.getDimSize(1 + i) + getPadsLow()[i] + getPadsHigh()[i] - reach - 1;
-    int64_t expected = room < 0 ? 0 : room / getStrides()[i] + 1;
+    int64_t span = input.getDimSize(1 + i) + getPadsLow()[i] + getPadsHigh()[i] - reach - 1;
+    int64_t expected = span < 0 ? 0 : span / getStrides()[i] + 1;
     if (result.getDimSize(1 + i) > expected) {
       return emitOpError("result extent ") << result.getDimSize(1 + i) << " of dimension " << 1 + i << " is above " << expected
                                            << ", what the window gives";

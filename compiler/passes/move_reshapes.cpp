@@ -89,24 +89,24 @@ struct MoveSlice : OpRewritePattern<tx::ReshapeOp> {
     if (!slice || !slice->hasOneUse() || !llvm::all_of(slice.getStrides(), [](int64_t stride) { return stride == 1; })) return failure();
     SmallVector<AffineExpr> whole = tx::extents(tx::tensor(slice.getInput())), part = tx::extents(tx::tensor(slice.getResult()));
     SmallVector<AffineExpr> to = tx::extents(tx::tensor(reshape.getResult()));
-    size_t cut = part.size();
+    size_t sliced = part.size();
     for (size_t d = 0; d < part.size(); ++d) {
       if (slice.getStarts()[d] == 0 && whole[d] == part[d]) continue;
-      if (cut != part.size()) return failure();
-      cut = d;
+      if (sliced != part.size()) return failure();
+      sliced = d;
     }
-    if (cut == part.size()) return failure();
-    const auto from_extent = tx::static_extent(whole[cut]), part_extent = tx::static_extent(part[cut]);
+    if (sliced == part.size()) return failure();
+    const auto from_extent = tx::static_extent(whole[sliced]), part_extent = tx::static_extent(part[sliced]);
     if (!from_extent || !part_extent) return failure();
-    const int64_t start = slice.getStarts()[cut];
+    const int64_t start = slice.getStarts()[sliced];
     // The dimension that counts the pieces has as many elements in front of it as the one that is cut.
     for (size_t d = 0; d < to.size(); ++d) {
       const auto pieces = tx::static_extent(to[d]);
       if (!pieces || *pieces <= 1 || *part_extent % *pieces != 0) continue;
       const int64_t piece = *part_extent / *pieces;
       if (piece <= 1 || *from_extent % piece != 0 || start % piece != 0) continue;
-      AffineExpr behind = product(ArrayRef(part).drop_front(cut + 1), rewriter) * piece;
-      if (product(ArrayRef(part).take_front(cut), rewriter) != product(ArrayRef(to).take_front(d), rewriter)) continue;
+      AffineExpr behind = product(ArrayRef(part).drop_front(sliced + 1), rewriter) * piece;
+      if (product(ArrayRef(part).take_front(sliced), rewriter) != product(ArrayRef(to).take_front(d), rewriter)) continue;
       if (behind != product(ArrayRef(to).drop_front(d + 1), rewriter)) continue;
       SmallVector<AffineExpr> divided = to;
       divided[d] = rewriter.getAffineConstantExpr(*from_extent / piece);

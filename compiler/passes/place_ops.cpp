@@ -35,7 +35,7 @@ class Placer {
       bool known = llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && op.getNumRegions() == 0 && !llvm::isa<tx::CustomOp>(op);
       if (known && llvm::all_of(op.getOperands(), [&](Value operand) { return is_constant(operand); })) constants_.insert(&op);
     }
-    for (Operation& op : llvm::reverse(block_)) note_wishes(&op);
+    for (Operation& op : llvm::reverse(block_)) note_preferences(&op);
     for (Operation& op : block_) {
       if (is_view(&op)) of_view_[&op] = slot_of(op.getOperand(0));
     }
@@ -176,7 +176,7 @@ class Placer {
   }
 
   // Where an op wants those of its operands whose own place depends on it; views pass on what is wanted of them.
-  void note_wishes(Operation* op) {
+  void note_preferences(Operation* op) {
     for (OpOperand& use : op->getOpOperands()) {
       Value value = use.get();
       if (is_constant(value) || (value.getDefiningOp() && !is_view(value.getDefiningOp()))) continue;

@@ -97,9 +97,9 @@ Value Body::log(Value x) {
   Value z = mul(s, s);
   SmallVector<double> series;
   for (int k = 1; k <= (wide ? 11 : 5); ++k) series.push_back(2.0 / (2 * k + 1));
-  Value tail = mul(mul(s, z), polynomial(z, series));
+  Value correction = mul(mul(s, z), polynomial(z, series));
   double part1 = wide ? 0x1.62e42feep-1 : 0x1.62e4p-1;
-  Value result = fma(n, constant(wide ? 0x1.a39ef35793c76p-33 : std::numbers::ln2 - 0x1.62e4p-1), tail);
+  Value result = fma(n, constant(wide ? 0x1.a39ef35793c76p-33 : std::numbers::ln2 - 0x1.62e4p-1), correction);
   result = add(fma(n, constant(part1), add(s, s)), result);
   double infinity = std::numeric_limits<double>::infinity();
   result = select(compare(arith::CmpFPredicate::OEQ, x, constant(infinity)), x, result);

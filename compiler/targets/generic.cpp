@@ -35,13 +35,13 @@ std::optional<BoundStep> step_of_bound(AffineMap bounded, stage::DomainAttr doma
 // read, outside of the loops that it does not depend on.
 class StageEmitter {
  public:
-  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, LineCut cut = {})
+  StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, LineSplit split = {})
       : k_(kernel),
         stage_(stage),
         domain_(stage::domain_of(stage)),
         body_(kernel, stage, [this](unsigned read, const BodyPlace& at) { return made(read, at); }),
         place_(std::move(place)),
-        cut_(cut) {}
+        split_(split) {}
 
   SmallVector<Element> results() {
     SmallVector<Element> sums;
@@ -58,7 +58,7 @@ class StageEmitter {
     } else if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(stage_)) {
       store_part(scatter);
     } else if (auto sort = llvm::dyn_cast<stage::SortOp>(stage_)) {
-      cut_.for_threads ? store_place(sort) : store_order(sort);
+      split_.for_threads ? store_place(sort) : store_order(sort);
     } else {
       store(results());
     }
@@ -83,8 +83,8 @@ class StageEmitter {
   void store_part(stage::ScatterOp scatter) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
-    const bool is_mixed = cut_.for_threads;
-    Value part = place_.index[along], parts = k_.index(cut_.parts), extent = k_.extent(domain_.getExtents().getResult(along));
+    const bool is_mixed = split_.for_threads;
+    Value part = place_.index[along], parts = k_.index(split_.parts), extent = k_.extent(domain_.getExtents().getResult(along));
     Value size = k_.ceil_div(extent, parts), from = is_mixed ? part : k_.mul(part, size),
           to = is_mixed ? extent : k_.min(k_.add(from, size), extent);
     k_.loop(from, to, is_mixed ? parts : k_.index(1), [&](Value i) {
@@ -263,7 +263,8 @@ class StageEmitter {
       Value inside;
       for (AffineMap bounded : of_lanes) {
         Value index = body_.evaluate(bounded.getResult(0), place_.index), bound = k_.extent(bounded.getResult(1));
-        Value below = k_.tail_mask(k_.sub(k_.index(0), index), place_.lanes), ahead = k_.tail_mask(k_.sub(bound, index), place_.lanes);
+        Value below = k_.remainder_mask(k_.sub(k_.index(0), index), place_.lanes),
+              ahead = k_.remainder_mask(k_.sub(bound, index), place_.lanes);
         Value own = k_.make<arith::AndIOp>(ahead, k_.make<arith::XOrIOp>(below, k_.constant(below.getType(), 1)));
         inside = inside ? k_.make<arith::AndIOp>(inside, own) : own;
       }
@@ -365,7 +366,7 @@ class StageEmitter {
   stage::DomainAttr domain_;
   BodyEmitter body_;
   BodyPlace place_;
-  LineCut cut_;
+  LineSplit split_;
 };
 
 }  // namespace
@@ -387,7 +388,7 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
     kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
-  kernel.cut_.for_threads = workers.are_threads;
+  kernel.split_.for_threads = workers.are_threads;
   if (auto sort = llvm::dyn_cast<stage::SortOp>(kernel.op_)) {
     is_alone = false;
     kernel.extents_[static_cast<size_t>(sort.getAlong())] =
@@ -404,10 +405,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     }
     // Every part looks at all updates, which takes little as long as they are fewer than what it has. Small parts are neighbors in memory.
     const auto extent = tx::static_extent(kernel.extents_[along]), updates = tx::static_extent(domain.folded().front());
-    kernel.cut_.parts = llvm::divideCeilSigned(enough, lines);
-    if (extent && updates) kernel.cut_.parts = std::max(kernel.cut_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
-    if (extent) kernel.cut_.parts = std::clamp<int64_t>(*extent, 1, kernel.cut_.parts);
-    kernel.extents_[along] = getAffineConstantExpr(kernel.cut_.parts, region.getContext());
+    kernel.split_.parts = llvm::divideCeilSigned(enough, lines);
+    if (extent && updates) kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
+    if (extent) kernel.split_.parts = std::clamp<int64_t>(*extent, 1, kernel.split_.parts);
+    kernel.extents_[along] = getAffineConstantExpr(kernel.split_.parts, region.getContext());
   }
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
   for (AffineMap bounded : domain.getWithin()) {
@@ -434,7 +435,7 @@ double GenericKernel::iterations() const {
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
   if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
     auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
-    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(cut_.parts);
+    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(split_.parts);
   }
   return count;
 }
@@ -449,7 +450,7 @@ void GenericKernel::emit(KernelBuilder& kernel, ArrayRef<Value> outer, Value inn
   }
   place.lanes = lanes;
   place.mask = mask;
-  StageEmitter(kernel, op_, place, cut_).store();
+  StageEmitter(kernel, op_, place, split_).store();
 }
 
 }  // namespace heddle::targets

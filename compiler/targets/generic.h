@@ -10,7 +10,7 @@
 namespace heddle::targets {
 
 // How a line of a scatter or a sort is made.
-struct LineCut {
+struct LineSplit {
   int64_t parts = 1;         // of a scatter's line
   bool for_threads = false;  // parts are interleaved, and elements find their own places
 };
@@ -42,7 +42,7 @@ class GenericKernel {
   mlir::Operation* op_ = nullptr;  // the stage that makes the results
   llvm::SmallVector<mlir::AffineExpr> extents_;
   int64_t lanes_ = 1;
-  LineCut cut_;
+  LineSplit split_;
 };
 
 }  // namespace heddle::targets

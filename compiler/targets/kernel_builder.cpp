@@ -162,7 +162,7 @@ Value KernelBuilder::iota(Type element, int64_t lanes) {
   return builder.create<arith::ConstantOp>(location, DenseElementsAttr::get(vector_type(element, lanes), values));
 }
 
-Value KernelBuilder::tail_mask(Value count, int64_t lanes) {
+Value KernelBuilder::remainder_mask(Value count, int64_t lanes) {
   Type i32 = builder.getI32Type();
   Value clamped = min(count, index(lanes));
   Value narrow = make<arith::TruncIOp>(i32, clamped);

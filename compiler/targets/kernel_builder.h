@@ -82,7 +82,7 @@ class KernelBuilder {
   mlir::VectorType vector_type(mlir::Type element, int64_t lanes) const { return mlir::VectorType::get({lanes}, element); }
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
   // i1 lanes: lane < count.
-  mlir::Value tail_mask(mlir::Value count, int64_t lanes);
+  mlir::Value remainder_mask(mlir::Value count, int64_t lanes);
   // 0, 1, 2 ...
   mlir::Value iota(mlir::Type element, int64_t lanes);
 

@@ -655,7 +655,7 @@ class RowsEmitter {
       where.at = k_.add(first, i * stride_);
       if ((i + 1) * stride_ > run) {
         if (team_.masks && width_ > 1) {
-          where.mask = k_.tail_mask(k_.index(run - i * stride_), width_);
+          where.mask = k_.remainder_mask(k_.index(run - i * stride_), width_);
         } else {
           where.guard = k_.less(where.at, k_.index(run));
         }
@@ -705,7 +705,7 @@ class RowsEmitter {
     Value beyond = k_.sub(end, pieces_end);
     bool is_whole = matchPattern(beyond, m_Constant(&left)) && left.getInt() == 0;
     if (team_.masks && width_ > 1 && !is_whole) {
-      auto masked = [&] { return one(pieces_end, k_.tail_mask(beyond, width_), rest); };
+      auto masked = [&] { return one(pieces_end, k_.remainder_mask(beyond, width_), rest); };
       if (rest.empty()) {
         k_.branch(k_.less(k_.index(0), beyond), [&] { masked(); });
       } else {

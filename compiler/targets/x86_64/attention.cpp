@@ -174,7 +174,7 @@ class AttentionWriter {
           };
           const int64_t whole = x_.depth / lanes_ * lanes_;
           for (int64_t d = 0; d < whole; d += lanes_) sum = add(k_.index(d), {});
-          if (whole < x_.depth) sum = add(k_.index(whole), k_.tail_mask(k_.index(x_.depth - whole), lanes_));
+          if (whole < x_.depth) sum = add(k_.index(whole), k_.remainder_mask(k_.index(x_.depth - whole), lanes_));
           k_.store(k_.builder.create<vector::ReductionOp>(k_.location, vector::CombiningKind::ADD, sum), row, key);
         });
         between(row, query);
@@ -234,7 +234,7 @@ class AttentionWriter {
   void for_vectors(int64_t count, const std::function<void(Value, Value)>& visit) {
     int64_t whole = count / lanes_ * lanes_;
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value i) { visit(i, {}); });
-    if (whole < count) visit(k_.index(whole), k_.tail_mask(k_.index(count - whole), lanes_));
+    if (whole < count) visit(k_.index(whole), k_.remainder_mask(k_.index(count - whole), lanes_));
   }
 
   // Row d of a panel has the elements d of its keys. What is in columns behind the last key is of no use.
@@ -253,7 +253,7 @@ class AttentionWriter {
       if (!along_depth) {
         k_.loop(k_.index(0), k_.index(x_.depth), [&](Value d) {
           for (int64_t j = 0; j < width; j += lanes_) {
-            Value key = k_.add(first_key, j), mask = k_.tail_mask(k_.sub(keys_, key), lanes_);
+            Value key = k_.add(first_key, j), mask = k_.remainder_mask(k_.sub(keys_, key), lanes_);
             key = k_.min(key, k_.sub(keys_, k_.index(1)));  // of no key there are no lanes
             Value keys = factor(x_.first, 1, first_index(k_.index(0), key, d), x_.first_key, lanes_, mask);
             k_.store(keys, panel, k_.add(k_.mul(d, width), j));
@@ -283,7 +283,7 @@ class AttentionWriter {
       k_.loop(k_.index(0), keys_, [&](Value key) {
         for (int64_t j = 0; j < width; j += lanes_) {
           Value column = k_.add(k_.mul(unit, Panels::unit), j);
-          Value mask = x_.columns % Panels::unit == 0 ? Value() : k_.tail_mask(k_.sub(k_.index(x_.columns), column), lanes_);
+          Value mask = x_.columns % Panels::unit == 0 ? Value() : k_.remainder_mask(k_.sub(k_.index(x_.columns), column), lanes_);
           column = k_.min(column, k_.index(x_.columns - 1));
           Value values = factor(x_.second, 1, second_index(k_.index(0), column, key), x_.second_column, lanes_, mask);
           k_.store(values, panel, k_.add(k_.mul(key, width), j));

@@ -27,46 +27,46 @@ bool has_merged_taps(const ContractionShape& shape) {
 constexpr int64_t most_table_entries = 1 << 16;
 
 // Entries of the table of where each tap lies, or nothing if they have no place.
-std::optional<int64_t> tap_entries(const ContractionShape& shape, const ContractionCut& cut) {
+std::optional<int64_t> tap_entries(const ContractionShape& shape, const ContractionTiling& tiling) {
   int64_t entries = 0;
   int64_t across = has_merged_taps(shape) ? 1 : shape.kernel_width;
   if (__builtin_mul_overflow(shape.kernel_height, across, &entries)) return {};
-  if (__builtin_mul_overflow(entries, cut.pass_blocks, &entries) || entries > most_table_entries) return {};
+  if (__builtin_mul_overflow(entries, tiling.pass_blocks, &entries) || entries > most_table_entries) return {};
   return entries;
 }
 
 // Bytes of a band's copy, or nothing if they are more than a workspace may have.
-std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionCut& cut) {
+std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionTiling& tiling) {
   if (!shape.needs_halo()) return 0;
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(shape.band_width(cut.band_size), shape.band_height(cut.band_size), &bytes)) return {};
+  if (__builtin_mul_overflow(shape.band_width(tiling.band_size), shape.band_height(tiling.band_size), &bytes)) return {};
   if (__builtin_mul_overflow(bytes, shape.channels, &bytes) || __builtin_mul_overflow(bytes, int64_t{4}, &bytes)) return {};
   if (bytes < 0 || bytes > largest_workspace_bytes) return {};
   return static_cast<uint64_t>(bytes);
 }
 
 // What a kernel of this cut would need beyond all reason is refused before it is made.
-bool is_reasonable(const ContractionShape& shape, const ContractionCut& cut) {
-  return tap_entries(shape, cut) && workspace_bytes_of(shape, cut);
+bool is_reasonable(const ContractionShape& shape, const ContractionTiling& tiling) {
+  return tap_entries(shape, tiling) && workspace_bytes_of(shape, tiling);
 }
 
-LogicalResult refuse(const ContractionShape& shape, const ContractionCut& cut) {
-  if (!tap_entries(shape, cut)) {
+LogicalResult refuse(const ContractionShape& shape, const ContractionTiling& tiling) {
+  if (!tap_entries(shape, tiling)) {
     return shape.root->emitError("x86_64: a window of ")
-           << shape.kernel_height << " x " << shape.kernel_width << " taps over " << cut.pass_blocks
+           << shape.kernel_height << " x " << shape.kernel_width << " taps over " << tiling.pass_blocks
            << " blocks of channels has no strategy; up to " << most_table_entries << " taps have";
   }
   return shape.root->emitError("x86_64: a padded band of ")
-         << shape.band_height(cut.band_size) << " x " << shape.band_width(cut.band_size) << " pixels of " << shape.channels
+         << shape.band_height(tiling.band_size) << " x " << shape.band_width(tiling.band_size) << " pixels of " << shape.channels
          << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
 }
 
 class ContractionWriter {
  public:
-  ContractionWriter(KernelBuilder& kernel, const ContractionShape& shape, const ContractionCut& cut)
+  ContractionWriter(KernelBuilder& kernel, const ContractionShape& shape, const ContractionTiling& tiling)
       : k_(kernel),
         shape_(shape),
-        cut_(cut),
+        tiling_(tiling),
         order_(shape.order()),
         shared_(Panels::shared(shape.group_columns())),
         own_(Panels::own(shape.group_columns(), kernel.level)) {}
@@ -100,7 +100,7 @@ class ContractionWriter {
     merged_ = has_merged_taps(shape_);
     SmallVector<int64_t> offsets;
     int64_t taps_across = merged_ ? 1 : shape_.kernel_width;
-    for (int64_t block = 0; block < cut_.pass_blocks; ++block) {
+    for (int64_t block = 0; block < tiling_.pass_blocks; ++block) {
       for (int64_t r = 0; r < shape_.kernel_height; ++r) {
         for (int64_t s = 0; s < taps_across; ++s) {
           offsets.push_back(r * shape_.dilation_height * row_ + s * shape_.dilation_width * shape_.channels + block * order_.block);
@@ -113,10 +113,10 @@ class ContractionWriter {
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = llvm::divideCeilSigned(shape_.width, most_rows) * most_rows - shape_.width;
     gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
-                cut_.band_size <= most_table_entries / shape_.width;
+                tiling_.band_size <= most_table_entries / shape_.width;
     if (gathered_) {
       SmallVector<int64_t> pixels;
-      for (int64_t y = 0; y < cut_.band_size; ++y) {
+      for (int64_t y = 0; y < tiling_.band_size; ++y) {
         for (int64_t x = 0; x < shape_.width; ++x) pixels.push_back(y * shape_.stride_height * row_ + x * pixel_);
       }
       pixel_offsets_ = constant_offsets(k_, pixels);
@@ -136,21 +136,21 @@ class ContractionWriter {
   }
 
   void write_workgroup(Value workgroup, Value previous_band) {
-    int64_t column_blocks = cut_.blocks * shape_.groups;
+    int64_t column_blocks = tiling_.blocks * shape_.groups;
     Value column_block = k_.rem(workgroup, k_.index(column_blocks));
     band_ = k_.div(workgroup, k_.index(column_blocks));
-    Value group = k_.div(column_block, k_.index(cut_.blocks));
-    Value block = k_.rem(column_block, k_.index(cut_.blocks));
-    Value bands = k_.index(cut_.bands);
-    band_rows_ = k_.index(cut_.band_size);
-    if (cut_.bands == 0) {
+    Value group = k_.div(column_block, k_.index(tiling_.blocks));
+    Value block = k_.rem(column_block, k_.index(tiling_.blocks));
+    Value bands = k_.index(tiling_.bands);
+    band_rows_ = k_.index(tiling_.band_size);
+    if (tiling_.bands == 0) {
       bands = k_.ceil_div(k_.extent(shape_.rows), band_rows_);
       band_rows_ = k_.ceil_div(k_.extent(shape_.rows), k_.max(bands, k_.index(1)));
     }
     Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
 
     // Own panels of this block.
-    int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
+    int64_t size = llvm::divideCeilSigned(shared_.count, tiling_.blocks);
     Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
     first_panel_ = own_panel(k_, own_, shared_, first_shared);
     last_panel_ = own_panel(k_, own_, shared_, last_shared);
@@ -168,7 +168,7 @@ class ContractionWriter {
                          shape_.rhs_element);
     group_column_ = k_.mul(group, shape_.group_columns());
     if (shape_.needs_halo()) {
-      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
+      Value rows = k_.min(k_.index(tiling_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
       Value moved = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band_, previous_band);
       k_.branch(moved, [&] { flat ? copy_part_of_line(a, from, rows) : copy_band(a, from, rows); });
       a = k_.workspace();
@@ -226,12 +226,12 @@ class ContractionWriter {
     int64_t lanes = k_.level.f32_lanes();
     Value whole = k_.mul(k_.div(elements, k_.index(lanes)), lanes);
     k_.loop(k_.index(0), whole, k_.index(lanes), [&](Value i) { visit(i, Value()); });
-    k_.branch(k_.less(whole, elements), [&] { visit(whole, k_.tail_mask(k_.sub(elements, whole), lanes)); });
+    k_.branch(k_.less(whole, elements), [&] { visit(whole, k_.remainder_mask(k_.sub(elements, whole), lanes)); });
   }
   void for_vectors(int64_t elements, const std::function<void(Value, Value)>& visit) {
     int64_t lanes = k_.level.f32_lanes(), whole = elements / lanes * lanes;
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value i) { visit(i, Value()); });
-    if (elements > whole) visit(k_.index(whole), k_.tail_mask(k_.index(elements - whole), lanes));
+    if (elements > whole) visit(k_.index(whole), k_.remainder_mask(k_.index(elements - whole), lanes));
   }
   void copy(Value target, Value source, int64_t elements) {
     for_vectors(elements, [&](Value i, Value mask) { k_.store(k_.load(source, i, f32(), k_.level.f32_lanes(), mask), target, i, mask); });
@@ -257,30 +257,30 @@ class ContractionWriter {
       Pass p;
       p.accumulate = accumulate;
       p.last = last;
-      if (cut_.pass_depth > 0) {
-        Value start = k_.mul(index, cut_.pass_depth);
+      if (tiling_.pass_depth > 0) {
+        Value start = k_.mul(index, tiling_.pass_depth);
         p.a = k_.pointer(a, start, f32());
         p.b_row = start;
         p.batches = k_.index(1);
-        p.depth = last ? k_.index(order_.channels - (cut_.passes - 1) * cut_.pass_depth) : k_.index(cut_.pass_depth);
-        p.most = cut_.pass_depth;
+        p.depth = last ? k_.index(order_.channels - (tiling_.passes - 1) * tiling_.pass_depth) : k_.index(tiling_.pass_depth);
+        p.most = tiling_.pass_depth;
       } else {
-        Value start = k_.mul(index, cut_.pass_blocks);
+        Value start = k_.mul(index, tiling_.pass_blocks);
         p.a = k_.pointer(a, k_.mul(start, order_.block), f32());
         p.b_row = k_.mul(start, order_.block * order_.taps);
-        int64_t blocks = last ? order_.blocks() - (cut_.passes - 1) * cut_.pass_blocks : cut_.pass_blocks;
+        int64_t blocks = last ? order_.blocks() - (tiling_.passes - 1) * tiling_.pass_blocks : tiling_.pass_blocks;
         p.batches = k_.index(blocks * batches_per_block_);
         p.depth = k_.index(merged_ ? order_.block * shape_.kernel_width : order_.block);
-        p.most = cut_.pass_blocks * order_.block * order_.taps;
+        p.most = tiling_.pass_blocks * order_.block * order_.taps;
       }
       write_panels(p, b, from);
     };
-    if (cut_.passes > 1) {
-      k_.loop(k_.index(0), k_.index(cut_.passes - 1), [&](Value i) {
+    if (tiling_.passes > 1) {
+      k_.loop(k_.index(0), k_.index(tiling_.passes - 1), [&](Value i) {
         Value later = k_.less(k_.index(0), i);
         pass(i, later, false);
       });
-      pass(k_.index(cut_.passes - 1), yes, true);
+      pass(k_.index(tiling_.passes - 1), yes, true);
     } else {
       pass(k_.index(0), no, true);
     }
@@ -299,8 +299,8 @@ class ContractionWriter {
   // Short reductions over panels that all stay in L2: every tile of rows passes all panels, so that C and what is added to it
   // are walked as they lie in memory.
   bool rows_outside() const {
-    int64_t panels_bytes = shape_.rhs_bytes() * order_.depth() * llvm::divideCeilSigned(shared_.units, cut_.blocks) * Panels::unit;
-    return cut_.passes == 1 && shape_.packed && shared_.count > cut_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
+    int64_t panels_bytes = shape_.rhs_bytes() * order_.depth() * llvm::divideCeilSigned(shared_.units, tiling_.blocks) * Panels::unit;
+    return tiling_.passes == 1 && shape_.packed && shared_.count > tiling_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
   }
 
   void write_panels(const Pass& pass, Value b, Value from) {
@@ -336,7 +336,7 @@ class ContractionWriter {
     form.vectors = segment.units * Panels::unit / k_.level.f32_lanes();
     form.columns = segment.columns;
     form.packed = shape_.packed;
-    form.tail = pass.last && !shape_.tail.empty() ? &shape_.tail : nullptr;
+    form.epilogue = pass.last && !shape_.epilogue.empty() ? &shape_.epilogue : nullptr;
     if (!shape_.rhs_element.isF32()) form.integers = shape_.rhs_element;
     form.has_zero = shape_.zero.has_value();
 
@@ -357,8 +357,9 @@ class ContractionWriter {
     int64_t most_rows = tile_rows(k_.level, form.vectors);
     Prefetch prefetch;
     if (shape_.packed) {
-      int64_t pixels = shape_.width == 0 || shape_.is_flat() ? cut_.band_size
-                                                             : cut_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
+      int64_t pixels = shape_.width == 0 || shape_.is_flat()
+                           ? tiling_.band_size
+                           : tiling_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
       int64_t calls = std::max<int64_t>(1, llvm::divideCeilSigned(pixels, most_rows)),
               panel_words = llvm::divideCeilSigned(pass.most * segment.units * Panels::unit * shape_.rhs_bytes(), 4);
       prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_words, calls), 16) * 16;
@@ -371,7 +372,7 @@ class ContractionWriter {
       Value next_panel = k_.make<arith::SelectOp>(here, following, other);
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
       // The only panel stays in L1 or L2: the next rows of A are wanted then.
-      prefetch.rows = shape_.is_flat() && shared_.count == 1 && cut_.passes == 1 && calls > 1;
+      prefetch.rows = shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
       if (calls <= 3) {  // few tiles use this panel: its own rows are late sooner than the next panel's
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit * shape_.rhs_bytes() / 4;
@@ -380,8 +381,8 @@ class ContractionWriter {
     }
 
     Value c_column = k_.add(c_offset_, column);
-    Value tail_column = k_.add(group_column_, column);
-    if (shape_.zero) call.zero = k_.pointer(k_.operand(*shape_.zero), tail_column, f32());
+    Value epilogue_column = k_.add(group_column_, column);
+    if (shape_.zero) call.zero = k_.pointer(k_.operand(*shape_.zero), epilogue_column, f32());
     auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
       form.rows = rows;
       // A short reduction leaves no time to fetch its own tile of C: the next one's then.
@@ -406,22 +407,22 @@ class ContractionWriter {
         call.next = k_.pointer(prefetch.from, k_.mul(number, prefetch.part), f32());
         call.next_step = k_.index(prefetch.step);
       }
-      call.tail.clear();
-      if (form.tail) {
-        for (const EpilogueOperand& operand : form.tail->operands()) {
+      call.epilogue.clear();
+      if (form.epilogue) {
+        for (const EpilogueOperand& operand : form.epilogue->operands()) {
           Value base = k_.operand(operand.binding);
           switch (operand.kind) {
             case EpilogueOperand::full:
-              call.tail.push_back(k_.pointer(base, c_element, f32()));
+              call.epilogue.push_back(k_.pointer(base, c_element, f32()));
               break;
             case EpilogueOperand::column:
-              call.tail.push_back(k_.pointer(base, tail_column, f32()));
+              call.epilogue.push_back(k_.pointer(base, epilogue_column, f32()));
               break;
             case EpilogueOperand::row:
-              call.tail.push_back(k_.pointer(base, k_.div(k_.sub(c_element, tail_column), k_.index(shape_.columns)), f32()));
+              call.epilogue.push_back(k_.pointer(base, k_.div(k_.sub(c_element, epilogue_column), k_.index(shape_.columns)), f32()));
               break;
             case EpilogueOperand::scalar:
-              call.tail.push_back(base);
+              call.epilogue.push_back(base);
               break;
           }
         }
@@ -432,7 +433,7 @@ class ContractionWriter {
       prefetch.from = {};  // B stays in L2
       if (shape_.is_flat()) {
         // The next rows of A, a share with each panel.
-        int64_t panels = llvm::divideCeilSigned(own_.count, cut_.blocks);
+        int64_t panels = llvm::divideCeilSigned(own_.count, tiling_.blocks);
         prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(only->count * pixel_, panels), 16) * 16;
         prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
         prefetch.from = k_.pointer(pass.a, k_.add(only->a_offset, only->count * pixel_), f32());
@@ -450,12 +451,12 @@ class ContractionWriter {
   void write_rows(int64_t most_rows, Value from, const Tile& tile) {
     if (gathered_) {
       auto any = [&](int64_t count, Value pixel, Value number) { tile(count, Value(), pixel, number); };
-      int64_t last_rows = shape_.height - (cut_.bands - 1) * cut_.band_size;
-      return write_bands(from, cut_.band_size * shape_.width, last_rows * shape_.width, most_rows, any);
+      int64_t last_rows = shape_.height - (tiling_.bands - 1) * tiling_.band_size;
+      return write_bands(from, tiling_.band_size * shape_.width, last_rows * shape_.width, most_rows, any);
     }
     if (!shape_.is_flat()) {
       int64_t tiles = llvm::divideCeilSigned(shape_.width, most_rows);
-      Value rows = k_.min(k_.index(cut_.band_size), k_.sub(k_.index(shape_.height), from));
+      Value rows = k_.min(k_.index(tiling_.band_size), k_.sub(k_.index(shape_.height), from));
       k_.loop(k_.index(0), rows, [&](Value row) {
         write_even(shape_.width, most_rows, [&](int64_t count, Value pixel, Value number) {
           tile(count, k_.add(k_.mul(row, shape_.stride_height * row_), k_.mul(pixel, pixel_)), k_.add(k_.mul(row, shape_.width), pixel),
@@ -465,11 +466,11 @@ class ContractionWriter {
       return;
     }
     auto flat = [&](int64_t count, Value pixel, Value number) { tile(count, k_.mul(pixel, pixel_), pixel, number); };
-    if (cut_.bands == 0) {
+    if (tiling_.bands == 0) {
       Value rows = k_.min(band_rows_, k_.sub(k_.extent(shape_.rows), from));
       return write_any(rows, most_rows, flat);
     }
-    write_bands(from, cut_.band_size, shape_.width - (cut_.bands - 1) * cut_.band_size, most_rows, flat);
+    write_bands(from, tiling_.band_size, shape_.width - (tiling_.bands - 1) * tiling_.band_size, most_rows, flat);
   }
 
   using Span = std::function<void(int64_t count, Value pixel, Value number)>;
@@ -478,7 +479,7 @@ class ContractionWriter {
   void write_bands(Value from, int64_t pixels, int64_t last_pixels, int64_t most_rows, const Span& span) {
     if (last_pixels == pixels) return write_even(pixels, most_rows, span);
     k_.branch(
-        k_.less(from, k_.index((cut_.bands - 1) * cut_.band_size)), [&] { write_even(pixels, most_rows, span); },
+        k_.less(from, k_.index((tiling_.bands - 1) * tiling_.band_size)), [&] { write_even(pixels, most_rows, span); },
         [&] { write_even(last_pixels, most_rows, span); });
   }
 
@@ -518,7 +519,7 @@ class ContractionWriter {
 
   KernelBuilder& k_;
   const ContractionShape& shape_;
-  const ContractionCut& cut_;
+  const ContractionTiling& tiling_;
   DepthOrder order_;
   Panels shared_, own_;
   SmallVector<Segment> segments_;
@@ -559,34 +560,34 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (failed(shape) || shape->depthwise || shape->winograd) return failure();
   std::vector<Case> cases = cases_of(*shape);
   auto rank = [&](const Case& one) {
-    std::vector<RankedCut> ranked = rank_cuts(*shape, is_single_pass(region), one.cores, one.rows);
-    auto first = llvm::find_if(ranked, [&](const RankedCut& cut) { return is_reasonable(*shape, cut.cut); });
-    if (first != ranked.end()) llvm::erase_if(ranked, [&](const RankedCut& cut) { return !is_reasonable(*shape, cut.cut); });
+    std::vector<RankedTiling> ranked = rank_tilings(*shape, is_single_pass(region), one.cores, one.rows);
+    auto first = llvm::find_if(ranked, [&](const RankedTiling& each) { return is_reasonable(*shape, each.tiling); });
+    if (first != ranked.end()) llvm::erase_if(ranked, [&](const RankedTiling& each) { return !is_reasonable(*shape, each.tiling); });
     return ranked;
   };
-  const ContractionCut usual = rank(cases.back()).front().cut;
+  const ContractionTiling usual = rank(cases.back()).front().tiling;
   if (!is_reasonable(*shape, usual)) return refuse(*shape, usual);
   Plans plans;
   for (const Case& one : cases) {
-    std::vector<RankedCut> ranked = rank(one);
+    std::vector<RankedTiling> ranked = rank(one);
     const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // a band of more is a band of as many
-    auto known = llvm::find_if(ranked, [&](const RankedCut& cut) {
-      return cut.cut.blocks == usual.blocks && std::min(cut.cut.band_size, rows) == std::min(usual.band_size, rows);
+    auto known = llvm::find_if(ranked, [&](const RankedTiling& each) {
+      return each.tiling.blocks == usual.blocks && std::min(each.tiling.band_size, rows) == std::min(usual.band_size, rows);
     });
     if (known != ranked.end() && !is_worthwhile(ranked.front().estimate_ns, known->estimate_ns)) {
-      known->cut = usual;
+      known->tiling = usual;
       std::rotate(ranked.begin(), known, known + 1);
     }
     ranked.resize(std::min(ranked.size(), most_choices));
-    for (const RankedCut& each : ranked) {
-      const ContractionCut& cut = each.cut;
-      KernelPlan plan{cut.workgroups(*shape)};
-      double parts = static_cast<double>(std::max<int64_t>(1, cut.bands) * cut.blocks * shape->groups);
+    for (const RankedTiling& each : ranked) {
+      const ContractionTiling& tiling = each.tiling;
+      KernelPlan plan{tiling.workgroups(*shape)};
+      double parts = static_cast<double>(std::max<int64_t>(1, tiling.bands) * tiling.blocks * shape->groups);
       plan.cost_ns = static_cast<uint64_t>(shape->flops_per_image() / parts / 100.0) + 1;
-      plan.choice = cut.choice();
+      plan.choice = tiling.choice();
       plan.guards = one.guards;
       plan.estimate_ns = each.estimate_ns;
-      plan.works_in_place = cut.passes == 1 && !shape->tail.is_long();  // else the result has the sums when the operand is read
+      plan.works_in_place = tiling.passes == 1 && !shape->epilogue.is_long();  // else the result has the sums when the operand is read
       plans.push_back(std::move(plan));
     }
   }
@@ -598,13 +599,13 @@ FailureOr<KernelResources> emit_microkernel(tx::DispatchOp region, const KernelP
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
   if (plan.choice.numbers.size() != 3) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
-  ContractionCut cut = ContractionCut::of(*shape, is_single_pass(region), plan.choice.numbers);
+  ContractionTiling tiling = ContractionTiling::of(*shape, is_single_pass(region), plan.choice.numbers);
   KernelBuilder kernel(region, symbol, kernels, level);
-  ContractionWriter writer(kernel, *shape, cut);
+  ContractionWriter writer(kernel, *shape, tiling);
   writer.write();
   kernel.finish();
   KernelResources resources;
-  resources.workspace_bytes = *workspace_bytes_of(*shape, cut);
+  resources.workspace_bytes = *workspace_bytes_of(*shape, tiling);
   return resources;
 }
 

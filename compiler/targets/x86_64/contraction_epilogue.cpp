@@ -44,26 +44,26 @@ bool is_supported(Operation* op) {
 }  // namespace
 
 FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
-  Epilogue tail;
-  tail.product_ = root->getResult(0);
+  Epilogue epilogue;
+  epilogue.product_ = root->getResult(0);
   Block& block = region.getBody().front();
   auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
   if (yield.getValues().size() != 1)
     return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results has no strategy";
-  tail.result_ = yield.getValues().front();
-  auto type = llvm::cast<RankedTensorType>(tail.product_.getType());
+  epilogue.result_ = yield.getValues().front();
+  auto type = llvm::cast<RankedTensorType>(epilogue.product_.getType());
   Type f32 = Float32Type::get(region.getContext());
 
   llvm::DenseMap<Value, unsigned> numbers;
-  numbers[tail.product_] = 0;
-  llvm::raw_string_ostream key(tail.key_);
+  numbers[epilogue.product_] = 0;
+  llvm::raw_string_ostream key(epilogue.key_);
   auto add_operand = [&](EpilogueOperand::Kind kind, Value source, Value value) -> LogicalResult {
     auto argument = llvm::dyn_cast<BlockArgument>(source);
     if (!argument || llvm::cast<RankedTensorType>(source.getType()).getElementType() != f32) {
       return region.emitError("x86_64: an operand of a contraction's tail must be an f32 input of the region");
     }
     numbers[value] = numbers.size();
-    tail.operands_.push_back({kind, argument.getArgNumber(), value});
+    epilogue.operands_.push_back({kind, argument.getArgNumber(), value});
     key << "o" << kind << ";";
     return success();
   };
@@ -76,16 +76,16 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
         return op.emitError("x86_64: a constant in a contraction's region must be an f32 splat");
       numbers[constant] = numbers.size();
       double value = splat.getSplatValue<APFloat>().convertToFloat();
-      tail.constants_.push_back({constant, value});
+      epilogue.constants_.push_back({constant, value});
       key << "c" << llvm::bit_cast<uint64_t>(value) << ";";
       continue;
     }
     if (auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op)) {
       if (numbers.count(broadcast.getInput())) {  // of a constant: still that splat
-        auto known = llvm::find_if(tail.constants_, [&](auto& c) { return c.first == broadcast.getInput(); });
-        if (known == tail.constants_.end()) return op.emitError("x86_64: a contraction's tail cannot broadcast what it computed");
+        auto known = llvm::find_if(epilogue.constants_, [&](auto& c) { return c.first == broadcast.getInput(); });
+        if (known == epilogue.constants_.end()) return op.emitError("x86_64: a contraction's tail cannot broadcast what it computed");
         double value = known->second;
-        tail.constants_.push_back({broadcast, value});
+        epilogue.constants_.push_back({broadcast, value});
         numbers[broadcast] = numbers[broadcast.getInput()];
         continue;
       }
@@ -102,22 +102,22 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
       if (!numbers.count(operand) && failed(add_operand(EpilogueOperand::full, operand, operand))) return failure();
     }
     numbers[op.getResult(0)] = numbers.size();
-    tail.ops_.push_back(&op);
-    tail.is_long_ |= tx::is_costly(&op);
+    epilogue.ops_.push_back(&op);
+    epilogue.is_long_ |= tx::is_costly(&op);
     key << op.getName().stripDialect() << op.getAttrDictionary();
     for (Value operand : op.getOperands()) key << "," << numbers[operand];
     key << ";";
   }
-  if (!llvm::cast<RankedTensorType>(tail.result_.getType()).getElementType().isF32()) {
+  if (!llvm::cast<RankedTensorType>(epilogue.result_.getType()).getElementType().isF32()) {
     return region.emitError("x86_64: a contraction's region must yield f32");
   }
-  if (!numbers.count(tail.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
-  key << "r" << numbers[tail.result_];
-  if (tail.ops_.empty()) tail.key_.clear();
+  if (!numbers.count(epilogue.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
+  key << "r" << numbers[epilogue.result_];
+  if (epilogue.ops_.empty()) epilogue.key_.clear();
   // Where a result takes the place of an operand, that is read before anything is stored.
-  if (region.overwritten()) tail.is_long_ = false;
-  if (tail.is_long_ && !tail.key_.empty()) key << "long";
-  return tail;
+  if (region.overwritten()) epilogue.is_long_ = false;
+  if (epilogue.is_long_ && !epilogue.key_.empty()) key << "long";
+  return epilogue;
 }
 
 bool Epilogue::takes(tx::BroadcastOp broadcast) {

@@ -122,7 +122,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
 
 }  // namespace
 
-Panels Panels::cut(int64_t columns, int64_t max_units) {
+Panels Panels::divide(int64_t columns, int64_t max_units) {
   Panels panels;
   panels.columns = columns;
   panels.units = llvm::divideCeilSigned(columns, unit);
@@ -133,7 +133,7 @@ Panels Panels::cut(int64_t columns, int64_t max_units) {
 }
 
 Panels Panels::own(int64_t columns, const Level& level) {
-  return cut(columns, level.f32_lanes() == 16 ? 4 : 1);
+  return divide(columns, level.f32_lanes() == 16 ? 4 : 1);
 }
 
 Value first_unit(KernelBuilder& kernel, const Panels& panels, Value panel) {
@@ -188,9 +188,9 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   LogicalResult known = llvm::isa<tx::MatmulOp>(shape.root) ? read_matmul(llvm::cast<tx::MatmulOp>(shape.root), shape)
                                                             : read_conv(llvm::cast<tx::ConvOp>(shape.root), shape);
   if (failed(known)) return failure();
-  auto tail = Epilogue::read(region, shape.root);
-  if (failed(tail)) return failure();
-  shape.tail = std::move(*tail);
+  auto epilogue = Epilogue::read(region, shape.root);
+  if (failed(epilogue)) return failure();
+  shape.epilogue = std::move(*epilogue);
   return shape;
 }
 
@@ -200,24 +200,24 @@ constexpr double core_flops_per_ns = 100;
 constexpr double copy_bytes_per_ns = 20;
 
 // Modelled time of cuts; lower is better. Rough: it only has to rank them.
-class CutModel {
+class TilingModel {
  public:
-  CutModel(const ContractionShape& shape, Cores cores) : shape_(shape), cores_(cores) {
+  TilingModel(const ContractionShape& shape, Cores cores) : shape_(shape), cores_(cores) {
     if (auto constant = tx::static_extent(shape.images)) images_ = std::max<int64_t>(1, constant.value());
     panels_ = Panels::shared(shape.group_columns()).count;
     rhs_bytes_ = static_cast<double>(shape.rhs_bytes()) * static_cast<double>(shape.order().depth()) *
                  static_cast<double>(Panels::shared(shape.group_columns()).padded_columns());
   }
 
-  RankedCut rank(const ContractionCut& cut) const {
+  RankedTiling rank(const ContractionTiling& tiling) const {
     // Few cores are better off with parts for some more of them, which even out what else runs there.
     static constexpr std::pair<int, double> few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
     static constexpr std::pair<int, double> many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
-    RankedCut ranked{cut};
+    RankedTiling ranked{tiling};
     double sum = 0;
     for (auto [cores, weight] : cores_ == Cores::few ? ArrayRef(few) : ArrayRef(many)) {
       double share = weight * static_cast<double>(cores);
-      ranked.estimate_ns += share * nanoseconds(cut, cores);
+      ranked.estimate_ns += share * nanoseconds(tiling, cores);
       sum += share;
     }
     ranked.estimate_ns /= sum;
@@ -225,22 +225,22 @@ class CutModel {
   }
 
  private:
-  double nanoseconds(const ContractionCut& cut, int cores) const {
-    int64_t column_blocks = cut.blocks * shape_.groups;
-    double workgroups = static_cast<double>(images_ * cut.bands * column_blocks);
+  double nanoseconds(const ContractionTiling& tiling, int cores) const {
+    int64_t column_blocks = tiling.blocks * shape_.groups;
+    double workgroups = static_cast<double>(images_ * tiling.bands * column_blocks);
     // Work of the largest workgroup.
     double units = static_cast<double>(shape_.is_flat() ? shape_.width : shape_.height);
-    double share = static_cast<double>(cut.band_size) / units * static_cast<double>(llvm::divideCeilSigned(panels_, cut.blocks)) /
+    double share = static_cast<double>(tiling.band_size) / units * static_cast<double>(llvm::divideCeilSigned(panels_, tiling.blocks)) /
                    static_cast<double>(panels_) / static_cast<double>(shape_.groups * images_);
-    double flat_pixels = static_cast<double>(shape_.is_flat() ? cut.band_size : cut.band_size * shape_.width);
-    double band_bytes =
-        4.0 * static_cast<double>(shape_.channels) *
-        (shape_.is_flat() ? flat_pixels
-                          : static_cast<double>(shape_.band_height(cut.band_size)) * static_cast<double>(shape_.band_width(cut.band_size)));
+    double flat_pixels = static_cast<double>(shape_.is_flat() ? tiling.band_size : tiling.band_size * shape_.width);
+    double band_bytes = 4.0 * static_cast<double>(shape_.channels) *
+                        (shape_.is_flat() ? flat_pixels
+                                          : static_cast<double>(shape_.band_height(tiling.band_size)) *
+                                                static_cast<double>(shape_.band_width(tiling.band_size)));
     double rhs_rate = rhs_bytes_ * static_cast<double>(shape_.groups) <= 400e3 ? 100 : 30;  // L2, or beyond, partly hidden
     double rounds = std::ceil(workgroups / cores);
     double work = shape_.flops_per_image() * static_cast<double>(images_) * share / core_flops_per_ns;
-    double panels = rhs_bytes_ / static_cast<double>(cut.blocks) / rhs_rate;
+    double panels = rhs_bytes_ / static_cast<double>(tiling.blocks) / rhs_rate;
     // A worker that runs several blocks of one band copies it once.
     double bands = std::ceil(rounds / static_cast<double>(column_blocks));
     double copies = shape_.needs_halo() ? bands * band_bytes / copy_bytes_per_ns : 0;
@@ -256,47 +256,47 @@ class CutModel {
 
 }  // namespace
 
-ContractionCut ContractionCut::of(const ContractionShape& shape, bool single_pass, ArrayRef<int64_t> numbers) {
-  ContractionCut cut;
-  cut.bands = numbers[0];
-  cut.band_size = numbers[1];
-  cut.blocks = numbers[2];
+ContractionTiling ContractionTiling::of(const ContractionShape& shape, bool single_pass, ArrayRef<int64_t> numbers) {
+  ContractionTiling tiling;
+  tiling.bands = numbers[0];
+  tiling.band_size = numbers[1];
+  tiling.blocks = numbers[2];
   DepthOrder order = shape.order();
   if (single_pass) {
-    cut.pass_depth = order.taps == 1 ? order.channels : 0;
-    cut.pass_blocks = order.blocks();
+    tiling.pass_depth = order.taps == 1 ? order.channels : 0;
+    tiling.pass_blocks = order.blocks();
   } else if (order.taps == 1) {
-    // Every further pass reads and writes the result again. A panel of B used by a single tile gains nothing from staying in L2.
+    // Every further pass reads and writes the result again. If only one tile of rows uses B, keeping it in L2 gains nothing.
     constexpr int64_t longest_pass = 1024;
     const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : longest_pass;
-    cut.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
-    cut.pass_depth =
-        std::max<int64_t>(1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, cut.passes), 16) * 16));
-    cut.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, cut.pass_depth));
+    tiling.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
+    tiling.pass_depth = std::max<int64_t>(
+        1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, tiling.passes), 16) * 16));
+    tiling.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, tiling.pass_depth));
   } else {
     // One panel's slice and the next one, which is being fetched, share L2 with A.
     constexpr int64_t slice_bytes = 300 * 1024;
-    cut.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
-    cut.passes = llvm::divideCeilSigned(order.blocks(), cut.pass_blocks);
+    tiling.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
+    tiling.passes = llvm::divideCeilSigned(order.blocks(), tiling.pass_blocks);
   }
-  return cut;
+  return tiling;
 }
 
-Choice ContractionCut::choice() const {
+Choice ContractionTiling::choice() const {
   std::string text = (bands > 0 ? std::to_string(bands) + " x " : "") + std::to_string(band_size) + " rows, " + std::to_string(blocks) +
                      (blocks == 1 ? " block" : " blocks");
   return {std::move(text), {bands, band_size, blocks}};
 }
 
-std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
+std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
   if (shape.width == 0) {  // as that number of rows is cut; a call's bands are as many, and of one size
     ContractionShape usual = shape;
     usual.width = usual.in_width = rows;
-    std::vector<RankedCut> ranked = rank_cuts(usual, single_pass, cores, rows);
-    for (RankedCut& one : ranked) one.cut = ContractionCut::of(shape, single_pass, {0, one.cut.band_size, one.cut.blocks});
+    std::vector<RankedTiling> ranked = rank_tilings(usual, single_pass, cores, rows);
+    for (RankedTiling& one : ranked) one.tiling = ContractionTiling::of(shape, single_pass, {0, one.tiling.band_size, one.tiling.blocks});
     return ranked;
   }
-  CutModel model(shape, cores);
+  TilingModel model(shape, cores);
   bool flat = shape.is_flat();
   int64_t units = flat ? shape.width : shape.height, panels = Panels::shared(shape.group_columns()).count;
   // What is copied has to fit into L2.
@@ -307,7 +307,7 @@ std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass
   };
   int64_t most_bands = 128;
   if (flat && shape.needs_halo()) most_bands = std::max(most_bands, static_cast<int64_t>(2 * bytes_of(units) / copy_bytes));
-  std::vector<RankedCut> ranked;
+  std::vector<RankedTiling> ranked;
   for (int64_t bands = 1; bands <= std::min(units, most_bands); ++bands) {
     int64_t size = llvm::divideCeilSigned(units, bands);
     if (llvm::divideCeilSigned(units, size) != bands) continue;
@@ -315,16 +315,16 @@ std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass
     if (shape.needs_halo() && bands < units && bytes_of(size) > copy_bytes) continue;
     for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
       if (llvm::divideCeilSigned(panels, llvm::divideCeilSigned(panels, blocks)) != blocks) continue;
-      ranked.push_back(model.rank(ContractionCut::of(shape, single_pass, {bands, size, blocks})));
+      ranked.push_back(model.rank(ContractionTiling::of(shape, single_pass, {bands, size, blocks})));
     }
   }
   // Nothing was small enough to be copied as it should be.
-  if (ranked.empty()) ranked.push_back(model.rank(ContractionCut::of(shape, single_pass, {units, 1, 1})));
-  llvm::stable_sort(ranked, [](const RankedCut& a, const RankedCut& b) { return a.estimate_ns < b.estimate_ns; });
+  if (ranked.empty()) ranked.push_back(model.rank(ContractionTiling::of(shape, single_pass, {units, 1, 1})));
+  llvm::stable_sort(ranked, [](const RankedTiling& a, const RankedTiling& b) { return a.estimate_ns < b.estimate_ns; });
   return ranked;
 }
 
-AffineExpr ContractionCut::workgroups(const ContractionShape& shape) const {
+AffineExpr ContractionTiling::workgroups(const ContractionShape& shape) const {
   AffineExpr bands_expr = bands > 0 ? getAffineConstantExpr(bands, shape.images.getContext()) : shape.rows.ceilDiv(band_size);
   return shape.images * bands_expr * (blocks * shape.groups);
 }

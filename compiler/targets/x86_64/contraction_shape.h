@@ -19,9 +19,9 @@ struct Panels {
   int64_t wide_count = 0;
 
   // Panels of at most max_units, as even as can be.
-  static Panels cut(int64_t columns, int64_t max_units);
+  static Panels divide(int64_t columns, int64_t max_units);
   // The grid's panels: the same for all levels.
-  static Panels shared(int64_t columns) { return cut(columns, 4); }
+  static Panels shared(int64_t columns) { return divide(columns, 4); }
   // A level's own; it refines the grid's.
   static Panels own(int64_t columns, const Level& level);
 
@@ -55,7 +55,7 @@ struct ContractionShape {
   unsigned lhs = 0, rhs = 0;     // bindings
   mlir::Type rhs_element;        // f32, or integers of 8 or 16 bits
   std::optional<unsigned> zero;  // binding: what such integers are less, f32 of each column
-  Epilogue tail;
+  Epilogue epilogue;
   bool packed = false;     // rhs is in panels
   bool winograd = false;   // rhs is in panels that are transformed
   bool depthwise = false;  // one channel and one column a group
@@ -100,7 +100,7 @@ struct ContractionShape {
 
 // How the work is cut: workgroup = (image * bands + band) * groups * blocks + group * blocks + block, where a band is of
 // pixels (flat) or of output rows, and a block is of shared panels.
-struct ContractionCut {
+struct ContractionTiling {
   int64_t bands = 1;        // per image; 0 when the rows are known at run time only
   int64_t band_size = 1;    // at most; in pixels or output rows
   int64_t blocks = 1;       // of one group
@@ -109,7 +109,7 @@ struct ContractionCut {
   int64_t passes = 1;
 
   // How one is named in plans: bands, band_size and blocks. Passes do not depend on them, so that all cuts give the same bits.
-  static ContractionCut of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);
+  static ContractionTiling of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);
   Choice choice() const;
   mlir::AffineExpr workgroups(const ContractionShape& shape) const;
 };
@@ -126,12 +126,12 @@ inline bool is_worthwhile(double estimate_ns, double usual_ns) {
   return usual_ns > estimate_ns * 1.05 && usual_ns > estimate_ns + 500;
 }
 
-struct RankedCut {
-  ContractionCut cut;
+struct RankedTiling {
+  ContractionTiling tiling;
   double estimate_ns = 0;  // the mean over the numbers of cores that it is to suit, weighted with these
 };
 
 // All cuts, the best by estimate first. rows: where the shape does not know them, what it is cut for.
-std::vector<RankedCut> rank_cuts(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows);
+std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows);
 
 }  // namespace heddle::targets::x86_64

@@ -61,8 +61,8 @@ class DepthwiseWriter {
   // Taps r with 0 <= start + r * dilation < extent, as [first, last).
   std::pair<Value, Value> inside(Value start, int64_t dilation, int64_t extent, int64_t taps) {
     Value first = k_.max(k_.index(0), k_.ceil_div(k_.max(k_.sub(k_.index(0), start), k_.index(0)), k_.index(dilation)));
-    Value room = k_.max(k_.sub(k_.index(extent), start), k_.index(0));
-    Value last = k_.min(k_.index(taps), k_.ceil_div(room, k_.index(dilation)));
+    Value span = k_.max(k_.sub(k_.index(extent), start), k_.index(0));
+    Value last = k_.min(k_.index(taps), k_.ceil_div(span, k_.index(dilation)));
     return {first, last};
   }
 
@@ -77,8 +77,8 @@ class DepthwiseWriter {
     // Columns whose windows lie inside the image: [left, right).
     int64_t left = std::min(shape_.width, llvm::divideCeilSigned(shape_.pad_left, shape_.stride_width));
     int64_t reach = (shape_.kernel_width - 1) * shape_.dilation_width;
-    int64_t room = shape_.in_width - 1 - reach + shape_.pad_left;
-    int64_t right = room < 0 ? left : std::clamp(room / shape_.stride_width + 1, left, shape_.width);
+    int64_t span = shape_.in_width - 1 - reach + shape_.pad_left;
+    int64_t right = span < 0 ? left : std::clamp(span / shape_.stride_width + 1, left, shape_.width);
     int64_t whole = shape_.channels / lanes_ * lanes_;
     auto at_channels = [&](Value channel, Value mask) {
       k_.loop(k_.index(0), k_.index(left), [&](Value x) { write_border(x, channel, mask); });
@@ -88,7 +88,7 @@ class DepthwiseWriter {
       k_.loop(k_.index(right), k_.index(shape_.width), [&](Value x) { write_border(x, channel, mask); });
     };
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { at_channels(channel, Value()); });
-    if (whole < shape_.channels) at_channels(k_.index(whole), k_.tail_mask(k_.index(shape_.channels - whole), lanes_));
+    if (whole < shape_.channels) at_channels(k_.index(whole), k_.remainder_mask(k_.index(shape_.channels - whole), lanes_));
   }
 
   Value input_row(Value tap) {
@@ -147,7 +147,7 @@ class DepthwiseWriter {
 
   void store(Value sum, Value x, Value channel, Value mask) {
     Value at = k_.add(k_.add(row_result_, k_.mul(x, shape_.channels)), channel);
-    k_.store(shape_.tail.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
+    k_.store(shape_.epilogue.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
   static constexpr int64_t largest_unrolled_ = 16;  // columns of a filter; code grows with each

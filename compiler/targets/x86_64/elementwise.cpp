@@ -17,18 +17,18 @@ class ElementwisePart final : public Part {
  public:
   ElementwisePart(tx::DispatchOp region, ArrayRef<Output> outputs, OutputSpace space)
       : region_(region), outputs_(outputs), space_(std::move(space)) {
-    cut_ = RowCut::make(RowSpace::of(space_.extents, space_.flattened), element_ns(outputs_));
+    tiling_ = RowTiling::make(RowSpace::of(space_.extents, space_.flattened), element_ns(outputs_));
   }
 
-  AffineExpr workgroups() const override { return cut_.workgroups; }
-  uint64_t cost_ns() const override { return cut_.cost_ns; }
+  AffineExpr workgroups() const override { return tiling_.workgroups; }
+  uint64_t cost_ns() const override { return tiling_.cost_ns; }
   bool works_in_place() const override { return true; }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
     LogicalResult all = success();
     ElementEvaluator evaluator(k, region_);
     space_.prepare(evaluator);
-    row_loops(k, cut_, block, 4, [&](const Stretch& stretch) {
+    row_loops(k, tiling_, block, 4, [&](const Stretch& stretch) {
       for (int64_t v = 0; v < stretch.vectors; ++v) {
         if (failed(all)) return;
         Value inner = k.add(stretch.inner, v * stretch.lanes);
@@ -42,7 +42,7 @@ class ElementwisePart final : public Part {
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
   OutputSpace space_;
-  RowCut cut_;
+  RowTiling tiling_;
 };
 
 // Time of one op on an element, in units of an addition in vectors of 512 bits.

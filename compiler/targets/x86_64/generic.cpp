@@ -17,10 +17,10 @@ constexpr GenericKernel::Workers workers{64, /*are_threads=*/false};
 constexpr int64_t most_vectors = 4;
 
 // The same for every level, since the grid is. Rows are cut at multiples of all vectors.
-RowCut cut_of(const GenericKernel& kernel) {
+RowTiling tiling_of(const GenericKernel& kernel) {
   constexpr double ns_per_iteration = 0.5;
   double ns = ns_per_iteration * kernel.iterations() / static_cast<double>(std::min<int64_t>(kernel.lanes(), level_v3.f32_lanes()));
-  return RowCut::make(RowSpace::of(kernel.extents(), 1), ns);
+  return RowTiling::make(RowSpace::of(kernel.extents(), 1), ns);
 }
 
 }  // namespace
@@ -28,8 +28,8 @@ RowCut cut_of(const GenericKernel& kernel) {
 FailureOr<Plans> plans_generic(tx::DispatchOp region) {
   auto kernel = GenericKernel::read(region, workers);
   if (failed(kernel)) return failure();
-  RowCut cut = cut_of(*kernel);
-  KernelPlan plan{cut.workgroups, cut.cost_ns};
+  RowTiling tiling = tiling_of(*kernel);
+  KernelPlan plan{tiling.workgroups, tiling.cost_ns};
   plan.sums_nothing = true;
   return Plans{plan};
 }
@@ -37,11 +37,11 @@ FailureOr<Plans> plans_generic(tx::DispatchOp region) {
 FailureOr<KernelResources> emit_generic(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
   auto generic = GenericKernel::read(region, workers);
   if (failed(generic)) return failure();
-  RowCut cut = cut_of(*generic);
+  RowTiling tiling = tiling_of(*generic);
   KernelBuilder k(region, symbol, kernels, level);
   k.for_workgroups([&](Value block) {
     int64_t vectors = std::min(generic->lanes() / level.f32_lanes(), generic->iterations() > 1 ? most_vectors : 1);
-    row_loops(k, cut, block, vectors, [&](const Stretch& stretch) {
+    row_loops(k, tiling, block, vectors, [&](const Stretch& stretch) {
       for (int64_t done = 0; done < stretch.vectors;) {
         auto count = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(stretch.vectors - done)));
         generic->emit(k, stretch.outer, k.add(stretch.inner, done * stretch.lanes), count * stretch.lanes, stretch.mask);

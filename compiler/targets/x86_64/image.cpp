@@ -18,14 +18,14 @@ namespace heddle::targets::x86_64 {
 namespace {
 
 // A folder of its own under the system's folder for temporary files.
-class PrivateFolder {
+class PrivateDirectory {
  public:
-  PrivateFolder() { created_ = !llvm::sys::fs::createUniqueDirectory("heddle-link", path_); }
-  ~PrivateFolder() {
+  PrivateDirectory() { created_ = !llvm::sys::fs::createUniqueDirectory("heddle-link", path_); }
+  ~PrivateDirectory() {
     if (created_) llvm::sys::fs::remove_directories(path_);
   }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  PrivateDirectory(const PrivateDirectory&) = delete;
+  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
   bool created() const { return created_; }
   std::string file(const std::string& name) const {
     llvm::SmallString<128> result(path_);
@@ -54,8 +54,8 @@ bool write_file(const std::string& path, llvm::ArrayRef<char> bytes) {
 std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm::ArrayRef<LinkedKernel> kernels, std::string& error) {
   static std::mutex one_link;
   std::lock_guard<std::mutex> lock(one_link);
-  PrivateFolder folder;
-  if (!folder.created()) {
+  PrivateDirectory directory;
+  if (!directory.created()) {
     error = "x86_64: making a folder for linking failed; set TMPDIR to a folder that can be written";
     return {};
   }
@@ -78,14 +78,14 @@ std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm:
                                      "--gc-sections",
                                      "--no-undefined",
                                      "-o",
-                                     folder.file("image.so")};
+                                     directory.file("image.so")};
   std::string exported = "{ global:";
   for (const LinkedKernel& kernel : kernels) {
     exported += " " + kernel.symbol + ";";
     if (kernel.symbol != kernel.unit) arguments.push_back("--defsym=" + kernel.symbol + "=" + kernel.unit);
   }
   exported += " local: *; };";
-  const std::string script = folder.file("symbols");
+  const std::string script = directory.file("symbols");
   if (!write_file(script, llvm::ArrayRef<char>(exported.data(), exported.size()))) {
     error = "x86_64: writing the names of " + std::to_string(kernels.size()) + " kernels to " + script +
             " failed; free space there or set TMPDIR";
@@ -93,7 +93,7 @@ std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm:
   }
   arguments.push_back("--version-script=" + script);
   for (size_t i = 0; i < objects.size(); ++i) {
-    std::string path = folder.file(std::to_string(i) + ".o");
+    std::string path = directory.file(std::to_string(i) + ".o");
     if (!write_file(path, objects[i])) {
       error = "x86_64: writing an object of " + std::to_string(objects[i].size()) + " bytes to " + path +
               " failed; free space there or set TMPDIR";
@@ -110,7 +110,7 @@ std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm:
     error = "x86_64: linking " + std::to_string(objects.size()) + " objects failed: " + messages;
     return {};
   }
-  auto image = llvm::MemoryBuffer::getFile(folder.file("image.so"), /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  auto image = llvm::MemoryBuffer::getFile(directory.file("image.so"), /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!image) {
     error = "x86_64: reading the linked image failed: " + image.getError().message();
     return {};

@@ -21,9 +21,9 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
   if (form.gathered) name += "_gathered";
   if (form.integers) llvm::raw_string_ostream(name) << "_" << form.integers;
   if (form.has_zero) name += "_less_zero";
-  if (form.tail && !form.tail->key().empty()) {
+  if (form.epilogue && !form.epilogue->key().empty()) {
     llvm::MD5 hash;
-    hash.update(form.tail->key());
+    hash.update(form.epilogue->key());
     llvm::MD5::MD5Result digest;
     hash.final(digest);
     name += "_" + std::string(digest.digest().str());
@@ -43,7 +43,7 @@ class TileWriter {
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
     SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, i64, i1, i64, ptr, i64};
     if (form_.has_zero) types.push_back(ptr);
-    if (form_.tail) types.append(form_.tail->operands().size(), ptr);
+    if (form_.epilogue) types.append(form_.epilogue->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
     function.setPrivate();
     function->setAttr(outlined_attr, k_.builder.getUnitAttr());
@@ -76,7 +76,7 @@ class TileWriter {
     Value a = arguments[0], offsets = arguments[1], lda = arguments[2], batches = arguments[3], depth = arguments[4], b = arguments[5],
           ldb = arguments[6], c = arguments[7], ldc = arguments[8], accumulate = arguments[9], ahead = arguments[10], next = arguments[11],
           next_step = arguments[12];
-    ValueRange tail = arguments.drop_front(form_.has_zero ? 14 : 13);
+    ValueRange epilogue = arguments.drop_front(form_.has_zero ? 14 : 13);
     for (int64_t j = 0; form_.has_zero && j < form_.vectors; ++j) {
       zeros_.push_back(outside(j) ? Value() : k_.load(arguments[13], k_.index(j * lanes_), f32(), lanes_, mask(j)));
     }
@@ -93,8 +93,8 @@ class TileWriter {
         if (j * lanes_ % 16 != 0 || outside(j)) continue;
         Value at = k_.add(k_.add(c_rows[i], j * lanes_), ahead);
         prefetch(c, at, /*write=*/1, 3);
-        if (!form_.tail) continue;
-        for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
+        if (!form_.epilogue) continue;
+        for (auto [operand, base] : llvm::zip_equal(form_.epilogue->operands(), epilogue)) {
           if (operand.kind == EpilogueOperand::full) prefetch(base, at, 0, 3);
         }
       }
@@ -122,7 +122,7 @@ class TileWriter {
                      [&](Value k, ValueRange inner) { return step(k, inner, a, a_offset, a_rows, b_block, ldb, next_block, next_step); });
     });
 
-    store(sums, c, c_rows, ldc, tail);
+    store(sums, c, c_rows, ldc, epilogue);
   }
 
   using Types = SmallVector<Type>;
@@ -161,27 +161,27 @@ class TileWriter {
     return result;
   }
 
-  void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, Value ldc, ValueRange tail) {
-    bool is_late = form_.tail && form_.tail->is_long();
+  void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, Value ldc, ValueRange epilogue) {
+    bool is_late = form_.epilogue && form_.epilogue->is_long();
     for (int64_t j = 0; j < form_.vectors; ++j) {
       if (outside(j)) continue;
-      Operands operands = is_late ? Operands() : column_operands(j, tail);
+      Operands operands = is_late ? Operands() : column_operands(j, epilogue);
       for (int64_t i = 0; i < form_.rows; ++i) {
         Value at = k_.add(c_rows[i], j * lanes_), value = sums[i * form_.vectors + j];
-        if (form_.tail && !is_late) value = with_tail(value, k_.index(i), at, j, operands, tail);
+        if (form_.epilogue && !is_late) value = with_epilogue(value, k_.index(i), at, j, operands, epilogue);
         k_.store(value, c, at, mask(j));
       }
     }
     if (!is_late) return;
     // The tile is in the first-level cache now. The vectors of a row keep the processor busy while each waits for its own last step.
     SmallVector<Operands> operands;
-    for (int64_t j = 0; j < form_.vectors; ++j) operands.push_back(outside(j) ? Operands() : column_operands(j, tail));
+    for (int64_t j = 0; j < form_.vectors; ++j) operands.push_back(outside(j) ? Operands() : column_operands(j, epilogue));
     k_.loop(k_.index(0), k_.index(form_.rows), [&](Value row) {
       for (int64_t j = 0; j < form_.vectors; ++j) {
         if (outside(j)) continue;
         Value at = k_.add(k_.mul(row, ldc), j * lanes_);
         Value value = k_.load(c, at, f32(), lanes_, mask(j));
-        k_.store(with_tail(value, row, at, j, operands[j], tail), c, at, mask(j));
+        k_.store(with_epilogue(value, row, at, j, operands[j], epilogue), c, at, mask(j));
       }
     });
   }
@@ -189,10 +189,10 @@ class TileWriter {
   using Operands = SmallVector<Value>;
 
   // What all rows of a tile's column of vectors read; null for operands of which each row reads its own.
-  Operands column_operands(int64_t j, ValueRange tail) {
+  Operands column_operands(int64_t j, ValueRange epilogue) {
     Operands operands;
-    if (!form_.tail) return operands;
-    for (auto [operand, base] : llvm::zip_equal(form_.tail->operands(), tail)) {
+    if (!form_.epilogue) return operands;
+    for (auto [operand, base] : llvm::zip_equal(form_.epilogue->operands(), epilogue)) {
       Value loaded;
       if (operand.kind == EpilogueOperand::column) loaded = k_.load(base, k_.index(j * lanes_), f32(), lanes_, mask(j));
       if (operand.kind == EpilogueOperand::scalar) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, k_.index(0), f32()));
@@ -201,12 +201,12 @@ class TileWriter {
     return operands;
   }
 
-  Value with_tail(Value value, Value row, Value at, int64_t j, Operands operands, ValueRange tail) {
-    for (auto [operand, base, loaded] : llvm::zip_equal(form_.tail->operands(), tail, operands)) {
+  Value with_epilogue(Value value, Value row, Value at, int64_t j, Operands operands, ValueRange epilogue) {
+    for (auto [operand, base, loaded] : llvm::zip_equal(form_.epilogue->operands(), epilogue, operands)) {
       if (operand.kind == EpilogueOperand::full) loaded = k_.load(base, at, f32(), lanes_, mask(j));
       if (operand.kind == EpilogueOperand::row) loaded = k_.make<vector::BroadcastOp>(vector(), k_.load(base, row, f32()));
     }
-    return form_.tail->emit(k_, value, operands);
+    return form_.epilogue->emit(k_, value, operands);
   }
 
   KernelBuilder& k_;
@@ -263,7 +263,7 @@ void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const 
   SmallVector<Value> arguments{in.a, offsets, in.lda,        in.batches, in.depth, in.b,        in.ldb,
                                in.c, in.ldc,  in.accumulate, in.ahead,   in.next,  in.next_step};
   if (form.has_zero) arguments.push_back(in.zero);
-  if (form.tail) arguments.append(in.tail.begin(), in.tail.end());
+  if (form.epilogue) arguments.append(in.epilogue.begin(), in.epilogue.end());
   kernel.builder.create<func::CallOp>(kernel.location, function, arguments);
 }
 

@@ -15,9 +15,9 @@ struct MicrokernelForm {
   int64_t columns;  // of the tile that exist; at most vectors * lanes, the last vector's others are masked
   bool packed;      // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
   bool gathered;    // rows of A lie at offsets of their own, not lda apart
-  const Epilogue* tail = nullptr;  // null: C is the plain sum
-  mlir::Type integers = {};        // in B, which are converted as they are read; null: B is f32
-  bool has_zero = false;           // integers less the zero of their column
+  const Epilogue* epilogue = nullptr;  // null: C is the plain sum
+  mlir::Type integers = {};            // in B, which are converted as they are read; null: B is f32
+  bool has_zero = false;               // integers less the zero of their column
 };
 
 struct MicrokernelArguments {
@@ -35,7 +35,7 @@ struct MicrokernelArguments {
   mlir::Value ahead;       // elements from the tile in C and in full operands of the tail to where they are prefetched
   mlir::Value next;        // a buffer wanted soon: element (r * depth + k) * next_step of it is prefetched
   mlir::Value next_step;
-  llvm::SmallVector<mlir::Value> tail;  // pointer an operand, at the tile's first element (full), column, or the element
+  llvm::SmallVector<mlir::Value> epilogue;  // pointer an operand, at the tile's first element (full), column, or the element
 };
 
 // Most rows of a tile with this many vectors that stay in registers.

@@ -136,7 +136,7 @@ class PackWriter {
         auto element = [&](int64_t tap) -> Value {
           if (i >= exist) return k_.constant(wide, 0.0);
           Value at = k_.add(k_.mul(k_.add(k_.index(tap * channels), channel), columns), k_.add(from, i));
-          Value mask = i + lanes <= exist ? Value() : k_.tail_mask(k_.index(exist - i), lanes);
+          Value mask = i + lanes <= exist ? Value() : k_.remainder_mask(k_.index(exist - i), lanes);
           return k_.make<arith::ExtFOp>(wide, k_.load(k_.operand(shape_.source), at, f32(), lanes, mask));
         };
         std::array<std::array<Value, 4>, 3> across;  // by columns of the window
@@ -169,7 +169,7 @@ class PackWriter {
       for (int64_t c = 0; c < Panels::unit; ++c) {
         Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
         Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
-        Value mask = count < lanes ? k_.tail_mask(k_.index(count), lanes) : Value();
+        Value mask = count < lanes ? k_.remainder_mask(k_.index(count), lanes) : Value();
         Value elements = k_.load(k_.operand(shape_.source), from, shape_.element, lanes, mask);
         if (shape_.columns % Panels::unit != 0)
           elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(shape_.element, lanes), 0));
@@ -192,7 +192,7 @@ class PackWriter {
       if (i + lanes <= valid) {
         value = k_.load(source, k_.index(i), shape_.element, lanes);
       } else if (i < valid) {
-        value = k_.load(source, k_.index(i), shape_.element, lanes, k_.tail_mask(k_.index(valid - i), lanes));
+        value = k_.load(source, k_.index(i), shape_.element, lanes, k_.remainder_mask(k_.index(valid - i), lanes));
       } else {
         value = k_.constant(k_.vector_type(shape_.element, lanes), 0.0);
       }

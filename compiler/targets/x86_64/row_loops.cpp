@@ -42,11 +42,11 @@ AffineExpr RowSpace::rows() const {
   return product(outer, inner.getContext());
 }
 
-RowCut RowCut::make(RowSpace space, double ns_per_element) {
+RowTiling RowTiling::make(RowSpace space, double ns_per_element) {
   constexpr double block_ns = 4000;
   constexpr int64_t longest_vector_run = 128;  // a multiple of every vector and stretch
-  RowCut cut;
-  cut.space = space;
+  RowTiling tiling;
+  tiling.space = space;
   int64_t elements = std::clamp<int64_t>(static_cast<int64_t>(block_ns / ns_per_element), 1, 32768);
   if (elements > longest_vector_run) elements = elements / longest_vector_run * longest_vector_run;
   AffineExpr rows = space.rows();
@@ -54,26 +54,26 @@ RowCut RowCut::make(RowSpace space, double ns_per_element) {
   AffineExpr inner_blocks = getAffineConstantExpr(1, rows.getContext());
   int64_t block_elements;
   if (inner && *inner < 2 * elements) {
-    cut.rows_per_block = std::max<int64_t>(1, elements / std::max<int64_t>(1, *inner));
+    tiling.rows_per_block = std::max<int64_t>(1, elements / std::max<int64_t>(1, *inner));
     if (row_count) {
       // Equal blocks.
-      int64_t blocks = std::max<int64_t>(1, (*row_count + cut.rows_per_block - 1) / cut.rows_per_block);
-      cut.rows_per_block = std::max<int64_t>(1, (*row_count + blocks - 1) / blocks);
+      int64_t blocks = std::max<int64_t>(1, (*row_count + tiling.rows_per_block - 1) / tiling.rows_per_block);
+      tiling.rows_per_block = std::max<int64_t>(1, (*row_count + blocks - 1) / blocks);
     }
-    block_elements = cut.rows_per_block * *inner;
+    block_elements = tiling.rows_per_block * *inner;
   } else {
     elements = std::max(elements, longest_vector_run);
-    cut.inner_per_block = elements;
+    tiling.inner_per_block = elements;
     if (inner) {
       int64_t blocks = (*inner + elements - 1) / elements;
-      cut.inner_per_block = ((*inner + blocks - 1) / blocks + longest_vector_run - 1) / longest_vector_run * longest_vector_run;
+      tiling.inner_per_block = ((*inner + blocks - 1) / blocks + longest_vector_run - 1) / longest_vector_run * longest_vector_run;
     }
-    inner_blocks = space.inner.ceilDiv(cut.inner_per_block);
-    block_elements = cut.inner_per_block;
+    inner_blocks = space.inner.ceilDiv(tiling.inner_per_block);
+    block_elements = tiling.inner_per_block;
   }
-  cut.workgroups = rows.ceilDiv(cut.rows_per_block) * inner_blocks;
-  cut.cost_ns = static_cast<uint64_t>(std::ceil(static_cast<double>(block_elements) * ns_per_element)) + 20;
-  return cut;
+  tiling.workgroups = rows.ceilDiv(tiling.rows_per_block) * inner_blocks;
+  tiling.cost_ns = static_cast<uint64_t>(std::ceil(static_cast<double>(block_elements) * ns_per_element)) + 20;
+  return tiling;
 }
 
 SmallVector<Value> row_index(KernelBuilder& k, ArrayRef<AffineExpr> outer, Value row) {
@@ -121,7 +121,7 @@ void inner_loops(KernelBuilder& k, ArrayRef<Value> outer, Value from, Value to, 
       body(Stretch{outer, k.index(at), rest, lanes, {}});
       at += rest * lanes;
     }
-    if (at < end) body(Stretch{outer, k.index(at), 1, lanes, k.tail_mask(k.index(end - at), lanes)});
+    if (at < end) body(Stretch{outer, k.index(at), 1, lanes, k.remainder_mask(k.index(end - at), lanes)});
     return;
   }
   Value count = k.sub(to, from);
@@ -131,25 +131,25 @@ void inner_loops(KernelBuilder& k, ArrayRef<Value> outer, Value from, Value to, 
   Value vector = k.index(lanes);
   Value vector_end = k.add(from, k.mul(k.div(count, vector), vector));
   if (vectors > 1) k.loop(whole_end, vector_end, vector, [&](Value i) { body(Stretch{outer, i, 1, lanes, {}}); });
-  k.branch(k.less(vector_end, to), [&] { body(Stretch{outer, vector_end, 1, lanes, k.tail_mask(k.sub(to, vector_end), lanes)}); });
+  k.branch(k.less(vector_end, to), [&] { body(Stretch{outer, vector_end, 1, lanes, k.remainder_mask(k.sub(to, vector_end), lanes)}); });
 }
 
-void row_loops(KernelBuilder& k, const RowCut& cut, Value block, int64_t vectors, const std::function<void(const Stretch&)>& body) {
-  Value rows = k.extent(cut.space.rows()), inner = k.extent(cut.space.inner);
+void row_loops(KernelBuilder& k, const RowTiling& tiling, Value block, int64_t vectors, const std::function<void(const Stretch&)>& body) {
+  Value rows = k.extent(tiling.space.rows()), inner = k.extent(tiling.space.inner);
   Value row_block = block, from = k.index(0), to = inner;
-  if (cut.inner_per_block > 0) {
-    Value inner_blocks = k.extent(cut.space.inner.ceilDiv(cut.inner_per_block));
+  if (tiling.inner_per_block > 0) {
+    Value inner_blocks = k.extent(tiling.space.inner.ceilDiv(tiling.inner_per_block));
     row_block = k.div(block, inner_blocks);
-    from = k.mul(k.rem(block, inner_blocks), cut.inner_per_block);
-    to = k.min(inner, k.add(from, cut.inner_per_block));
+    from = k.mul(k.rem(block, inner_blocks), tiling.inner_per_block);
+    to = k.min(inner, k.add(from, tiling.inner_per_block));
   }
-  Value row_from = k.mul(row_block, cut.rows_per_block);
-  Value row_to = k.min(rows, k.add(row_from, cut.rows_per_block));
+  Value row_from = k.mul(row_block, tiling.rows_per_block);
+  Value row_to = k.min(rows, k.add(row_from, tiling.rows_per_block));
   auto one_row = [&](Value row) {
-    SmallVector<Value> outer = row_index(k, cut.space.outer, row);
+    SmallVector<Value> outer = row_index(k, tiling.space.outer, row);
     inner_loops(k, outer, from, to, vectors, body);
   };
-  if (cut.rows_per_block == 1) {
+  if (tiling.rows_per_block == 1) {
     one_row(row_from);
   } else {
     k.loop(row_from, row_to, one_row);

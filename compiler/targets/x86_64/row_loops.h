@@ -21,7 +21,7 @@ struct RowSpace {
 };
 
 // A cut of a space: blocks of rows, and of a row if that is long.
-struct RowCut {
+struct RowTiling {
   RowSpace space;
   int64_t rows_per_block = 1;
   int64_t inner_per_block = 0;  // 0: rows are whole
@@ -29,7 +29,7 @@ struct RowCut {
   uint64_t cost_ns = 0;
 
   // About 4 us a workgroup, and at most 128 KiB of f32, at ns_per_element.
-  static RowCut make(RowSpace space, double ns_per_element);
+  static RowTiling make(RowSpace space, double ns_per_element);
 };
 
 // One stretch of a row: `vectors` whole vectors from `inner` on; or, with a mask, one partial vector; or, with lanes 0, one element.
@@ -42,7 +42,7 @@ struct Stretch {
 };
 
 // Loops over workgroup `block` of the cut. `vectors` is the most that the body takes at a time; 0: one element.
-void row_loops(KernelBuilder& kernel, const RowCut& cut, mlir::Value block, int64_t vectors,
+void row_loops(KernelBuilder& kernel, const RowTiling& tiling, mlir::Value block, int64_t vectors,
                const std::function<void(const Stretch&)>& body);
 
 // The index of every dimension for a row number.

@@ -16,13 +16,13 @@ constexpr double long_body = 12;             // of work
 constexpr int64_t unknown_row = 256;         // elements
 constexpr int64_t most_scratch = 32 * 1024;  // bytes, which the first-level cache has
 
-RowCut cut_of(const RowsKernel& kernel) {
+RowTiling tiling_of(const RowsKernel& kernel) {
   double ns = 0.1 + ns_per_work * kernel.work() * static_cast<double>(tx::static_extent(kernel.row_size()).value_or(unknown_row));
-  if (kernel.lanes_along_rows()) return RowCut::make(RowSpace::of(kernel.rows(), 1), ns);
+  if (kernel.lanes_along_rows()) return RowTiling::make(RowSpace::of(kernel.rows(), 1), ns);
   RowSpace space;
   space.outer.assign(kernel.rows().begin(), kernel.rows().end());
   space.inner = getAffineConstantExpr(1, space.outer.front().getContext());
-  return RowCut::make(space, ns);
+  return RowTiling::make(space, ns);
 }
 
 }  // namespace
@@ -30,17 +30,17 @@ RowCut cut_of(const RowsKernel& kernel) {
 FailureOr<Plans> plans_rows(tx::DispatchOp region) {
   auto rows = RowsKernel::read(region);
   if (failed(rows)) return failure();
-  RowCut cut = cut_of(*rows);
-  return Plans{{cut.workgroups, cut.cost_ns}};
+  RowTiling tiling = tiling_of(*rows);
+  return Plans{{tiling.workgroups, tiling.cost_ns}};
 }
 
 FailureOr<KernelResources> emit_rows(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
   auto rows = RowsKernel::read(region);
   if (failed(rows)) return failure();
-  RowCut cut = cut_of(*rows);
+  RowTiling tiling = tiling_of(*rows);
   KernelBuilder k(region, symbol, kernels, level);
   k.for_workgroups([&](Value block) {
-    row_loops(k, cut, block, rows->passes() > 1 ? 2 : 8, [&](const Stretch& stretch) {
+    row_loops(k, tiling, block, rows->passes() > 1 ? 2 : 8, [&](const Stretch& stretch) {
       RowTeam team;
       int64_t scratch = most_scratch;
       team.scratch = [&](Type element, int64_t count) -> Value {

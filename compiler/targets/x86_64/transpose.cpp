@@ -167,14 +167,14 @@ class TransposePart final : public Part {
         auto i_fixed = tx::static_extent(groups_[i_].extent), j_fixed = tx::static_extent(groups_[j_].extent);
         if (i_fixed && *i_fixed <= di) continue;  // never more than the first square
         if (j_fixed && *j_fixed <= dj) continue;
-        bool i_tail = !i_fixed || *i_fixed % lanes != 0, j_tail = !j_fixed || *j_fixed % lanes != 0;
+        bool i_remainder = !i_fixed || *i_fixed % lanes != 0, j_remainder = !j_fixed || *j_fixed % lanes != 0;
         auto emit = [&](bool part_of_j) {
-          if (succeeded(all)) all = square_tile(k, evaluator, square, i_tail, part_of_j);
+          if (succeeded(all)) all = square_tile(k, evaluator, square, i_remainder, part_of_j);
         };
         auto body = [&] {
           if (j_fixed && *j_fixed < lanes) {
             emit(true);
-          } else if (j_tail) {
+          } else if (j_remainder) {
             k.branch(k.less(j_extent, k.add(square.j, lanes)), [&] { emit(true); }, [&] { emit(false); });
           } else {
             emit(false);
@@ -190,15 +190,15 @@ class TransposePart final : public Part {
     return all;
   }
 
-  LogicalResult square_tile(KernelBuilder& k, ElementEvaluator& evaluator, const Tile& tile, bool i_tail, bool part_of_j) const {
+  LogicalResult square_tile(KernelBuilder& k, ElementEvaluator& evaluator, const Tile& tile, bool i_remainder, bool part_of_j) const {
     int64_t lanes = k.level.f32_lanes();
     Value i_extent = k.extent(groups_[i_].extent), j_extent = k.extent(groups_[j_].extent);
     Value i_left = k.sub(i_extent, tile.i), j_left = k.sub(j_extent, tile.j);
-    Value i_mask = i_tail ? k.tail_mask(i_left, lanes) : Value(), j_mask = part_of_j ? k.tail_mask(j_left, lanes) : Value();
+    Value i_mask = i_remainder ? k.remainder_mask(i_left, lanes) : Value(), j_mask = part_of_j ? k.remainder_mask(j_left, lanes) : Value();
     SmallVector<Value> rows;
     for (int64_t r = 0; r < lanes; ++r) {
       Value i = k.add(tile.i, r);
-      if (i_tail && r > 0) i = k.min(i, k.sub(i_extent, k.index(1)));  // the last row again, for lanes that are not stored
+      if (i_remainder && r > 0) i = k.min(i, k.sub(i_extent, k.index(1)));  // the last row again, for lanes that are not stored
       rows.push_back(evaluator.element(input(), point(k, false, tile, {i, 0, {}}, {tile.j, 1, {}}, lanes, j_mask)));
       if (!rows.back()) return failure();
     }
@@ -263,20 +263,20 @@ class TransposePart final : public Part {
     LogicalResult all = success();
     for (int64_t dj = 0; dj < tile_lanes; dj += lanes) {
       Value j = k.add(tile.j, dj), left = k.sub(k.extent(groups_[j_].extent), j);
-      auto emit = [&](bool tail) {
+      auto emit = [&](bool remainder) {
         SmallVector<Value> rows;
         for (int64_t r = 0; r < narrow; ++r) {
-          Value mask = tail ? k.tail_mask(left, lanes) : Value();
+          Value mask = remainder ? k.remainder_mask(left, lanes) : Value();
           rows.push_back(evaluator.element(input(), point(k, false, tile, {k.index(r), 0, {}}, {j, 1, {}}, lanes, mask)));
           if (!rows.back()) all = failure();
         }
         for (int64_t v = 0; v < narrow && succeeded(all); ++v) {
-          Value mask = tail ? k.tail_mask(k.sub(k.mul(left, narrow), k.index(v * lanes)), lanes) : Value();
+          Value mask = remainder ? k.remainder_mask(k.sub(k.mul(left, narrow), k.index(v * lanes)), lanes) : Value();
           Value elements = pick(k, rows, lanes, [&](int64_t l) { return std::pair((v * lanes + l) % narrow, (v * lanes + l) / narrow); });
           all = store(k, evaluator, elements, point(k, true, tile, {k.index(v * lanes), 1, {}}, {j, 0, {}}, lanes, mask));
         }
       };
-      with_tail(k, left, lanes, j_fixed && *j_fixed % lanes == 0, emit);
+      with_remainder(k, left, lanes, j_fixed && *j_fixed % lanes == 0, emit);
     }
     return all;
   }
@@ -288,27 +288,27 @@ class TransposePart final : public Part {
     LogicalResult all = success();
     for (int64_t di = 0; di < tile_lanes; di += lanes) {
       Value i = k.add(tile.i, di), left = k.sub(k.extent(groups_[i_].extent), i);
-      auto emit = [&](bool tail) {
+      auto emit = [&](bool remainder) {
         SmallVector<Value> vectors;
         for (int64_t v = 0; v < narrow; ++v) {
-          Value mask = tail ? k.tail_mask(k.sub(k.mul(left, narrow), k.index(v * lanes)), lanes) : Value();
+          Value mask = remainder ? k.remainder_mask(k.sub(k.mul(left, narrow), k.index(v * lanes)), lanes) : Value();
           vectors.push_back(evaluator.element(input(), point(k, false, tile, {i, 0, {}}, {k.index(v * lanes), 1, {}}, lanes, mask)));
           if (!vectors.back()) all = failure();
         }
         for (int64_t r = 0; r < narrow && succeeded(all); ++r) {
-          Value mask = tail ? k.tail_mask(left, lanes) : Value();
+          Value mask = remainder ? k.remainder_mask(left, lanes) : Value();
           Value elements =
               pick(k, vectors, lanes, [&](int64_t l) { return std::pair((l * narrow + r) / lanes, (l * narrow + r) % lanes); });
           all = store(k, evaluator, elements, point(k, true, tile, {i, 1, {}}, {k.index(r), 0, {}}, lanes, mask));
         }
       };
-      with_tail(k, left, lanes, i_fixed && *i_fixed % lanes == 0, emit);
+      with_remainder(k, left, lanes, i_fixed && *i_fixed % lanes == 0, emit);
     }
     return all;
   }
 
   // The body for a whole vector, for a partial one, or nothing, by the indices that are left.
-  static void with_tail(KernelBuilder& k, Value left, int64_t lanes, bool never_partial, const std::function<void(bool)>& body) {
+  static void with_remainder(KernelBuilder& k, Value left, int64_t lanes, bool never_partial, const std::function<void(bool)>& body) {
     auto partial = [&] {
       if (!never_partial) k.branch(k.less(k.index(0), left), [&] { body(true); });
     };

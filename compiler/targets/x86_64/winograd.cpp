@@ -24,7 +24,7 @@ struct WinogradTiles {
 };
 
 // How it is cut: workgroup = (image * bands + band) * blocks + block, where a band is of tiles and a block is of shared panels.
-struct WinogradCut {
+struct WinogradTiling {
   int64_t band_tiles, blocks;
 
   int64_t bands(int64_t tiles) const { return llvm::divideCeilSigned(tiles, band_tiles); }
@@ -41,40 +41,40 @@ class WinogradModel {
       : tiles_(tiles), channels_(channels), panels_(Panels::shared(columns)), images_(images) {}
 
   // Time of a workgroup without that for the inputs of its band, which the band's other blocks use too.
-  double workgroup_ns(const WinogradCut& cut) const {
+  double workgroup_ns(const WinogradTiling& tiling) const {
     constexpr int64_t usual_rows = 6;
-    double rows = static_cast<double>(llvm::alignTo(std::min(cut.band_tiles, tiles_), usual_rows)),
-           tiles = static_cast<double>(std::min(cut.band_tiles, tiles_));
-    double columns = static_cast<double>(llvm::divideCeilSigned(panels_.count, cut.blocks) * panels_.wide * Panels::unit);
+    double rows = static_cast<double>(llvm::alignTo(std::min(tiling.band_tiles, tiles_), usual_rows)),
+           tiles = static_cast<double>(std::min(tiling.band_tiles, tiles_));
+    double columns = static_cast<double>(llvm::divideCeilSigned(panels_.count, tiling.blocks) * panels_.wide * Panels::unit);
     double products = 2.0 * matrices * rows * static_cast<double>(channels_) * columns / flops_per_ns;
     double filter_bytes = 4.0 * matrices * static_cast<double>(channels_) * columns,
-           all_bytes = filter_bytes * static_cast<double>(cut.blocks);
+           all_bytes = filter_bytes * static_cast<double>(tiling.blocks);
     return products + tiles * columns / transformed_per_ns + filter_bytes / (all_bytes <= 400e3 ? 100 : 30) + start_ns;
   }
-  double band_ns(const WinogradCut& cut) const {
-    return static_cast<double>(std::min(cut.band_tiles, tiles_) * channels_) / transformed_per_ns;
+  double band_ns(const WinogradTiling& tiling) const {
+    return static_cast<double>(std::min(tiling.band_tiles, tiles_) * channels_) / transformed_per_ns;
   }
-  double nanoseconds(const WinogradCut& cut, int64_t cores) const {
-    double rounds = static_cast<double>(llvm::divideCeilSigned(images_ * cut.bands(tiles_) * cut.blocks, cores));
+  double nanoseconds(const WinogradTiling& tiling, int64_t cores) const {
+    double rounds = static_cast<double>(llvm::divideCeilSigned(images_ * tiling.bands(tiles_) * tiling.blocks, cores));
     // A worker that runs several blocks of one band transforms it once.
-    return rounds * workgroup_ns(cut) + std::ceil(rounds / static_cast<double>(cut.blocks)) * band_ns(cut);
+    return rounds * workgroup_ns(tiling) + std::ceil(rounds / static_cast<double>(tiling.blocks)) * band_ns(tiling);
   }
 
   // The best first.
-  std::vector<std::pair<double, WinogradCut>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
-    std::vector<std::pair<double, WinogradCut>> ranked;
+  std::vector<std::pair<double, WinogradTiling>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
+    std::vector<std::pair<double, WinogradTiling>> ranked;
     for (int64_t size = std::min(most_tiles, tiles_); size > 0; --size) {
       const int64_t bands = llvm::divideCeilSigned(tiles_, size);
       if (llvm::divideCeilSigned(tiles_, bands) != size || (bands > 1 && size < 6)) continue;
       for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels_.count, 64); ++blocks) {
         if (llvm::divideCeilSigned(panels_.count, llvm::divideCeilSigned(panels_.count, blocks)) != blocks) continue;
-        WinogradCut cut{size, blocks};
+        WinogradTiling tiling{size, blocks};
         double sum = 0, share = 0;
         for (auto [count, weight] : cores) {
-          sum += weight * static_cast<double>(count) * nanoseconds(cut, count);
+          sum += weight * static_cast<double>(count) * nanoseconds(tiling, count);
           share += weight * static_cast<double>(count);
         }
-        ranked.emplace_back(sum / share, cut);
+        ranked.emplace_back(sum / share, tiling);
       }
     }
     llvm::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -97,8 +97,8 @@ constexpr std::pair<int64_t, double> winograd_few[] = {{1, 2.0}, {2, 1.0}, {4, 2
 struct WinogradLayout {
   int64_t lda, ldc, input_step, product_step, products, all;
 
-  WinogradLayout(const ContractionShape& shape, const WinogradCut& cut, const Level& level) {
-    const int64_t rows = cut.band_tiles + (level.f32_lanes() == 16 ? 13 : 5);  // tile_rows() less one, at most
+  WinogradLayout(const ContractionShape& shape, const WinogradTiling& tiling, const Level& level) {
+    const int64_t rows = tiling.band_tiles + (level.f32_lanes() == 16 ? 13 : 5);  // tile_rows() less one, at most
     auto apart = [](int64_t elements) { return (llvm::divideCeilSigned(elements, Panels::unit) | 1) * Panels::unit; };
     lda = llvm::alignTo(shape.channels, Panels::unit);
     ldc = Panels::own(shape.columns, level).wide * Panels::unit;
@@ -111,12 +111,12 @@ struct WinogradLayout {
 
 class WinogradWriter {
  public:
-  WinogradWriter(KernelBuilder& kernel, const ContractionShape& shape, const WinogradCut& cut)
+  WinogradWriter(KernelBuilder& kernel, const ContractionShape& shape, const WinogradTiling& tiling)
       : k_(kernel),
         shape_(shape),
-        cut_(cut),
+        tiling_(tiling),
         tiles_(WinogradTiles::of(shape.height, shape.width)),
-        layout_(shape, cut, kernel.level),
+        layout_(shape, tiling, kernel.level),
         shared_(Panels::shared(shape.columns)),
         own_(Panels::own(shape.columns, kernel.level)),
         lanes_(kernel.level.f32_lanes()) {}
@@ -136,16 +136,16 @@ class WinogradWriter {
 
   // Returns the band, whose transformed inputs are in the workspace then.
   Value write_workgroup(Value workgroup, Value previous) {
-    Value block = k_.rem(workgroup, k_.index(cut_.blocks)), band = k_.div(workgroup, k_.index(cut_.blocks));
-    int64_t bands = cut_.bands(tiles_.count());
+    Value block = k_.rem(workgroup, k_.index(tiling_.blocks)), band = k_.div(workgroup, k_.index(tiling_.blocks));
+    int64_t bands = tiling_.bands(tiles_.count());
     Value image = k_.div(band, k_.index(bands));
-    first_tile_ = k_.mul(k_.rem(band, k_.index(bands)), cut_.band_tiles);
-    count_ = k_.min(k_.index(cut_.band_tiles), k_.sub(k_.index(tiles_.count()), first_tile_));
+    first_tile_ = k_.mul(k_.rem(band, k_.index(bands)), tiling_.band_tiles);
+    count_ = k_.min(k_.index(tiling_.band_tiles), k_.sub(k_.index(tiles_.count()), first_tile_));
     image_result_ = k_.mul(image, k_.extent(shape_.image_result));
     Value input = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
     k_.branch(k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band, previous), [&] { transform_inputs(input); });
 
-    int64_t size = llvm::divideCeilSigned(shared_.count, cut_.blocks);
+    int64_t size = llvm::divideCeilSigned(shared_.count, tiling_.blocks);
     Value first = own_panel(k_, own_, shared_, k_.mul(block, size)),
           last = own_panel(k_, own_, shared_, k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count)));
     auto panels = [&](int64_t from, int64_t to, int64_t units) {
@@ -190,13 +190,13 @@ class WinogradWriter {
           for (int64_t s = 0; s < 4; ++s)
             masks[4 * r + s] = k_.splat(k_.make<arith::AndIOp>(is_row, exists(k_.add(left, s), shape_.in_width)), lanes_);
         }
-        auto transform = [&](Value channel, Value tail) {
+        auto transform = [&](Value channel, Value remainder) {
           std::array<std::array<Value, 4>, 4> across;
           for (int64_t s = 0; s < 4; ++s) {
             std::array<Value, 4> elements;
             for (int64_t r = 0; r < 4; ++r) {
-              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.in_width), k_.add(left, s)), mask = inside ? tail : masks[4 * r + s];
-              if (!inside && tail) mask = k_.make<arith::AndIOp>(mask, tail);
+              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.in_width), k_.add(left, s)), mask = inside ? remainder : masks[4 * r + s];
+              if (!inside && remainder) mask = k_.make<arith::AndIOp>(mask, remainder);
               elements[r] = k_.load(input, k_.add(k_.mul(pixel, shape_.channels), channel), f32(), lanes_, mask);
             }
             across[s] = input_sums(elements[0], elements[1], elements[2], elements[3]);
@@ -209,7 +209,7 @@ class WinogradWriter {
         };
         const int64_t whole = shape_.channels / lanes_ * lanes_;
         if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { transform(channel, {}); });
-        if (whole < shape_.channels) transform(k_.index(whole), k_.tail_mask(k_.index(shape_.channels - whole), lanes_));
+        if (whole < shape_.channels) transform(k_.index(whole), k_.remainder_mask(k_.index(shape_.channels - whole), lanes_));
       };
       Value is_inside =
           k_.make<arith::AndIOp>(k_.make<arith::AndIOp>(exists(top, shape_.in_height), exists(k_.add(top, 3), shape_.in_height)),
@@ -227,8 +227,8 @@ class WinogradWriter {
     form.packed = true;
     form.gathered = false;
     form.rows = tile_rows(k_.level, form.vectors);
-    const int64_t row_tiles = llvm::divideCeilSigned(cut_.band_tiles, form.rows);
-    form.rows = llvm::divideCeilSigned(cut_.band_tiles, row_tiles);
+    const int64_t row_tiles = llvm::divideCeilSigned(tiling_.band_tiles, form.rows);
+    form.rows = llvm::divideCeilSigned(tiling_.band_tiles, row_tiles);
     MicrokernelArguments call;
     call.lda = k_.index(layout_.lda);
     call.batches = k_.index(1);
@@ -259,7 +259,7 @@ class WinogradWriter {
   }
 
   bool may_leave() const { return shape_.height % 2 != 0 || shape_.width % 2 != 0; }
-  bool loops_over_pixels() const { return may_leave() || shape_.tail.is_long(); }
+  bool loops_over_pixels() const { return may_leave() || shape_.epilogue.is_long(); }
 
   void transform_products(Value first_column, int64_t units) {
     for_tiles([&](Value i, Value row, Value column) {
@@ -277,7 +277,7 @@ class WinogradWriter {
         for (int64_t r = 0; r < 2; ++r) sums[r] = product_sums(across[0][r], across[1][r], across[2][r], across[3][r]);
 
         Value channel = k_.add(first_column, v), mask;
-        if (shape_.columns % Panels::unit != 0) mask = k_.tail_mask(k_.sub(k_.index(shape_.columns), channel), lanes_);
+        if (shape_.columns % Panels::unit != 0) mask = k_.remainder_mask(k_.sub(k_.index(shape_.columns), channel), lanes_);
         auto all = [&] {
           for (int64_t p = 0; p < 4; ++p) store(sums[p / 2][p % 2], k_.add(row, p / 2), k_.add(column, p % 2), channel, mask);
         };
@@ -289,7 +289,7 @@ class WinogradWriter {
             k_.branch(exists, [&] { store(k_.load(sums_, k_.mul(p, lanes_), f32(), lanes_), y, x, channel, mask); });
           });
         };
-        if (shape_.tail.is_long()) return some();
+        if (shape_.epilogue.is_long()) return some();
         if (!may_leave()) return all();
         Value is_whole =
             k_.make<arith::AndIOp>(k_.less(k_.add(row, 1), k_.index(shape_.height)), k_.less(k_.add(column, 1), k_.index(shape_.width)));
@@ -300,12 +300,12 @@ class WinogradWriter {
 
   void store(Value sum, Value y, Value x, Value channel, Value mask) {
     Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, shape_.width), x), shape_.columns)), channel);
-    k_.store(shape_.tail.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
+    k_.store(shape_.epilogue.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
   KernelBuilder& k_;
   const ContractionShape& shape_;
-  const WinogradCut cut_;
+  const WinogradTiling tiling_;
   const WinogradTiles tiles_;
   const WinogradLayout layout_;
   const Panels shared_, own_;
@@ -349,10 +349,10 @@ FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
   auto add = [&](ArrayRef<std::pair<int64_t, double>> cores, const std::vector<Guard>& guards) {
     auto ranked = model.rank(cores);
     ranked.resize(std::min(ranked.size(), most_choices), ranked.front());
-    for (const auto& [estimate, cut] : ranked) {
-      KernelPlan plan{shape->images * (cut.bands(tiles) * cut.blocks)};
-      plan.cost_ns = static_cast<uint64_t>(model.workgroup_ns(cut)) + 1;
-      plan.choice = cut.choice();
+    for (const auto& [estimate, tiling] : ranked) {
+      KernelPlan plan{shape->images * (tiling.bands(tiles) * tiling.blocks)};
+      plan.cost_ns = static_cast<uint64_t>(model.workgroup_ns(tiling)) + 1;
+      plan.choice = tiling.choice();
       plan.guards = guards;
       plan.estimate_ns = estimate;
       plans.push_back(std::move(plan));
