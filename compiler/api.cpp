@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The extern "C" side of the compiler: compiler.h over pipeline.h. Exceptions stop here.
+// The extern "C" interface of the compiler: implements compiler.h on top of pipeline.h. Exceptions stop here.
 #include "heddle/compiler.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     if (target == "cpu") {
       targets.insert(targets.end(), {{family, "x86-64-v3"}, {family, "x86-64-v4"}});
     } else if (target == "cuda") {
-      targets.insert(targets.end(), {{family, "sm_80"}, {family, "sm_90a"}});  // PTX of the first runs on newer devices too
+      targets.insert(targets.end(), {{family, "sm_80"}, {family, "sm_90a"}});  // newer devices also run the PTX of the first
     } else if ((family == "cpu" || family == "cuda") && colon < target.size()) {
       targets.emplace_back(family, target.substr(colon + 1));
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-import: prints an ONNX file as tx text, for tests and for those who work on the compiler.
+// heddle-import: prints an ONNX file as tx text, for tests and compiler developers.
 #include "compiler/import/onnx_importer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-opt: runs any pass on text, for tests and for those who work on the compiler.
+// heddle-opt: runs any pass on text, for tests and compiler developers.
 #include "compiler/code/target_devices.h"
 #include "compiler/ir/tx.h"
 #include "compiler/passes/passes.h"

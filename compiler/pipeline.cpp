@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The order of the whole compiler, with the reason of each step. Knows every room of compiler/, and does no work of its own.
+// The order of all steps of the compiler, with the reason for each. Knows every directory of compiler/ and does no work of its own.
 #include "compiler/pipeline.h"
 
 #include <algorithm>
@@ -31,47 +31,47 @@ using namespace mlir;
 namespace heddle::compiler {
 
 void add_model_passes(PassManager& passes, bool annotate_affinity) {
-  // Before anything else: a node that no plugin can run after all is to become what it would be without one.
+  // First, so that a node that no plugin can run becomes what it would be without the plugin.
   passes.addPass(passes::settle_alternatives());
-  // While every op is still the node that somebody named. What the other passes rewrite stays between two transfers.
+  // While every op is still a node that the user named. Ops that later passes rewrite stay between the same two transfers.
   passes.addPass(passes::place_ops(annotate_affinity));
-  // Factors a channel are easier to move than a normalization.
+  // A factor and an offset per channel are easier to move than a normalization.
   passes.addNestedPass<func::FuncOp>(passes::decompose_batch_norm());
-  // Channels-last throughout: afterwards a convolution, its bias and its activation stand together.
+  // Channels-last throughout: afterwards a convolution, its bias and its activation are adjacent.
   passes.addNestedPass<func::FuncOp>(passes::propagate_transposes());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
-  // Quantized weights are read as they are; their scales come behind.
+  // Quantized weights are read as stored; their scales are applied afterwards.
   passes.addNestedPass<func::FuncOp>(passes::keep_quantized());
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
-  // What is behind a contraction stands together with it.
+  // Moves the epilogue of a contraction next to it.
   passes.addNestedPass<func::FuncOp>(passes::move_reshapes());
   passes.addPass(createCanonicalizerPass());
 }
 
 void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
-  // Where a layer's result is quantized and read back, floats stay floats, and so part of its kernel.
+  // Where a layer's result is quantized and dequantized, floats stay floats and become part of the layer's kernel.
   passes.addNestedPass<func::FuncOp>(passes::fold_casts());
-  // Filters in panels, where devices read them so.
+  // Packs filters into panels for devices that read them so.
   passes.addNestedPass<func::FuncOp>(passes::pack_weights(devices));
   passes.addPass(createCSEPass());
-  // What is known at load is computed at load, packing included.
+  // Values known at load are computed at load, including packing.
   passes.addPass(passes::hoist_constants());
   passes.addPass(createCSEPass());
-  // What one worker would take long for is divided among all.
+  // A reduction that would take one worker long is divided among all workers.
   passes.addNestedPass<func::FuncOp>(passes::divide_folds(devices));
-  // One kernel each from here on.
+  // From here on, every region is one kernel.
   passes.addPass(passes::form_dispatches(devices));
-  // Side by side where nothing says otherwise.
+  // Places independent dispatches next to each other.
   passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
-  // When it is settled who is the last to read a value.
+  // After the last reader of each value is known.
   passes.addPass(passes::overwrite_operands(devices));
 }
 
 namespace {
 
-// Collects diagnostics, so that a failure's text names what MLIR said first. Remarks are kept, one a line.
+// Collects diagnostics, so that a failure's text contains what MLIR said first. Keeps remarks, one per line.
 class Diagnostics {
  public:
   explicit Diagnostics(MLIRContext& context)
@@ -108,8 +108,8 @@ std::string print(ModuleOp module, bool with_locations) {
   return text;
 }
 
-// A text file, opened before its text is known. It appears when it is complete, and not at all if nothing is written; "-", a pipe or a
-// terminal is written to as it is.
+// A text file, opened before its text is known. It appears only when it is complete, and not at all if nothing is written. "-", a pipe or
+// a terminal is written to directly.
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path) {
@@ -126,7 +126,7 @@ class TextFile {
       return failure_;
     }
     std::error_code error;
-    llvm::raw_fd_ostream stream(path_, error, llvm::sys::fs::OF_Append);  // behind what was redirected there before
+    llvm::raw_fd_ostream stream(path_, error, llvm::sys::fs::OF_Append);  // after anything that was redirected there before
     if (!error) {
       stream << text;
       stream.close();
@@ -169,7 +169,7 @@ bool ends_with_mlir(const std::string& path) {
   return llvm::StringRef(path).ends_with(".mlir");
 }
 
-// --place for a model in our own text: nodes are ops with a name for their location, operators the ops' names.
+// --place for a model in the compiler's own text format: an op with a named location is a node, and its operator is the op's name.
 void place_parts(ModuleOp module, import::Placements& placements) {
   Builder builder(module.getContext());
   auto name_of = [](DictionaryAttr attributes, const std::string& otherwise) {
@@ -195,7 +195,7 @@ void place_parts(ModuleOp module, import::Placements& placements) {
   }
 }
 
-// Model file to tx, placed.
+// Reads a model file into tx ops and places them.
 Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
   import::Placements placements;
   for (const std::string& text : options.placements) {
@@ -218,9 +218,9 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   return {};
 }
 
-// The families of devices for which programs are made, one for each slot: all slots the same, but for those that are restricted.
+// The families of devices for which programs are made, one list per slot: all families, except for slots that are restricted.
 Failure combine_families(const Options& options, ModuleOp module, std::vector<std::vector<std::string>>& combinations) {
-  std::vector<std::string> families;  // of the targets, each once
+  std::vector<std::string> families;  // of the targets, without duplicates
   for (const auto& [family, level] : options.targets) {
     if (families.empty() || families.back() != family) families.push_back(family);
   }
@@ -268,7 +268,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: ptxas '" + options.ptxas + "' is given and no target is cuda; add --target cuda"};
   }
 
-  // A report that cannot be written is told before the work is done.
+  // A report file that cannot be written is reported before the work is done.
   std::optional<TextFile> report_file;
   if (!options.report_path.empty()) {
     report_file.emplace(options.report_path);
@@ -294,7 +294,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   if (!options.affinity_path.empty()) {
     if (Failure failure = write_text(options.affinity_path, diagnostics.remarks())) return failure;
   }
-  std::vector<std::vector<std::string>> families;  // of the slots, one after the other
+  std::vector<std::vector<std::string>> families;  // one list per slot
   if (Failure failure = combine_families(options, *module, families)) return failure;
   std::vector<OwningOpRef<ModuleOp>> models;
   std::vector<emit::Combination> combinations;
@@ -321,7 +321,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   auto image_done = [&] {
     return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size()));
   };
-  // The report of this run has what every strategy says; the module's own does without, and neither changes a kernel.
+  // The report of this run has the answers of all strategies; the module's own report does not. Neither changes a kernel.
   const bool with_answers = report_file.has_value();
   CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, with_answers, image_done};
   for (const auto& [family, level] : options.targets) {
@@ -340,7 +340,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
   times.done("write");
-  // times, and what the cache had, are in this report only: the module's own must not differ from run to run
+  // only this report has times and cache hits: the module's own report must not differ from run to run
   if (!report_file) return {};
   return report_file->write(add_run(report(combinations, codes, options.math, /*with_plans=*/true), times, cache, tuned));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The whole compiler as one call. Used by api.cpp; everything it does is in pipeline.cpp, on one page.
+// The whole compiler as one call, for api.cpp. pipeline.cpp has all steps on one page.
 #pragma once
 
 #include <functional>
@@ -18,29 +18,29 @@ class PassManager;
 
 namespace heddle::compiler {
 
-// Everything between import and code generation, in order: first for all, then for a combination of families of devices.
+// All passes between import and code generation, in order: first those for all devices, then those for a combination of device families.
 void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false);
 void add_combination_passes(mlir::PassManager& passes, const passes::Devices& devices);
 
 struct Options {
   std::string input_path;
   std::string output_path;
-  // Family and level, e.g. "cpu" and "x86-64-v3", "cuda" and "sm_80". Those of a family stand together.
+  // Family and level, e.g. "cpu" and "x86-64-v3", or "cuda" and "sm_80". Targets of one family are adjacent.
   std::vector<std::pair<std::string, std::string>> targets;
   std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;       // "@slot=family"
-  std::vector<std::string> operators;   // manifests and folders, see import/operators.h
+  std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
   std::string parameters_path;
   std::string affinity_path;
   std::string dump_after, dump_path;
   std::string report_path;
   std::string reproducer_path;
   targets::Math math = targets::Math::strict;
-  std::string tuned_path;  // choices of `heddle tune`; empty: the best plans by estimate
-  std::string ptxas;       // NVIDIA's assembler, for machine code beside PTX; empty: PTX alone
+  std::string tuned_path;  // choices made by `heddle tune`; empty: the best plans by estimate
+  std::string ptxas;       // NVIDIA's assembler, for machine code in addition to PTX; empty: PTX only
   unsigned threads = 0;    // 0: all cores
-  std::string cache_path;  // folder of code that was made before; empty: none
-  // Told the stage; false cancels.
+  std::string cache_path;  // directory of cached kernels; empty: no cache
+  // Called with the name of each stage; false cancels.
   std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;
 };
 

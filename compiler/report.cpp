@@ -15,7 +15,7 @@ std::string location_text(Location location) {
   return "";
 }
 
-// A module attribute that is a list of dictionaries of texts.
+// A module attribute that is a list of dictionaries of strings.
 json::Array notes(ModuleOp module, StringRef name) {
   json::Array result;
   auto log = module->getAttrOfType<ArrayAttr>(name);
@@ -29,7 +29,7 @@ json::Array notes(ModuleOp module, StringRef name) {
   return result;
 }
 
-// Who put the region on its slot. A transpose may have been moved to the slot behind the one that its node was placed on.
+// Who placed the region on its slot. A transpose may have moved to the slot after the one that its node was placed on.
 std::string placed_by(tx::DispatchOp region, StringRef slot) {
   auto placements = region->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(tx::placements_attr);
   std::string node = location_text(region.getLoc());
@@ -49,8 +49,8 @@ json::Object refusal_of(const std::string& strategy, const std::string& reason) 
   return json::Object{{"strategy", strategy}, {"reason", reason.empty() ? json::Value(nullptr) : json::Value(reason)}};
 }
 
-// What the strategies say of a kernel's region: all plans, and whether calls of their case take them; who has none, and the reason if there is one beside that
-// the region is not of its kind.
+// What the strategies say of a kernel's region. `plans`: all plans, and whether calls of their case take them. `refused`: the strategies
+// without a plan, with the reason, if there is one other than that the region is of another kind.
 void add_answers(const emit::FamilyCode& code, const emit::Kernel& kernel, json::Array& plans, json::Array& refused) {
   ArrayRef<emit::Candidate> candidates = code.kernels.candidates(kernel.region);
   for (const targets::Answer& answer : code.answers.at(name_of_kernel(kernel.text))) {
@@ -69,7 +69,7 @@ void add_answers(const emit::FamilyCode& code, const emit::Kernel& kernel, json:
   }
 }
 
-// The regions, the operators of plugins and the transfers of one combination of families.
+// The regions, the plugin operators and the transfers of one combination of families.
 void add_places(const emit::Combination& combination, const std::vector<emit::FamilyCode>& codes, json::Array& regions,
                 json::Array& operations, json::Array& transfers) {
   ModuleOp model = combination.model;
@@ -156,7 +156,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       json::Array plans, refused;
       if (!with_plans) {
         for (const targets::Refusal& refusal : kernel.plan.refusals) refused.push_back(refusal_of(refusal.strategy, refusal.reason));
-      } else if (code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // those for some calls share what is said of the region
+      } else if (code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // kernels for only some calls share what is said of the region
         add_answers(code, kernel, plans, refused);
       }
       if (with_plans) entry["name"] = name_of_kernel(kernel.text);
@@ -170,7 +170,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                       {"transfers", std::move(transfers)},
                       {"kernels", std::move(described)},
                       {"not_fused", std::move(not_fused)}};
-  // Without any, a module's bytes are what they were before there were operators of plugins.
+  // Omitted if empty, so that the bytes of modules without plugin operators did not change when these were introduced.
   if (!operations.empty()) result["operations"] = std::move(operations);
   if (json::Array own_only = notes(combinations.front().model, tx::own_only_attr); !own_only.empty())
     result["own_only"] = std::move(own_only);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the compiler says of its choices, as JSON: regions and where they run, transfers, kernels, refusals to fuse. Stored in the module for `heddle explain`.
+// The report of the compiler's choices, as JSON: regions and where they run, transfers, kernels, refusals to fuse. Stored in the module for
+// `heddle explain`.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,7 @@
 
 namespace heddle::compiler {
 
-// The report; the same for the same input. with_plans: what each kernel could have been, too.
+// The report; the same for the same input. with_plans: adds all plans that each kernel could have had.
 std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
                    bool with_plans);
 
@@ -28,7 +29,7 @@ class StageTimes {
   std::vector<std::pair<std::string, double>> seconds_;
 };
 
-// The report with what is of one run alone.
+// The report with the data of one run added.
 std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned);
 
 }  // namespace heddle::compiler

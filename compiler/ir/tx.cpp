@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tx dialect's definition: registration, verifiers, folds that need no pass.
+// The tx dialect's definition: registration, verifiers, and the folds that need no pass.
 #include "compiler/ir/tx.h"
 
 #include "compiler/ir/parameter_store.h"
@@ -266,7 +266,7 @@ OpFoldResult ConstantOp::fold(FoldAdaptor) {
 
 namespace {
 
-// A splat constant of the result's type, if the operand is a splat: moving elements does not change it.
+// A splat constant of the result's type, if the operand is a splat: moving its elements does not change it.
 Attribute moved_splat(Attribute operand, RankedTensorType type) {
   auto splat = llvm::dyn_cast_or_null<SplatElementsAttr>(operand);
   if (!splat || !type.hasStaticShape()) return {};
@@ -310,7 +310,7 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
     for (auto [i, d] : llvm::enumerate(getDimensions())) identity &= static_cast<int64_t>(i) == d;
     if (identity) return getInput();
   }
-  // a vector stays one, whatever is in it: passes know channel vectors by their broadcast
+  // a broadcast of a vector is kept even if it is a splat: passes recognize channel vectors by their broadcast
   auto from = llvm::cast<RankedTensorType>(getInput().getType());
   if (!from.hasStaticShape() || from.getNumElements() != 1) return {};
   return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
@@ -324,7 +324,7 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   return moved_splat(adaptor.getInput(), llvm::cast<RankedTensorType>(getType()));
 }
 
-// What was there only to be handed on goes directly.
+// A transfer of a transferred value transfers the original value directly.
 OpFoldResult TransferOp::fold(FoldAdaptor) {
   auto inner = getInput().getDefiningOp<TransferOp>();
   if (!inner) return {};
@@ -338,13 +338,13 @@ OpFoldResult TransferOp::fold(FoldAdaptor) {
 
 namespace {
 
-// Symbols that a type's extents may name.
+// The number of symbols that a type's extents may name.
 unsigned symbols_of(RankedTensorType type) {
   auto dims = llvm::dyn_cast_or_null<DimsAttr>(type.getEncoding());
   return dims ? dims.getMap().getNumSymbols() : 0;
 }
 
-// Whether a packed tensor has the elements that tx.pack makes of this shape.
+// Whether a packed tensor has as many elements as tx.pack makes of this shape.
 bool is_packed_size(RankedTensorType packed, ArrayRef<int64_t> shape, int64_t groups) {
   constexpr int64_t unit = 16;
   int64_t columns = shape.back() / groups, elements = groups;
@@ -353,7 +353,7 @@ bool is_packed_size(RankedTensorType packed, ArrayRef<int64_t> shape, int64_t gr
   return !overflow && packed.getRank() == 1 && packed.getDimSize(0) == elements;
 }
 
-// A number of a window: a file may say any, and sums of some of them are to fit.
+// A number of a window. A file may have any number; the bound keeps sums of several of them in range.
 bool is_window_number(int64_t value, int64_t least) {
   return value >= least && value < int64_t{1} << 41;
 }
@@ -474,7 +474,7 @@ LogicalResult ConcatOp::verify() {
 
 namespace {
 
-// Floats may be multiplied with the integers of a quantized tensor, for which a zero may be given, too.
+// Floats may be multiplied with the integers of a quantized tensor, which may have a zero.
 LogicalResult verify_weights(Operation* op, Value zero, int64_t columns) {
   Type own = tensor(op->getOperand(0)).getElementType(), weights = tensor(op->getOperand(1)).getElementType();
   bool is_quantized = llvm::isa<FloatType>(own) && llvm::isa<IntegerType>(weights);

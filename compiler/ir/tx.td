@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tx dialect: a model as one graph of named tensor ops. Importers write it, passes rewrite it, targets read what is inside
-// tx.dispatch. It knows no layout of memory: a tensor is a value; results of a dispatch are dense and row-major.
+// The tx dialect: a model as one graph of named tensor ops. Importers write it, passes rewrite it, targets read the contents of
+// tx.dispatch. It knows no memory layout: a tensor is a value; results of a dispatch are dense and row-major.
 //
 // Conventions
 //  * Element-wise ops take operands of one shape; broadcasting is explicit (tx.broadcast).
@@ -50,7 +50,7 @@ def Tx_OperationAttr : Tx_Attr<"Operation", "operation"> {
 
 def Tx_Tensor : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, "ranked tensor", "::mlir::RankedTensorType">;
 
-// What ops say of themselves to passes and targets; tx.h says what each of these means.
+// Traits of ops, for passes and targets; tx.h says what each of them means.
 class Tx_Trait<string name> : NativeOpTrait<name> { let cppNamespace = "::heddle::tx"; }
 def Tx_Elementwise : Tx_Trait<"Elementwise">;
 def Tx_Costly : Tx_Trait<"Costly">;
@@ -67,8 +67,8 @@ def Tx_TakesEpilogue : Tx_Trait<"TakesEpilogue">;
 
 def Tx_RowsOp : OpInterface<"RowsOp"> {
   let cppNamespace = "::heddle::tx";
-  let description = [{It goes through rows of its first operand, once or several times, for what it makes of each.}];
-  let methods = [InterfaceMethod<"The dimensions of the operand that a row has.", "::llvm::SmallVector<int64_t>", "getRowAxes">];
+  let description = [{An op that goes through the rows of its first operand, once or several times, to compute its result for each.}];
+  let methods = [InterfaceMethod<"The dimensions of the operand that make up a row.", "::llvm::SmallVector<int64_t>", "getRowAxes">];
 }
 def Tx_GoesThroughRows : DeclareOpInterfaceMethods<Tx_RowsOp>;
 
@@ -79,7 +79,7 @@ class Tx_PureOp<string mnem, list<Trait> traits = []> : Tx_Op<mnem, !listconcat(
 
 def Tx_ParameterOp : Tx_PureOp<"parameter"> {
   let summary = "a named constant whose bytes live outside the IR";
-  let description = [{The name is unique in the module; bytes come from the importer's parameter store, or at load from a parameter file.}];
+  let description = [{The name is unique in the module; its bytes come from the importer's parameter store or, at load, from a parameter file.}];
   let arguments = (ins StrAttr:$name);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
@@ -211,8 +211,8 @@ def Tx_GatherElementsOp : Tx_PureOp<"gather_elements", [Tx_LookUp, Tx_OnlyStages
   let hasVerifier = 1;
 }
 def Tx_GatherNdOp : Tx_PureOp<"gather_nd", [Tx_LookUp, Tx_OnlyStages, Tx_TakesEpilogue]> {
-  let summary = "slices of input, chosen by rows of indices, one for each of the dimensions behind the batch's";
-  let description = [{indices [batch..., places..., n] and input [batch..., n dimensions, slice...] give [batch..., places..., slice...]; n is known.
+  let summary = "slices of input, chosen by rows of indices, with one index for each dimension after the batch dimensions";
+  let description = [{indices [batch..., places..., n] and input [batch..., n dimensions, slice...] give [batch..., places..., slice...]; n is static.
     Negative indices count from the end.}];
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$batch_dims);
   let results = (outs Tx_Tensor:$result);
@@ -231,9 +231,9 @@ def Tx_IotaOp : Tx_PureOp<"iota", [Tx_OnlyStages, Tx_TakesEpilogue]> {
 
 def Tx_MatmulOp : Tx_PureOp<"matmul", [Tx_Contraction, Tx_TakesEpilogue]> {
   let summary = "[batch..., M, K] x [batch..., K, N] or [K, N] -> [batch..., M, N]; batch extents are equal";
-  let description = [{With transpose_lhs / transpose_rhs the last two extents of that operand are swapped. A packed rhs (after
-    heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`. Beside floats the rhs may have integers of 8 or 16 bits, as
-    quantizers write them: what is multiplied is an integer less its column's `zero`, [N] of f32, if there is one.}];
+  let description = [{With transpose_lhs / transpose_rhs, the last two extents of that operand are swapped. A packed rhs (after
+    heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`. If the lhs has floats, the rhs may
+    have integers of 8 or 16 bits, as quantizers write them: the factors are then the integers less their column's `zero`, [N] of f32, if given.}];
   let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs, Optional<Tx_Tensor>:$zero, UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
                        OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
   let results = (outs Tx_Tensor:$result);
@@ -248,7 +248,7 @@ def Tx_MatmulOp : Tx_PureOp<"matmul", [Tx_Contraction, Tx_TakesEpilogue]> {
 
 def Tx_ConvOp : Tx_PureOp<"conv", [Tx_Contraction, Tx_TakesEpilogue]> {
   let summary = "convolution, channels-last: [N, spatial..., C] * [spatial..., C / groups, F] -> [N, spatial..., F]";
-  let description = [{Attributes have one value a spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
+  let description = [{Attributes have one value per spatial dimension. A packed filter (after heddle-pack-weights) is one-dimensional, with its
     [spatial..., C / groups, F] in `packed_shape`; with `winograd` it was also transformed (see tx.pack). Integers and `zero`, [F], as in
     tx.matmul.}];
   let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$filter, Optional<Tx_Tensor>:$zero, DenseI64ArrayAttr:$strides,
@@ -263,9 +263,9 @@ def Tx_ConvOp : Tx_PureOp<"conv", [Tx_Contraction, Tx_TakesEpilogue]> {
 
 def Tx_PackOp : Tx_PureOp<"pack"> {
   let summary = "reorders a filter [spatial..., C / groups, F] or a matrix [K, N] into the target's own panels";
-  let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. What is in it
-    is the target's business; F / groups is filled up with zeros to a multiple of 16. With `winograd`, a filter [3, 3, C, F] of one group is transformed
-    for Winograd's F(2x2, 3x3) first: the result holds [4, 4, C, F], each of the 16 a matrix in panels.}];
+  let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. The order
+    of its elements is the target's choice; F / groups is padded with zeros to a multiple of 16. With `winograd`, a filter [3, 3, C, F] of one group is transformed
+    for Winograd's F(2x2, 3x3) first: the result has [4, 4, C, F], each of its 16 matrices in panels.}];
   let arguments = (ins Tx_Tensor:$input, I64Attr:$groups, UnitAttr:$winograd);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
@@ -278,7 +278,7 @@ def Tx_PoolKind : I32EnumAttr<"PoolKind", "pooling", [I32EnumAttrCase<"max", 0>,
 def Tx_PoolOp : Tx_PureOp<"pool", [Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "pooling over windows, channels-last: [N, spatial..., C] -> [N, spatial..., C]";
   let description = [{Padding counts as minus infinity (max) or zero (average). Averages divide by the number of elements inside the input, or, with
-    include_pad, inside the input and its pads. Windows that reach beyond input and pads are cut there.}];
+    include_pad, inside the input and its pads. The part of a window outside of input and pads is ignored.}];
   let arguments = (ins Tx_PoolKind:$kind, Tx_Tensor:$input, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, DenseI64ArrayAttr:$dilations, UnitAttr:$include_pad);
   let results = (outs Tx_Tensor:$result);
@@ -299,8 +299,8 @@ def Tx_ReduceOp : Tx_PureOp<"reduce", [Tx_GoesThroughRows, Tx_JoinsRows, Tx_Only
   let hasVerifier = 1;
 }
 def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce", [Tx_GoesThroughRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
-  let summary = "where the largest (max) or smallest (min) element along the axis is";
-  let description = [{Of several equal ones the first, or the `last`. A NaN is never it; of nothing but NaN the index is 0.}];
+  let summary = "the index of the largest (max) or smallest (min) element along the axis";
+  let description = [{Of equal elements, the index of the first one or, with `last`, of the last one. NaN is never chosen; if all elements are NaN, the index is 0.}];
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$last);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
@@ -356,8 +356,8 @@ def Tx_BatchNormOp : Tx_PureOp<"batch_norm", [AllTypesMatch<["input", "result"]>
 //===--------------------------------------------------------------------------------------------- slots and dispatches
 
 def Tx_TransferOp : Tx_PureOp<"transfer", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "the value of one slot on another one";
-  let description = [{Made by heddle-place-ops, one for a value and a slot that it goes to. Nothing fuses across it.}];
+  let summary = "copies a value from one slot to another";
+  let description = [{Made by heddle-place-ops, one per value and destination slot. Nothing fuses across it.}];
   let arguments = (ins Tx_Tensor:$input, StrAttr:$from, StrAttr:$to);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input `from` $from `to` $to attr-dict `:` type($result)";
@@ -367,8 +367,8 @@ def Tx_TransferOp : Tx_PureOp<"transfer", [AllTypesMatch<["input", "result"]>]> 
 
 def Tx_CustomOp : Tx_PureOp<"custom"> {
   let summary = "an operator of a library plugin, found by its id when the module is loaded";
-  let description = [{What it computes is not known here: nothing fuses with it, and it is not computed at load. The same inputs give the same
-    results. `record` has its attributes: i64 and f64 numbers, texts, and lists of such numbers. It runs on `slot`, which heddle-place-ops
+  let description = [{The compiler does not know what it computes: nothing fuses with it, and it is not computed at load. The same inputs give the same
+    results. `record` has its attributes: i64 and f64 numbers, strings, and lists of such numbers. It runs on `slot`, which heddle-place-ops
     writes.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$domain, StrAttr:$name, I64Attr:$version, DictionaryAttr:$record,
                        OptionalAttr<StrAttr>:$slot);
@@ -381,8 +381,8 @@ def Tx_CustomOp : Tx_PureOp<"custom"> {
 def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryEffect]> {
   let summary = "a region that becomes one kernel";
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
-    row-major and do not overlap operands unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
-    `slot`, where its operands and results are; scheduling needs one. With an `alternative`, a library plugin may do the same instead of the
+    row-major and do not overlap operands, unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
+    `slot`, where its operands and results are; scheduling needs one. With an `alternative`, a library plugin may run instead of the
     kernel: importers make such regions of single nodes, and nothing fuses with them.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot,
                        OptionalAttr<Tx_OperationAttr>:$alternative);
@@ -390,7 +390,7 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? (`or` $alternative^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
   let extraClassDeclaration = [{
-    // The first operand that a result takes the place of; nothing if none does.
+    // The first operand that a result overwrites, if any.
     std::optional<int64_t> overwritten();
   }];
   let hasVerifier = 1;
