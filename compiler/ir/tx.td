@@ -263,9 +263,9 @@ def Tx_ConvOp : Tx_PureOp<"conv", [Tx_Contraction, Tx_TakesEpilogue]> {
 
 def Tx_PackOp : Tx_PureOp<"pack"> {
   let summary = "reorders a filter [spatial..., C / groups, F] or a matrix [K, N] into the target's own panels";
-  let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. The order
-    of its elements is the target's choice; F / groups is padded with zeros to a multiple of 16. With `winograd`, a filter [3, 3, C, F] of one group is transformed
-    for Winograd's F(2x2, 3x3) first: the result has [4, 4, C, F], each of its 16 matrices in panels.}];
+  let description = [{The result is one-dimensional: groups * K * roundup(F / groups, 16) elements with K = spatial... * C / groups. The order of
+    its elements is the target's choice; F / groups is padded with zeros to a multiple of 16. With `winograd`, a filter [3, 3, C, F] of one group is
+    transformed for Winograd's F(2x2, 3x3) first: the result has [4, 4, C, F], each of its 16 matrices in panels.}];
   let arguments = (ins Tx_Tensor:$input, I64Attr:$groups, UnitAttr:$winograd);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
@@ -300,7 +300,8 @@ def Tx_ReduceOp : Tx_PureOp<"reduce", [Tx_GoesThroughRows, Tx_JoinsRows, Tx_Only
 }
 def Tx_ArgReduceOp : Tx_PureOp<"arg_reduce", [Tx_GoesThroughRows, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "the index of the largest (max) or smallest (min) element along the axis";
-  let description = [{Of equal elements, the index of the first one or, with `last`, of the last one. NaN is never chosen; if all elements are NaN, the index is 0.}];
+  let description = [{Of equal elements, the index of the first one or, with `last`, of the last one. NaN is never chosen; if all elements are
+    NaN, the index is 0.}];
   let arguments = (ins Tx_ReduceKind:$kind, Tx_Tensor:$input, I64Attr:$axis, UnitAttr:$last);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$kind $input attr-dict `:` type($input) `->` type($result)";
@@ -367,8 +368,8 @@ def Tx_TransferOp : Tx_PureOp<"transfer", [AllTypesMatch<["input", "result"]>]> 
 
 def Tx_CustomOp : Tx_PureOp<"custom"> {
   let summary = "an operator of a library plugin, found by its id when the module is loaded";
-  let description = [{The compiler does not know what it computes: nothing fuses with it, and it is not computed at load. The same inputs give the same
-    results. `record` has its attributes: i64 and f64 numbers, strings, and lists of such numbers. It runs on `slot`, which heddle-place-ops
+  let description = [{The compiler does not know what it computes: nothing fuses with it, and it is not computed at load. The same inputs give the
+    same results. `record` has its attributes: i64 and f64 numbers, strings, and lists of such numbers. It runs on `slot`, which heddle-place-ops
     writes.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$domain, StrAttr:$name, I64Attr:$version, DictionaryAttr:$record,
                        OptionalAttr<StrAttr>:$slot);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A region of tx ops as stages. What only moves elements becomes part of the places at which others read; element-wise ops become arithmetic
-// in a body; a reduction or a contraction becomes a stage, and what is computed from its results is its `finish`.
+// Turns a region of tx ops into stages. Ops that only move elements become part of the places at which others read; element-wise ops become
+// arithmetic in a body; a reduction or a contraction becomes a stage, and the ops on its results become its `finish`.
 #include "compiler/stage/root_stages.h"
 #include "compiler/stage/scalar_body.h"
 
@@ -13,7 +13,7 @@ namespace heddle::stage {
 
 namespace {
 
-// Reshapes that only divide the results differently do not change what is stored where.
+// Reshapes that only divide the results differently do not change where an element is stored.
 Value behind_reshapes(Value value) {
   while (auto reshape = value.getDefiningOp<tx::ReshapeOp>()) value = reshape.getInput();
   return value;
@@ -33,12 +33,12 @@ class Former {
     for (Value yielded : body().getTerminator()->getOperands()) outputs.push_back(behind_reshapes(yielded));
     Exprs extents = tx::extents(tx::tensor(outputs.front()));
     for (Value output : outputs) {
-      if (tx::extents(tx::tensor(output)) != extents) return refuse("results over several domains");
+      if (tx::extents(tx::tensor(output)) != extents) return refuse("its results have different extents");
     }
     for (Operation& op : body()) {
       if (!llvm::isa<tx::ScatterOp, tx::SortOp>(op)) continue;
       if (outputs != SmallVector<Value>{op.getResult(0)})
-        return refuse("other results beside those of " + tx::describe(&op) + ", or behind them");
+        return refuse("the results of " + tx::describe(&op) + " are not the region's only results");
       auto scatter = llvm::dyn_cast<tx::ScatterOp>(op);
       TypeRange types = source_.getOutputs().getTypes();
       Operation* stage = scatter ? roots.scatter(scatter, types) : roots.sort(llvm::cast<tx::SortOp>(op), types);
@@ -46,7 +46,7 @@ class Former {
       builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
       return staged;
     }
-    // The last reduction or contraction makes the results itself, if it has as many.
+    // The last reduction or contraction makes the results itself if it has as many elements as they have.
     Operation* last = nullptr;
     for (Operation& op : body()) {
       if (is_root(&op)) last = &op;
@@ -66,7 +66,7 @@ class Former {
     return failure();
   }
 
-  // An empty dispatch like the source.
+  // An empty dispatch with the source's operands and results.
   void open(StagedRegion& staged) {
     Location location = builder_.getUnknownLoc();
     staged.module = ModuleOp::create(location);
@@ -88,10 +88,10 @@ class Former {
     for (BlockArgument argument : copy_->getBody().getArguments()) operands_.map(argument, body->addArgument(argument.getType(), location));
   }
 
-  // The ops of the region, which may be replaced.
+  // The ops of the region, in a copy that may be changed.
   Block& body() { return copy_->getBody().front(); }
 
-  // Softmax is its definition, x - max being exponentiated once.
+  // Replaces softmax by its definition, in which x - max is exponentiated once.
   void expand_softmax() {
     for (Operation& op : llvm::make_early_inc_range(body())) {
       auto softmax = llvm::dyn_cast<tx::SoftmaxOp>(op);
@@ -121,8 +121,8 @@ class Former {
     }
   }
 
-  // Stages of their own for all reductions and contractions but the last, and for element-wise values that are costly and that several stages read, or that
-  // a contraction reads and that another one or a reduction is behind. Such values have compute types. False with the reason.
+  // Makes separate stages for all reductions and contractions but the last, and for costly element-wise values that several stages read, or that
+  // a contraction reads and another contraction or reduction follows. Such values have compute types. False, with the reason, on failure.
   bool make_intermediates(Operation* last, RootStages& roots) {
     llvm::DenseSet<Operation*> costly = costly_and_shared(last);
     for (Operation& op : body()) {
@@ -141,13 +141,13 @@ class Former {
   llvm::DenseSet<Operation*> costly_and_shared(Operation* last) {
     llvm::DenseSet<Operation*> found;
     if (llvm::none_of(body(), [](Operation& op) { return is_root(&op); })) return found;
-    llvm::DenseMap<Operation*, bool> is_costly;  // what it does itself, or with what it reads
+    llvm::DenseMap<Operation*, bool> is_costly;  // by itself or because of an operand
     for (Operation& op : body()) {
       is_costly[&op] = tx::is_elementwise(&op) && (tx::is_costly(&op) || llvm::any_of(op.getOperands(), [&](Value operand) {
                                                      return operand.getDefiningOp() && is_costly.lookup(operand.getDefiningOp());
                                                    }));
     }
-    llvm::DenseMap<Operation*, llvm::SmallDenseSet<Operation*>> readers;  // stages, each by its op; the last one by nothing
+    llvm::DenseMap<Operation*, llvm::SmallDenseSet<Operation*>> readers;  // stages, each by its op; null for the last one
     for (Operation& op : llvm::reverse(body())) {
       auto& own = readers[&op];
       for (Operation* user : op.getUsers()) {
@@ -184,7 +184,7 @@ class Former {
   std::string& reason_;
   MLIRContext* context_;
   OpBuilder builder_;
-  IRMapping operands_;  // from the copy's operands, and values that have stages, to the staged region's
+  IRMapping operands_;  // from operands of the copy, and values that have stages, to values of the staged region
   unsigned symbols_ = 0;
 };
 

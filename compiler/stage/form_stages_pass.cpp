@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-form-stages: shows what form_stages() makes of each dispatch, for tests and for those who work on the compiler. Targets form stages
-// themselves, when a strategy asks for them.
+// heddle-form-stages: replaces the ops of each dispatch by the stages that form_stages() makes of them, for tests and compiler developers.
+// Targets form stages themselves when a strategy asks for them.
 #include "compiler/stage/stage.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -13,7 +13,7 @@ namespace {
 struct FormStages : PassWrapper<FormStages, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormStages)
   StringRef getArgument() const final { return "heddle-form-stages"; }
-  StringRef getDescription() const final { return "dispatch { tx ops }  ->  dispatch { stages }; what has no stages stays, with a remark"; }
+  StringRef getDescription() const final { return "dispatch { tx ops }  ->  dispatch { stages }; a dispatch without stages stays, with a remark"; }
   void getDependentDialects(DialectRegistry& registry) const final {
     registry.insert<StageDialect, arith::ArithDialect, math::MathDialect>();
   }
@@ -24,7 +24,7 @@ struct FormStages : PassWrapper<FormStages, OperationPass<ModuleOp>> {
       std::string reason;
       auto staged = form_stages(region, reason);
       if (failed(staged)) {
-        region.emitRemark("no stages: ") << reason;
+        region.emitRemark("cannot form stages: ") << reason;
         continue;
       }
       region.getBody().takeBody(staged->region.getBody());

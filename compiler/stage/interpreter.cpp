@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See interpreter.h. Written from the definitions in stage.td and of the arith and math dialects; shares nothing with any emitter.
+// See interpreter.h. Written from the definitions in stage.td and of the arith and math dialects; shares no code with any emitter.
 #include "compiler/stage/interpreter.h"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ bool compare(arith::CmpFPredicate predicate, double a, double b) {
     case arith::CmpFPredicate::UGE:
       return unordered || a >= b;
     default:
-      throw std::logic_error("a comparison that bodies do not use");
+      throw std::logic_error("a comparison that bodies may not have");
   }
 }
 
@@ -113,7 +113,7 @@ bool compare(arith::CmpIPredicate predicate, Scalar a, Scalar b, Type type) {
     case arith::CmpIPredicate::uge:
       return x >= y;
   }
-  throw std::logic_error("a comparison that bodies do not use");
+  throw std::logic_error("a comparison that bodies may not have");
 }
 
 Scalar rounded(double value, Type type) {
@@ -183,10 +183,10 @@ Scalar run(Operation* op, ArrayRef<Scalar> in, ArrayRef<int64_t> symbols) {
       .Case([&](math::SinOp) { return real(std::sin(a())); })
       .Case([&](math::ErfOp) { return real(std::erf(a())); })
       .Case([&](math::PowFOp) { return real(std::pow(a(), b())); })
-      .Default([](Operation* op) -> Scalar { throw std::logic_error(("bodies do not have " + op->getName().getStringRef()).str()); });
+      .Default([](Operation* op) -> Scalar { throw std::logic_error(("bodies may not have " + op->getName().getStringRef()).str()); });
 }
 
-// What the block yields for these arguments.
+// The values that the block yields for these arguments.
 Values run(Block& body, ArrayRef<Scalar> arguments, ArrayRef<int64_t> symbols) {
   llvm::DenseMap<Value, Scalar> known;
   for (auto [argument, value] : llvm::zip_equal(body.getArguments(), arguments)) known[argument] = value;
@@ -313,7 +313,7 @@ class Interpreter {
     });
   }
 
-  // The results have their first elements.
+  // The initial elements of the results.
   void update(ScatterOp scatter, const Index& extents, int64_t updates, std::vector<Array>& results) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto first = static_cast<unsigned>(scatter.getPlaceReads()), last = first_read_of_last_body(scatter);
@@ -370,7 +370,7 @@ class Interpreter {
 
   size_t walks_of_fold() const { return order_ == FoldOrder::straight ? 1 : order_ == FoldOrder::halves ? 2 : 3; }
 
-  // Which of the walks takes the reduced element at this position of their order.
+  // Which of the walks takes the reduced element at this position in their order.
   size_t walk_of(int64_t position, ArrayRef<int64_t> folded) const {
     if (order_ == FoldOrder::interleaved) return static_cast<size_t>(position % 3);
     int64_t all = 1;

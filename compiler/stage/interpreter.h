@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The meaning of stages: evaluates a staged region on plain arrays, one element after another. The oracle of every target's tests. Floats are
-// computed in f64 and not rounded in between, so that what a target may differ by is its own rounding alone.
+// The meaning of stages: evaluates a staged region on plain arrays, one element after another. It is the reference for the tests of every
+// target. Floats are computed in f64 without rounding in between, so that a target may differ only by its own rounding.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace heddle::stage {
 
-// An element: floats are in `real`, integers in `whole`, sign-extended from their width whatever their sign.
+// An element: a float is in `real`; an integer is in `whole`, sign-extended from its width even if its type is unsigned.
 struct Scalar {
   double real = 0;
   int64_t whole = 0;
@@ -21,14 +21,14 @@ struct Array {
   std::vector<Scalar> elements;  // row-major
 };
 
-// How the reduced elements of each stage.fold are gone through. Whichever way, the results are the same but for rounding.
+// The order in which the reduced elements of each stage.fold are visited. It changes the results by rounding only.
 enum class FoldOrder {
   straight,     // one after the other; `merge` is not run
   halves,       // the first half and the second half, each from `init` on; then `merge` of the two
-  interleaved,  // of three walks each takes every third element, and there may be none for one; `merge` joins them from the last to the first
+  interleaved,  // three walks of every third element each, of which some may be empty; `merge` joins them from the last to the first
 };
 
-// The results for these operands. `symbols` are the values of the function's symbols. Throws std::logic_error for an op that no body may have.
+// The results for these operands. `symbols` are the values of the function's symbols. Throws std::logic_error for an op that bodies may not have.
 std::vector<Array> interpret(tx::DispatchOp staged_region, const std::vector<Array>& operands, llvm::ArrayRef<int64_t> symbols,
                              FoldOrder order = FoldOrder::straight);
 

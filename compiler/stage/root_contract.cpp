@@ -9,7 +9,8 @@ namespace heddle::stage {
 
 namespace {
 
-// Reduced extents, and where the operands are read: over the dimensions of the result, then the reduced ones. Reduced elements outside of `within` are left out.
+// Reduced extents, and where the operands are read: over the dimensions of the result, then the reduced ones. Reduced elements outside of
+// `within` are skipped.
 struct Places {
   Exprs folded, lhs, rhs;
   SmallVector<Bounded> within;
@@ -21,7 +22,7 @@ Exprs all_dims(MLIRContext* context, unsigned count) {
   return dims;
 }
 
-// Over batch..., m, n, then k.
+// Dimensions: batch..., m, n, then k.
 Places places_of(tx::MatmulOp matmul) {
   Places places;
   unsigned rank = static_cast<unsigned>(tx::tensor(matmul.getResult()).getRank());
@@ -36,7 +37,7 @@ Places places_of(tx::MatmulOp matmul) {
   return places;
 }
 
-// Over n, spatial..., f, then taps..., c.
+// Dimensions: n, spatial..., f, then taps..., c.
 Places places_of(tx::ConvOp conv) {
   Places places;
   Exprs filter = tx::extents(tx::tensor(conv.getFilter())), input = tx::extents(tx::tensor(conv.getInput())),
@@ -69,11 +70,11 @@ Operation* RootStages::contract(Operation* root, StageBody& last, ArrayRef<Affin
   auto matmul = llvm::dyn_cast<tx::MatmulOp>(root);
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);
   if ((matmul && matmul.getPackedShape()) || (conv && conv.getPackedShape())) {
-    last.refuse("packed weights, which are the CPU's microkernel's");
+    last.refuse("its weights are packed for the CPU's microkernel");
     return nullptr;
   }
   if (accumulator.isInteger(1)) {
-    last.refuse("sums of bools");
+    last.refuse("it sums bools");
     return nullptr;
   }
   Places places = matmul ? places_of(matmul) : places_of(conv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reductions, windows and sums along an axis.
+// Reductions, windows and cumulative sums.
 #include "compiler/stage/root_stages.h"
 #include "compiler/stage/scalar_body.h"
 
@@ -23,7 +23,7 @@ Value emit_combined(OpBuilder& b, tx::ReduceKind kind, Value x, Value y, bool no
       if (is_float) return b.create<arith::MinimumFOp>(at, x, y, arith::FastMathFlags::nsz);
       return no_sign ? b.create<arith::MinUIOp>(at, x, y).getResult() : b.create<arith::MinSIOp>(at, x, y).getResult();
   }
-  llvm_unreachable("all kinds are above");
+  llvm_unreachable("all kinds are handled above");
 }
 
 namespace {
@@ -39,7 +39,7 @@ TypedAttr identity(StageBody& body, tx::ReduceKind kind, Type type, bool no_sign
   return IntegerAttr::get(type, bound);
 }
 
-// What a fold does with its accumulators: where they begin, how an element changes them, how those of two parts become one.
+// How a fold uses its accumulators: their initial values, how an element changes them, and how those of two parts are merged.
 struct Accumulation {
   SmallVector<TypedAttr> init;
   std::function<SmallVector<Value>(StageBody& body, ValueRange have, Value element)> step;
@@ -55,7 +55,7 @@ Accumulation one_accumulator(TypedAttr init, const Combine& combine) {
       [=](StageBody& body, ValueRange first, ValueRange second) { return SmallVector<Value>{combine(body.builder, first[0], second[0])}; }};
 }
 
-// Two accumulators: the element that is ahead, and its index, which is this dimension's of the domain.
+// Two accumulators: the best element so far, and its index along this dimension of the domain.
 Accumulation choosing(tx::ArgReduceOp arg, StageBody& last, unsigned index) {
   Type element = tx::element_of(arg.getInput()), type = compute_type(element);
   bool no_sign = is_unsigned(element), is_max = arg.getKind() == tx::ReduceKind::max, wants_last = arg.getLast();
@@ -121,13 +121,14 @@ Accumulation accumulation_of(Operation* root, StageBody& last, unsigned index) {
   return how;
 }
 
-// What a root goes through for an element of its result: the reduced extents, where its input is read, and which of these elements are there.
+// The elements that a root goes through for one element of its result: the reduced extents, where its input is read, and which of these
+// elements exist.
 struct Folded {
   Exprs extents, place;
   SmallVector<Bounded> within = {};
 };
 
-// How far the channels are that count for one, on both sides of it. None lies further away than there are channels.
+// How many channels count on each side of one; limited by the number of channels.
 std::pair<int64_t, int64_t> reach_of(tx::LrnOp lrn) {
   int64_t size = static_cast<int64_t>(lrn.getSize());
   int64_t most = std::max<int64_t>(0, tx::static_extent(tx::extents(tx::tensor(lrn.getInput())).back()).value_or(INT64_MAX) - 1);
@@ -174,7 +175,7 @@ Folded folded_of(Operation* root) {
   return folded;
 }
 
-// ---- what a result is beside the accumulator, in the body that makes it
+// ---- what a result is computed from besides the accumulator, in the body that makes it
 
 Value constant_index(StageBody& body, int64_t value) {
   return body.builder.create<arith::ConstantIntOp>(body.builder.getUnknownLoc(), value, 64);
@@ -199,7 +200,7 @@ Value count_of(StageBody& last, tx::ReduceOp reduce) {
   return fixed ? constant_index(last, *fixed) : last.computed(count);
 }
 
-// The number of elements of the window that a mean is of: those inside the input, or inside input and pads.
+// The number of elements of the window that a mean is taken of: those inside the input, or inside input and pads.
 Value count_of(StageBody& last, tx::PoolOp pool, ArrayRef<AffineExpr> result_at) {
   OpBuilder& b = last.builder;
   Location at = b.getUnknownLoc();
@@ -216,7 +217,7 @@ Value count_of(StageBody& last, tx::PoolOp pool, ArrayRef<AffineExpr> result_at)
     }
     Value start = last.computed(result_at[i + 1] * stride - low);
     if (!start) return {};
-    // Taps from the first one at or behind `from` on, all of them at most.
+    // The number of taps that come before `from`, at most all of them.
     auto taps_before = [&](Value from) -> Value {
       Value distance = b.create<arith::MaxSIOp>(at, zero, b.create<arith::SubIOp>(at, from, start));
       Value rounded = b.create<arith::AddIOp>(at, distance, constant_index(last, dilation - 1));
@@ -299,7 +300,7 @@ Operation* RootStages::scan(tx::CumsumOp cumsum, StageBody& last, ArrayRef<Affin
   bool is_whole = own && extents[own.getPosition()] == tx::extents(tx::tensor(input))[axis];
   for (auto [i, place] : llvm::enumerate(last.root_at)) is_whole &= i == axis || !place.isFunctionOfDim(own.getPosition());
   if (!is_whole) {
-    last.refuse("a tx.cumsum whose results are moved along its axis");
+    last.refuse("results of a tx.cumsum are moved along its axis");
     return nullptr;
   }
   TypedAttr zero = last.number(compute_type(tx::tensor(input).getElementType()), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Scatters and sorts: stages that go along a dimension, of which the order counts.
+// Scatters and sorts: stages that go along a dimension in an order that matters.
 #include "compiler/stage/root_stages.h"
 #include "compiler/stage/scalar_body.h"
 
@@ -9,7 +9,7 @@ namespace heddle::stage {
 
 namespace {
 
-// NaN is larger than all others.
+// NaN is larger than all numbers.
 Value comes_before(OpBuilder& b, Value first, Value second, bool descending, bool no_sign) {
   Location at = b.getUnknownLoc();
   if (descending) std::swap(first, second);

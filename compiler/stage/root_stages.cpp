@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See root_stages.h. What all stages with a root share.
+// See root_stages.h. The parts that all stages with a root share.
 #include "compiler/stage/root_stages.h"
 
 #include "compiler/stage/scalar_body.h"
@@ -43,7 +43,7 @@ Exprs RootStages::over_domain(ArrayRef<AffineExpr> place, ArrayRef<AffineExpr> r
   return result;
 }
 
-// Yields an element of each output. False, with the reason, if one has no form.
+// Yields an element of each output. False, with the reason, if an output has no form.
 bool RootStages::finish(StageBody& body, ArrayRef<Value> outputs, unsigned rank, TypeRange types) {
   SmallVector<Value> elements;
   for (auto [output, type] : llvm::zip_equal(outputs, types)) {
@@ -71,7 +71,7 @@ Operation* RootStages::rooted(Operation* root, ArrayRef<Value> outputs, ArrayRef
   add_results(root, last);
   if (!finish(last, outputs, rank, types)) return nullptr;
   if (last.root_at.size() != static_cast<size_t>(tx::tensor(root->getResult(0)).getRank())) {
-    last.refuse("results of " + tx::describe(root) + " are not read");
+    last.refuse("nothing reads the results of " + tx::describe(root) + "");
     return nullptr;
   }
   if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) return scan(cumsum, last, extents, types);

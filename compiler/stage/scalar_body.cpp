@@ -38,13 +38,13 @@ Value cast(Body& from, Body& to, Value x, Type source, Type target) {
     if (from_width > to_width) return to.make<arith::TruncIOp>(to.type(), x);
     return is_unsigned(source) ? to.make<arith::ExtUIOp>(to.type(), x) : to.make<arith::ExtSIOp>(to.type(), x);
   }
-  // Saturating: the bounds are kept apart, since the largest integer may not be a float; NaN is 0.
+  // Saturating. The bounds are compared separately, since the largest integer may not be a float. NaN becomes 0.
   unsigned width = to_type.getIntOrFloatBitWidth();
   bool without_sign = is_unsigned(target);
   double low = without_sign ? 0 : -std::ldexp(1.0, static_cast<int>(width) - 1);
   double beyond = without_sign ? std::ldexp(1.0, static_cast<int>(width)) : std::ldexp(1.0, static_cast<int>(width) - 1);
   Value low_value = from.constant(low), beyond_value = from.constant(beyond);
-  // Conversions go through a type that holds every value inside the bounds.
+  // Conversions go through a type that can represent every value inside the bounds.
   Value inside_low = from.compare(arith::CmpFPredicate::OGE, x, low_value);
   Value inside_high = from.compare(arith::CmpFPredicate::OLT, x, beyond_value);
   Value safe = from.select(inside_low, from.select(inside_high, x, from.constant(0)), from.constant(0));
@@ -85,7 +85,7 @@ Value compare(Body& body, tx::CompareKind kind, Value a, Value b, bool without_s
   return body.make<arith::CmpIOp>((without_sign ? no_sign : with_sign)[static_cast<uint32_t>(kind)], a, b);
 }
 
-// Integer division of the operands; 0 where it has no answer, so that no input can trap.
+// Integer division of the operands; 0 where it is undefined, so that no input can trap.
 Value integer_division(Body& body, Value a, Value b, bool without_sign) {
   Value zero = body.constant(0), one = body.constant(1);
   Value by_zero = body.make<arith::CmpIOp>(arith::CmpIPredicate::eq, b, zero);
@@ -161,7 +161,7 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::ReluOp) -> Value {
         Value zero = body.constant(0);
         if (!is_float) return without_sign ? x : body.make<arith::MaxSIOp>(x, zero);
-        return body.select(body.compare(arith::CmpFPredicate::OGT, zero, x), zero, x);  // one instruction; NaN stays
+        return body.select(body.compare(arith::CmpFPredicate::OGT, zero, x), zero, x);  // one instruction; keeps NaN
       })
       .Case([&](tx::FloorOp) -> Value { return is_float ? body.make<math::FloorOp>(x) : x; })
       .Case([&](tx::CeilOp) -> Value { return is_float ? body.make<math::CeilOp>(x) : x; })
@@ -203,7 +203,7 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
             bool lost;
             value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
             double y = value.convertToDouble();
-            // Roots differ from pow for -0 and -infinity; whole exponents do not.
+            // sqrt-based roots differ from pow for -0 and -infinity; whole exponents do not.
             if (y == std::floor(y) || y == 0.5) return emit_constant_power(builder, location, x, y);
           }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The stage dialect's definition: registration, verifiers, questions about any stage.
+// The stage dialect's definition: registration, verifiers, and questions about any stage.
 #include "compiler/stage/stage.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -68,7 +68,7 @@ SmallVector<unsigned> gathers_of(Operation* stage, unsigned read) {
 
 namespace {
 
-// Reads [first, first + count) are over `rank` dimensions and fit their tensors.
+// Checks that reads [first, first + count) are over `rank` dimensions and fit their tensors.
 LogicalResult verify_reads(Operation* op, unsigned first, unsigned count, unsigned rank) {
   for (unsigned i = first; i < first + count; ++i) {
     AccessAttr access = access_of(op, i);
@@ -103,7 +103,7 @@ LogicalResult verify_reads(Operation* op, unsigned first, unsigned count, unsign
   return success();
 }
 
-// The block has these arguments: indices of `rank` dimensions, reads [first, first + count), and `more`.
+// Checks that the block has these arguments: indices of `rank` dimensions, reads [first, first + count), and `more`.
 LogicalResult verify_arguments(Operation* op, StringRef name, Block& body, unsigned rank, unsigned first, unsigned count, TypeRange more) {
   SmallVector<Type> expected(rank, IntegerType::get(op->getContext(), 64));
   for (unsigned i = first; i < first + count; ++i) expected.push_back(scalar_type(tx::tensor(op->getOperand(i)).getElementType()));
@@ -114,12 +114,12 @@ LogicalResult verify_arguments(Operation* op, StringRef name, Block& body, unsig
   return error << ")";
 }
 
-// Null where the body does not end with one, which it may not even have when its op is verified.
+// The body's terminator; null if it has none, which is possible while its op is verified.
 YieldOp yield_of(Block& body) {
   return body.empty() ? YieldOp() : llvm::dyn_cast<YieldOp>(body.back());
 }
 
-// The types of what the body yields: verify_yield tells it from nothing.
+// The types of the values that the body yields. verify_yield distinguishes none from a missing yield.
 SmallVector<Type> yielded(Block& body) {
   YieldOp yield = yield_of(body);
   return yield ? SmallVector<Type>(yield.getOperandTypes()) : SmallVector<Type>();
@@ -170,7 +170,7 @@ LogicalResult verify_two_bodies(Operation* op, int64_t step_reads, DomainAttr do
   return verify_reads(op, static_cast<unsigned>(step_reads), static_cast<unsigned>(reads - step_reads), domain.getParallelRank());
 }
 
-// These bodies, and the first reads, are the same for all indices of a dimension.
+// Checks that these bodies, and the first reads, do not depend on an index along the dimension.
 LogicalResult verify_independence(Operation* op, ArrayRef<Block*> bodies, unsigned reads, unsigned dimension) {
   bool depends = llvm::any_of(bodies, [&](Block* body) { return !body->getArgument(dimension).use_empty(); });
   for (unsigned i = 0; i < reads; ++i) depends |= access_of(op, i).getMap().isFunctionOfDim(dimension);

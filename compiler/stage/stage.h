@@ -15,7 +15,7 @@
 
 namespace heddle::stage {
 
-// The type of a tensor's elements in bodies: integers without sign.
+// The type of a tensor's elements in bodies: integers are signless.
 mlir::Type scalar_type(mlir::Type element);
 
 // Domain and reads of a map, a fold or a contraction.
@@ -23,20 +23,20 @@ DomainAttr domain_of(mlir::Operation* stage);
 mlir::OperandRange reads_of(mlir::Operation* stage);
 AccessAttr access_of(mlir::Operation* stage, unsigned read);
 
-// The body that makes an element of each result: of a map its only one, else `finish`. Its first read is reads_of()[first_read_of()].
+// The body that makes an element of each result: the only body of a map, else `finish`. Its first read is reads_of()[first_read_of()].
 mlir::Block& last_body(mlir::Operation* stage);
 unsigned first_read_of_last_body(mlir::Operation* stage);
 
 // The reads whose elements are indices of this one.
 llvm::SmallVector<unsigned> gathers_of(mlir::Operation* stage, unsigned read);
 
-// A dispatch whose body is stages instead of tx ops: the same operands, results and symbols, in a module of its own.
+// A dispatch with stages instead of tx ops in its body: the same operands, results and symbols, in a module of its own.
 struct StagedRegion {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   tx::DispatchOp region;
 };
 
-// The stages of a region of tx ops. Fails with a reason, and without a diagnostic, for what has no stage yet.
+// The stages of a region of tx ops. Fails with a reason, and without a diagnostic, if the region has ops without stages.
 mlir::FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason);
 
 // For heddle-opt.

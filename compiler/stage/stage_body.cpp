@@ -11,13 +11,13 @@ namespace heddle::stage {
 
 namespace {
 
-// Ops whose results are their input's elements at places that moved() knows.
+// Ops whose results are elements of their input, at places that moved() computes.
 bool only_moves(Operation* op) {
   return llvm::isa<tx::TransposeOp, tx::BroadcastOp, tx::SliceOp, tx::ReshapeOp>(op);
 }
 
-// The place in a tensor of extents `to` of the element that is at `at` in one of extents `from`, in row-major order. Dimensions go together in groups of
-// one size, each as small as it can be.
+// The place, in a tensor of extents `to`, of the element that is at `at` in one of extents `from`, in row-major order. Groups of dimensions with
+// the same element count correspond to each other; each group is as small as possible.
 Exprs reshaped(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, ArrayRef<AffineExpr> at) {
   MLIRContext* context = (from.empty() ? to : from).empty() ? nullptr : (from.empty() ? to : from).front().getContext();
   Exprs place(to.size());
@@ -28,7 +28,7 @@ Exprs reshaped(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, ArrayRef<Affi
     while (t > 0 && is_one(to[t - 1])) place[--t] = getAffineConstantExpr(0, context);
   };
   for (skip_ones(); t > 0; skip_ones()) {
-    // The group [f, f_end) of one is the group [t, t_end) of the other.
+    // Dimensions [f, f_end) of `from` correspond to dimensions [t, t_end) of `to`.
     size_t f_end = f, t_end = t;
     AffineExpr from_count = getAffineConstantExpr(1, context), to_count = from_count;
     do {
@@ -70,7 +70,7 @@ Exprs moved(Operation* op, ArrayRef<AffineExpr> at) {
         return place;
       })
       .Case([&](tx::ReshapeOp reshape) { return reshaped(tx::extents(tx::tensor(reshape.getResult())), input_extents, at); })
-      .Default([](Operation*) -> Exprs { llvm_unreachable("asked of ops that only_moves() knows"); });
+      .Default([](Operation*) -> Exprs { llvm_unreachable("only_moves() excludes other ops"); });
 }
 
 }  // namespace
@@ -89,10 +89,10 @@ Value StageBody::element(Value value, ArrayRef<AffineExpr> at) {
   return result;
 }
 
-// A read of an operand of the region, or of what another stage makes.
+// A read of an operand of the region, or of another stage's result.
 Value StageBody::read(Value tensor, ArrayRef<AffineExpr> at, TypedAttr outside) {
   Type element = tx::tensor(operands_.lookup(tensor)).getElementType();
-  // Of the indices that were read, those that this place has.
+  // Of the indices that were read, those that this place uses.
   Exprs dims = leading_dims(), place;
   SmallVector<unsigned> gathers;
   for (auto [i, gathered] : llvm::enumerate(gathered_)) {
@@ -101,12 +101,12 @@ Value StageBody::read(Value tensor, ArrayRef<AffineExpr> at, TypedAttr outside) 
     bool is_used = false;
     for (AffineExpr index : at) {
       if (!index.isFunctionOfDim(dim)) continue;
-      if (!llvm::isa<AffineDimExpr>(index)) return refuse("indices that are read and then moved");
+      if (!llvm::isa<AffineDimExpr>(index)) return refuse("an index that is read is then moved");
       is_used = true;
     }
     if (is_used) gathers.push_back(gathered);
   }
-  if (outside && !gathers.empty()) return refuse("a pad of what is gathered");
+  if (outside && !gathers.empty()) return refuse("gathered elements are padded");
   for (AffineExpr index : at) place.push_back(index.replaceDims(dims));
   auto map = AffineMap::get(rank_ + static_cast<unsigned>(gathers.size()), symbols, place, builder.getContext());
   Value argument = block_->insertArgument(rank_ + static_cast<unsigned>(reads.size()), scalar_type(element), location_);
@@ -116,18 +116,18 @@ Value StageBody::read(Value tensor, ArrayRef<AffineExpr> at, TypedAttr outside) 
   return compute == argument.getType() ? argument : builder.create<arith::ExtFOp>(location_, compute, argument);
 }
 
-// A place for look-ups, however many indices have been read.
+// A key for look-ups that does not depend on how many indices have been read.
 Attribute StageBody::place_key(ArrayRef<AffineExpr> at) {
   constexpr unsigned any = 1 << 20;
   return AffineMapAttr::get(AffineMap::get(any, symbols, at, builder.getContext()));
 }
 
-// An index that is read here, as a dimension of places; null with the reason.
+// An index that is read here, as a dimension of places; null, with the reason, on failure.
 AffineExpr StageBody::gathered(Value indices, ArrayRef<AffineExpr> at) {
   auto key = std::make_pair(indices, place_key(at));
   if (auto known = gathered_memo_.find(key); known != gathered_memo_.end()) return known->second;
   if (!operands_.contains(indices)) {
-    refuse("indices that " + tx::describe(indices.getDefiningOp()) + " makes");
+    refuse(tx::describe(indices.getDefiningOp()) + " in the region computes indices");
     return {};
   }
   if (!read(indices, at)) return {};
@@ -135,7 +135,7 @@ AffineExpr StageBody::gathered(Value indices, ArrayRef<AffineExpr> at) {
   return gathered_memo_[key] = builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathered_.size()) - 1);
 }
 
-// A factor in the type of the sums.
+// A factor, converted to the type of the sums.
 Value StageBody::widened(Value factor, Value tensor, Type type) {
   Type own = factor.getType();
   if (own == type) return factor;
@@ -153,7 +153,7 @@ Value StageBody::widened(Value factor, Value tensor, Type type) {
                                                           : builder.create<arith::ExtSIOp>(location_, type, factor).getResult();
 }
 
-// The element as a tensor of this type holds it.
+// The element, converted to the tensor's element type.
 Value StageBody::to_storage(Value value, Type element) {
   Type type = scalar_type(element);
   return value.getType() == type ? value : builder.create<arith::TruncFOp>(location_, type, value);
@@ -173,7 +173,7 @@ Value StageBody::make(Value value, ArrayRef<AffineExpr> at) {
   }
   if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
     auto splat = llvm::dyn_cast<SplatElementsAttr>(constant.getValue());
-    if (!splat) return refuse("a constant of several values");
+    if (!splat) return refuse("a constant has several values");
     return constant_of(splat);
   }
   if (auto pad = llvm::dyn_cast<tx::PadOp>(op)) return element_of_pad(pad, at);
@@ -192,11 +192,11 @@ Value StageBody::make(Value value, ArrayRef<AffineExpr> at) {
     ScopedDiagnosticHandler quiet(op->getContext(), [&](Diagnostic& diagnostic) { reason_ = diagnostic.str(); });
     return emit_scalar_body(builder, location_, op, operands);
   }
-  if (!only_moves(op)) return refuse(tx::describe(op) + " has no stage");
+  if (!only_moves(op)) return refuse(tx::describe(op) + " is not an op of stages");
   return element(op->getOperand(0), moved(op, at));
 }
 
-// Where an op that reads indices finds its element; empty with the reason.
+// Where an op that reads indices finds its element; empty, with the reason, on failure.
 Exprs StageBody::gathered_place(Operation* op, ArrayRef<AffineExpr> at) {
   Value indices = op->getOperand(1);
   size_t rank = static_cast<size_t>(tx::tensor(indices).getRank());
@@ -225,7 +225,7 @@ Exprs StageBody::gathered_place(Operation* op, ArrayRef<AffineExpr> at) {
   return place;
 }
 
-// What is computed is so at a place inside, also where the pad is: the index modulo its extent.
+// A computed input is computed at a place inside of it even for elements of the pad: at the index modulo its extent.
 Value StageBody::element_of_pad(tx::PadOp pad, ArrayRef<AffineExpr> at) {
   Value input = pad.getInput();
   Exprs place;
@@ -239,7 +239,7 @@ Value StageBody::element_of_pad(tx::PadOp pad, ArrayRef<AffineExpr> at) {
       place.push_back(index);
       continue;
     }
-    if (!tx::is_positive(extent)) return refuse("a pad of what is computed and may be empty");
+    if (!tx::is_positive(extent)) return refuse("a padded value is computed in the region and may be empty");
     place.push_back((index + (extent - 1) * low) % extent);
     Value here = computed(index);
     if (!here) return {};
@@ -256,7 +256,7 @@ Value StageBody::element_of_pad(tx::PadOp pad, ArrayRef<AffineExpr> at) {
   return builder.create<arith::SelectOp>(location_, inside, own, around);
 }
 
-// Every input is read, at a place inside of it: the index modulo its extent, which is right for the one that is taken.
+// Every input is read, at a place inside of it: at the index modulo its extent, which is the right place for the input that is selected.
 Value StageBody::element_of_concat(tx::ConcatOp concat, ArrayRef<AffineExpr> at) {
   size_t axis = static_cast<size_t>(concat.getAxis());
   AffineExpr start = builder.getAffineConstantExpr(0);
@@ -265,8 +265,8 @@ Value StageBody::element_of_concat(tx::ConcatOp concat, ArrayRef<AffineExpr> at)
     AffineExpr extent = tx::extents(tx::tensor(input))[axis];
     if (tx::static_extent(extent) == 0) continue;
     Exprs place(at);
-    if (!tx::is_positive(extent)) {  // nothing is inside of a part without elements
-      if (!operands_.contains(input)) return refuse("a concat of what is computed and may be empty");
+    if (!tx::is_positive(extent)) {  // a part without elements has no place inside
+      if (!operands_.contains(input)) return refuse("an input of a concat is computed in the region and may be empty");
       place[axis] = at[axis] - start;
     } else if (auto fixed = tx::static_extent(extent), known = tx::static_extent(start); fixed && known) {
       place[axis] = (at[axis] + (*fixed - *known % *fixed) % *fixed) % extent;
@@ -284,7 +284,7 @@ Value StageBody::element_of_concat(tx::ConcatOp concat, ArrayRef<AffineExpr> at)
     result = own;
     start = start + extent;
   }
-  return result ? result : refuse("a concat of nothing");
+  return result ? result : refuse("a concat has no elements");
 }
 
 Value StageBody::index_as_element(tx::IotaOp iota, AffineExpr index) {
@@ -296,16 +296,16 @@ Value StageBody::index_as_element(tx::IotaOp iota, AffineExpr index) {
   return bits == 64 ? value : builder.create<arith::TruncIOp>(location_, type, value).getResult();
 }
 
-// The value of a place, which is not negative where it is divided; null with the reason.
+// The value of a place, which must not be negative where it is divided; null, with the reason, on failure.
 Value StageBody::computed(AffineExpr index) {
   for (size_t d = rank_; d < rank_ + gathered_.size(); ++d) {
-    if (index.isFunctionOfDim(static_cast<unsigned>(d))) return refuse("an index that is read and then computed with");
+    if (index.isFunctionOfDim(static_cast<unsigned>(d))) return refuse("an index that is read is then computed with");
   }
   if (auto dim = llvm::dyn_cast<AffineDimExpr>(index)) return block_->getArgument(dim.getPosition());
   if (index.isSymbolicOrConstant())
     return builder.create<ExtentOp>(location_, builder.getI64Type(), AffineMapAttr::get(AffineMap::get(0, symbols, index)));
   auto binary = llvm::cast<AffineBinaryOpExpr>(index);
-  Value a = computed(binary.getLHS()), b = computed(binary.getRHS());  // of which none refuses
+  Value a = computed(binary.getLHS()), b = computed(binary.getRHS());  // neither can fail
   switch (binary.getKind()) {
     case AffineExprKind::Add:
       return builder.create<arith::AddIOp>(location_, a, b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The body of a stage while it is made: asked for the element of a value of a region, it adds the reads and the arithmetic that this takes. What only
-// moves elements becomes part of the places at which others are read. Used where stages are formed.
+// Builds the body of a stage: when asked for the element of a value of a region, it adds the reads and the arithmetic that this takes. Ops that only
+// move elements become part of the places at which others are read. Used to form stages.
 #pragma once
 
 #include "compiler/stage/stage.h"
@@ -11,18 +11,18 @@ namespace heddle::stage {
 
 using Exprs = llvm::SmallVector<mlir::AffineExpr>;
 
-// Arguments are indices of the stage's domain, then reads, then what add_argument() adds. Elements are in compute types. What gives a value is null where there
-// is no form, and `reason` says why.
+// Arguments are indices of the stage's domain, then reads, then those that add_argument() adds. Elements are in compute types. Methods that return
+// a value return null if it has no form; `reason` then says why.
 class StageBody {
  public:
-  // `operands` are the values that may be read: those of the region, and what other stages made.
+  // `operands` are the values that may be read: those of the region, and results of other stages.
   StageBody(mlir::MLIRContext* context, unsigned rank, unsigned symbol_count, const mlir::IRMapping& operands, std::string& reason);
 
   // The element of a value of the region at an index, in expressions over the domain's dimensions.
   mlir::Value element(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> at);
-  // A factor, which is an element of `tensor`, in the type of the sums.
+  // A factor, which is an element of `tensor`, converted to the type of the sums.
   mlir::Value widened(mlir::Value factor, mlir::Value tensor, mlir::Type type);
-  // The element as a tensor of this type holds it.
+  // The element, converted to the tensor's element type.
   mlir::Value to_storage(mlir::Value value, mlir::Type element);
   // The value of an index, i64; it must not be negative where it is divided.
   mlir::Value computed(mlir::AffineExpr index);
@@ -38,7 +38,7 @@ class StageBody {
   llvm::SmallVector<mlir::Value> reads;
   llvm::SmallVector<mlir::Attribute> accesses;
   const unsigned symbols;  // of the function
-  // The reduction or contraction whose results this body makes from what was accumulated, and where they are read: at one place.
+  // The reduction or contraction whose results this body makes from the accumulators, and the one place where they are read.
   mlir::Operation* root = nullptr;
   std::function<mlir::Value(llvm::ArrayRef<mlir::AffineExpr> at)> result_of_root;
   Exprs root_at;
@@ -61,7 +61,7 @@ class StageBody {
   std::string& reason_;
   mlir::Region region_;
   mlir::Block* block_;
-  llvm::SmallVector<unsigned> gathered_;  // reads whose elements are indices, each a dimension of places behind the domain's
+  llvm::SmallVector<unsigned> gathered_;  // reads whose elements are indices; each is a dimension of places, after those of the domain
   llvm::DenseMap<std::pair<mlir::Value, mlir::Attribute>, mlir::AffineExpr> gathered_memo_;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Attribute>, mlir::Value> memo_;
 };

@@ -23,7 +23,7 @@ class ValueBuilder {
     return element;
   }
 
-  // The same number in every lane, of this type or of the one given.
+  // The same number in every lane, of this type or of the given one.
   mlir::Value constant(double value, mlir::Type type = {}) {
     if (!type) type = type_;
     mlir::Type element = mlir::getElementTypeOrSelf(type);

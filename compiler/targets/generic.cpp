@@ -377,7 +377,7 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
   GenericKernel kernel;
   std::string reason;
   auto staged = stage::form_stages(region, reason);
-  if (failed(staged)) return FailureOr<GenericKernel>(region.emitError("no stages: ") << reason);
+  if (failed(staged)) return FailureOr<GenericKernel>(region.emitError("cannot form stages: ") << reason);
   kernel.staged_ = std::move(*staged);
   Block& stages = kernel.staged_.region.getBody().front();
   kernel.op_ = stages.getTerminator()->getPrevNode();

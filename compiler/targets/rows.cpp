@@ -48,7 +48,7 @@ class RowsReader {
     if (llvm::none_of(region_.getBody().front(), llvm::IsaPred<tx::RowsOp>)) return failure();
     std::string reason;
     auto staged = stage::form_stages(region_, reason);
-    if (failed(staged)) return region_.emitError("no stages: ") << reason;
+    if (failed(staged)) return region_.emitError("cannot form stages: ") << reason;
     kernel_.staged_ = std::move(*staged);
     for (Operation& op : kernel_.staged_.region.getBody().front().without_terminator()) {
       if (llvm::isa<stage::ContractOp, stage::ScanOp>(op) || !stage::domain_of(&op).getWithin().empty()) return failure();

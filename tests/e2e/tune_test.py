@@ -196,7 +196,7 @@ class Plans(HeddleTestCase):
         taken = sum(plan["taken"] for kernel in report["kernels"] for plan in kernel.get("plans", []))
         self.assertEqual(text.count("- taken: "), taken)
         self.assertRegex(text, r"- not_taken: \d+ of microkernel")
-        self.assertIn("- strategies: generic, reason: no stages: packed weights", text)
+        self.assertIn("- strategies: generic, reason: cannot form stages: its weights are packed", text)
         self.assertNotIn("reason: -", text)
 
     def test_the_module_is_the_same_without_a_report(self):

@@ -153,7 +153,7 @@ func.func @lrn(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // CHECK-LABEL: @pack
 // CHECK: tx.pack
-// REMARK: remark: no stages: tx.pack has no stage
+// REMARK: remark: cannot form stages: tx.pack is not an op of stages
 func.func @pack(%x: tensor<3x4xf32>) -> tensor<48xf32> {
   %0 = tx.dispatch "pack"(%x) : (tensor<3x4xf32>) -> tensor<48xf32> {
   ^bb0(%a: tensor<3x4xf32>):
