@@ -36,7 +36,7 @@ std::string placed_by(tx::DispatchOp region, StringRef slot) {
   auto said = placements && !node.empty() ? placements.getAs<StringAttr>(node) : StringAttr();
   StringRef text = said ? said.getValue() : "";
   if (text.consume_front((slot + " by ").str())) return text.str();
-  return slot == tx::default_slot ? "nobody: the default slot" : "what it reads";
+  return slot == tx::default_slot ? "default" : "its operands";
 }
 
 std::string text_of(AffineExpr expression) {

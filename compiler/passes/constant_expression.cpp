@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Answers by walking up the operands; graphs of weights are shallow, so most answers are not cached.
+// Walks up the operands. Graphs of weights are shallow, so most answers are not cached.
 #include "compiler/passes/constant_expression.h"
 
 #include "llvm/ADT/SmallPtrSet.h"

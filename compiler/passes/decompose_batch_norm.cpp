@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-decompose-batch-norm: inference batch normalization as one multiplication and one addition a channel.
+// heddle-decompose-batch-norm: inference batch normalization becomes one multiplication and one addition per channel.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -23,7 +23,7 @@ struct Decompose : OpRewritePattern<tx::BatchNormOp> {
     auto vector = llvm::cast<RankedTensorType>(op.getScale().getType());
     Value epsilon = splat(rewriter, loc, vector, op.getEpsilon().convertToDouble());
     Value shifted = rewriter.create<tx::AddOp>(loc, vector, op.getVariance(), epsilon);
-    // sqrt and a division, not rsqrt: this runs once, at load, and must not lose a bit
+    // sqrt and a division, not rsqrt: this runs once, at load, and must not lose precision
     Value deviation = rewriter.create<tx::SqrtOp>(loc, vector, shifted);
     Value factor = rewriter.create<tx::DivOp>(loc, vector, op.getScale(), deviation);
     Value moved = rewriter.create<tx::MulOp>(loc, vector, op.getMean(), factor);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-divide-folds: a reduction of many elements to few results is computed in parts, which keep a device busy, and the parts are reduced once more.
+// heddle-divide-folds: a reduction of many elements to few results becomes a reduction of parts, which keep a device busy, and a second one of
+// their results.
 //
 //   tx.reduce sum %x {axes = [0]} : tensor<16777216xf32> -> tensor<f32>
 //
@@ -9,8 +10,8 @@
 //   %sums = tx.reduce sum %parts {axes = [1]} : tensor<128x131072xf32> -> tensor<128xf32>
 //   tx.reduce sum %sums {axes = [0]} : tensor<128xf32> -> tensor<f32>
 //
-// Element-wise ops in front are computed of the parts, so that they stay in one kernel with the reduction. Parts follow from extents alone: a reduction has the same
-// bits each time.
+// Element-wise ops before the reduction are computed per part, so that they stay in one kernel with it. The parts depend only on extents, so a
+// reduction gives the same bits each time.
 #include "compiler/passes/passes.h"
 #include "compiler/passes/slots.h"
 
@@ -23,10 +24,10 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Elements that a part is worth the second kernel for.
+// The smallest part for which the second kernel is worthwhile.
 constexpr int64_t smallest_part = 16384;
 
-// A dimension of this extent becomes two: parts, and the elements of each.
+// A dimension of this extent becomes two: the parts, and the elements of each.
 struct Division {
   int64_t dimension, parts, size;
 
@@ -69,10 +70,10 @@ class Divider {
  public:
   Divider(OpBuilder& builder, const Division& division) : builder_(builder), division_(division) {}
 
-  // The value with its dimension divided. What is computed for this reader alone is computed so.
+  // The value with its dimension divided. A value that is computed only for this reader is computed that way.
   Value divided(Value value) {
     if (Value known = known_.lookup(value)) return known;
-    Value made = make(value);  // which may make others known
+    Value made = make(value);  // this may add to the known values
     known_[value] = made;
     return made;
   }
@@ -88,7 +89,7 @@ class Divider {
       return builder_.create(state)->getResult(0);
     }
     if (auto broadcast = value.getDefiningOp<tx::BroadcastOp>()) {
-      // What is repeated along the dimension is so along both.
+      // A value that is broadcast along the dimension is broadcast along both new ones.
       SmallVector<int64_t> dimensions(broadcast.getDimensions());
       Value input = broadcast.getInput();
       bool is_repeated = true;
@@ -132,14 +133,14 @@ struct DivideFolds : PassWrapper<DivideFolds, OperationPass<func::FuncOp>> {
     Location location = reduce.getLoc();
     Value parts = Divider(builder, division).divided(reduce.getInput());
     RankedTensorType type = tx::tensor(reduce.getResult());
-    // Results of parts may be larger than the whole's, and are rounded once.
+    // Results of parts may be larger than the final one, and are rounded once.
     bool is_narrow = llvm::isa<FloatType>(type.getElementType()) && type.getElementTypeBitWidth() < 32;
     Type wide = is_narrow ? builder.getF32Type() : type.getElementType();
     if (is_narrow) parts = builder.create<tx::CastOp>(location, tx::with_element_type(tx::tensor(parts), wide), parts);
     SmallVector<int64_t> axes;
     SmallVector<AffineExpr> left = tx::extents(tx::tensor(parts)), kept;
     for (int64_t axis : reduce.getAxes()) axes.push_back(axis < division.dimension ? axis : axis + 1);
-    int64_t place = 0;  // of the parts among what is left
+    int64_t place = 0;  // of the parts, among the dimensions that remain
     for (auto [d, extent] : llvm::enumerate(left)) {
       if (llvm::is_contained(axes, static_cast<int64_t>(d))) continue;
       if (static_cast<int64_t>(d) == division.dimension) place = static_cast<int64_t>(kept.size());

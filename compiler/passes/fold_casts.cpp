@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-fold-casts: whole numbers that are cast to an integer type and back are only kept inside its range. In models between
-// quantized tensors every layer ends so; without the integers its convolution takes the whole of it as its tail.
+// heddle-fold-casts: whole numbers that are cast to an integer type and back are clamped instead. In models with quantized tensors, every layer
+// ends that way; without the integers, the whole end of the layer becomes the epilogue of its convolution.
 #include "compiler/passes/passes.h"
 
 #include <cmath>
@@ -14,8 +14,8 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Whether a tensor of floats is seen to hold whole numbers, infinities and NaN only. Sums and products of whole floats are whole,
-// rounded or not.
+// Whether a tensor of floats provably has only whole numbers, infinities and NaN. Sums and products of whole floats are whole, also when
+// rounded.
 bool is_whole(Value value, int depth = 6) {
   Operation* op = value.getDefiningOp();
   if (!op || depth == 0) return false;
@@ -35,7 +35,7 @@ Value splat(PatternRewriter& rewriter, Location loc, RankedTensorType type, doub
   return rewriter.createOrFold<tx::BroadcastOp>(loc, type, constant, ArrayRef<int64_t>{});
 }
 
-// cast(cast(x): f32 -> i8): i8 -> f32  ->  min(max(x, -128), 127) for whole x. Where a cast makes 0 of NaN, NaN stays.
+// cast(cast(x): f32 -> i8): i8 -> f32  ->  min(max(x, -128), 127) for whole x. NaN stays NaN, where a cast would make it 0.
 struct WholePair : OpRewritePattern<tx::CastOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tx::CastOp op, PatternRewriter& rewriter) const override {
@@ -43,7 +43,7 @@ struct WholePair : OpRewritePattern<tx::CastOp> {
     if (!inner || inner.getInput().getType() != op.getType()) return failure();
     Value value = inner.getInput();
     auto integer = llvm::dyn_cast<IntegerType>(tx::element_of(inner));
-    bool exact = tx::element_of(value).isF32() || tx::element_of(value).isF64();  // these hold every number of 16 bits
+    bool exact = tx::element_of(value).isF32() || tx::element_of(value).isF64();  // f32 and f64 represent every integer of 16 bits
     if (!integer || (integer.getWidth() != 8 && integer.getWidth() != 16) || !exact || !is_whole(value)) return failure();
     Location loc = op.getLoc();
     auto type = llvm::cast<RankedTensorType>(op.getType());

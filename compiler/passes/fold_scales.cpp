@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-fold-scales: per-channel constant factors go into the filter of the convolution or matmul that they follow, and
-// per-channel additions are merged, so that what is left behind a contraction is one bias.
+// heddle-fold-scales: per-channel constant factors go into the filter of the convolution or matmul that they follow, and per-channel additions
+// are merged, so that a contraction is followed by a single bias.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -37,7 +37,7 @@ struct ScaleIntoFilter : OpRewritePattern<tx::MulOp> {
     if (auto matmul = llvm::dyn_cast_or_null<tx::MatmulOp>(root)) {
       if (!matmul.getTransposeRhs()) filter = matmul.getRhs();
     }
-    // quantized weights stay as they are
+    // quantized weights stay as they are stored
     if (!filter || !is_constant_expression(filter) || !llvm::isa<FloatType>(tx::tensor(filter).getElementType())) return failure();
     auto type = llvm::cast<RankedTensorType>(filter.getType());
     rewriter.setInsertionPoint(op);

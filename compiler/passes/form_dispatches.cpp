@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-form-dispatches: cuts each function into regions, one kernel each. A region is one root (contraction, pooling, ...) with the
-// element-wise chain behind it, reductions of the same rows with what is between and around them, a softmax between two products, or a cluster of
-// element-wise ops. No region needs more bindings than every device has. Every refusal to fuse is recorded.
+// heddle-form-dispatches: divides each function into regions, one kernel each. A region is one root (contraction, pooling, ...) with its epilogue;
+// or reductions of the same rows with the ops between and around them; or a softmax between two products; or a set of element-wise ops. No
+// region needs more bindings than every device has. Every refusal to fuse is recorded.
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/regions.h"
@@ -14,10 +14,10 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Every op has one result, which is a binding; the others are left for what it reads.
+// Every op has one result, which is a binding; the other bindings are for the values that it reads.
 constexpr unsigned bindings_of_results = 1;
 
-// A concat is the one op that may read more values than a kernel has bindings for: it becomes a concat of concats of its parts.
+// A concat is the only op that may read more values than a kernel has bindings for: it becomes a concat of concats of its parts.
 void split_wide_concats(func::FuncOp function, unsigned most_reads, SmallVector<Attribute>& log) {
   for (Operation& op : llvm::make_early_inc_range(function.getBody().front())) {
     auto whole = llvm::dyn_cast<tx::ConcatOp>(op);
@@ -63,7 +63,7 @@ struct FormDispatches : PassWrapper<FormDispatches, OperationPass<ModuleOp>> {
       return signalPassFailure();
     }
     SmallVector<Attribute> log;
-    // Where no families are named there is nobody to ask.
+    // Without families, there is no device to ask.
     const Devices* devices = getOperation()->hasAttr(tx::families_attr) ? &devices_ : nullptr;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (failed(form_regions(function, most_bindings, log, devices))) return signalPassFailure();

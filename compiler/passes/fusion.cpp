@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The groups: how ops join them, what refuses to, and what becomes of them.
+// Groups: how ops join them, what prevents it, and how groups become regions.
 #include "compiler/passes/fusion.h"
 
 #include <set>
@@ -15,13 +15,13 @@ bool is_root(Operation* op) {
   return tx::is_contraction(op) || tx::has_only_stages(op) || llvm::isa<tx::PackOp>(op);
 }
 
-// Ops of which a region may have any number, each element from those that it reads.
+// Ops of which a region may have any number; each element depends only on the elements that it reads.
 bool is_map(Operation* op) {
   return tx::is_elementwise(op) || op->hasTrait<tx::LookUp>() || llvm::isa<tx::IotaOp>(op);
 }
 
 // Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
-// plugins, and nodes that are a region already since a plugin may run them.
+// plugins, and nodes that are already a region because a plugin may run them.
 bool stays_outside(Operation* op) {
   return tx::is_view(op) || llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
 }
@@ -49,7 +49,7 @@ LogicalResult Fuser::run() {
   unsigned position = 0;
   for (Operation& op : function_.getBody().front()) position_[&op] = position++;
   for (Operation& op : function_.getBody().front()) {
-    bool has_group = group_of_.contains(&op);  // joined ahead, with a value of several uses or of rows
+    bool has_group = group_of_.contains(&op);  // already joined, with a value of several uses or of rows
     if (llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && !stays_outside(&op) && !has_group) place(&op);
     refuse_around_operations(&op);
   }
@@ -103,7 +103,7 @@ void Fuser::place(Operation* op) {
     return;
   }
   if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op); transpose && ends_attention(transpose, why_not)) return;
-  if (!tx::is_elementwise(op)) {  // other transposes, slices, pads and concats have kernels of their own
+  if (!tx::is_elementwise(op)) {  // other transposes, slices, pads and concats have their own kernels
     for (Value operand : op->getOperands()) refuse_if_produced(operand, op, "DataMovement", why_not);
     open(op);
     return;
@@ -137,7 +137,7 @@ std::vector<Operation*> Fuser::ops_to_one(Value value) const {
   constexpr size_t most = 64;
   std::vector<Operation*> found;
   auto later = [&](Operation* a, Operation* b) { return position_.lookup(a) < position_.lookup(b); };
-  std::set<Operation*, decltype(later)> waiting(later);  // that read one of these values
+  std::set<Operation*, decltype(later)> waiting(later);  // ops that read one of these values
   waiting.insert(value.user_begin(), value.user_end());
   while (found.size() < most) {
     Operation* op = *waiting.begin();
@@ -281,7 +281,7 @@ Group* Fuser::producer(Value value) const {
 bool Fuser::may_go_on(const Group& group, Value value) {
   if (group.output != value.getDefiningOp()) return false;
   if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return false;
-  if (group.has_rows) return false;  // it has all that it can have
+  if (group.has_rows) return false;  // it is complete
   return is_root(group.root) ? group.root->hasTrait<tx::TakesEpilogue>() : is_map(group.root);
 }
 
@@ -289,7 +289,7 @@ bool Fuser::can_join(Group& group, Value value, Operation* op) {
   if (group.output != value.getDefiningOp()) return false;
   if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
   if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
-  if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all that goes on with its rows
+  if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all ops that go on with its rows
   if (is_root(group.root) && !is_map(group.root)) {
     if (!group.root->hasTrait<tx::TakesEpilogue>()) return refuse("NoEpilogue", group, op);
     if (op->getResult(0).getType() != group.root->getResult(0).getType()) return refuse("IterationDomainMismatch", group, op);
@@ -418,7 +418,7 @@ tx::DispatchOp Fuser::make_region(Group& group) {
     builder.clone(*op, inside);
   }
   builder.create<tx::YieldOp>(output->getLoc(), llvm::map_to_vector(results, [&](Value result) { return inside.lookup(result); }));
-  for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // regions that are alike share a kernel, whatever their slot
+  for (Operation& op : *block) op.removeAttr(tx::slot_attr);  // equal regions share a kernel, whatever their slot
   return dispatch;
 }
 

@@ -32,7 +32,7 @@ bool Fuser::attend(tx::MatmulOp second) {
     whole.output = second;
     std::vector<Group*> others = {first};
     OwnIndices own;
-    for (size_t before = 0; before != whole.ops.size();) {  // what joins may be for masks that follow from indices
+    for (size_t before = 0; before != whole.ops.size();) {  // the groups that join may be for masks computed from indices
       before = whole.ops.size();
       take_index_expressions(whole, own);
       absorb_movement(whole, others, with_parts);
@@ -40,7 +40,7 @@ bool Fuser::attend(tx::MatmulOp second) {
     count_reads(whole);
     const bool has_many = whole.reads.size() > most_reads_;
     if (has_many)
-      reason = "it would read " + std::to_string(whole.reads.size()) + " values, a kernel reads at most " + std::to_string(most_reads_);
+      reason = "it would read " + std::to_string(whole.reads.size()) + " values, and a kernel reads at most " + std::to_string(most_reads_);
     if (has_many || !has_kernel(whole, &reason)) {
       give_back(own);
       continue;
@@ -49,7 +49,7 @@ bool Fuser::attend(tx::MatmulOp second) {
     llvm::SetVector<Operation*> originals;
     for (auto& [use, original] : own.uses) originals.insert(original.getDefiningOp());
     for (Operation* original : originals) {
-      if (position_.contains(original)) drop_unused(original);  // it may have gone with another one
+      if (position_.contains(original)) drop_unused(original);  // it may have been removed with another one
     }
     return true;
   }
@@ -121,7 +121,7 @@ void Fuser::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool wi
   };
   auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
   size_t parts = 0;
-  for (size_t before = 0; before != group.ops.size();) {  // what several of its ops read is known to be its own when it has all of them
+  for (size_t before = 0; before != group.ops.size();) {  // whether a value with several readers is only for this group is known when all of them are in it
     before = group.ops.size();
     for (size_t i = 0; i < group.ops.size(); ++i) {
       for (Value operand : group.ops[i]->getOperands()) {

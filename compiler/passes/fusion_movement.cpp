@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What only moves elements, with what is computed for that or from that alone.
+// Ops that only move elements, with the ops that are computed only for or from them.
 #include "compiler/passes/fusion.h"
 
 using namespace mlir;
@@ -7,14 +7,14 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// A transpose that leaves the innermost dimension where it is.
+// A transpose that keeps the innermost dimension.
 bool keeps_neighbors(Operation* op) {
   auto transpose = llvm::dyn_cast<tx::TransposeOp>(op);
   return transpose && !transpose.getPermutation().empty() &&
          transpose.getPermutation().back() == static_cast<int64_t>(transpose.getPermutation().size()) - 1;
 }
 
-// A reshape that only moves dimensions of one element, as a transpose: the permutation, or nothing if it is none that leaves the innermost dimension where it is.
+// The permutation of a reshape that only moves dimensions of extent 1, or nothing if it does not keep the innermost dimension.
 std::optional<SmallVector<int64_t>> permutation_of(tx::ReshapeOp reshape) {
   SmallVector<AffineExpr> from = tx::extents(tx::tensor(reshape.getInput())), to = tx::extents(tx::tensor(reshape.getResult()));
   if (from.size() != to.size() || from.empty() || from.back() != to.back()) return {};
@@ -24,7 +24,7 @@ std::optional<SmallVector<int64_t>> permutation_of(tx::ReshapeOp reshape) {
   std::reverse(ones.begin(), ones.end());
   std::reverse(others.begin(), others.end());
   SmallVector<int64_t> permutation(to.size());
-  for (size_t d = to.size(); d-- > 0;) {  // from the innermost one on, which stays
+  for (size_t d = to.size(); d-- > 0;) {  // from the innermost dimension on, which stays
     SmallVector<int64_t>& left = is_one(to[d]) ? ones : others;
     if (left.empty() || from[left.front()] != to[d]) return {};
     permutation[d] = left.front();
@@ -61,7 +61,7 @@ void Fuser::take_in_producers() {
     if (group.ops.size() + other.ops.size() > most_ops_of_rows || parts_of(group) + parts_of(other) > most_parts) return false;
     bool computes = llvm::any_of(group.ops, tx::is_elementwise) || llvm::any_of(other.ops, tx::is_elementwise);
     if (llvm::any_of(other.ops, is_narrow_concat) && !computes) return false;  // they would be copied twice
-    // What a concat joins is computed for each of its parts, unless it is the last op, whose parts are stored one by one.
+    // The input of a concat is computed for each of its parts, unless the concat is the last op, whose parts are stored one by one.
     auto repeats = [&](Operation* op) { return op != group.output && is_narrow_concat(op); };
     return llvm::none_of(group.ops, repeats) || llvm::none_of(other.ops, tx::is_costly);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reductions of the same rows, with what is between and around them.
+// Reductions of the same rows, with the ops between and around them.
 #include "compiler/passes/fusion.h"
 
 #include <set>
@@ -9,7 +9,7 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Of a region of rows. Each fold needs memory.
+// Limit of a region of rows. Each fold needs memory.
 constexpr unsigned most_folds = 6;
 
 SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
@@ -18,7 +18,7 @@ SmallVector<AffineExpr> without_ones(ArrayRef<AffineExpr> extents) {
   return others;
 }
 
-// The rows that such an op goes through: the extents of its input, and without a row's dimensions.
+// The rows that such an op goes through: the extents of its input, and those without the dimensions of a row.
 struct Rows {
   SmallVector<AffineExpr> whole, reduced;
   SmallVector<int64_t> axes;
@@ -34,7 +34,7 @@ struct Rows {
     return rows;
   }
 
-  // Whether the op, which reads something of these rows, goes on with them.
+  // Whether the op, which reads a value of these rows, goes on with them.
   bool take(Operation* op) const {
     if (op->getNumResults() != 1 || !llvm::isa<RankedTensorType>(op->getResult(0).getType())) return false;
     SmallVector<AffineExpr> result = tx::extents(tx::tensor(op->getResult(0)));
@@ -68,7 +68,7 @@ std::vector<Operation*> Fuser::ops_of_rows(Operation* first) const {
   while (!waiting.empty() && found.size() < most_ops_of_rows) {
     Operation* op = *waiting.begin();
     waiting.erase(waiting.begin());
-    // What else it reads was there before the first one: a region does not wait for others than that.
+    // Its other operands were made before the first op: a region does not wait for anything else.
     bool is_early = llvm::all_of(
         op->getOperands(), [&](Value operand) { return inside.contains(operand.getDefiningOp()) || is_known_before(operand, first); });
     bool goes_on = is_early && !group_of_.contains(op) && rows.take(op);

@@ -7,7 +7,7 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Of products that are one region: how many, and how many ops may be between the first and the last one.
+// Limits of products that form one region: their number, and the number of ops between the first and the last one.
 constexpr size_t most_siblings = 8;
 constexpr unsigned farthest_sibling = 64;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-hoist-constants: what depends on constants only is computed once, at load, by the initializer, on the slot that uses it; where
-// several slots do, each computes and keeps its own. Extents of a call are not constants: what has such is computed in each call. So are
-// - a large value that follows from indices and is read by one element-wise op or reduction,
-// - any mask of a softmax that follows from indices, since it says which elements count, whether or not an attention is formed that makes
-//   use of it,
+// heddle-hoist-constants: values that depend only on constants are computed once, at load, by the initializer, on the slot that uses them. If
+// several slots use one, each computes and keeps its own copy. Extents of a call are not constants: values that depend on them are computed
+// in each call. The following are also computed in each call:
+// - a large value that is computed from indices and read by one element-wise op or reduction,
+// - any mask of a softmax that is computed from indices, since attention kernels use it to skip elements, even if no attention is formed,
 // - quantized weights in more bits than they are stored in.
 #include "compiler/passes/passes.h"
 
@@ -20,8 +20,8 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Gives every slot constants of its own: the first slot that uses an expression keeps it, each other one gets a copy. Their constants and
-// parameters say for whom they are.
+// Gives every slot its own constants: the first slot that uses an expression keeps it, each other slot gets a copy. The constants and
+// parameters name the slot that they are for.
 class ConstantsBySlot {
  public:
   explicit ConstantsBySlot(func::FuncOp function) : function_(function), slots_(function) {}
@@ -65,7 +65,7 @@ class ConstantsBySlot {
   llvm::DenseSet<Operation*> taken_;
 };
 
-// Copies the constant expression behind `value` into the initializer, operands first.
+// Copies the constant expression of `value` into the initializer, operands first.
 Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
   if (Value done = copies.lookupOrNull(value)) return done;
   Operation* op = value.getDefiningOp();
@@ -74,7 +74,7 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
   return copies.lookup(value);
 }
 
-// Adds the ops that need no call to be computed: they depend on constants and parameters only, and their extents are known.
+// Adds the ops that can be computed without a call: they depend only on constants and parameters, and their extents are static.
 void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
   for (Operation& op : function.getBody().front()) {
     if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0 || llvm::isa<tx::CustomOp>(op)) continue;
@@ -84,8 +84,8 @@ void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
   }
 }
 
-// A leaf stays where it is: there is nothing to compute. Broadcasts stay too, since they only make a value larger, and reshapes, which
-// cost nothing.
+// Leaves are not hoisted: there is nothing to compute. Neither are broadcasts, since they only make a value larger, nor reshapes, which cost
+// nothing.
 bool passes_on(Operation* op) {
   return tx::is_view(op);
 }
@@ -93,7 +93,7 @@ bool stays(Operation* op) {
   return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op);
 }
 
-// Whether it takes part in what a softmax is of, with element-wise ops between them.
+// Whether the value is an input of a softmax, directly or through element-wise ops.
 bool masks_softmax(Value value) {
   constexpr size_t most = 16;
   llvm::SetVector<Operation*> ops;
@@ -105,7 +105,7 @@ bool masks_softmax(Value value) {
   return false;
 }
 
-// Whether the kernel that reads it had better compute it, if its region takes it in, as most do.
+// Whether the reading kernel should compute the value itself, if its region includes it, as most regions do.
 bool is_for_kernels(Value value) {
   constexpr int64_t most_kept = 1 << 16;  // elements
   if (index_expression(value).empty()) return false;
@@ -132,7 +132,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     SmallVector<Value> hoisted;  // in the functions
     llvm::DenseMap<Value, unsigned> index;
     for (func::FuncOp function : functions) {
-      if (function.getName() == tx::initializer_name) return;  // has run already
+      if (function.getName() == tx::initializer_name) return;  // the pass has run already
       ConstantsBySlot(function).run();
       note_known(function, known_);
       function.walk([&](Operation* op) {
@@ -150,7 +150,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     builder.setInsertionPointToStart(init.addEntryBlock());
     IRMapping copies;
     SmallVector<Value> results;
-    SmallVector<StringAttr> slots;  // null: the default one
+    SmallVector<StringAttr> slots;  // null: the default slot
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       slots.push_back(slot_of_constant(value));
       if (slots.back()) init.setResultAttr(i, tx::affinity_attr, slots.back());
@@ -167,7 +167,7 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     for (func::FuncOp function : functions) erase_dead(function);
   }
 
-  // Of an expression that is one slot's own: what any of its leaves says.
+  // The slot of an expression that belongs to one slot: any of its leaves names it.
   static StringAttr slot_of_constant(Value value) {
     Operation* op = value.getDefiningOp();
     while (op->getNumOperands() != 0) op = op->getOperand(0).getDefiningOp();
@@ -176,8 +176,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
-  // Broadcasts and reshapes count as part of the user behind them. Widened weights are computed in each call, so what they read is not
-  // known with them.
+  // Broadcasts and reshapes count as part of their user. Widened weights are computed in each call, so the values that they are computed from are
+  // not hoisted either.
   bool all_users_known(Operation* op) {
     return llvm::all_of(op->getUsers(), [&](Operation* user) {
       return known_.contains(user) && !widened_.contains(user->getResult(0)) && (!passes_on(user) || all_users_known(user));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values that are computed of indices and constants alone, as causal masks are. Used by passes that decide where such a value is computed.
+// Values that are computed only from indices and constants, such as causal masks. For passes that decide where such a value is computed.
 #pragma once
 
 #include "compiler/ir/tx.h"
@@ -7,7 +7,7 @@
 
 namespace heddle::passes {
 
-// The ops behind such a value, operands first, of which a few compute all of it from an index; empty for any other value.
+// The ops that compute such a value, operands first, if a few ops compute all of it from an index; empty for any other value.
 llvm::SetVector<mlir::Operation*> index_expression(mlir::Value value);
 
 }  // namespace heddle::passes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-keep-quantized: contractions and look-ups read quantized constants as they are stored, and what a scale does is done to the result. In
-// this way a weight of 8 bits is never there in 32.
+// heddle-keep-quantized: contractions and look-ups read quantized constants as they are stored, and the scale is applied to the result. Thus a
+// weight of 8 bits is never expanded to 32.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -15,16 +15,16 @@ namespace {
 
 // One element, or one for each index of a dimension.
 struct Factor {
-  Value value;               // of rank 0 or 1; null: a number
-  DenseElementsAttr number;  // then
+  Value value;               // of rank 0 or 1; null: `number` is used
+  DenseElementsAttr number;  // if `value` is null
   std::optional<int64_t> dimension;
 };
 
 // (integers - zero) * scale
 struct Quantized {
-  Value integers;  // in front of `moves`
+  Value integers;  // before `moves`
   std::optional<Factor> zero, scale;
-  SmallVector<Operation*> moves;  // transposes and reshapes of it, the first one first
+  SmallVector<Operation*> moves;  // transposes and reshapes of the integers, in order
 };
 
 std::optional<Factor> read_factor(Value value) {
@@ -40,7 +40,7 @@ std::optional<Factor> read_factor(Value value) {
   return Factor{{}, splat.resizeSplat(RankedTensorType::get({}, tx::element_of(value))), {}};
 }
 
-// Where a dimension is behind the op; nothing if it is cut or joined.
+// The position of a dimension after the op; nothing if it is split or merged.
 std::optional<int64_t> moved_dimension(Operation* op, int64_t dimension) {
   if (auto transpose = llvm::dyn_cast<tx::TransposeOp>(op)) {
     return llvm::find(transpose.getPermutation(), dimension) - transpose.getPermutation().begin();
@@ -60,7 +60,7 @@ std::optional<Quantized> read_quantized(Value value) {
     Value from = op->getOperand(0);
     if (llvm::isa<FloatType>(tx::element_of(from))) return read_quantized(from);
     if (!llvm::isa<IntegerType>(tx::element_of(from)) || !is_constant_expression(from)) return {};
-    // Halves do not hold every integer of 16 bits.
+    // f16 and bf16 do not represent every integer of 16 bits.
     const unsigned bits = tx::element_of(from).getIntOrFloatBitWidth(), own = tx::element_of(value).getIntOrFloatBitWidth();
     if (bits != 8 && (bits != 16 || own < 32)) return {};
     return Quantized{from, {}, {}, {}};
@@ -84,7 +84,7 @@ std::optional<Quantized> read_quantized(Value value) {
   return quantized;
 }
 
-// The integers behind their moves.
+// The integers after their moves.
 Value moved_integers(const Quantized& quantized, PatternRewriter& rewriter) {
   Value value = quantized.integers;
   for (Operation* move : quantized.moves) {
@@ -109,7 +109,7 @@ Value spread(PatternRewriter& rewriter, Location loc, Value value, RankedTensorT
   return rewriter.create<tx::BroadcastOp>(loc, tx::with_element_type(like, tx::element_of(value)), value, dimensions);
 }
 
-// contraction(x, (cast(w) - broadcast z) * broadcast s)  ->  contraction(x, w - z) * broadcast s. A scale for each row of a matrix goes to x.
+// contraction(x, (cast(w) - broadcast z) * broadcast s)  ->  contraction(x, w - z) * broadcast s. A scale per row of a matrix is applied to x.
 template <typename OpT>
 struct ReadWeights : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
@@ -147,7 +147,7 @@ struct ReadWeights : OpRewritePattern<OpT> {
     copy->setOperand(0, lhs);
     copy->setOperand(1, integers);
     if (zero) copy.getZeroMutable().assign(zero);
-    // The sums are far larger than what the scale makes of them, which halves could not hold.
+    // The sums are far larger than the scaled results, so f16 may not have the range for them.
     RankedTensorType type = tx::with_element_type(tx::tensor(op.getResult()), f32);
     copy.getResult().setType(type);
     Value result = copy.getResult();

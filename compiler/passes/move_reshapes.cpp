@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-move-reshapes: element-wise ops behind a contraction have its shape, and what only divides the dimensions differently comes after them. So they
-// stand together, and become one kernel. A part comes behind a reshape of the whole, which moves nothing, and stands together with who reads it.
+// heddle-move-reshapes: element-wise ops after a contraction get its shape, and reshapes that only divide its dimensions differently move after
+// them. The ops are then adjacent and become one kernel. A slice moves after a reshape of the whole tensor, which moves no data, and is then
+// adjacent to its reader.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -12,7 +13,7 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Whether the value is a contraction's result, or computed of one by a few element-wise ops.
+// Whether the value is a contraction's result, or computed from one by a few element-wise ops.
 bool is_of_contraction(Value value) {
   constexpr size_t most = 64;
   SmallVector<Value> waiting = {value};
@@ -26,7 +27,7 @@ bool is_of_contraction(Value value) {
   return false;
 }
 
-// f(reshape(x), y)  ->  reshape(f(x, y')), where x is a contraction's, and y' is y in the shape of x.
+// f(reshape(x), y)  ->  reshape(f(x, y')), where x is a contraction's result, and y' is y in the shape of x.
 struct MoveReshape : RewritePattern {
   explicit MoveReshape(MLIRContext* context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -40,7 +41,7 @@ struct MoveReshape : RewritePattern {
     }
     if (!moved) return failure();
     RankedTensorType from = tx::tensor(moved.getInput()), to = tx::tensor(op->getResult(0));
-    // All that read it, or some would stand on one side of it and some on the other.
+    // All readers must move, or some would be before the reshape and some after it.
     for (Operation* user : moved->getUsers()) {
       bool moves = tx::is_elementwise(user) && llvm::all_of(user->getOperands(), [&](Value operand) { return has_form(operand, from); });
       if (!moves) return failure();
@@ -53,7 +54,7 @@ struct MoveReshape : RewritePattern {
   }
 
  private:
-  // A broadcast is a view that has no tensor: one element, or a vector along the last dimension, is one of another shape, too.
+  // A broadcast is a view without a tensor: a broadcast of one element, or of a vector along the last dimension, has a counterpart of another shape.
   static bool has_form(Value value, RankedTensorType like) {
     auto broadcast = value.getDefiningOp<tx::BroadcastOp>();
     if (!broadcast) return true;
@@ -80,7 +81,7 @@ struct MoveReshape : RewritePattern {
   }
 };
 
-// reshape(slice(x))  ->  slice(reshape(x)), where the reshape divides the dimension that is cut into pieces none of which is cut.
+// reshape(slice(x))  ->  slice(reshape(x)), where the reshape divides the sliced dimension into pieces, and the slice is of whole pieces.
 struct MoveSlice : OpRewritePattern<tx::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -99,7 +100,7 @@ struct MoveSlice : OpRewritePattern<tx::ReshapeOp> {
     const auto from_extent = tx::static_extent(whole[sliced]), part_extent = tx::static_extent(part[sliced]);
     if (!from_extent || !part_extent) return failure();
     const int64_t start = slice.getStarts()[sliced];
-    // The dimension that counts the pieces has as many elements in front of it as the one that is cut.
+    // The dimension that counts the pieces has as many elements before it as the sliced one.
     for (size_t d = 0; d < to.size(); ++d) {
       const auto pieces = tx::static_extent(to[d]);
       if (!pieces || *pieces <= 1 || *part_extent % *pieces != 0) continue;

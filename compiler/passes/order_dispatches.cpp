@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-order-dispatches: independent dispatches are placed next to each other. Commands between two barriers may overlap, so a branch fills the cores
-// that the last workgroups of another leave idle.
+// heddle-order-dispatches: independent dispatches are placed next to each other. Commands between two barriers may overlap, so one branch uses the
+// cores that the last workgroups of another leave idle.
 //
-// Each dispatch comes as late as its longest way to the end allows, since what is made late need not be kept. Where that would still take notably more memory than
-// the order of the model, that order stays.
+// Each dispatch comes as late as its longest path to the end allows, so that its result is kept for a short time. If that order would take notably
+// more memory than the order of the model, the model's order is kept.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -14,7 +14,7 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Of a symbol, to compare sizes.
+// The value assumed for a symbol when sizes are compared.
 constexpr int64_t usual_extent = 64;
 
 bool is_leaf(Operation* op) {
@@ -58,7 +58,8 @@ class Orderer {
   }
 
   void run() {
-    // Who overwrites an operand comes behind all others who read it: a function with such a region, which only hand-written ones have here, keeps its order.
+    // A region that overwrites an operand must come after all other readers of it. A function with such a region, which is hand-written at this point,
+    // keeps its order.
     auto overwrites = [](Operation* op) {
       auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op);
       return dispatch && dispatch.overwritten();
@@ -71,8 +72,8 @@ class Orderer {
   }
 
  private:
-  // The most bytes of intermediate values that are there at once. A value is there from the op that makes it to the barrier behind the last one that reads
-  // it, and there is a barrier in front of whoever reads what was made since the last one.
+  // The largest number of bytes of intermediate values that are alive at once. A value is alive from the op that makes it to the barrier after its
+  // last reader; there is a barrier before any op that reads a value made since the previous barrier.
   uint64_t peak(ArrayRef<Operation*> order) const {
     llvm::DenseMap<Value, Operation*> last;
     for (Operation* op : order) {
@@ -103,13 +104,13 @@ class Orderer {
 
   Block& block_;
   SmallVector<Operation*> ops_;
-  llvm::DenseMap<Operation*, unsigned> steps_;  // to the end, on the longest way
+  llvm::DenseMap<Operation*, unsigned> steps_;  // on the longest path to the end
 };
 
 struct OrderDispatches : PassWrapper<OrderDispatches, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OrderDispatches)
   StringRef getArgument() const override { return "heddle-order-dispatches"; }
-  StringRef getDescription() const override { return "dispatches that do not depend on each other stand together"; }
+  StringRef getDescription() const override { return "independent dispatches are placed next to each other"; }
   // The initializer reads parameters in its own order (core/submit/initializer_parts).
   void runOnOperation() override {
     if (getOperation().getName() != tx::initializer_name) Orderer(getOperation().getBody().front()).run();

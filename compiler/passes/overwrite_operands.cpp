@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-overwrite-operands: where a region is the last to read a value, and each element of its result needs the value's element at the same place alone, the result
-// takes the place of the value: the sum of a residual connection, say. Calls need less memory, and a cache has what is overwritten already.
+// heddle-overwrite-operands: if a region is the last reader of a value, and each element of its result needs only the value's element at the
+// same place, the result overwrites the value; an example is the sum of a residual connection. Calls need less memory, and the overwritten
+// memory is already in the cache.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -11,14 +12,14 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// A result of the function has a place of its own.
+// A result of the function has its own memory.
 bool is_returned(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation* user) {
     return user->hasTrait<OpTrait::IsTerminator>() || (tx::has_same_bytes(user) && is_returned(user->getResult(0)));
   });
 }
 
-// Whether what the region reads depends on all others that read the operand: it waits for them anyway.
+// Whether the region depends on all other readers of the operand, so that it waits for them anyway.
 bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
   operand = tx::storage_of(operand);
   llvm::DenseSet<Operation*> others;
@@ -45,7 +46,7 @@ bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
   return others.empty();
 }
 
-// The operand whose place the region's result may take.
+// The operand that the region's result may overwrite.
 std::optional<int64_t> dying_operand(tx::DispatchOp region) {
   if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || is_returned(region.getResult(0))) return {};
   Value yielded = region.getBody().front().getTerminator()->getOperand(0);
@@ -61,8 +62,8 @@ std::optional<int64_t> dying_operand(tx::DispatchOp region) {
 struct OverwriteOperands : PassWrapper<OverwriteOperands, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OverwriteOperands)
   StringRef getArgument() const final { return "heddle-overwrite-operands"; }
-  StringRef getDescription() const final { return "results take the place of operands that nobody reads afterwards"; }
-  // What is computed at load is kept, and read in the initializer's own order.
+  StringRef getDescription() const final { return "results overwrite operands that nothing reads afterwards"; }
+  // Values computed at load are kept, and are read in the initializer's own order.
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.getName() == tx::initializer_name) continue;

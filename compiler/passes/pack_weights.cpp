@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered ahead of the call, into the panels of the target.
-// Other families read them as they are, those of 16 bits also if they are transposed.
+// heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered at load into the target's panels. Other families read
+// them as they are; those of 16 bits also if they are transposed.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t panel_granularity = 16;  // see tx.pack
 
-// tx.pack of a [K..., F] tensor cut into groups along F.
+// tx.pack of a [K..., F] tensor divided into groups along F.
 Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool winograd = false) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
   int64_t columns = type.getShape().back() / groups;
@@ -26,7 +26,7 @@ Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool
   return builder.create<tx::PackOp>(loc, packed, weights, groups, winograd);
 }
 
-// For f32 alone, since the panels are the microkernels' and these compute in no other type. They read integers, too.
+// For f32 only: the panels are for the microkernels, which compute in no other type. They also read integers.
 bool can_pack(Value input, Value weights) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
   if (!tx::tensor(input).getElementType().isF32() || !(type.getElementType().isF32() || llvm::isa<IntegerType>(type.getElementType())))
@@ -38,7 +38,7 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
   if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widened.contains(conv.getFilter())) return;
-  // Nor have they three dimensions, or an image of symbolic size.
+  // Nor are there microkernels for three spatial dimensions or an image of symbolic size.
   if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
   // depthwise kernels read the filter along the channels as it is
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
@@ -65,7 +65,7 @@ void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   matmul.setPackedShape(SmallVector<int64_t>(type.getShape()));
 }
 
-// Matrix units take either order, so that a weight needs no second form: the embedding that is the last matrix, too, is there once.
+// Matrix units take either order, so no second form is needed: an embedding that is also the last matrix is stored once.
 void read_transposed(tx::MatmulOp matmul) {
   auto transpose = matmul.getRhs().getDefiningOp<tx::TransposeOp>();
   if (!transpose || matmul.getTransposeRhs() || matmul.getPackedShape() || !is_constant_expression(transpose.getInput())) return;
@@ -85,7 +85,7 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
   }
   void runOnOperation() override {
     Slots slots(getOperation());
-    WidenedWeights widened;  // computed in each call, so packing them would be, too
+    WidenedWeights widened;  // computed in each call, so packing them would be too
     auto module = getOperation()->getParentOfType<ModuleOp>();
     getOperation().walk([&](Operation* op) {
       if (!tx::is_contraction(op)) return;

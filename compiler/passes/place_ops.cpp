@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-place-ops: decides the slot of every op, argument and result, and puts a transfer wherever a value goes to another slot. The
-// first pass: what stands between transfers is on one slot from here on, and later passes rewrite it without asking (slots.h).
+// heddle-place-ops: decides the slot of every op, argument and result, and inserts a transfer wherever a value goes to another slot. Runs before
+// the rewriting passes: all ops between transfers are on one slot afterwards, and later passes rewrite them without asking (slots.h).
 //
-// A place is a set of slots: none (unknown), one, or several, of which the lowest is taken. Only annotations pin.
-//  * An op that was placed is where it was placed. A view (reshape, broadcast) is where its input is, a result where it is produced, and an
-//    argument where its consumers are. The graph has no cycles: one walk up and one down reach the fixpoint.
-//  * Then, once, every other op goes to the default slot: an annotation speaks of the ops that it names, never of those behind them.
+// A place is a set of slots: empty (unknown), one, or several, of which the lowest is taken. Only annotations fix a place.
+// * An annotated op is on the slot of its annotation. A view (reshape, broadcast) is where its input is, a result where it is produced, and an
+//  argument where its consumers are. The graph has no cycles: one walk up and one down reach the fixpoint.
+//  * Then every other op goes to the default slot: an annotation applies only to the ops that it names, never to their users.
 //  * Constants are not placed here. Each slot that uses one gets its own (heddle-hoist-constants).
 #include "compiler/passes/passes.h"
 
@@ -20,12 +20,12 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-constexpr size_t most_slots = 64;  // of a module file
+constexpr size_t most_slots = 64;  // limit of a module file
 
 struct LowerSlot {
   bool operator()(StringRef left, StringRef right) const { return tx::is_lower_slot(left, right); }
 };
-// What wants a value on a slot, the first in program order, lowest slot first.
+// The ops that need a value on a slot, the first in program order, lowest slot first.
 using Place = std::map<StringRef, Operation*, LowerSlot>;
 
 class Placer {
@@ -60,7 +60,7 @@ class Placer {
     return success();
   }
 
-  // Every slot that something is on.
+  // Collects every slot that something is on.
   void note_slots(Place& slots) const {
     for (Operation& op : block_) {
       if (auto slot = op.getAttrOfType<StringAttr>(tx::place_attr)) slots.try_emplace(slot.getValue(), &op);
@@ -87,7 +87,7 @@ class Placer {
       if (++unplaced == 1) first = &op;
     }
     if (first)
-      function_.emitRemark() << unplaced << " of " << all << " ops were placed by nobody and are on the default slot; the first is "
+      function_.emitRemark() << unplaced << " of " << all << " ops have no placement and are on the default slot; the first is "
                              << tx::describe(first);
   }
 
@@ -98,7 +98,7 @@ class Placer {
       if (function_.getArgAttr(argument.getArgNumber(), tx::affinity_attr)) {
         remark << "its annotation";
       } else {
-        remark << (place.empty() ? std::string("nobody: the default slot") : tx::describe(place.begin()->second));
+        remark << (place.empty() ? std::string("default") : tx::describe(place.begin()->second));
       }
       if (place.size() > 1) remark << "; wanted on " << text_of(place);
     }
@@ -119,7 +119,7 @@ class Placer {
       if (function_.getResultAttr(i, tx::affinity_attr)) {
         remark << "its annotation";
       } else if (is_constant(value)) {
-        remark << "nobody: the default slot";
+        remark << "default";
       } else {
         remark << (value.getDefiningOp() ? tx::describe(value.getDefiningOp())
                                          : "argument " + std::to_string(llvm::cast<BlockArgument>(value).getArgNumber()));
@@ -127,7 +127,7 @@ class Placer {
     }
   }
 
-  // Writes down what was decided. Nothing may be asked afterwards.
+  // Applies the decisions. The queries of this class are not valid afterwards.
   void rewrite() {
     for (Operation& op : block_) {
       if (is_constant(&op) || is_view(&op) || llvm::isa<tx::TransferOp>(op) || op.hasTrait<OpTrait::IsTerminator>()) continue;
@@ -142,7 +142,7 @@ class Placer {
     for (auto [i, slot] : llvm::enumerate(of_arguments)) function_.setArgAttr(i, tx::affinity_attr, builder.getStringAttr(slot));
     for (auto [i, slot] : llvm::enumerate(of_results)) function_.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(slot));
     for (Operation& op : block_) {
-      // What they compute from, if anything, does not say where they are.
+      // Their operands, if any, do not determine their slot.
       if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) custom.setSlot(slot_of(&op));
       if (auto region = llvm::dyn_cast<tx::DispatchOp>(op); region && region.getAlternative()) region.setSlot(slot_of(&op));
       op.removeAttr(tx::place_attr);
@@ -153,7 +153,7 @@ class Placer {
  private:
   bool is_constant(Operation* op) const { return constants_.contains(op); }
   bool is_constant(Value value) const { return value.getDefiningOp() && is_constant(value.getDefiningOp()); }
-  // An op that moves nothing, and was not placed itself.
+  // An op that moves no data and was not placed itself.
   static bool is_view(Operation* op) { return op && tx::is_view(op) && !op->hasAttr(tx::place_attr); }
 
   StringRef slot_of(Operation* op) const {
@@ -175,7 +175,7 @@ class Placer {
     return is_constant(value) ? StringRef(tx::default_slot) : slot_of(value);
   }
 
-  // Where an op wants those of its operands whose own place depends on it; views pass on what is wanted of them.
+  // Records on which slot an op needs the operands whose own place depends on it; views pass on the needs of their users.
   void note_preferences(Operation* op) {
     for (OpOperand& use : op->getOpOperands()) {
       Value value = use.get();
@@ -193,7 +193,7 @@ class Placer {
     }
   }
 
-  // The value on that slot, for `user`: itself, or what one transfer for all of that slot brings there. Views are repeated behind it.
+  // The value on that slot, for `user`: itself, or the result of one transfer shared by all users on that slot. Views are repeated after the transfer.
   Value moved(Value value, StringRef slot, Operation* user) {
     if (is_constant(value)) return value;
     auto name = StringAttr::get(user->getContext(), slot);
@@ -221,7 +221,7 @@ class Placer {
   std::string decider(Operation* op) const {
     if (op->hasAttr(tx::place_attr)) return who_placed(op);
     if (llvm::isa<tx::TransferOp>(op)) return "itself";
-    if (!is_view(op)) return "nobody: the default slot";
+    if (!is_view(op)) return "default";
     Value input = op->getOperand(0);
     return input.getDefiningOp() ? tx::describe(input.getDefiningOp())
                                  : "argument " + std::to_string(llvm::cast<BlockArgument>(input).getArgNumber());
@@ -283,7 +283,7 @@ struct PlaceOps : PassWrapper<PlaceOps, OperationPass<ModuleOp>> {
     if (!said.empty()) module->setAttr(tx::placements_attr, builder.getDictionaryAttr(said));
   }
 
-  Option<bool> annotated{*this, "annotate", llvm::cl::desc("say of every op where it is, and why")};
+  Option<bool> annotated{*this, "annotate", llvm::cl::desc("say where every op is, and why")};
 };
 
 }  // namespace

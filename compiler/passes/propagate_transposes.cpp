@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-propagate-transposes: moves transposes down through the graph until they meet their inverse or the end, so that a model
-// written channels-first runs channels-last throughout.
+// heddle-propagate-transposes: moves transposes down through the graph until they meet their inverse or the end, so that a model that is written
+// channels-first runs channels-last throughout.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -30,7 +30,7 @@ Value transposed(PatternRewriter& rewriter, Location loc, Value value, ArrayRef<
                                                 permutation);
 }
 
-// A transpose of a constant expression is worth nothing to move: it is computed at load where it stands.
+// A transpose of a constant expression is not moved: it is computed at load, where it is.
 tx::TransposeOp movable_transpose(Value value) {
   auto transpose = value.getDefiningOp<tx::TransposeOp>();
   return transpose && !is_constant_expression(value) ? transpose : tx::TransposeOp();
@@ -50,8 +50,8 @@ tx::TransposeOp common_transpose(Operation* op) {
   return found;
 }
 
-// elementwise(transpose(a), transpose(b), constant c)  ->  transpose(elementwise(a, b, transpose'(c))); a transfer to another slot counts
-// as element-wise
+// elementwise(transpose(a), transpose(b), constant c)  ->  transpose(elementwise(a, b, transpose'(c))); a transfer to another slot counts as
+// element-wise
 struct ThroughElementwise : RewritePattern {
   explicit ThroughElementwise(MLIRContext* context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
   LogicalResult matchAndRewrite(Operation* op, PatternRewriter& rewriter) const override {
@@ -81,7 +81,7 @@ struct IntoBroadcast : OpRewritePattern<tx::TransposeOp> {
     if (!broadcast) return failure();
     SmallVector<int64_t> back = inverse(op.getPermutation()), dimensions;
     for (int64_t d : broadcast.getDimensions()) dimensions.push_back(back[d]);
-    // a broadcast lists rising dimensions: unit ones that stand in the way are dropped by a reshape
+    // a broadcast lists increasing dimensions: unit dimensions that are out of order are removed by a reshape
     auto from = llvm::cast<RankedTensorType>(broadcast.getInput().getType());
     SmallVector<int64_t> kept;
     SmallVector<AffineExpr> kept_extents, from_extents = tx::extents(from);
@@ -115,7 +115,7 @@ struct UnitTranspose : OpRewritePattern<tx::TransposeOp> {
   }
 };
 
-// reduce(transpose(x))  ->  transpose'(reduce(x)) over the axes they were
+// reduce(transpose(x))  ->  transpose'(reduce(x)) over the original axes
 struct ThroughReduce : OpRewritePattern<tx::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tx::ReduceOp op, PatternRewriter& rewriter) const override {
@@ -144,7 +144,7 @@ struct ThroughReduce : OpRewritePattern<tx::ReduceOp> {
   }
 };
 
-// slice and pad list their values by dimension: these move along.
+// slice and pad have values per dimension, which are permuted as well.
 template <typename OpT>
 struct ThroughPerDimension : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
@@ -179,8 +179,8 @@ struct ThroughSoftmax : OpRewritePattern<tx::SoftmaxOp> {
   }
 };
 
-// How a reshape cuts both sides into groups of dimensions with equal element counts; empty if it has no such cut in which one side
-// of each group is a single dimension.
+// Divides both sides of a reshape into groups of dimensions with equal element counts; empty if there is no such division in which one side of
+// each group is a single dimension.
 struct DimGroup {
   int64_t from_begin, from_end, to_begin, to_end;
 };
@@ -213,8 +213,8 @@ SmallVector<DimGroup> reshape_groups(RankedTensorType from, RankedTensorType to)
   return groups;
 }
 
-// reshape(transpose(x)) that splits dimensions  ->  transpose(reshape(x)); that merges dimensions which the transpose left
-// together, in whatever order  ->  transpose(reshape(transpose within the groups (x)))
+// reshape(transpose(x)) that splits dimensions  ->  transpose(reshape(x)); that merges dimensions which the transpose left adjacent, in any
+// order  ->  transpose(reshape(transpose within the groups (x)))
 struct ThroughReshape : OpRewritePattern<tx::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tx::ReshapeOp op, PatternRewriter& rewriter) const override {
@@ -240,14 +240,14 @@ struct ThroughReshape : OpRewritePattern<tx::ReshapeOp> {
       SmallVector<int64_t> sorted(dims);
       llvm::sort(sorted);
       for (size_t k = 1; k < sorted.size(); ++k) {
-        if (sorted[k] != sorted[k - 1] + 1) return failure();  // merges what stands apart in the source
+        if (sorted[k] != sorted[k - 1] + 1) return failure();  // merges dimensions that are not adjacent in the source
       }
       order.push_back({sorted.front(), static_cast<unsigned>(g)});
     }
     llvm::sort(order, [](const Placed& x, const Placed& y) { return x.first < y.first; });
     bool moves = false;
     for (auto [k, placed] : llvm::enumerate(order)) moves |= placed.group != k;
-    if (!moves) return failure();  // only moves inside groups: nothing would be gained
+    if (!moves) return failure();  // only moves inside groups: no gain
 
     Value value = transpose.getInput();
     if (inner_moves) {
@@ -259,7 +259,7 @@ struct ThroughReshape : OpRewritePattern<tx::ReshapeOp> {
       value = transposed(rewriter, op.getLoc(), value, inner);
     }
     SmallVector<AffineExpr> to_extents = tx::extents(to), moved_extents;
-    SmallVector<int64_t> at(to.getRank());  // where a result dimension is in the moved reshape
+    SmallVector<int64_t> at(to.getRank());  // index of a result dimension in the moved reshape
     for (const Placed& placed : order) {
       const DimGroup& group = groups[placed.group];
       for (int64_t d = group.to_begin; d < group.to_end; ++d) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Makes the passes known by name, for heddle-opt.
+// Registers the passes by name, for heddle-opt.
 #include "compiler/passes/passes.h"
 
 #include "mlir/Pass/PassRegistry.h"

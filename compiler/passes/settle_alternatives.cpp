@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-settle-alternatives: nodes that importers made regions of, since a library plugin may run them, stay so where one kernel does the whole
-// node on the same bindings; any other becomes plain ops again, with the reason. The first pass: what follows treats both alike.
+// heddle-settle-alternatives: importers make a region of a node that a library plugin may run. It stays one if a single kernel computes the whole
+// node on the same bindings; otherwise it becomes plain ops again, with the reason. Runs first, so that later passes treat both alike.
 #include "compiler/ir/tx.h"
 #include "compiler/passes/constant_expression.h"
 #include "compiler/passes/passes.h"
@@ -14,7 +14,7 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// Filters and matrices are read in panels where they are constants, not as the model has them.
+// Constant filters and matrices are read in panels, not as the model has them.
 bool reads_packed(tx::DispatchOp node) {
   auto is_packed = [&](Value weights) {
     auto argument = llvm::dyn_cast<BlockArgument>(weights);
@@ -27,7 +27,7 @@ bool reads_packed(tx::DispatchOp node) {
   });
 }
 
-// The node as a function of its own, cut into regions.
+// The node as a function of its own, divided into regions.
 class Alone {
  public:
   explicit Alone(tx::DispatchOp node) : module_(ModuleOp::create(node.getLoc())) {
@@ -45,11 +45,11 @@ class Alone {
     builder.create<func::ReturnOp>(node.getLoc(), results);
   }
 
-  // The region that is all of it, or null with the reason.
+  // The region that is all of the function, or null with the reason.
   tx::DispatchOp region(std::string& reason) {
     SmallVector<Attribute> log;
     (void)applyPatternsAndFoldGreedily(function_, FrozenRewritePatternSet(RewritePatternSet(function_.getContext())));
-    if (failed(form_regions(function_, most_bindings, log))) return reason = "it is no kernel by itself", nullptr;
+    if (failed(form_regions(function_, most_bindings, log))) return reason = "it does not compile by itself", nullptr;
     Block& block = function_.getBody().front();
     SmallVector<tx::DispatchOp> regions(block.getOps<tx::DispatchOp>());
     if (regions.size() != 1) {

@@ -25,7 +25,7 @@ Slots::Slots(func::FuncOp function) : function_(function) {
 StringAttr Slots::of(Value value) const {
   if (Operation* op = value.getDefiningOp()) return of(op);
   auto argument = llvm::cast<BlockArgument>(value);
-  func::FuncOp function = function_;  // whose methods are not const
+  func::FuncOp function = function_;  // its methods are not const
   return StringAttr::get(value.getContext(), tx::affinity_of(function.getArgAttrDict(argument.getArgNumber())));
 }
 

@@ -126,7 +126,7 @@ class Digits(SlotsCase):
         self.assertEqual((by_node["conv2"]["slot"], by_node["conv2"]["device"], by_node["conv2"]["placed_by"]),
                          ("@host", "one", "--place 'conv2=@host'"))
         self.assertEqual((by_node["conv1"]["slot"], by_node["conv1"]["device"], by_node["conv1"]["placed_by"]),
-                         ("default", "gpu", "nobody: the default slot"))
+                         ("default", "gpu", "default"))
         self.assertEqual([(one["from"], one["to"]) for one in report["places"]["transfers"]], [("default", "@host"), ("@host", "default")])
         refused = [one for one in report["compiler_report"]["not_fused"] if one["kind"] == "SlotBoundary"]
         self.assertIn("conv2", refused[0]["consumer"])
@@ -178,7 +178,7 @@ class Digits(SlotsCase):
     def test_affinities_are_printed(self):
         out = self.succeed("compile", DIGITS, "-o", self.folder / "m.heddle", "--place", "pool1=@host", "--annotate-affinity").stdout
         self.assertIn("tx.pool 'pool1': operands @host, result @host, decided by --place 'pool1=@host'", out)
-        self.assertRegex(out, r"\d+ of \d+ ops were placed by nobody and are on the default slot; the first is tx.transpose 'conv1'")
+        self.assertRegex(out, r"\d+ of \d+ ops have no placement and are on the default slot; the first is tx.transpose 'conv1'")
         self.assertIn("result 0: on default, decided by tx.add 'logits'", out)
 
 

@@ -35,10 +35,10 @@ func.func @pipeline(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // CHECK: %[[BACK:.*]] = tx.transfer %[[B]] from "@host" to "default" : tensor<4x8xf32>
 // CHECK: %[[VIEW:.*]] = tx.reshape %[[BACK]]
 // CHECK: tx.neg %[[VIEW]]
-// SAID: 2 of 3 ops were placed by nobody and are on the default slot; the first is tx.exp
+// SAID: 2 of 3 ops have no placement and are on the default slot; the first is tx.exp
 // SAID: tx.softmax 'Softmax_1': operands default, result @host, decided by --place 'Softmax*=@host'
 // SAID: tx.reshape: operands @host, result @host, decided by tx.softmax 'Softmax_1'
-// SAID: tx.neg: operands @host, result default, decided by nobody: the default slot
+// SAID: tx.neg: operands @host, result default, decided by default
 func.func @middle(%x: tensor<4x8xf32>) -> tensor<32xf32> {
   %0 = tx.exp %x : tensor<4x8xf32>
   %1 = tx.softmax %0 {axis = 1, place = "@host", placed_by = "--place 'Softmax*=@host'"} : tensor<4x8xf32> loc("Softmax_1")
@@ -88,10 +88,10 @@ func.func @shared(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<2x
 // CHECK: return %[[N]], %[[NA]], %[[X]], %{{.*}} :
 // SAID: argument 0: on @a, decided by tx.add; wanted on @a, @b
 // SAID: argument 1: on @b, decided by its annotation
-// SAID: argument 2: on default, decided by nobody: the default slot
+// SAID: argument 2: on default, decided by default
 // SAID: result 1: on @a, decided by its annotation
 // SAID: result 2: on @a, decided by argument 0
-// SAID: result 3: on default, decided by nobody: the default slot
+// SAID: result 3: on default, decided by default
 func.func @ends(%x: tensor<8xf32>, %y: tensor<8xf32> {heddle.affinity = "@b"}, %unused: tensor<8xf32>)
     -> (tensor<8xf32>, tensor<8xf32> {heddle.affinity = "@a"}, tensor<8xf32>, tensor<8xf32>) {
   %0 = tx.neg %x {place = "@b"} : tensor<8xf32>
@@ -122,7 +122,7 @@ func.func @views(%x: tensor<8xf32>) -> tensor<8xf32> {
 // CHECK: module attributes {tx.slots = ["default"]}
 // CHECK-LABEL: func.func @plain
 // CHECK-NOT: tx.transfer
-// SAID-NOT: placed by nobody and
+// SAID-NOT: have no placement and
 func.func @plain(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = tx.neg %x : tensor<8xf32>
   return %0 : tensor<8xf32>
