@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranges of integers, followed through the graph; and the verdicts that kernels compute: 2 i for an index i, -2 i - 1 for a negative one. So the index that is
-// farthest outside has the largest verdict, which also says which index it is (up to 2^53; those beyond are reported as that).
+// Ranges of integers, followed through the graph; and the verdicts that kernels compute: 2 i for an index i, -2 i - 1 for a negative one. The index that
+// is farthest outside thus has the largest verdict, which also tells the index (up to 2^53; larger ones are reported as that).
 #include "compiler/import/onnx_checks.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
 
-// What the elements of a tensor of integers may be, both ends included.
+// The range of the elements of a tensor of integers, both ends included.
 struct Range {
   int64_t low = least, high = most;
 };
@@ -24,13 +24,13 @@ Range united(Range a, Range b) {
 
 Range of_type(Type element) {
   auto integer = llvm::dyn_cast<IntegerType>(element);
-  if (!integer || integer.getWidth() > 63) return {};  // of unsigned ones some are above what a Range holds
+  if (!integer || integer.getWidth() > 63) return {};  // unsigned integers may exceed the bounds of a Range
   if (integer.getWidth() == 1) return {0, 1};
   if (integer.isUnsigned()) return {0, (int64_t{1} << integer.getWidth()) - 1};
   return {-(int64_t{1} << (integer.getWidth() - 1)), (int64_t{1} << (integer.getWidth() - 1)) - 1};
 }
 
-// Where the arithmetic of the type wraps, nothing is known.
+// If the type's arithmetic may wrap, the range is not known.
 Range if_it_fits(Range range, bool overflows, Range type) {
   return overflows || range.low < type.low || range.high > type.high ? type : range;
 }
@@ -51,7 +51,7 @@ Range of_constant(DenseElementsAttr elements, Range type) {
   return integer.isUnsigned() && range.low < 0 ? type : range;  // above 63 bits
 }
 
-// How far back it is looked; beyond that nothing is known.
+// How many ops are followed back; beyond that, the range is not known.
 constexpr unsigned deepest = 200;
 
 Range range_of(Graph& graph, Value value, unsigned depth = 0);
@@ -111,7 +111,7 @@ Range range_of(Graph& graph, Value value, unsigned depth) {
 Value largest(Node& node, Value value) {
   RankedTensorType type = Node::type_of(value);
   if (type.getRank() == 0) return value;
-  // In two steps where there are many: one row of all of them would be one workgroup's.
+  // In two steps for many elements: a single row of all of them would be computed by one workgroup.
   constexpr int64_t many = 1 << 16;
   if (type.getRank() > 1 && (!type.hasStaticShape() || type.getNumElements() > many)) {
     Extents left = tx::extents(type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Attributes become the canonical record, defaults filled in; the types of results come from the declaration's rule, or from the model, or, where
-// the compiler knows the operator too, must be what it makes.
+// Attributes become the canonical record, with defaults filled in. The types of results come from the declaration's rule or from the model; if the
+// compiler knows the operator too, they must be the types that it computes.
 #include "compiler/import/onnx_custom.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
@@ -10,22 +10,22 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// The declaration does not say, or says something else.
+// The declaration does not fit the node or leaves something open.
 struct Mismatch {
   std::string cause;
   heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT;
 };
 
-// Where an operator of the default domain got the meaning that an opset has.
+// The opset in which an operator of the default domain got the meaning that it has in another opset.
 struct Versions {
   std::string_view name;
-  std::initializer_list<int64_t> since;  // rising
+  std::initializer_list<int64_t> since;  // increasing
 };
 const Versions all_versions[] = {
 #include "onnx_versions.inc"
 };
 
-// The attribute's value as the record keeps it, with its kind; no kind for what a record cannot hold.
+// The attribute's value and kind as the record has them; no kind for a value that a record cannot have.
 std::optional<AttributeValue> value_of(const onnx::AttributeProto& attribute) {
   switch (attribute.type()) {
     case onnx::AttributeProto::INT:
@@ -81,13 +81,13 @@ Type named_type(Builder& builder, StringRef name) {
   return is_unsigned ? builder.getIntegerType(width, false) : builder.getIntegerType(width);
 }
 
-// What the declaration says of an output's type, from the inputs'.
+// What the declaration says about an output's type, given the inputs.
 class OutputRules {
  public:
   OutputRules(Builder& builder, const Operator& declared, ArrayRef<Value> inputs)
       : builder_(builder), declared_(declared), inputs_(inputs) {}
 
-  // Null where it does not say.
+  // Null if it does not say.
   Type element(size_t index) const {
     const OperatorOutput& rule = declared_.outputs[index];
     if (rule.type_of >= 0) return Node::type_of(inputs_[rule.type_of]).getElementType();
@@ -118,7 +118,7 @@ class OutputRules {
   ArrayRef<Value> inputs_;
 };
 
-// The types of a foreign operator's results: what its declaration leaves open, the model says.
+// The types of a foreign operator's results: those that its declaration leaves open come from the model.
 class Results {
  public:
   Results(Node& node, const Operator& declared, ArrayRef<Value> inputs, const std::map<std::string, const onnx::TypeProto*>& types,
@@ -148,7 +148,7 @@ class Results {
   }
 
  private:
-  // A symbol is one of the inputs': nothing else has a value when a call begins.
+  // The symbol must be an input's: no other symbol has a value when a call begins.
   AffineExpr said_extent(const onnx::TensorShapeProto::Dimension& dim, const std::string& value) {
     if (dim.has_dim_value()) return node_.builder.getAffineConstantExpr(dim.dim_value());
     const std::string& name = dim.dim_param();
@@ -156,7 +156,7 @@ class Results {
     std::optional<AffineExpr> symbol = node_.graph.symbols.find(name);
     if (name.empty() || !symbol) {
       throw Mismatch{"the model's value_info of '" + value + "' has the extent '" + name +
-                         "', which is no dimension of an input; the size of an " + "operator's result must be known before it runs",
+                         "', which is not a dimension of an input; the size of an " + "operator's result must be known before it runs",
                      HEDDLE_STATUS_UNIMPLEMENTED};
     }
     return *symbol;
@@ -169,7 +169,7 @@ class Results {
   const std::map<std::string, int64_t>& dims_;
 };
 
-// The number of inputs: those left out at the end are none.
+// The number of inputs, without those left out at the end.
 int count_inputs(const onnx::NodeProto& proto, const Operator& declared) {
   int given = proto.input_size();
   while (given > 0 && proto.input(given - 1).empty()) --given;
@@ -230,12 +230,12 @@ void make_alternative(Node& node, const onnx::NodeProto& proto, const Operator& 
   for (Operation* op : ops) {
     for (Value operand : op->getOperands()) {
       if (!llvm::is_contained(inputs, operand) && !own.contains(operand.getDefiningOp()))
-        throw Mismatch{"it computes with a value that is none of its inputs"};
+        throw Mismatch{"it uses a value that is not one of its inputs"};
     }
   }
   auto operation = tx::OperationAttr::get(node.builder.getContext(), declared.domain, declared.name,
                                           static_cast<uint64_t>(declared.version), record(node.builder, proto, declared));
-  // Nothing is refused from here on.
+  // No error is possible from here on.
   auto region = node.builder.create<tx::DispatchOp>(node.location(), ValueRange(results).getTypes(), inputs, proto.op_type(),
                                                     /*tied=*/nullptr, /*slot=*/nullptr, operation);
   Block& body = region.getBody().emplaceBlock();

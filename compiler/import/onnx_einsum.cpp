@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Einsum: operands are multiplied one after the other, each time as a matrix product over the labels that nobody needs any more.
+// Einsum: operands are multiplied one after the other, each time by a matrix product over the labels that are not needed afterwards.
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;
@@ -53,7 +53,7 @@ Equation read_equation(Node& node) {
   return equation;
 }
 
-// `ellipsis`: how many dimensions the dots stand for.
+// `ellipsis`: the number of dimensions that the dots stand for.
 Labels labels_of(Node& node, const std::string& term, int64_t ellipsis) {
   Labels labels;
   size_t dots = term.find("...");
@@ -80,7 +80,7 @@ Labels labels_of_operand(Node& node, const std::string& term, int64_t rank, int6
   return labels;
 }
 
-// Where none is said: the ellipsis, then the letters that are in all operands once, in their order.
+// The output if none is given: the ellipsis, then the letters that occur once in all operands together, in order.
 Labels implicit_output(const std::vector<Term>& terms, int64_t ellipsis) {
   std::map<Label, int> counts;
   for (const Term& term : terms) {
@@ -98,7 +98,7 @@ class Multiplier {
  public:
   explicit Multiplier(Node& node) : node_(node) {}
 
-  // All terms agree on the extent of a label, but for those that have 1 there: they are broadcast.
+  // All terms must have the same extent for a label, except for extents of 1, which are broadcast.
   void learn_extents(const Term& term) {
     for (auto [label, extent] : llvm::zip_equal(term.labels, Node::extents_of(term.value))) {
       auto [known, is_new] = extents_.try_emplace(label, extent);
@@ -182,7 +182,7 @@ class Multiplier {
  private:
   static bool is_one(AffineExpr extent) { return tx::static_extent(extent) == 1; }
 
-  // The elements whose indices along two dimensions are equal, without the second one: all others are left out of a sum along it.
+  // The elements whose indices along two dimensions are equal, without the second dimension: a sum along it skips all others.
   Value diagonal(Value value, int64_t first, int64_t second) {
     RankedTensorType type = Node::type_of(value);
     Builder& b = node_.builder;

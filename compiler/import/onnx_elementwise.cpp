@@ -47,7 +47,7 @@ void unary(Node& node) {
   node.set_result(node.make<OpT>(Node::type_of(input), input));
 }
 
-// What an operator makes of two known numbers, as on tensors; null where that is not a number.
+// The result of an operator on two known numbers, as on tensors; null if it is not a number.
 template <typename OpT>
 AffineExpr computed_number(Node& node, int64_t x, int64_t y) {
   int64_t result = 0;
@@ -71,7 +71,8 @@ AffineExpr computed_number(Node& node, int64_t x, int64_t y) {
   return defined ? node.builder.getAffineConstantExpr(result) : AffineExpr();
 }
 
-// The largest or the least of two where no symbol of an input is 0, if it is always the same one then: it is taken, and a call is refused in which it is the other.
+// The maximum or minimum of two expressions, if it is always the same one of them when no input symbol is 0: that one is taken, and calls in which
+// it is the other one are refused.
 AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) {
   AffineExpr above = node.graph.symbols.if_positive(x), other = node.graph.symbols.if_positive(y);
   std::optional<bool> first = above && other ? at_least(largest ? above : other, largest ? other : above) : std::nullopt;
@@ -82,7 +83,7 @@ AffineExpr chosen_of_some(Node& node, AffineExpr x, AffineExpr y, bool largest) 
   return node.graph.symbols.require(largest ? chosen : left, largest ? left : chosen, node.describe()) ? chosen : AffineExpr();
 }
 
-// Arithmetic on shapes stays arithmetic on extents; null where it cannot.
+// Arithmetic on shapes as arithmetic on extents; null if that is not possible.
 template <typename OpT>
 AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
   auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
@@ -101,7 +102,7 @@ AffineExpr computed_element(Node& node, AffineExpr x, AffineExpr y) {
       result = exact_quotient(x, y, node.builder.getContext());
       if (!result) result = node.graph.symbols.defined("floordiv", x, y);
     }
-    // Rounded down, where numbers below 0 would be rounded up: a call is refused in which it is one.
+    // Rounds down, although numbers below 0 would be rounded up: a call with a negative number is refused.
     const AffineExpr zero = node.builder.getAffineConstantExpr(0);
     return result && node.graph.symbols.require(x, zero, node.describe()) ? result : AffineExpr();
   } else if constexpr (std::is_same_v<OpT, tx::MaxOp> || std::is_same_v<OpT, tx::MinOp>) {
@@ -129,7 +130,7 @@ void binary(Node& node) {
   if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
   if constexpr (std::is_same_v<OpT, tx::DivOp>) {
-    // Nothing is divided where there is no quotient.
+    // Nothing is divided if the quotient has no form.
     bool may_be_empty = llvm::any_of(Node::extents_of(values[0]), [](AffineExpr extent) { return !tx::is_positive(extent); });
     expect_not_zero(node, may_be_empty ? values[1] : node.input(1));
   }
@@ -151,7 +152,7 @@ void negate(Node& node) {
   unary<tx::NegOp>(node);
 }
 
-// Of two elements of shapes; null where it is not known.
+// Compares two elements of shapes; null if the result is not known.
 AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend) {
   auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
   if (!known_y && known_x == -1 && !of_dividend && tx::never_negative(y))
@@ -167,7 +168,7 @@ AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend
   return node.computed(difference(x, product(quotient(x, *known_y), y)));
 }
 
-// Of floats, with the dividend's sign. In f64, where a quotient of f32 up to 2^29 times the divisor is exact.
+// For floats, with the dividend's sign. In f64, in which a quotient of f32 up to 2^29 times the divisor is exact.
 Value float_remainder(Node& node, Value x, Value y) {
   RankedTensorType type = Node::type_of(x), wide = tx::with_element_type(type, node.builder.getF64Type());
   auto widened = [&](Value value) { return type == wide ? value : node.make<tx::CastOp>(wide, value); };
@@ -178,13 +179,13 @@ Value float_remainder(Node& node, Value x, Value y) {
   auto is = [&](tx::CompareKind kind, Value a, Value b) { return compared(node, kind, a, b); };
   // the quotient may have been rounded up
   rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, rest, zero), node.make<tx::AddOp>(wide, rest, by), rest);
-  Value keeps = is(tx::CompareKind::lt, whole, by);  // also of what is divided by infinity
+  Value keeps = is(tx::CompareKind::lt, whole, by);  // also for a dividend that is divided by infinity
   rest = node.make<tx::SelectOp>(wide, keeps, whole, rest);
   rest = node.make<tx::SelectOp>(wide, is(tx::CompareKind::lt, x, zero), node.make<tx::NegOp>(wide, rest), rest);
   return type == wide ? rest : node.make<tx::CastOp>(type, rest);
 }
 
-// What a division leaves, with the divisor's sign as in Python; with fmod 1 with the dividend's as in C.
+// The remainder of a division, with the divisor's sign as in Python or, with fmod 1, the dividend's as in C.
 void mod(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
   bool of_dividend = node.integer("fmod", 0) != 0;
@@ -261,7 +262,7 @@ void pow(Node& node) {
   node.set_result(node.make<tx::CastOp>(type, node.make<tx::RoundOp>(wide, power)));
 }
 
-// Bounds are attributes up to opset 10, optional inputs after.
+// Bounds are attributes up to opset 10, optional inputs after that.
 void clip(Node& node) {
   Value value = node.input(0);
   RankedTensorType type = Node::type_of(value);
@@ -313,7 +314,7 @@ void gelu(Node& node) {
   node.set_result(node.make<tx::MulOp>(type, half, node.make<tx::AddOp>(type, gate, node.splat(type, 1.0))));
 }
 
-// What a comparison of two elements of shapes gives, whatever the symbols are: an extent is never -1.
+// The result of comparing two elements of shapes for all values of the symbols: an extent is never -1.
 std::optional<bool> compared_elements(tx::CompareKind kind, AffineExpr x, AffineExpr y) {
   auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
   switch (kind) {
@@ -345,7 +346,7 @@ void compare(Node& node) {
   node.set_result(compared(node, kind, values[0], values[1]));
 }
 
-// And, Or: the second operand, or what the first one decides.
+// And, Or: the second operand, or the result that the first one decides.
 template <bool decided>
 void logical(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
@@ -375,12 +376,12 @@ void is_inf(Node& node) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
   Value magnitude = positive && negative ? node.make<tx::AbsOp>(type, input) : input;
-  // None of the two is asked for: no number is less than the least one.
+  // Neither test is needed: no number is less than the smallest one.
   auto kind = positive || negative ? tx::CompareKind::eq : tx::CompareKind::lt;
   node.set_result(compared(node, kind, magnitude, node.splat(type, positive ? infinity : -infinity)));
 }
 
-// NaN, and zeros of both signs, stay.
+// NaN and zeros of both signs are unchanged.
 void sign(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
@@ -391,7 +392,7 @@ void sign(Node& node) {
   node.set_result(node.make<tx::SelectOp>(type, compared(node, tx::CompareKind::gt, input, zero), one, result));
 }
 
-// positive where the input is above zero, or NaN; else negative.
+// positive if the input is above zero or NaN; else negative.
 Value by_sign(Node& node, Value input, Value positive, Value negative) {
   Value zero = node.splat(Node::type_of(input), 0);
   return node.make<tx::SelectOp>(Node::type_of(input), compared(node, tx::CompareKind::lt, input, zero), negative, positive);
@@ -422,7 +423,7 @@ void prelu(Node& node) {
   node.set_result(by_sign(node, x, x, node.make<tx::MulOp>(Node::type_of(x), x, slope)));
 }
 
-// log(1 + exp(x)), of which no part overflows: max(x, 0) + log(1 + exp(-|x|)).
+// log(1 + exp(x)), computed so that no part overflows: max(x, 0) + log(1 + exp(-|x|)).
 Value softplus_of(Node& node, Value x) {
   RankedTensorType type = Node::type_of(x);
   Value small = node.make<tx::ExpOp>(type, node.make<tx::NegOp>(type, node.make<tx::AbsOp>(type, x)));

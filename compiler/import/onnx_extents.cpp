@@ -13,10 +13,10 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// An expression is a graph in memory, but passes walk it as a tree: sums of quotients of sums would grow without end.
+// An expression is a graph in memory, but passes walk it as a tree: without a limit, sums of quotients of sums would grow without end.
 constexpr int longest_expression = 256;
 
-// Bound of the sum of the absolute values of all coefficients, however the expression is multiplied out; none above the limit.
+// Bound of the sum of the absolute values of all coefficients, however the expression is multiplied out; none if it is above the limit.
 std::optional<int64_t> magnitude(AffineExpr expression, int& budget) {
   if (--budget < 0) return {};
   if (auto constant = llvm::dyn_cast<AffineConstantExpr>(expression)) {
@@ -50,13 +50,13 @@ AffineExpr bounded(AffineExpr expression) {
   return expression && magnitude(expression) ? expression : AffineExpr();
 }
 
-// What types hold of an expression: extents are compared as they are written.
+// The form of an expression in types: extents are compared as written.
 AffineExpr canonical(AffineExpr expression) {
   unsigned symbols = 0;
   expression.walk([&](AffineExpr part) {
     if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part)) symbols = std::max(symbols, symbol.getPosition() + 1);
   });
-  constexpr int most_rounds = 4;  // a product inside of a sum may take more than one
+  constexpr int most_rounds = 4;  // a product inside a sum may need more than one
   for (int round = 0; round < most_rounds; ++round) {
     AffineExpr simplified = simplifyAffineExpr(expression, 0, symbols);
     if (simplified == expression) break;
@@ -69,7 +69,7 @@ AffineExpr bounded_canonical(AffineExpr expression) {
   return bounded(expression) ? bounded(canonical(expression)) : AffineExpr();
 }
 
-// An order of expressions that does not depend on where they are in memory.
+// An order of expressions that does not depend on memory addresses.
 int order_of(AffineExpr a, AffineExpr b) {
   if (a == b) return 0;
   if (a.getKind() != b.getKind()) return a.getKind() < b.getKind() ? -1 : 1;
@@ -84,12 +84,12 @@ int order_of(AffineExpr a, AffineExpr b) {
   return first != 0 ? first : order_of(left.getRHS(), right.getRHS());
 }
 
-// A product taken apart: a number, and what depends on symbols.
+// A factored product: a number, and the factors that depend on symbols.
 struct Factors {
   int64_t constant = 1;
   SmallVector<AffineExpr> symbolic;
 
-  // Takes an expression in; false where the number becomes too large.
+  // Multiplies by an expression; false if the number becomes too large.
   bool multiply(AffineExpr expression) {
     if (auto number = llvm::dyn_cast<AffineConstantExpr>(expression)) {
       bool overflow = __builtin_mul_overflow(constant, number.getValue(), &constant);

@@ -33,7 +33,7 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Opens a file beside the model. The location comes from the file, so it may neither climb out of the folder nor follow links.
+// Opens a file next to the model. The location comes from the model file, so it must neither leave the directory nor follow links.
 int open_beside(const std::string& model_path, const std::string& location) {
   Descriptor directory{open(directory_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
   if (directory.value < 0) return -1;
@@ -42,7 +42,7 @@ int open_beside(const std::string& model_path, const std::string& location) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
   long result = syscall(SYS_openat2, directory.value, location.c_str(), &how, sizeof how);
   if (result < 0 && errno == ENOSYS) {
-    // an old kernel: one plain name in the same folder is all that can be checked without races
+    // an old kernel: only a plain name in the same directory can be checked without races
     if (location.find('/') != std::string::npos || location == "..") {
       errno = EXDEV;
       return -1;
@@ -72,15 +72,15 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
   Descriptor data{open_beside(file.path, location)};
   if (data.value < 0) {
-    // EXDEV and ELOOP are openat2's words for a location that leaves the folder, and for one through a link.
-    const std::string cause = errno == EXDEV   ? "its location is outside the model's folder"
+    // openat2 reports EXDEV for a location that leaves the directory, and ELOOP for one through a link.
+    const std::string cause = errno == EXDEV   ? "its location is outside the model's directory"
                               : errno == ELOOP ? "its location is or goes through a link"
                                                : std::strerror(errno);
-    return "opening " + what + " failed: " + cause + "; it must lie beneath the model's folder, without links";
+    return "opening " + what + " failed: " + cause + "; it must be below the model's directory, without links";
   }
   struct stat info{};
   if (fstat(data.value, &info) != 0 || !S_ISREG(info.st_mode)) return what + " is not a regular file";
-  const std::string changed = what + " was written to while the model was compiled; compile again while nobody writes the model's files";
+  const std::string changed = what + " was written to while the model was compiled; compile again while the model's files do not change";
   if (!file.external.is_unchanged(location, data.value)) return changed;
   for (uint64_t done = 0; done < size;) {
     ssize_t got = pread(data.value, target + done, size - done, static_cast<off_t>(start + offset + done));
@@ -93,7 +93,7 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   return file.external.is_unchanged(location, data.value) ? "" : changed;
 }
 
-// Copies a slice of elements that protobuf holds in a field of another width.
+// Copies a slice of elements that protobuf has in a field of another width.
 template <typename To, typename Field>
 std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
   uint64_t first = offset / sizeof(To), count = size / sizeof(To);
@@ -159,7 +159,7 @@ bool is_utf8(const std::string& text) {
 }
 
 std::string printable(std::string text, size_t most_bytes) {
-  constexpr size_t kept_at_end = 500;  // the cause and the next step stand at the end
+  constexpr size_t kept_at_end = 500;  // the cause and the next step are at the end
   if (text.size() > most_bytes) {
     text = text.substr(0, most_bytes - kept_at_end) + "..." + text.substr(text.size() - kept_at_end);
   }
@@ -203,7 +203,7 @@ std::string element_type_name(int32_t onnx_type) {
 std::string nearest_element_type(int32_t onnx_type) {
   const std::string name = element_type_name(onnx_type);
   if (element_bytes(onnx_type) != 0) return name;
-  if (name.starts_with("FLOAT8E8M0")) return "BFLOAT16";  // exponents alone
+  if (name.starts_with("FLOAT8E8M0")) return "BFLOAT16";  // exponents only
   if (name.starts_with("FLOAT8") || name.starts_with("FLOAT4")) return "FLOAT16";
   if (name.starts_with("INT")) return "INT8";
   return name.starts_with("UINT") ? "UINT8" : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arithmetic on a few known numbers, as exporters write it where a shape is a root, a quotient or a rounded product of floats: computed here, so
-// that what becomes of them can be a shape.
+// Arithmetic on a few known numbers. Exporters write it for shapes that involve a root, a quotient or a rounded product of floats; it is computed
+// here so that the results can be shapes.
 #include "compiler/import/onnx_fold.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// Numbers of one type, all of which an f64 holds.
+// Numbers of one type, all of which f64 can represent.
 struct Numbers {
   std::vector<double> values;
   RankedTensorType type;
@@ -24,7 +24,7 @@ bool is_computed(Type element) {
   return element.isF32() || element.isF64() || element.isSignlessInteger(32) || element.isSignlessInteger(64);
 }
 
-// Of a tensor of rank 0 or 1 with a few elements; none where it is another one, or not known.
+// The elements of a tensor of rank 0 or 1 with a few elements; none if it is another kind of tensor, or not known.
 std::optional<Numbers> numbers_of(Node& node, int index) {
   const Operand& operand = node.operand(index);
   Numbers numbers;
@@ -41,13 +41,13 @@ std::optional<Numbers> numbers_of(Node& node, int index) {
   }
   DenseElementsAttr known = operand.value ? known_elements(operand.value) : DenseElementsAttr();
   if (!known || known.getType().getRank() > 1 || known.getNumElements() > static_cast<int64_t>(most_shape_elements)) return {};
-  if (!known.getElementType().isF32() && !known.getElementType().isF64()) return {};  // whole ones have elements
+  if (!known.getElementType().isF32() && !known.getElementType().isF64()) return {};  // integers have elements
   for (Attribute element : known.getValues<Attribute>()) numbers.values.push_back(number_of(element));
   numbers.type = llvm::cast<RankedTensorType>(known.getType());
   return numbers;
 }
 
-// As an element of the type; none where it is not one.
+// The number as an element of the type; none if it is not one.
 std::optional<double> rounded(double value, Type element) {
   if (element.isF64()) return value;
   if (element.isF32()) return static_cast<double>(static_cast<float>(value));
@@ -82,7 +82,7 @@ const Computation* computation(const std::string& operator_name) {
   return it == table.end() ? nullptr : &it->second;
 }
 
-// How many elements come of broadcasting; none where there are none, or where the lengths do not fit.
+// The number of elements after broadcasting; none if there are none, or if the lengths do not fit.
 std::optional<size_t> common_count(ArrayRef<Numbers> inputs) {
   size_t count = 1;
   for (const Numbers& input : inputs) {
@@ -120,7 +120,7 @@ bool fold_numbers(Node& node) {
     }
     has_floats |= llvm::isa<FloatType>(element);
   } else if (node.type() == "Pow" ? llvm::isa<IntegerType>(element) : inputs.back().type.getElementType() != element) {
-    return false;  // integers wrap, and are divided in another way
+    return false;  // integers wrap, and are divided differently
   }
   if (!has_floats || !is_computed(element)) return false;
   std::optional<size_t> count = common_count(inputs);

@@ -6,7 +6,7 @@
 
 namespace heddle::import {
 
-// Computes an element-wise operator on a few known floats, or between those and integers, and sets its result. False where it is not that.
+// Computes an element-wise operator on a few known floats, or between those and integers, and sets its result. False if the node is not of this kind.
 bool fold_numbers(Node& node);
 
 }  // namespace heddle::import

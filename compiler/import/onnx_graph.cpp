@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every translation needs of its node: typed access to inputs and attributes, broadcasting, constants.
+// What every translation needs from its node: typed access to inputs and attributes, broadcasting, constants.
 #include "compiler/import/onnx_graph.h"
 
 #include <algorithm>
@@ -109,7 +109,7 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     operand.bits = type.isUnsignedInteger() ? 0 : type.getIntOrFloatBitWidth();
     for (const APInt& element : value.getValues<APInt>()) {
       bool is_unsigned = type.isUnsignedInteger() || type.isInteger(1);
-      if (is_unsigned && element.getActiveBits() > 63) {  // no shape's
+      if (is_unsigned && element.getActiveBits() > 63) {  // not a shape's
         operand.elements.reset();
         break;
       }
@@ -156,7 +156,7 @@ Value Node::input(int index) {
   return reshape(value, {builder.getAffineConstantExpr(rows), builder.getAffineConstantExpr(found.columns)});
 }
 
-// Elements as a tensor: a constant, or pieces of one and of what the symbols are.
+// Elements as a tensor: a constant, or a concat of constants and of values of symbols.
 Value Node::from_elements(const Operand& operand) {
   Type element_type = builder.getIntegerType(operand.bits);
   auto constant = [&](ArrayRef<int64_t> values, int64_t rank) -> Value {
@@ -183,7 +183,7 @@ Value Node::from_elements(const Operand& operand) {
   return make<tx::ConcatOp>(type, pieces, builder.getI64IntegerAttr(0));
 }
 
-// The number that an expression is when the model runs, in a tensor of one element.
+// The number that an expression has when the model runs, in a tensor of one element.
 Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
   if (auto value = tx::static_extent(element)) return splat(type, static_cast<double>(*value));
   if (llvm::isa<AffineSymbolExpr>(element)) {  // the last of 0 to the extent
@@ -210,7 +210,7 @@ Value Node::symbolic_element(AffineExpr element, RankedTensorType type) {
   }
 }
 
-// Of integers, by one above 0.
+// For integers, divided by one above 0.
 Value Node::floor_quotient(Value left, Value right, bool never_negative) {
   RankedTensorType type = type_of(left);
   if (!never_negative) {  // quotients are rounded towards 0
@@ -384,7 +384,7 @@ Value Node::splat(RankedTensorType type, double value) {
   Type element = type.getElementType();
   bool whole = value >= -0x1p53 && value <= 0x1p53 && value == static_cast<double>(static_cast<int64_t>(value));
   if (!llvm::isa<FloatType>(element) && !whole)
-    fail("it computes with the constant " + std::to_string(value) + ", which elements that are integers cannot hold");
+    fail("it computes with the constant " + std::to_string(value) + ", which integer elements cannot represent");
   Attribute attribute = llvm::isa<FloatType>(element) ? Attribute(builder.getFloatAttr(element, value))
                                                       : Attribute(builder.getIntegerAttr(element, static_cast<int64_t>(value)));
   return builder.create<tx::ConstantOp>(location_, type, SplatElementsAttr::get(llvm::cast<ShapedType>(type), attribute));
@@ -415,7 +415,7 @@ Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
   Extents kept;
   SmallVector<int64_t> dimensions;
   for (auto [i, extent] : llvm::enumerate(from)) {
-    if (extent == one) continue;  // repeated by being left out
+    if (extent == one) continue;  // a dimension that is left out is repeated
     if (!are_equal(extent, extents[offset + i]))
       fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
     kept.push_back(extents[offset + i]);

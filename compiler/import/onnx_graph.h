@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A graph on its way from ONNX to tx: the values made so far, and what a node's translation needs. Used by the onnx_*.cpp files
-// of this folder only; errors are thrown as Failure and caught in onnx_importer.cpp.
+// A graph while it is translated from ONNX to tx: the values made so far, and helpers for the translation of a node. Used only by the onnx_*.cpp
+// files of this directory; errors are thrown as Failure and caught in onnx_importer.cpp.
 #pragma once
 
 #include <map>
@@ -19,32 +19,32 @@ namespace heddle::import {
 
 using Extents = llvm::SmallVector<mlir::AffineExpr>;
 
-// What one name stands for. Small tensors of integers or bools carry their elements, so that shapes can be computed here.
+// The value of a name. Small tensors of integers or bools carry their elements, so that shapes can be computed here.
 struct Operand {
-  mlir::Value value;                                      // null while only `elements` is there
+  mlir::Value value;                                      // null if only `elements` is set
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
-  int32_t refused_type = 0;  // the element type that no tensor has, by ONNX's number; 0: it has one that is known
-  unsigned bits = 64;        // of the integers in `elements`, 1 of bools; 0: unsigned ones
+  int32_t refused_type = 0;  // ONNX's number of the unsupported element type; 0: the type is supported
+  unsigned bits = 64;        // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
   int64_t columns = 0;       // of `elements` of rank 2
-  bool is_assumed = false;   // behind a node that is not supported: of the type that the model says
-  bool is_unknown = false;   // the same, and the model does not say it
+  bool is_assumed = false;   // computed from the result of an unsupported node, with the type that the model states
+  bool is_unknown = false;   // the same, and the model does not state the type
 
-  // Whether a computation on elements may stand for one on the tensor.
+  // Whether a computation on elements may replace one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }
   bool is_matrix() const { return elements && rank == 2; }
   // The same for integers.
   bool is_shape() const { return is_folded() && bits != 1; }
 };
 
-// What a node expects of integers (onnx_checks.h). Without an extent: they are divisors.
+// What a node expects of integers (onnx_checks.h). Without an extent, they are divisors.
 struct Expected {
   mlir::Value value;
   std::optional<int64_t> column;  // of the last dimension
   mlir::AffineExpr extent;
   std::string where;
 };
-// And what became of it: the verdict has to stay below the limit.
+// The check that this became: the verdict has to stay below the limit.
 struct Check {
   mlir::Value verdict;
   mlir::AffineExpr limit;
@@ -64,19 +64,19 @@ class Graph {
   int64_t opset;
   std::map<std::string, Operand> operands;
   Symbols symbols;
-  std::vector<Expected> expected;  // by the node that is translated now
+  std::vector<Expected> expected;  // by the current node
   std::vector<Check> checks;
-  std::vector<Failure> unsupported;                                 // attributes and outputs of the node that is translated now
-  llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were asked for
+  std::vector<Failure> unsupported;                                 // attributes and outputs of the current node
+  llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were computed
 
-  // A tensor of the file as a value: dense, splat or parameter, by its size.
+  // A tensor of the file as a value: dense, splat or parameter, depending on its size.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);
 
  private:
-  std::map<std::string, int64_t> copies_;  // of a parameter's name
+  std::map<std::string, int64_t> copies_;  // number of parameters with a name
 };
 
-// Element type of ONNX's enumeration; throws for one that tx has no type for.
+// The element type for ONNX's enumeration; throws for one that tx has no type for.
 mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who);
 
 // The elements of a constant that is in the IR; null for any other value.
@@ -84,7 +84,7 @@ mlir::DenseElementsAttr known_elements(mlir::Value value);
 // One of them as a number.
 double number_of(mlir::Attribute element, bool without_sign = false);
 
-// One node: operands, attributes and results by ONNX's names. Everything that is missing or of the wrong kind throws.
+// One node: operands, attributes and results by ONNX's names. Throws if something is missing or of the wrong kind.
 class Node {
  public:
   Node(Graph& graph, const onnx::NodeProto& proto, mlir::Location location)
@@ -104,7 +104,7 @@ class Node {
   const Operand& operand(int index) const;
   mlir::Value input(int index);                             // as a tensor
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
-  std::vector<int64_t> integers(int index) const;           // the same, all of them known
+  std::vector<int64_t> integers(int index) const;           // the same, if all are known
 
   bool has_attribute(const char* name) const { return find(name) != nullptr; }
   int64_t integer(const char* name, std::optional<int64_t> otherwise = {}) const;
@@ -117,13 +117,13 @@ class Node {
   void set_result(mlir::Value value, int index = 0);
   void set_operand(Operand operand, int index = 0);
   void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, unsigned bits = 64, int index = 0);
-  // Computes on elements, with numpy's broadcasting, if all inputs have them, those from input `first` on of one type; `bits` of the
-  // result, 0 for those of the inputs. False where they have not, or where one result is null: then it is computed on tensors.
+  // Computes on elements, with numpy's broadcasting, if all inputs have them and those from input `first` on have one type. `bits` is the width of the
+  // result, or 0 for that of the inputs. False if an input has no elements or a result is null: the result is then computed on tensors.
   bool fold(llvm::function_ref<mlir::AffineExpr(llvm::ArrayRef<mlir::AffineExpr>)> compute, unsigned bits = 0, int first = 0);
 
   [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
-  // Notes an attribute or an output that is not there, whatever the inputs are, and goes on, so that the node's others are noted too. What is made of it
-  // then is never used.
+  // Records an attribute or an output that is not supported, whatever the inputs are, and continues, so that all such problems of the node are recorded.
+  // The ops made afterwards are never used.
   void unsupported(const std::string& cause, const std::string& nearest = {}) const;
   // "node 'x' (operator Conv, opset 17)"
   std::string describe() const;
@@ -135,28 +135,28 @@ class Node {
   static mlir::RankedTensorType type_of(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
   static Extents extents_of(mlir::Value value) { return tx::extents(type_of(value)); }
   int64_t axis(int64_t value, int64_t rank) const;  // negative ones count from the end
-  // The type of a result; extents that no tensor has are an error.
+  // The type of a result; throws if no tensor can have these extents.
   mlir::RankedTensorType tensor_type(llvm::ArrayRef<mlir::AffineExpr> extents, mlir::Type element_type) const;
-  // How many elements these extents are for.
+  // The number of elements for these extents.
   mlir::AffineExpr count_of(llvm::ArrayRef<mlir::AffineExpr> extents) const;
-  // An image has a batch, channels and one or more dimensions of space.
+  // An image has a batch, channels and one or more spatial dimensions.
   void check_image(mlir::Value value) const;
-  // An extent that onnx_extents.h computed; null is an error.
+  // An extent that onnx_extents.h computed; throws for null.
   mlir::AffineExpr computed(mlir::AffineExpr extent) const;
-  // Whether two extents are equal, or may be: then they are from here on, and a call in which they are not is refused.
+  // Whether two extents are or may be equal. If they may be, they are taken to be from here on, and a call in which they are not is refused.
   bool are_equal(mlir::AffineExpr a, mlir::AffineExpr b);
-  // The tensor with extents that are equal to its own, as are_equal says.
+  // The tensor with extents that are equal to its own, as are_equal defines it.
   mlir::Value with_extents(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value splat(mlir::RankedTensorType type, double value);
-  // The tensor with elements of that type.
+  // The tensor with elements converted to that type.
   mlir::Value converted(mlir::Value value, mlir::Type element);
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
   mlir::Value transpose(mlir::Value value, llvm::ArrayRef<int64_t> permutation);
   // numpy's broadcasting to the given extents, made explicit
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
-  // Along each dimension every element `counts` times, or all of them as often one behind the other.
+  // Repeats, along each dimension, every element `counts` times, or the whole sequence as often.
   mlir::Value repeat(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> counts, bool elements);
-  // The number that an extent is when the model runs: a tensor of rank 0, of i64.
+  // The number that an extent has when the model runs: a tensor of rank 0, of i64.
   mlir::Value extent_value(mlir::AffineExpr extent);
   // [N, C, spatial...] <-> [N, spatial..., C]
   mlir::Value channels_last(mlir::Value value);

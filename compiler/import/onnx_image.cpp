@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Convolutions, pooling and normalization over images. ONNX is channels-first: each translation transposes in and out, and
-// heddle-propagate-transposes removes what meets.
+// Convolutions, pooling and normalization over images. ONNX is channels-first: each translation transposes its inputs and results, and
+// heddle-propagate-transposes removes the pairs that cancel.
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;
@@ -22,7 +22,7 @@ AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high
   return node.computed(sum(quotient(sum(input, constant(shift)), stride), constant(1)));
 }
 
-// Without what auto_pad says.
+// Without the effect of auto_pad.
 Window read_window(Node& node, size_t rank, std::vector<int64_t> kernel) {
   Window window;
   window.kernel = std::move(kernel);
@@ -45,7 +45,7 @@ Window read_window(Node& node, size_t rank, std::vector<int64_t> kernel) {
 
 enum class AutoPad { none, valid, same_upper, same_lower };
 
-// Where it is there, the pads of the window become 0.
+// If auto_pad is set, the pads of the window become 0.
 AutoPad read_auto_pad(Node& node, Window& window) {
   std::string automatic = node.text("auto_pad", "NOTSET");
   if (automatic == "NOTSET" || automatic.empty()) return AutoPad::none;
@@ -80,7 +80,7 @@ RankedTensorType output_type(Node& node, Value input, const Window& window, Affi
         output_extent(node, from[1 + i], window.low[i], window.high[i], window.kernel[i], window.strides[i], window.dilations[i], ceil);
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
       int64_t value = constant.getValue();
-      // with ceil_mode, a window that would start in the padding behind the input does not count
+      // with ceil_mode, a window that would start in the padding after the input does not count
       auto size = llvm::dyn_cast<AffineConstantExpr>(from[1 + i]);
       if (ceil && size && (value - 1) * window.strides[i] >= size.getValue() + window.low[i]) --value;
       if (value <= 0) node.fail("the window does not fit into dimension " + std::to_string(2 + i));
@@ -104,7 +104,7 @@ std::vector<int64_t> kernel_of(Node& node, Value filter, int64_t rank) {
   return kernel;
 }
 
-// A channels-last image with input 2 added, if there is one.
+// A channels-last image with input 2 added, if it is given.
 Value with_bias(Node& node, Value image) {
   if (!node.has_input(2)) return image;
   Value bias = node.input(2);
@@ -140,14 +140,14 @@ void conv(Node& node) {
   node.set_result(node.channels_first(with_bias(node, result)));
 }
 
-// A dimension of ConvTranspose. An element at i adds to the outputs stride * i to stride * i + dilation * (kernel - 1), of which `low` in front
-// are cut off; stride * input + excess are left. Outputs whose number has the same remainder by the stride are a phase: a convolution of the
-// input with every stride-th element of the filter. All phases are one convolution, each of them channels of its result.
+// A dimension of ConvTranspose. An element at i adds to the outputs stride * i to stride * i + dilation * (kernel - 1), of which the first `low` are
+// removed; stride * input + excess remain. Outputs whose indices have the same remainder modulo the stride are a phase: a convolution of
+// the input with every stride-th element of the filter. All phases are one convolution; each phase is a group of channels of its result.
 struct Transposed {
   int64_t stride, dilation, low, excess;
   int64_t taps;  // of each phase
 
-  // Whole strides that are cut off in front, and how far the outputs reach behind the input.
+  // Whole strides that are removed at the front, and how far the outputs extend beyond the input.
   int64_t front() const { return std::min(low / stride, dilation * (taps - 1)); }
   int64_t behind() const { return std::max<int64_t>(0, (excess + low + stride - 1) / stride); }
   int64_t pad_low() const { return dilation * (taps - 1) - front(); }
@@ -196,7 +196,7 @@ Value dilated(Node& node, Value filter, int64_t dimension, int64_t dilation) {
   return node.reshape(spread, extents);
 }
 
-// [C, M / groups, spatial...] -> [taps..., C / groups, groups * phases * M / groups], turned round as a convolution reads it.
+// [C, M / groups, spatial...] -> [taps..., C / groups, groups * phases * M / groups], reversed as a convolution reads it.
 Value filter_of_phases(Node& node, Value filter, ArrayRef<Transposed> dimensions, int64_t groups) {
   auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
   Type element = Node::type_of(filter).getElementType();
@@ -333,7 +333,7 @@ void batch_norm(Node& node) {
   for (int i = 1; i < 5; ++i) {
     vectors.push_back(node.input(i));
     if (Node::extents_of(vectors.back()) != Extents{Node::extents_of(input)[1]})
-      node.fail("input " + std::to_string(i) + " has not one element a channel");
+      node.fail("input " + std::to_string(i) + " does not have one element per channel");
   }
   Value image = node.channels_last(input);
   Value result = node.make<tx::BatchNormOp>(Node::type_of(image), image, vectors[0], vectors[1], vectors[2], vectors[3],

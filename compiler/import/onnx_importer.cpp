@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One pass over the graph's nodes, in their order; ONNX promises that it is topological, and a node that breaks the promise is an
-// error. What is not supported is noted, and the pass goes on, so that one error tells all of it.
+// One pass over the graph's nodes in order. ONNX guarantees a topological order; a node that violates it is an error. Unsupported features are
+// recorded, and the pass continues, so that one error lists all of them.
 #include "compiler/import/onnx_importer.h"
 
 #include <set>
@@ -20,7 +20,7 @@ namespace heddle::import {
 namespace {
 
 constexpr int64_t oldest_opset = 7, newest_opset = 25;
-// Of one file: each but the last learns something of its symbols. What is not learnt then is checked in each call.
+// Imports of one file: each but the last learns something about its symbols. Anything not learnt by then is checked in each call.
 constexpr int most_imports = 16;
 
 int64_t default_opset(const onnx::ModelProto& model) {
@@ -48,7 +48,7 @@ Translate translation(const std::string& type) {
   return nullptr;
 }
 
-// A module file holds UTF-8 of up to 65,535 bytes, and puts several names into one text.
+// A module file stores UTF-8 of up to 65,535 bytes, and combines several names in one text.
 constexpr size_t largest_name_bytes = 4096;
 
 void check_name(const std::string& name, const std::string& what) {
@@ -59,7 +59,7 @@ void check_name(const std::string& name, const std::string& what) {
   if (name.find('\0') != std::string::npos || !is_utf8(name)) fail("is not UTF-8 text");
 }
 
-// Names end in the module, in its report and in error texts.
+// Names end up in the module, in its report and in error texts.
 void check_names(const onnx::GraphProto& graph) {
   for (const auto& tensor : graph.initializer()) check_name(tensor.name(), "initializer");
   for (const auto& input : graph.input()) {
@@ -75,7 +75,7 @@ void check_names(const onnx::GraphProto& graph) {
   }
 }
 
-// An input's extents, as the signature gives them and as the graph knows them.
+// An input's extents, as in the signature and as in the graph.
 struct InputType {
   RankedTensorType declared, meant;
 };
@@ -117,7 +117,7 @@ InputType input_type(Graph& graph, const onnx::ValueInfoProto& input, const Impo
   return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
 }
 
-// What a translation made must be valid IR: mixed element types, above all, are found here.
+// The ops that a translation made must be valid IR: this finds mixed element types above all.
 void check_made(Node& node, Block* block, Operation* before) {
   std::string said;
   ScopedDiagnosticHandler handler(block->getParentOp()->getContext(), [&](Diagnostic& diagnostic) {
@@ -137,7 +137,7 @@ void check_made(Node& node, Block* block, Operation* before) {
   }
 }
 
-// Ops that a node became carry where it was placed.
+// The ops of a node carry the slot on which it was placed.
 void place(Block* block, Operation* before, const Placements::Rule& rule) {
   Builder builder(block->getParentOp()->getContext());
   for (Operation* op = before ? before->getNextNode() : &block->front(); op; op = op->getNextNode()) {
@@ -146,7 +146,7 @@ void place(Block* block, Operation* before, const Placements::Rule& rule) {
   }
 }
 
-// Nodes that plugins run, by what was declared beside the model.
+// Nodes that plugins run, by the operators declared in manifests.
 class DeclaredOperators {
  public:
   DeclaredOperators(const onnx::ModelProto& model, const ImportOptions& options) : options_(options) {
@@ -162,8 +162,8 @@ class DeclaredOperators {
     std::string known;
     const Operator* declared = options_.operators ? options_.operators->find(proto.domain(), proto.op_type(), opset, &known) : nullptr;
     if (declared) return import_custom(node, proto, *declared, types_, options_.dims);
-    node.fail("the model asks for opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', and declared are versions " +
-                  known + "; install a plugin of that version",
+    node.fail("the model imports opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', but only versions " +
+                  known + " are declared; install a plugin of that version",
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
 
@@ -174,7 +174,7 @@ class DeclaredOperators {
     return !versions.empty();
   }
 
-  // Every node of an operator that nobody knows.
+  // All nodes of an unknown operator.
   void note_unknown(const onnx::GraphProto& graph, int64_t opset, Unsupported& unsupported) const {
     for (const auto& node : graph.node()) {
       if (is_known(node)) continue;
@@ -183,13 +183,13 @@ class DeclaredOperators {
     }
   }
 
-  // What the model says of a value's type; null where it says nothing.
+  // The type of a value that the model states; null if it states none.
   const onnx::TypeProto* said_type(const std::string& value) const {
     auto known = types_.find(value);
     return known == types_.end() ? nullptr : known->second;
   }
 
-  // A node of the default domain, which has become the ops behind `before`: one region that a plugin may run, if one declares it.
+  // A node of the default domain, now the ops after `before`: becomes one region that a plugin may run, if one declares the operator.
   void offer(Node& node, const onnx::NodeProto& proto, Block* block, Operation* before) const {
     if (!options_.operators) return;
     std::string known;
@@ -202,7 +202,7 @@ class DeclaredOperators {
     std::string reason;
     if (!declared || declared->version != version) {
       reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) +
-               " of it, and declared are versions " + known;
+               " of it, but only versions " + known + " are declared";
     } else {
       reason = import_alternative(node, proto, *declared, ops);
     }
@@ -243,7 +243,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   }
 }
 
-// What stands for a value that a node which is not supported computes: an argument of the type that the model says.
+// A placeholder for a value that an unsupported node computes: an argument of the type that the model states.
 Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportOptions& options) {
   Operand operand;
   operand.is_assumed = operand.is_unknown = true;
@@ -274,7 +274,7 @@ Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportO
   return operand;
 }
 
-// Of a node that is not translated.
+// For a node that is not translated.
 void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& unsupported) {
   Node reader(graph, node, graph.builder.getUnknownLoc());
   for (int i = 0; i < node.input_size(); ++i) {
@@ -288,8 +288,8 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
   }
 }
 
-// All nodes. Once something is not supported the module is never used, and the rest is looked at for what else is not. Behind a node that is not
-// supported only that counts which does not depend on the values and shapes that it may have.
+// Translates all nodes. Once something is not supported, the module is never used, and the remaining nodes are only searched for other unsupported
+// features. For nodes that depend on an unsupported node, only features that do not depend on its values and shapes count.
 void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, const ImportOptions& options,
                      Meanings& meanings, Unsupported& unsupported) {
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
@@ -344,9 +344,9 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   std::set<std::string> initialized;
   for (const auto& tensor : proto.initializer()) {
     if (!initialized.insert(tensor.name()).second) {
-      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is there twice"};
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is defined twice"};
     }
-    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read: the error then names the node, too
+    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read, so that the error also names the node
       graph.operands[tensor.name()].refused_type = tensor.data_type();
       continue;
     }
@@ -373,7 +373,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     Value argument = block->addArgument(type.declared, location);
     if (type.meant != type.declared) argument = builder.create<tx::ReshapeOp>(location, type.meant, argument);
     if (!graph.operands.try_emplace(input.name(), Operand{argument, {}, 0}).second) {
-      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is there twice"};
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is defined twice"};
     }
     argument_types.push_back(type.declared);
   }
@@ -419,7 +419,7 @@ OwningOpRef<ModuleOp> import_model(const std::shared_ptr<OnnxFile>& file, MLIRCo
   Unsupported unsupported(static_cast<size_t>(file->model.graph().node_size()), default_opset(file->model));
   try {
     return import_graph(file, context, parameters, meanings, options, unsupported);
-  } catch (const Failure&) {  // what ended the pass counts less than what it had found
+  } catch (const Failure&) {  // the failure that ended the pass matters less than the unsupported features found before
     if (!unsupported.empty()) unsupported.fail();
     throw;
   }

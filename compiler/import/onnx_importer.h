@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// ONNX files as tx: reads the file, infers shapes, writes one function @main. Called by the pipeline; knows the tx dialect and no
+// Translates ONNX files to tx: reads the file, infers shapes, writes one function @main. Called by the pipeline; knows the tx dialect and no
 // pass. Opsets 7 to 25 of the default domain.
 #pragma once
 
@@ -23,12 +23,11 @@ struct ImportError {
 
 struct ImportOptions {
   std::map<std::string, int64_t> dims;   // extents for symbolic dimensions, by name
-  Placements* placements = nullptr;      // asked about every node, input and output
-  const Operators* operators = nullptr;  // of foreign domains
+  Placements* placements = nullptr;      // queried for every node, input and output
+  const Operators* operators = nullptr;  // operators of foreign domains
 };
 
-// The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as
-// `parameters` lives.
+// The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx(const std::string& path, mlir::MLIRContext& context, tx::ParameterStore& parameters,
                                               ImportError& error, const ImportOptions& options = {});
 

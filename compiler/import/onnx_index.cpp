@@ -12,7 +12,7 @@ namespace heddle::import {
 namespace {
 
 void check_indices(Node& node, Value indices) {
-  if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are no integers");
+  if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are not integers");
 }
 
 void gather(Node& node) {
@@ -58,7 +58,7 @@ void gather_nd(Node& node) {
   if (!count) node.fail("the last extent of the indices is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
   if (*count < 1 || *count > rank - batch)
     node.fail("the indices name " + std::to_string(*count) + " dimensions, and the input has " + std::to_string(rank - batch) +
-              " behind the batch's");
+              " after the batch dimensions");
   for (int64_t i = 0; i < *count; ++i) expect_inside(node, input, batch + i, indices, i);
   Extents to(rows.begin(), rows.end() - 1);
   to.append(from.begin() + batch + *count, from.end());
@@ -66,13 +66,13 @@ void gather_nd(Node& node) {
                                             node.builder.getI64IntegerAttr(batch)));
 }
 
-// A number for each of a vector's elements, or the one of an extent.
+// A number for each element of a vector, or one for each index up to an extent.
 Value spread_extent(Node& node, AffineExpr extent, RankedTensorType type) {
   if (auto known = tx::static_extent(extent)) return node.splat(type, static_cast<double>(*known));
   return node.broadcast(node.extent_value(extent), tx::extents(type));
 }
 
-// The place of each row of indices among those of the dimensions that they are for.
+// The place of each row of indices among the indices of the dimensions that it names.
 Value places_of_rows(Node& node, Value rows, ArrayRef<AffineExpr> dimensions) {
   Type i64 = node.builder.getI64Type();
   AffineExpr one = node.builder.getAffineConstantExpr(1);
@@ -93,7 +93,7 @@ Value places_of_rows(Node& node, Value rows, ArrayRef<AffineExpr> dimensions) {
   return place;
 }
 
-// How updates are combined with what is there; nothing where they replace it.
+// How updates are combined with existing elements; nothing if they replace them.
 tx::ReduceKindAttr reduction_of(Node& node) {
   std::string name = node.text("reduction", "none");
   if (name == "none") return {};
@@ -105,7 +105,7 @@ tx::ReduceKindAttr reduction_of(Node& node) {
   return tx::ReduceKindAttr::get(node.builder.getContext(), is_or ? tx::ReduceKind::max : found->second);
 }
 
-// Of several updates of one place the last one counts.
+// If several updates have the same place, the last one counts.
 void scatter_nd(Node& node) {
   Value data = node.input(0), indices = node.input(1), updates = node.input(2);
   check_indices(node, indices);
@@ -133,7 +133,7 @@ void scatter_nd(Node& node) {
   node.set_result(node.reshape(result, from));
 }
 
-// Of a shape, whose elements are known here, and of tensors.
+// For a shape, whose elements are known here, and for tensors.
 void scatter_elements(Node& node) {
   const Operand& shape = node.operand(0);
   if (shape.is_folded() && shape.rank == 1 && node.operand(1).elements && node.operand(2).elements &&
@@ -170,7 +170,7 @@ void scatter_elements(Node& node) {
                                            node.builder.getI64IntegerAttr(axis), reduction_of(node)));
 }
 
-// A new dimension, where the index of each element is on, and others are off; of an index outside all are.
+// A new dimension that is on at the index of each element, and off elsewhere; for an index outside, it is off everywhere.
 void one_hot(Node& node) {
   Value indices = node.input(0), values = node.input(2);
   const std::vector<AffineExpr> depths = node.elements(1);
@@ -192,7 +192,7 @@ void one_hot(Node& node) {
   Value size = node.broadcast(node.extent_value(depth), extents), zero = node.splat(type, 0);
   Value is_negative = node.make<tx::CompareOp>(bools, tx::CompareKind::lt, index, zero);
   index = node.make<tx::SelectOp>(type, is_negative, node.make<tx::AddOp>(type, index, size), index);
-  if (Node::extents_of(values) != Extents{node.builder.getAffineConstantExpr(2)}) node.fail("values has not 2 elements");
+  if (Node::extents_of(values) != Extents{node.builder.getAffineConstantExpr(2)}) node.fail("values does not have 2 elements");
   Type element = Node::type_of(values).getElementType();
   auto value = [&](int64_t which) {
     SmallVector<int64_t> start{which}, stride{1};
@@ -220,7 +220,7 @@ void eye_like(Node& node) {
   node.set_result(to == bools ? is_on : node.make<tx::CastOp>(to, is_on));
 }
 
-// Start, limit and step of a Range of integers that may depend on symbols, and how many there are.
+// Start, limit and step of a Range of integers that may depend on symbols, and the number of its elements.
 struct Steps {
   AffineExpr start, limit, delta, count;
 };
@@ -241,11 +241,11 @@ Steps integer_steps(Node& node) {
   int64_t size = std::abs(*step);
   AffineExpr span = *step > 0 ? difference(limit, start) : difference(start, limit);
   AffineExpr count = node.computed(quotient(sum(span, node.builder.getAffineConstantExpr(size - 1)), size));
-  auto known = tx::static_extent(count);  // what leads away from the limit is empty; a symbolic one is refused when it runs
+  auto known = tx::static_extent(count);  // a range away from its limit is empty; a symbolic one is refused when it runs
   return {start, limit, delta, known && *known < 0 ? node.builder.getAffineConstantExpr(0) : count};
 }
 
-// How many numbers a Range gives whose inputs are constants.
+// The number of elements of a Range with constant inputs.
 AffineExpr constant_count(Node& node, Type type) {
   double numbers[3];
   for (int i = 0; i < 3; ++i) {
@@ -265,7 +265,7 @@ AffineExpr constant_count(Node& node, Type type) {
   return node.builder.getAffineConstantExpr(static_cast<int64_t>(count));
 }
 
-// Few numbers stay elements of a shape; others are an index, scaled and moved.
+// A few numbers stay elements of a shape; more are an index, scaled and offset.
 void range(Node& node) {
   if (node.input_count() != 3) node.fail("it needs 3 inputs");
   const unsigned bits = node.operand(0).bits;
@@ -299,7 +299,7 @@ void range(Node& node) {
   node.set_result(result);
 }
 
-// The triangle of each matrix whose columns are at least the rows plus k (upper), or at most.
+// The triangle of each matrix in which columns are at least (upper) or at most the row plus k.
 void trilu(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
@@ -328,7 +328,7 @@ void top_k(Node& node) {
   if (rank == 0) node.fail("its input is a scalar");
   const int64_t axis = node.axis(node.integer("axis", -1), rank);
   const bool largest = node.integer("largest", 1) != 0;
-  node.integer("sorted", 1);  // they are in any case
+  node.integer("sorted", 1);  // they always are
   std::vector<AffineExpr> wanted;
   if (node.opset() >= 10) {
     wanted = node.elements(1);

@@ -46,7 +46,7 @@ void matmul(Node& node) {
   if (!node.are_equal(ae.back(), inner)) node.fail("the inner extents of A and B differ");
   inner = ae.back();
   b = node.with_extents(b, be);
-  // batch dimensions are broadcast; a plain matrix on the right serves all of them as it is
+  // batch dimensions are broadcast; a plain matrix on the right is used for all of them as it is
   Extents batch;
   size_t batch_rank = std::max(ae.size(), be.size()) - 2;
   for (size_t i = 0; i < batch_rank; ++i) {
@@ -67,7 +67,7 @@ void matmul(Node& node) {
   node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);
 }
 
-// From opset 13 on over one axis; before, over everything from the axis on.
+// From opset 13 on over one axis; before, over all dimensions from the axis on.
 void softmax(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
@@ -89,7 +89,7 @@ void softmax(Node& node) {
   node.set_result(node.reshape(result, extents));
 }
 
-// Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on. Without any, nothing is reduced.
+// Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on. With noop_with_empty_axes and no axes, nothing is reduced.
 struct Reduction {
   std::vector<int64_t> axes;
   Extents reduced, kept;  // of the result, without the axes and with them as 1
@@ -129,7 +129,7 @@ void reduce(Node& node) {
   set_reduced(node, reduced(node, kind, input, how), how);
 }
 
-// The type that roots and logarithms are computed in: f64 for integers, which are truncated then.
+// The type in which roots and logarithms are computed: f64 for integers, which are then truncated.
 Type float_type(Node& node, Type element) {
   return llvm::isa<FloatType>(element) ? element : node.builder.getF64Type();
 }
@@ -141,7 +141,7 @@ Value in_floats(Node& node, Value value) {
   return node.converted(node.make<OpT>(Node::type_of(value), value), element);
 }
 
-// ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum: something of the sum of something.
+// ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum: a function of the sum of a function.
 void reduce_composed(Node& node) {
   Value value = node.input(0);
   RankedTensorType type = Node::type_of(value);
@@ -155,7 +155,7 @@ void reduce_composed(Node& node) {
   set_reduced(node, value, how);
 }
 
-// The largest element is taken out, so that nothing overflows; unless it is infinite.
+// The largest element is subtracted, so that nothing overflows, unless it is infinite.
 void reduce_log_sum_exp(Node& node) {
   Value input = node.input(0);
   Type element = Node::type_of(input).getElementType();

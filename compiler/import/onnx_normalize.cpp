@@ -7,7 +7,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// The value divided by the square root of the mean of its squares, over its dimensions from `first` on; `centered`: less its mean before.
+// The value divided by the square root of the mean of its squares, over its dimensions from `first` on; with `centered`, its mean is subtracted first.
 Value normalized(Node& node, Value value, int64_t first, bool centered) {
   RankedTensorType type = Node::type_of(value);
   SmallVector<int64_t> axes, outer;
@@ -22,7 +22,7 @@ Value normalized(Node& node, Value value, int64_t first, bool centered) {
   return node.make<tx::MulOp>(type, value, spread(node.make<tx::RsqrtOp>(reduced, shifted)));
 }
 
-// By inputs 1 and 2: a factor and what is added for each index of a dimension.
+// Applies inputs 1 and 2: a factor and an offset for each index of a dimension.
 Value scaled(Node& node, Value value, int64_t dimension) {
   RankedTensorType type = Node::type_of(value);
   AffineExpr extent = tx::extents(type)[dimension];
@@ -30,13 +30,13 @@ Value scaled(Node& node, Value value, int64_t dimension) {
     Value vector = node.input(input);
     Extents own = Node::extents_of(vector);
     if (own.size() != 1 || !node.are_equal(extent, own[0]))
-      node.fail("input " + std::to_string(input) + " has not one element for each channel or group");
+      node.fail("input " + std::to_string(input) + " does not have one element for each channel or group");
     return node.make<tx::BroadcastOp>(type, node.with_extents(vector, extent), ArrayRef<int64_t>{dimension});
   };
   return node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, value, spread(1)), spread(2));
 }
 
-// In the type of stash_type where that is a wider one, as what is divided and epsilon may be too small for f16.
+// Computes in the type of stash_type if it is wider, since the divisor and epsilon may be too small for f16.
 Value in_stash_type(Node& node, Value value) {
   int64_t stash = node.integer("stash_type", onnx::TensorProto::FLOAT);
   constexpr int64_t types[] = {onnx::TensorProto::FLOAT, onnx::TensorProto::FLOAT16, onnx::TensorProto::DOUBLE,
@@ -47,7 +47,7 @@ Value in_stash_type(Node& node, Value value) {
   return is_wider ? node.converted(value, element) : value;
 }
 
-// Factors and what is added are broadcast.
+// Factors and offsets are broadcast.
 void layer_norm(Node& node) {
   Value input = node.input(0);
   int64_t first = node.axis(node.integer("axis", -1), Node::type_of(input).getRank());
@@ -76,7 +76,7 @@ void instance_norm(Node& node) {
   node.set_result(scaled(node, normalized(node, input, 2, /*centered=*/true), 1));
 }
 
-// Factors are one a group up to opset 20, one a channel after.
+// Factors are per group up to opset 20, per channel after that.
 void group_norm(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
@@ -86,7 +86,7 @@ void group_norm(Node& node) {
   if (groups < 1 || groups > largest_extent) node.fail("num_groups is " + std::to_string(groups));
   AffineExpr count = node.builder.getAffineConstantExpr(groups);
   grouped[1] = exact_quotient(extents[1], count, node.builder.getContext());
-  if (!grouped[1]) node.fail("its channels are no multiple of num_groups, which is " + std::to_string(groups));
+  if (!grouped[1]) node.fail("its channels are not a multiple of num_groups, which is " + std::to_string(groups));
   grouped.insert(grouped.begin() + 1, count);
   bool by_group = node.opset() < 21;
   if (!by_group) input = in_stash_type(node, input);

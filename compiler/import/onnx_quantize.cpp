@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// QuantizeLinear and DequantizeLinear as arithmetic on floats, per tensor or per axis. Ops behind the importer know nothing of
-// quantization: a weight that is dequantized is a conversion and a product like any other. Passes leave it in memory as it is stored, and what reads it
-// converts it, as far as that can be (docs/operators.md).
+// QuantizeLinear and DequantizeLinear as arithmetic on floats, per tensor or per axis. Ops after the importer know nothing of quantization: a
+// dequantized weight is a conversion and a product like any other. Passes keep it in memory as it is stored, and its readers convert it where
+// possible (docs/operators.md).
 #include "compiler/import/onnx_graph.h"
 
 using namespace mlir;
@@ -23,7 +23,7 @@ Value convert(Node& node, Value value, Type element) {
   return node.make<tx::CastOp>(tx::with_element_type(Node::type_of(value), element), value);
 }
 
-// The type if it is one of the list, else nothing.
+// The type if it is in the list, else nothing.
 std::string nearest_of(const std::string& type, const std::string& among) {
   for (StringRef rest = among; !rest.empty() && !type.empty();) {
     auto [word, more] = rest.split(' ');
@@ -33,7 +33,7 @@ std::string nearest_of(const std::string& type, const std::string& among) {
   return {};
 }
 
-// The type that an attribute asks for; null where it is not there, or 0, or not supported.
+// The type that an attribute selects; null if it is absent, 0 or not supported.
 Type type_attribute(Node& node, const char* name, const std::string& among, llvm::function_ref<bool(Type)> accepted) {
   int64_t number = node.integer(name, 0);
   if (number == 0) return {};
@@ -56,7 +56,7 @@ bool is_quantized(Type type) {
 }
 constexpr const char* quantized_integers = "INT8, UINT8, INT16 and UINT16";
 
-// How scale and zero point, inputs 1 and 2, lie over input 0.
+// How scale and zero point, inputs 1 and 2, apply to input 0.
 class Granularity {
  public:
   explicit Granularity(Node& node) : node_(node), extents_(Node::extents_of(node.input(0))) {
@@ -80,7 +80,7 @@ class Granularity {
     }
   }
 
-  // A scale or zero point in the given element type, spread over the tensor.
+  // A scale or zero point in the given element type, broadcast over the tensor.
   Value spread(Value value, Type element) const {
     RankedTensorType type = tx::tensor_type(extents_, element);
     if (axis_) return node_.make<tx::BroadcastOp>(type, convert(node_, value, element), ArrayRef<int64_t>{*axis_});
@@ -97,7 +97,7 @@ class Granularity {
   std::optional<int64_t> axis_;
 };
 
-// Null where there is none, or where it is known to be 0: weights are symmetric as a rule.
+// Null if there is none, or if it is known to be 0: weights are usually symmetric.
 Value zero_point(Node& node) {
   if (!node.has_input(2)) return {};
   Value value = node.input(2);
@@ -128,9 +128,9 @@ void quantize(Node& node) {
 
   Value dividend = convert(node, x, precision);
   Value steps = node.make<tx::DivOp>(Node::type_of(dividend), dividend, granularity.spread(scale, precision));
-  steps = convert(node, steps, f32);  // half types do not hold every step of 16 bits
+  steps = convert(node, steps, f32);  // 16-bit floats do not represent every step of 16 bits
   steps = node.make<tx::RoundOp>(Node::type_of(steps), steps);
-  // exact below 2^24; what is beyond saturates
+  // exact below 2^24; larger values saturate
   if (Value zero = zero_point(node)) steps = node.make<tx::AddOp>(Node::type_of(steps), steps, granularity.spread(zero, f32));
   node.set_result(convert(node, steps, to));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Resize and Upsample: one dimension after the other, each output as a weighted sum of the elements around its place in the input.
-// Places are computed in f32 and in the order that ONNX Runtime computes them, since the nearest element may depend on the last bit.
+// Resize and Upsample: one dimension after the other; each output is a weighted sum of the elements around its place in the input. Places are
+// computed in f32 and in ONNX Runtime's order of operations, since the nearest element may depend on the last bit.
 #include <cmath>
 
 #include "compiler/import/onnx_graph.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// A number of f32: a known one, or one for each output in a vector that kernels compute. So the compile host and kernels have one text.
+// An f32 number: a known one, or one per output in a vector that kernels compute. The same source computes on the compile host and in kernels.
 class Number {
  public:
   Number(float known) : known_(known) {}
@@ -51,7 +51,7 @@ class Number {
   Value vector_;
 };
 
-// What an output's place in the input depends on.
+// The lengths from which an output's place in the input is computed.
 struct Lengths {
   Number scale, to, from;
 };
@@ -68,7 +68,7 @@ Number align_corners(const Number& output, const Lengths& lengths) {
 Number asymmetric(const Number& output, const Lengths& lengths) {
   return output / lengths.scale;
 }
-// 0 where there is one output.
+// 0 if there is only one output.
 Number pytorch_half_pixel(const Number& output, const Lengths& lengths) {
   return half_pixel(output, lengths) * min(lengths.to - 1.0f, 1.0f);
 }
@@ -80,7 +80,7 @@ Number tf_half_pixel(const Number& output, const Lengths& lengths) {
   return (output + 0.5f) / lengths.scale;
 }
 
-// nearest_mode: the element that a place stands for.
+// nearest_mode: the element that a place selects.
 using Rounding = Number (*)(const Number& place);
 
 Number prefer_floor(const Number& place) {
@@ -112,7 +112,7 @@ FunctionT choose(Node& node, const char* attribute, const std::string& value, co
 
 enum class Mode { nearest, linear, cubic };
 
-// One element that takes part in an output.
+// One element that contributes to an output.
 struct Tap {
   Number index, weight;
 };
@@ -121,7 +121,7 @@ struct Tap {
 struct Method {
   Mode mode;
   Place place;
-  Rounding rounding;  // null before opset 11: down, and up where the output is smaller
+  Rounding rounding;  // null before opset 11: down, or up if the output is smaller
   float cubic_a;
   bool exclude_outside;
 
@@ -153,7 +153,7 @@ struct Method {
     Number sum = 0.0f;
     for (float offset : {-1.0f, 0.0f, 1.0f, 2.0f}) {
       Number index = low + offset, inner = inside(index), weight = cubic(abs(share - offset), std::abs(offset - 0.5f) > 1.0f);
-      // a weight of 0 where the two indices differ, which they do by 1 or more
+      // a weight of 0 if the two indices differ, which they do by 1 or more
       if (exclude_outside) weight = weight * (1.0f - min(abs(index - inner), 1.0f));
       sum = sum + weight;
       result.push_back({inner, weight});
@@ -180,7 +180,7 @@ Method read_method(Node& node) {
                              {{"nearest", Mode::nearest}, {"linear", Mode::linear}, {"cubic", Mode::cubic}});
   method.place = choose<Place>(node, "coordinate_transformation_mode",
                                has_places ? node.text("coordinate_transformation_mode", "half_pixel") : "asymmetric",
-                               "align_corners",  // which is a crop of all of it
+                               "align_corners",  // equal to a crop of the whole
                                {{"half_pixel", half_pixel},
                                 {"pytorch_half_pixel", pytorch_half_pixel},
                                 {"half_pixel_symmetric", half_pixel_symmetric},
@@ -203,7 +203,7 @@ Method read_method(Node& node) {
 struct Axis {
   int64_t dimension;
   AffineExpr from, to;
-  std::optional<float> scale;  // to / from where nothing is known
+  std::optional<float> scale;  // to / from if not given
 };
 
 AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dimension) {
@@ -222,7 +222,7 @@ AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dim
     return node.computed(quotient(product(extent, constant(static_cast<int64_t>(count))), parts));
   }
   node.fail("dimension " + std::to_string(dimension) + " is symbolic, and its scale " + std::to_string(scale) +
-                " is no quotient of small numbers",
+                " is not a quotient of small numbers",
             HEDDLE_STATUS_UNIMPLEMENTED);
 }
 
@@ -240,7 +240,7 @@ std::optional<float> scale_between(AffineExpr from, AffineExpr to) {
   return {};
 }
 
-// Whether an input is there and has elements: exporters leave scales and sizes out in both ways.
+// Whether an input is given and has elements: exporters leave scales and sizes out in both ways.
 bool is_given(Node& node, int index) {
   if (!node.has_input(index)) return false;
   const Operand& operand = node.operand(index);
@@ -284,7 +284,7 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
   std::vector<Axis> axes;
   for (size_t i = 0; i < count; ++i) {
     int64_t dimension = node.axis(dimensions[i], rank);
-    if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is there twice");
+    if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is listed twice");
     dimensions[i] = dimension;
     Axis axis{dimension, extents[dimension], {}, {}};
     if (sizes.empty()) {
@@ -304,12 +304,12 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
   return axes;
 }
 
-// One of the elements that each output is made of.
+// One of the elements that each output is computed from.
 struct Vectors {
   Value indices, weights;  // without weights: 1
 };
 
-// Tables of more outputs are computed at load.
+// Tables for more outputs are computed at load.
 constexpr int64_t most_known_outputs = 8192;
 
 SmallVector<Vectors> known_vectors(Node& node, const Method& method, const Lengths& lengths) {
@@ -384,10 +384,10 @@ void resize(Node& node) {
   Method method = read_method(node);
   std::vector<Axis> axes = read_axes(node, Node::extents_of(input));
   if (method.mode != Mode::nearest && !llvm::isa<FloatType>(element))
-    node.fail("elements that are no floats are supported in mode 'nearest' only", HEDDLE_STATUS_UNIMPLEMENTED);
+    node.fail("elements other than floats are supported in mode 'nearest' only", HEDDLE_STATUS_UNIMPLEMENTED);
   bool is_half = method.mode != Mode::nearest && element.getIntOrFloatBitWidth() < 32;
   Value value = is_half ? node.converted(input, node.builder.getF32Type()) : input;
-  // as other operators on images
+  // as for other operators on images
   bool is_image = Node::type_of(input).getRank() > 2 && llvm::all_of(axes, [](const Axis& axis) { return axis.dimension >= 2; });
   if (is_image) value = node.channels_last(value);
   Extents counts(Node::type_of(value).getRank(), node.builder.getAffineConstantExpr(1));

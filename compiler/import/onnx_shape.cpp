@@ -7,7 +7,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// Elements stay in their order; a scalar, a vector or a matrix of them is made where that is asked for.
+// Elements stay in their order; if they are known, the result is a scalar, a vector or a matrix of them.
 bool reshape_elements(Node& node) {
   Operand operand = node.operand(0);
   if ((!operand.is_folded() && !operand.is_matrix()) || !node.operand(1).is_shape() || node.operand(1).elements->size() > 2) return false;
@@ -27,7 +27,8 @@ bool reshape_elements(Node& node) {
   return true;
 }
 
-// What -1 stands for; null where that is not an extent. Where it is one if an extent of the input is equal to what is left of the others, it is, and a call is
+// The extent that -1 stands for; null if it has no form. If it is an extent when one extent of the input is equal to the quotient of the others, that is
+// assumed, and a call in which they differ is refused; except if both are symbols, since another number may be meant.
 // refused in which they are not; unless both are symbols, of which another number may be meant.
 AffineExpr open_extent(Node& node, const Extents& from, const Extents& to) {
   MLIRContext* context = node.builder.getContext();
@@ -46,7 +47,7 @@ AffineExpr open_extent(Node& node, const Extents& from, const Extents& to) {
   return {};
 }
 
-// Where an extent is taken apart into a quotient and its divisor, as blocks of an image, it has to be their product.
+// If an extent is split into a quotient and its divisor, such as blocks of an image, it has to be their product.
 Extents divided_exactly(Node& node, Extents from, ArrayRef<AffineExpr> to) {
   for (AffineExpr& extent : from) {
     for (AffineExpr part : to) {
@@ -118,7 +119,7 @@ std::vector<int64_t> axes_of(Node& node, int64_t rank) {
     node.fail("it names " + std::to_string(axes.size()) + " axes, above " + std::to_string(largest_rank));
   for (int64_t& axis : axes) axis = node.axis(axis, rank);
   llvm::sort(axes);
-  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) node.fail("an axis is there twice");
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) node.fail("an axis is listed twice");
   return axes;
 }
 
@@ -184,7 +185,7 @@ void transpose(Node& node) {
   llvm::sort(sorted);
   for (int64_t i = 0; i < rank; ++i) {
     if (static_cast<int64_t>(sorted.size()) != rank || sorted[i] != i)
-      node.fail("perm is no permutation of " + std::to_string(rank) + " dimensions");
+      node.fail("perm is not a permutation of " + std::to_string(rank) + " dimensions");
   }
   node.set_result(node.transpose(input, permutation));
 }
@@ -271,12 +272,12 @@ void tile(Node& node) {
   node.set_result(node.repeat(input, counts, /*elements=*/false));
 }
 
-// An extent in parts of that size. A call is refused in which it is no multiple of it.
+// An extent divided into parts of that size. A call in which it is not a multiple of the size is refused.
 AffineExpr part_of(Node& node, const Extents& extents, size_t dimension, int64_t size) {
   AffineExpr part = node.computed(quotient(extents[dimension], size)),
              whole = node.computed(product(part, node.builder.getAffineConstantExpr(size)));
   if (!node.graph.symbols.equate(whole, extents[dimension], node.describe(), /*learn=*/false)) {
-    node.fail("dimension " + std::to_string(dimension) + " is no multiple of " + std::to_string(size));
+    node.fail("dimension " + std::to_string(dimension) + " is not a multiple of " + std::to_string(size));
   }
   return part;
 }
@@ -334,7 +335,7 @@ void shape(Node& node) {
   node.set_elements(std::move(result), 1);
 }
 
-// The same value under another name: Identity, and Dropout when nothing is trained.
+// The same value under another name: Identity, and Dropout outside of training.
 void same(Node& node) {
   if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
     DenseElementsAttr value = known_elements(node.input(2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Parts of tensors, and what is put around them: Slice, Split, Pad.
+// Parts of tensors, and padding around them: Slice, Split, Pad.
 #include "compiler/import/onnx_graph.h"
 #include "llvm/ADT/SmallSet.h"
 
@@ -12,15 +12,15 @@ void expect_first(Node& node, llvm::SmallSet<int64_t, 8>& seen, int64_t axis) {
   if (!seen.insert(axis).second) node.fail("its axes name dimension " + std::to_string(axis) + " twice");
 }
 
-// What a slice takes of one dimension: its start, resolved where it counts from the end; or the first or the last element alone.
+// The part of one dimension that a slice takes: its start, resolved if it counts from the end; or only the first or the last element.
 struct Part {
   AffineExpr start;
   AffineExpr count;
   bool is_one = false;
-  bool is_looked_up = false;  // element by element, since no slice takes it
+  bool is_looked_up = false;  // element by element, since it cannot be a slice
 };
 
-// A part of one dimension by looking its elements up, wherever it is in a call.
+// A part of one dimension by looking up its elements, wherever it is in a call.
 Value looked_up(Node& node, Value input, int64_t axis, const Part& part, int64_t step) {
   Extents extents = Node::extents_of(input);
   extents[axis] = part.count;
@@ -42,7 +42,7 @@ void symbolic_split(Node& node, Value input, int64_t axis) {
   } else {
     for (int64_t size : node.integer_list("split", std::vector<int64_t>{})) sizes.push_back(node.builder.getAffineConstantExpr(size));
     if (sizes.empty() && outputs > 0) {
-      // The last part is smaller where the extent is no multiple; before opset 18, it has to be one.
+      // The last part is smaller if the extent is not a multiple; before opset 18, it must be one.
       AffineExpr exact = node.computed(quotient(extent, outputs)), above = node.builder.getAffineConstantExpr(outputs - 1);
       bool is_exact =
           node.opset() < 18 || equal(node.computed(product(exact, node.builder.getAffineConstantExpr(outputs))), extent).value_or(false);
@@ -115,7 +115,7 @@ Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t 
   return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
 }
 
-// Where the extent or a bound is symbolic. Bounds are clamped to the extent as far as extents can say that; a call is refused where they cannot.
+// A part with a symbolic extent or bound. Bounds are clamped to the extent as far as extents can express it; other calls are refused.
 Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
   auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
   auto refuse = [&](const std::string& cause) {
@@ -125,17 +125,17 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   Symbols& symbols = node.graph.symbols;
   auto limited = [&](StringRef kind, AffineExpr bound, AffineExpr limit) {
     AffineExpr result = symbols.defined(kind, bound, limit);
-    if (!result) refuse("too much in its shapes is the least or the largest of two");
+    if (!result) refuse("its shapes have too many minima and maxima");
     return result;
   };
   auto required = [&](AffineExpr bound, int64_t number) {
     if (!symbols.require(bound, constant(number), node.describe()))
-      refuse("what has to be " + std::to_string(number) + " or more is less in every call");
+      refuse("a number that must be at least " + std::to_string(number) + " is less in every call");
     return bound;
   };
-  // The same, and known to be so.
+  // The same for a bound that is known to be in range.
   auto clamped = [&](AffineExpr bound) { return limited("max", required(bound, 0), constant(0)); };
-  // What a symbolic bound below 0 means; one that may be 0, too, is refused when it is, since it does not count from the end then.
+  // The place for a symbolic bound below 0. One that may also be 0 is refused when it is, since it does not count from the end then.
   auto counted_back = [&](AffineExpr bound) {
     AffineExpr back = node.computed(difference(constant(0), bound));
     return tx::static_extent(bound) ? extent + bound : tx::never_negative(back) ? extent - required(back, 1) : AffineExpr();
@@ -171,7 +171,7 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   } else if (AffineExpr behind = last && *last >= 0 ? AffineExpr() : counted_back(end)) {
     to = node.computed(sum(behind, none));
   } else if (!at_least(extent, end).value_or(false) && !(last && at_least(from, end).value_or(false))) {
-    // An end that is a symbol, of an extent that is known, is to be at most that extent when the model runs.
+    // A symbolic end, for a known extent, must be at most that extent when the model runs.
     is_looked_up |= !size;
     if (is_looked_up && size && !last) {
       symbols.require(extent, required(end, 0), node.describe());
@@ -207,7 +207,7 @@ void slice(Node& node) {
   if (!attributes && node.has_input(4)) steps = node.integers(4);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
     node.fail("starts, ends, axes and steps differ in length");
-  // A step beyond every extent takes one element, and so does the one that it is clamped to.
+  // A step above every extent takes one element, and so does the number that it is clamped to.
   for (int64_t& step : steps) step = std::clamp(step, -largest_extent, largest_extent);
   auto part_of = [&](size_t i, int64_t axis, AffineExpr extent) {
     if (steps[i] == 0) node.fail("a step is 0");
@@ -221,7 +221,7 @@ void slice(Node& node) {
     int64_t columns = takes_rows ? operand.columns : 1;
     Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
     auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
-    if (!count || !first) node.fail("how many elements of a shape it takes depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (!count || !first) node.fail("the number of elements that it takes of a shape depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
     std::vector<AffineExpr> elements;
     for (int64_t i = 0; i < *count; ++i) {
       auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;
@@ -254,7 +254,7 @@ void slice(Node& node) {
   node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
 }
 
-// The elements of a dimension that take its place when it is padded: its own, and others behind its ends, as the mode says.
+// The indices of the elements of a padded dimension: its own elements, and others beyond its ends, as the mode says.
 Value padded_places(Node& node, const std::string& mode, AffineExpr extent, AffineExpr padded, int64_t low) {
   RankedTensorType type = node.tensor_type({padded}, node.builder.getI64Type());
   auto number = [&](AffineExpr value) { return node.broadcast(node.extent_value(value), {padded}); };

@@ -15,7 +15,7 @@ bool mentions(AffineExpr expression, unsigned position) {
   return expression.isFunctionOfSymbol(position);
 }
 
-// The expression with its symbols replaced, in the form in which extents are compared; null where it has none.
+// The expression with its symbols replaced, in the form in which extents are compared; null if it has none.
 AffineExpr replaced(AffineExpr expression, llvm::function_ref<AffineExpr(unsigned)> by) {
   if (auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression)) return by(symbol.getPosition());
   auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
@@ -36,7 +36,7 @@ AffineExpr replaced(AffineExpr expression, llvm::function_ref<AffineExpr(unsigne
   }
 }
 
-// A sum, taken apart: a number, symbols with their coefficients, and terms in which symbols are multiplied or divided.
+// A sum as its parts: a number, symbols with their coefficients, and terms in which symbols are multiplied or divided.
 struct Terms {
   int64_t constant = 0;
   std::map<unsigned, int64_t> coefficients;
@@ -66,7 +66,7 @@ struct Terms {
     return llvm::none_of(others, [&](AffineExpr other) { return mentions(other, position); });
   }
 
-  // The sum without this symbol's term, times factor; null where its numbers are too large.
+  // The sum without this symbol's term, times factor; null if its numbers are too large.
   AffineExpr without(unsigned position, int64_t factor, MLIRContext* context) const {
     AffineExpr result = getAffineConstantExpr(constant * factor, context);
     for (auto [other, coefficient] : coefficients) {
@@ -100,8 +100,8 @@ AffineExpr Symbols::meant(const std::string& key) {
   AffineExpr result = replaced(meaning.expression, [&](unsigned i) { return meant(meaning.of[i]); });
   if (!result) {
     throw Failure{HEDDLE_STATUS_UNIMPLEMENTED,
-                  "onnx: importing the model failed: what its dimension '" + key.substr(0, key.find('\0')) +
-                      "' has to be for its nodes to fit is too long an expression of its other dimensions; give their extents with --dim"};
+                  "onnx: importing the model failed: its dimension '" + key.substr(0, key.find('\0')) +
+                      "' must be an expression of its other dimensions that is too long; give their extents with --dim"};
   }
   return meant_[key] = result;
 }
@@ -117,7 +117,7 @@ std::optional<AffineExpr> Symbols::find(const std::string& name) {
 }
 
 AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
-  constexpr size_t most = 32;  // kernels get them all
+  constexpr size_t most = 32;  // kernels get all of them
   if (!a || !b) return {};
   bool is_max = kind == "max";
   if (is_max || kind == "min") {
@@ -184,7 +184,7 @@ Symbols::Solved Symbols::solve(AffineExpr difference) {
     if (value * coefficient != -terms.constant || value <= 0) return Solved::kNever;
     return learn(position, getAffineConstantExpr(value, context_));
   }
-  // One symbol is better than an expression, and one of the first inputs than one of the last.
+  // A symbol is preferred to an expression, and a symbol of an earlier input to one of a later input.
   std::optional<unsigned> solved;
   AffineExpr solution;
   for (auto [position, coefficient] : terms.coefficients) {
@@ -219,7 +219,7 @@ bool Symbols::require(AffineExpr a, AffineExpr b, const std::string& who) {
 
 void Symbols::go_back(const Mark& mark) {
   while (checks_.size() > mark.checks) checks_.pop_back();
-  if (keys_.size() - mark.keys != definitions_.size() - mark.definitions) return;  // there are symbols behind them
+  if (keys_.size() - mark.keys != definitions_.size() - mark.definitions) return;  // symbols were added after them
   while (definitions_.size() > mark.definitions) {
     definitions_.pop_back();
     positions_.erase(keys_.back());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Equal requests are one line of the list, with their count and the first of them.
+// Equal problems are one entry of the list, with their count and the first occurrence.
 #include "compiler/import/onnx_unsupported.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ bool is_own(const onnx::NodeProto& node) {
   return node.domain().empty() || node.domain() == default_domain;
 }
 
-// A name as the list has it, which many share. It ends where a character does.
+// A name as listed, shortened since many names share the list. It is cut between characters.
 std::string shortened(const std::string& name, size_t enough_bytes = 100) {
   if (name.size() <= enough_bytes) return name;
   size_t end = enough_bytes;
@@ -31,7 +31,7 @@ std::string node_name(const onnx::NodeProto& node) {
   return node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
 }
 
-// The supported operator of the most similar name, or an empty text where none is.
+// The supported operator with the most similar name, or an empty text if none is similar.
 std::string nearest_operator(const std::string& type) {
   std::string nearest;
   if (type.size() > 64) return nearest;
@@ -46,7 +46,7 @@ std::string nearest_operator(const std::string& type) {
   return nearest;
 }
 
-// The cause without the names of the node's own inputs and outputs: what is the same of other nodes.
+// The cause without the names of the node's own inputs and outputs, so that equal causes of other nodes compare equal.
 std::string without_names(std::string cause, const onnx::NodeProto& node) {
   auto remove = [&](const std::string& name) {
     const std::string named = " ('" + name + "')";
@@ -156,7 +156,7 @@ void Unsupported::fail() const {
   if (listed < sorted.size()) list += "; and " + std::to_string(sorted.size() - listed) + " more";
   const std::string nodes =
       nodes_ == 0 ? "it needs" : std::to_string(nodes_) + " of its " + counted(all_nodes_, "node") + (nodes_ == 1 ? " needs" : " need");
-  Failure all{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: " + nodes + " what is not supported: " + list + help()};
+  Failure all{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: " + nodes + " unsupported features: " + list + help()};
   all.is_list = true;
   throw all;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a model asks for and Heddle does not have: operators, attributes and outputs of nodes, element types. Gathered by onnx_importer.cpp, so that one error
-// tells all of it; knows no IR.
+// Everything that a model needs and Heddle does not support: operators, attributes and outputs of nodes, element types. Gathered by
+// onnx_importer.cpp, so that one error lists all of it; knows no IR.
 #pragma once
 
 #include <map>
@@ -13,30 +13,30 @@ namespace heddle::import {
 
 class Unsupported {
  public:
-  // Of a model with so many nodes, which asks for that opset of the default domain.
+  // For a model with so many nodes, which imports that opset of the default domain.
   Unsupported(size_t nodes, int64_t opset) : all_nodes_(nodes), opset_(opset) {}
 
-  // A node of an operator that is not there. `opset` is that of its domain.
+  // A node whose operator is not supported. `opset` is that of its domain.
   void add_operator(const onnx::NodeProto& node, int64_t opset);
-  // What else is not there for a node, of which there may be several.
+  // Another unsupported feature of a node, of which there may be several.
   void add(const onnx::NodeProto& node, const Failure& failure);
-  // An input of the model, of an element type that is not there.
+  // An input of the model with an unsupported element type.
   void add_input(const std::string& name, const Failure& failure);
   void add_sparse(const std::string& name);
 
   bool empty() const { return kinds_.empty(); }
-  // Throws one error with all of it.
+  // Throws one error that lists all of it.
   [[noreturn]] void fail() const;
 
  private:
-  enum class Order { kOperator, kNode, kType, kInitializer };  // in which they are listed
-  // What is not there once, whoever asks for it.
+  enum class Order { kOperator, kNode, kType, kInitializer };  // the order of the list
+  // One unsupported feature, whichever nodes need it.
   struct Kind {
     Order order;
     std::string what, first;
-    std::string operator_name{};  // of which the nearest is asked for, where it is listed
+    std::string operator_name{};  // its nearest supported name is looked up when it is listed
     std::string nearest{};
-    std::string message{};  // of the first one, were it the only one
+    std::string message{};  // the message for the first occurrence, in case it is the only one
     bool is_foreign = false, is_operator = false;
     size_t nodes = 0, inputs = 0, initializers = 0;
     const onnx::NodeProto* last_node = nullptr;
@@ -54,7 +54,7 @@ class Unsupported {
   std::vector<Kind> kinds_;
   std::map<std::string, size_t> positions_;
   const onnx::NodeProto* last_node_ = nullptr;
-  size_t nodes_ = 0;  // that ask for any of it
+  size_t nodes_ = 0;  // that need any of it
 };
 
 }  // namespace heddle::import

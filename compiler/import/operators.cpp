@@ -30,10 +30,10 @@
 namespace heddle::import {
 namespace {
 
-constexpr size_t most_bytes = 64 << 10;  // as the host reads of a manifest
+constexpr size_t most_bytes = 64 << 10;  // as many as the host reads of a manifest
 constexpr size_t most_line_dots = 128;   // each may open one level of tables
 
-// A mistake, on its way out of the reader.
+// An error, thrown within the reader.
 struct Mistake {
   std::string text;
 };
@@ -71,7 +71,7 @@ class Reader {
   std::string load() const {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path_, error))
-      throw Mistake{"compiler: reading operators of '" + path_ + "' failed: there is no such file; name a manifest or a folder of some"};
+      throw Mistake{"compiler: reading operators of '" + path_ + "' failed: there is no such file; name a manifest or a directory of manifests"};
     std::ifstream file(path_, std::ios::binary);
     std::string text;
     text.resize(most_bytes + 1);
@@ -114,13 +114,13 @@ class Reader {
     if (const toml::node* version = table.get("version")) {
       result.version = version->value_or(int64_t{0});
       if (!version->is_integer() || result.version < 1 || result.version > UINT32_MAX)
-        fail(*version, "'version' must be a number from 1 on");
+        fail(*version, "'version' must be a number of 1 or more");
     }
     if (const toml::node* inputs = table.get("inputs")) read_inputs(*inputs, result);
     const toml::node* outputs = table.get("outputs");
     if (!outputs || !outputs->is_array() || outputs->as_array()->empty())
       fail(outputs ? *outputs : static_cast<const toml::node&>(table),
-           "'outputs' must be a list of tables, one an output; {} leaves an output's type to the model");
+           "'outputs' must be a list of tables, one per output; {} leaves an output's type to the model");
     for (const toml::node& output : *outputs->as_array()) result.outputs.push_back(read_output(output, result));
     if (result.inputs.size() + result.outputs.size() > HEDDLE_MAX_OPERANDS)
       fail(table, "there are more than " + std::to_string(HEDDLE_MAX_OPERANDS) + " inputs and outputs");
@@ -135,9 +135,9 @@ class Reader {
       const bool optional = name.ends_with('?');
       if (optional) name.pop_back();
       if (name.empty() || name.find_first_of(".?") != std::string::npos)
-        fail(element, "'inputs' must hold names without dots, each perhaps with '?' behind");
+        fail(element, "'inputs' must have names without dots, each optionally followed by '?'");
       if (std::find(result.inputs.begin(), result.inputs.end(), name) != result.inputs.end())
-        fail(element, "input '" + name + "' is there twice");
+        fail(element, "input '" + name + "' is listed twice");
       if (!optional && result.required_inputs != result.inputs.size())
         fail(element, "input '" + name + "' must have a '?': one before it may be left out");
       result.inputs.push_back(std::move(name));
@@ -150,12 +150,12 @@ class Reader {
     if (found == result.inputs.end()) fail(node, "there is no input '" + name + "'");
     const int index = static_cast<int>(found - result.inputs.begin());
     if (static_cast<size_t>(index) >= result.required_inputs)
-      fail(node, "input '" + name + "' may be left out, so that no type can follow it");
+      fail(node, "input '" + name + "' may be left out, so no type can depend on it");
     return index;
   }
 
   OperatorOutput read_output(const toml::node& node, const Operator& result) const {
-    if (!node.is_table()) fail(node, "'outputs' must hold tables such as { like = \"x\" }");
+    if (!node.is_table()) fail(node, "'outputs' must have tables such as { like = \"x\" }");
     const toml::table& table = *node.as_table();
     only(table, {"name", "like", "type", "dims"}, "an output");
     OperatorOutput output;
@@ -192,7 +192,7 @@ class Reader {
     const char* end = said.data() + said.size();
     if (dot == std::string::npos || dot + 1 == said.size() || std::from_chars(said.data() + dot + 1, end, extent.dim).ptr != end ||
         extent.dim < 0 || extent.dim >= HEDDLE_MAX_RANK) {
-      fail(node, "'dims' must hold numbers, and extents of inputs such as \"x.0\"");
+      fail(node, "'dims' must have numbers, and extents of inputs such as \"x.0\"");
     }
     extent.input = input_of(node, said.substr(0, dot), result);
     return extent;
@@ -283,7 +283,7 @@ std::string Operators::add(const std::string& path) {
   for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (at->path().extension() == ".toml") files.push_back(at->path().string());
   }
-  if (error) return "compiler: reading operators of '" + path + "' failed: " + error.message() + "; check the folder";
+  if (error) return "compiler: reading operators of '" + path + "' failed: " + error.message() + "; check the directory";
   std::sort(files.begin(), files.end());
   const size_t before = operators_.size();
   for (const std::string& file : files) {

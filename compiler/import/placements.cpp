@@ -28,7 +28,7 @@ std::string Placements::add(llvm::StringRef text) {
   auto wrong = [&](const std::string& cause) {
     return "compiler: placement '" + llvm::json::fixUTF8(text) + "' is not understood: " + cause;
   };
-  if (!llvm::json::isUTF8(text)) return wrong("it is not UTF-8 text");  // it ends in the report
+  if (!llvm::json::isUTF8(text)) return wrong("it is not UTF-8 text");  // it is shown in the report
   auto [pattern, slot] = text.rsplit('=');
   if (slot.empty() || pattern.empty()) return wrong("it is written PATTERN=@slot, such as Softmax_1=@host or op:Softmax=@host");
   if (!tx::is_slot_name(slot)) return wrong("'" + slot.str() + "' names no slot; use default, or @ with letters, digits, '_', '-' and '.'");
@@ -67,7 +67,7 @@ const Placements::Rule* Placements::of_node(llvm::StringRef name, llvm::StringRe
 std::string Placements::unmatched() const {
   auto rule = std::find_if(rules_.begin(), rules_.end(), [](const Rule& one) { return !one.used; });
   if (rule == rules_.end()) return "";
-  // A node is easily meant where its operator is named, and the other way round.
+  // A node is easily confused with the operator of the same name.
   auto alike = [](llvm::StringRef a, llvm::StringRef b) { return a == b || ((a.empty() || a == "op") && (b.empty() || b == "op")); };
   std::string wanted = plain(llvm::StringRef(rule->text).rsplit('=').first.substr(rule->kind.empty() ? 0 : rule->kind.size() + 1));
   std::vector<std::pair<unsigned, std::string>> near;
@@ -80,7 +80,7 @@ std::string Placements::unmatched() const {
   std::string names;
   for (size_t i = 0; i < std::min<size_t>(near.size(), 3); ++i) names += (i ? ", '" : "'") + near[i].second + "'";
   std::string what = rule->kind.empty() ? "node" : rule->kind == "op" ? "operator" : rule->kind;
-  return "compiler: placement '" + rule->text + "' fits no " + what + " of the model" +
+  return "compiler: placement '" + rule->text + "' matches no " + what + " of the model" +
          (names.empty() ? "; it has none" : "; the nearest names are " + names);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What was said beside the model about where its parts go: patterns over names, each with a slot. Asked by importers and by the pipeline,
-// which write the answers into the IR; knows nothing of either.
+// The placements of a model's parts given by the user: patterns over names, each with a slot. Importers and the pipeline query them and write the
+// answers into the IR; this file knows neither.
 //
 //   PATTERN=@slot         nodes by name        conv1/*=@a, Softmax_12=@host
 //   op:PATTERN=@slot      nodes by operator    op:Softmax=@host
 //   input:PATTERN=@slot, output:PATTERN=@slot  of the model
-// A pattern is a glob (* ? [..] {..}, \ quotes). Of several that fit, the last one decides. `default` is a slot, too.
+// A pattern is a glob (* ? [..] {..}, \ quotes). If several match, the last one decides. `default` is a slot, too.
 #pragma once
 
 #include <map>
@@ -21,22 +21,22 @@ namespace heddle::import {
 class Placements {
  public:
   struct Rule {
-    std::string text;  // as it was given
+    std::string text;  // as given
     std::string kind;  // "", "op", "input", "output"
     std::string slot;
     llvm::GlobPattern pattern;
     bool used = false;
   };
 
-  // Adds one; returns what is wrong with it, or an empty text.
+  // Adds a rule; returns an error text, or an empty text.
   std::string add(llvm::StringRef text);
 
-  // The rule that decides, or null. What is asked for is remembered, for unmatched().
+  // The rule that decides, or null. Queries are remembered for unmatched().
   const Rule* of_node(llvm::StringRef name, llvm::StringRef op_type);
   const Rule* of_input(llvm::StringRef name) { return find({{"input", name}}); }
   const Rule* of_output(llvm::StringRef name) { return find({{"output", name}}); }
 
-  // Says which rule fitted nothing, and what is written nearly so; empty if each one fitted something.
+  // Names a rule that matched nothing, and the nearest names; empty if each rule matched something.
   std::string unmatched() const;
 
  private:

@@ -583,7 +583,7 @@ LogicalResult GatherOp::verify() {
   auto indices = llvm::cast<RankedTensorType>(getIndices().getType());
   auto axis = static_cast<int64_t>(getAxis());
   if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
-  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are not integers");
   SmallVector<AffineExpr> from = extents(input), expected(from.begin(), from.begin() + axis);
   llvm::append_range(expected, extents(indices));
   expected.append(from.begin() + axis + 1, from.end());
@@ -595,7 +595,7 @@ LogicalResult GatherElementsOp::verify() {
   RankedTensorType input = tensor(getInput()), indices = tensor(getIndices()), result = tensor(getResult());
   auto axis = static_cast<int64_t>(getAxis());
   if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
-  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are not integers");
   if (indices.getRank() != input.getRank()) return emitOpError("indices of rank ") << indices.getRank() << " for rank " << input.getRank();
   if (extents(result) != extents(indices)) return emitOpError("result extents are not the indices'");
   for (auto [d, have, wanted] : llvm::enumerate(extents(input), extents(indices))) {
@@ -609,7 +609,7 @@ LogicalResult GatherElementsOp::verify() {
 LogicalResult GatherNdOp::verify() {
   RankedTensorType input = tensor(getInput()), indices = tensor(getIndices());
   auto batch = static_cast<int64_t>(getBatchDims());
-  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are not integers");
   if (batch < 0 || batch >= indices.getRank() || batch > input.getRank()) return emitOpError("batch_dims ") << batch << " is too large";
   SmallVector<AffineExpr> from = extents(input), rows = extents(indices);
   auto count = static_extent(rows.back());
@@ -717,7 +717,7 @@ LogicalResult ScatterOp::verify() {
   if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
   if (getKind() == ReduceKind::mean) return emitOpError("has no mean");
   if (getKind() == ReduceKind::sum && input.getElementType().isInteger(1)) return emitOpError("has no sum of bools; max is their or");
-  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are no integers");
+  if (!llvm::isa<IntegerType>(indices.getElementType())) return emitOpError("indices are not integers");
   if (updates.getElementType() != input.getElementType()) return emitOpError("updates have other elements");
   SmallVector<AffineExpr> have = extents(updates), wanted = extents(input);
   if (have.size() != wanted.size()) return emitOpError("updates of rank ") << have.size() << " for rank " << wanted.size();

@@ -297,11 +297,11 @@ refused("resize_three_sizes", "it has 3 sizes for 2 dimensions", "Resize", [imag
 refused("resize_neither", "it needs scales, or sizes, and not both", "Resize", [image])
 refused("resize_both", "it needs scales, or sizes, and not both", "Resize", [image, "", f32(1, 1, 2, 2), i64(1, 3, 9, 9)])
 refused("resize_negative_size", "extent -9 of dimension", "Resize", [image, "", "", i64(1, 3, 9, -9)])
-refused("resize_axis_twice", "an axis is there twice", "Resize", [image, "", f32(2, 2)], axes=[2, -2])
+refused("resize_axis_twice", "an axis is listed twice", "Resize", [image, "", f32(2, 2)], axes=[2, -2])
 refused("resize_of_nothing", "dimension 2 has no elements to resize", "Resize", [(1, 3, 0, 4), "", "", i64(1, 3, 9, 4)])
 refused("resize_unknown_scales", "the scales must be known when the model is compiled", "Resize", [image, "", (4,)])
 refused("resize_unknown_mode", "'area', which is not supported", "Resize", [image, "", f32(1, 1, 2, 2)], mode="area")
-refused("resize_linear_of_integers", "elements that are no floats are supported in mode 'nearest' only", "Resize",
+refused("resize_linear_of_integers", "elements other than floats are supported in mode 'nearest' only", "Resize",
         [Given(np.zeros(image, np.int32)), "", f32(1, 1, 2, 2)], mode="linear")
 refused("upsample_opset_10", "it is in opsets up to 9; Resize is in later ones", "Upsample", [image, f32(1, 1, 2, 2)], opset=10)
 refused("upsample_three_scales", "it has 3 scales for 4 dimensions", "Upsample", [image], opset=7, scales=[1.0, 2.0, 2.0])
@@ -310,10 +310,10 @@ refused("top_k_negative", "k is not from 0 to the extent of dimension 1", "TopK"
 refused("tile_rank", "it has 3 repeats for rank 4", "Tile", [image, i64(1, 2, 3)])
 refused("tile_negative", "a repeat is -1", "Tile", [image, i64(1, 1, 1, -1)])
 refused("tile_data", "must be known when the model is compiled", "Tile", [image, Given(i64(1, 1, 1, 2))])
-refused("depth_to_space_channels", "dimension 1 is no multiple of 4", "DepthToSpace", [image], blocksize=2)
+refused("depth_to_space_channels", "dimension 1 is not a multiple of 4", "DepthToSpace", [image], blocksize=2)
 refused("depth_to_space_rank", "its input needs rank 4, has 3", "DepthToSpace", [(4, 5, 6)], blocksize=2)
 refused("depth_to_space_mode", "mode 'RCD' is not known", "DepthToSpace", [(1, 4, 5, 6)], blocksize=2, mode="RCD")
-refused("space_to_depth_extent", "dimension 2 is no multiple of 2", "SpaceToDepth", [image], blocksize=2)
+refused("space_to_depth_extent", "dimension 2 is not a multiple of 2", "SpaceToDepth", [image], blocksize=2)
 refused("space_to_depth_block", "blocksize 0 is out of range", "SpaceToDepth", [image], blocksize=0)
 refused("conv_transpose_channels", "the input's channels are not 4", "ConvTranspose", [image, floats(4, 2, 3, 3)])
 refused("conv_transpose_groups", "group 2 does not divide 3 channels", "ConvTranspose", [image, floats(3, 2, 3, 3)], group=2)
@@ -326,9 +326,9 @@ refused("einsum_repeats", "a label is in the equation's output twice", "Einsum",
 refused("einsum_output", "a label of the equation's output is in no operand", "Einsum", [(3, 3)], equation="ij->ik")
 refused("einsum_letters", "the equation has '2' where a letter was expected", "Einsum", [(3, 3)], equation="i2->i")
 refused("einsum_extents", "extents that have one label differ", "Einsum", [(2, 3), (4, 5)], equation="ij,jk->ik")
-refused("group_norm_groups", "its channels are no multiple of num_groups, which is 4", "GroupNormalization", [(1, 6, 7), (6,), (6,)], opset=21, num_groups=4)
+refused("group_norm_groups", "its channels are not a multiple of num_groups, which is 4", "GroupNormalization", [(1, 6, 7), (6,), (6,)], opset=21, num_groups=4)
 refused("group_norm_stash", "stash_type is 7", "GroupNormalization", [(1, 6, 7), (6,), (6,)], opset=21, num_groups=2, stash_type=7)
-refused("instance_norm_scale", "input 1 has not one element for each channel or group", "InstanceNormalization", [(1, 6, 7), (5,), (6,)])
+refused("instance_norm_scale", "input 1 does not have one element for each channel or group", "InstanceNormalization", [(1, 6, 7), (5,), (6,)])
 refused("mod_of_floats", "floats need fmod 1", "Mod", [(3,), (3,)])
 refused("pad_reflect_far", "dimension 1 has 3 elements, which are too few for its pads", "Pad", [(2, 3), i64(0, 3, 0, 0)], mode="reflect")
 refused("pad_mode", "mode 'mirror' is not known", "Pad", [(2, 3), i64(0, 3, 0, 0)], mode="mirror")
@@ -415,7 +415,7 @@ class ComposedOperators(HeddleTestCase):
     def test_a_symbolic_scale_of_many_digits(self):
         model = Model({"odd": ("Resize", ["x", "", f32(1, 1, 1.2345, 1)], 18, 1, 0, {})}, 18, inputs={"x": SYMBOLIC_DIMS})
         result = self.fail_with(1, "compile", self.save(model), "-o", self.folder / "refused.heddle")
-        self.assertIn("dimension 2 is symbolic, and its scale 1.234500 is no quotient of small numbers", result.stderr)
+        self.assertIn("dimension 2 is symbolic, and its scale 1.234500 is not a quotient of small numbers", result.stderr)
 
     def test_a_symbolic_extent_in_blocks(self):
         model = Model({"blocks": ("SpaceToDepth", ["x"], 18, 1, 0, {"blocksize": 2})}, 18, inputs={"x": SYMBOLIC_DIMS})

@@ -333,11 +333,11 @@ class Refused(SlotsCase):
         return error
 
     def test_patterns_that_fit_nothing_name_what_is_near(self):
-        self.assertRegex(self.refused("--place", "covn2=@a"), r"'covn2=@a' fits no node of the model; the nearest names are .*'conv2'")
-        self.assertRegex(self.refused("--place", "op:MaxPol=@a"), r"fits no operator .*'op:MaxPool'")
-        self.assertRegex(self.refused("--place", "MaxPool=@a"), r"fits no node .*'op:MaxPool'")
-        self.assertRegex(self.refused("--place", "input:img=@a"), r"fits no input .*'input:image'")
-        self.assertRegex(self.refused("--place", "output:image=@a"), r"fits no output .*'output:logits'")
+        self.assertRegex(self.refused("--place", "covn2=@a"), r"'covn2=@a' matches no node of the model; the nearest names are .*'conv2'")
+        self.assertRegex(self.refused("--place", "op:MaxPol=@a"), r"matches no operator .*'op:MaxPool'")
+        self.assertRegex(self.refused("--place", "MaxPool=@a"), r"matches no node .*'op:MaxPool'")
+        self.assertRegex(self.refused("--place", "input:img=@a"), r"matches no input .*'input:image'")
+        self.assertRegex(self.refused("--place", "output:image=@a"), r"matches no output .*'output:logits'")
         self.assertIn("'conv9=@a'", self.refused("--place", "conv1=@a", "--place", "conv9=@a"))
 
     def test_patterns_that_are_none(self):

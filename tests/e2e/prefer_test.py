@@ -150,7 +150,7 @@ class Prefer(HeddleTestCase):
         told = json.loads(self.succeed("compile", self.model(), "-o", module, "--operators", manifest, "--explain=json").stdout)
         self.assertEqual({one["node"]: one["reason"] for one in told["own_only"]},
                          {"up": "its kernel reads weights in an order of its own", "down": "its kernel reads weights in an order of its own",
-                          "probabilities": "opset 20 means version 13 of it, and declared are versions 11"})
+                          "probabilities": "opset 20 means version 13 of it, but only versions 11 are declared"})
         self.assertEqual(module.read_bytes()[8:12], bytes([0, 0, 1, 0]))
         got, _ = self.run_it(module, 4)
         self.assert_close(got, self.expected(self.input(4)), 1e-5, 1e-6)
