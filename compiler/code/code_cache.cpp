@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See code_cache.h. Files are "heddle-code/1\n", a checksum, then fields; numbers are in the machine's order, since no other one reads them.
+// See code_cache.h. Files are "heddle-code/1\n", a checksum, then fields; numbers are in the machine's byte order, since no other machine reads them.
 #include "compiler/code/code_cache.h"
 
 #include <link.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view magic = "heddle-code/1\n";
 constexpr size_t most_entry_bytes = size_t{64} << 20;
-constexpr uint64_t most_bytes = uint64_t{256} << 20;  // some hundred models
+constexpr uint64_t most_bytes = uint64_t{256} << 20;  // a few hundred models
 
 class Writer {
  public:
@@ -67,7 +67,7 @@ uint64_t checksum(std::string_view text) {
   return llvm::xxh3_64bits(llvm::StringRef(text.data(), text.size()));
 }
 
-// Appends the build ID of a library of this process that makes code, or is this one.
+// Appends the build ID of a library of this process that takes part in making code, or of this program.
 int add_build_id(dl_phdr_info* info, size_t, void* out) {
   auto& text = *static_cast<std::string*>(out);
   const llvm::StringRef path(info->dlpi_name);
@@ -95,7 +95,7 @@ int add_build_id(dl_phdr_info* info, size_t, void* out) {
       notes = notes.drop_front(name + description);
     }
   }
-  return text.size() > before ? 0 : 1;  // stops at one without
+  return text.size() > before ? 0 : 1;  // stops at a library without one
 }
 
 }  // namespace

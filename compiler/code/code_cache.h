@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code of kernels that was made before, on disk. An entry is found by all that it depends on: the region's text, the target, and the libraries that make
+// Cache of kernel code on disk. The key of an entry covers everything that it depends on: the region's text, the target, and the libraries that make
 // the code. Used by generate.cpp.
 #pragma once
 
@@ -12,32 +12,32 @@
 
 namespace heddle::compiler {
 
-// Of a kernel, or of a function that kernels call, which has no resources.
+// The code of a kernel, or of a function that kernels call, which has no resources.
 struct CachedCode {
   targets::KernelResources resources;
-  std::vector<std::string> calls;  // functions of other entries
+  std::vector<std::string> calls;  // functions that are other entries
   std::vector<char> bytes;
 };
 
 class CodeCache {
  public:
-  // folder: as of module::UserCache, empty for none.
+  // directory: as for module::UserCache, empty for none.
   explicit CodeCache(const std::string& directory);
 
-  // A name for what depends on the text alone; the same in every process.
+  // A key for code that depends only on the text; the same in every process.
   static std::string key_of(const std::string& text);
 
   std::optional<CachedCode> find(const std::string& key);
   void keep(const std::string& key, const CachedCode& code);
 
-  // Bounds the folder, if anything was kept.
+  // Limits the size of the directory, if anything was kept.
   void trim();
 
   unsigned hits() const { return hits_; }
-  // Why nothing is kept, or found; empty if there is no reason.
+  // Why the cache is not used; empty if it is.
   std::string why_unused() const;
 
-  // An entry as it is in its file, and back; nothing if it is damaged.
+  // An entry as stored in its file, and back; nothing if it is damaged.
   static std::string encode(const CachedCode& code);
   static std::optional<CachedCode> decode(std::string_view text);
 
@@ -48,7 +48,7 @@ class CodeCache {
   unsigned hits_ = 0;
 };
 
-// Which builds of the libraries that make code this process has; empty if one of them does not say.
+// The build IDs of the libraries of this process that make code; empty if one of them has none.
 const std::string& code_generators();
 
 }  // namespace heddle::compiler

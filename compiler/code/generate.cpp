@@ -19,7 +19,7 @@ using emit::FamilyCode;
 using emit::Image;
 using emit::Kernel;
 
-// What is to be made for one target.
+// The code to be made for one target.
 struct Variant {
   std::string level;
   std::unique_ptr<targets::Target> target;
@@ -37,7 +37,7 @@ struct Job {
   OwningOpRef<ModuleOp> module;
   CachedCode* code;
   std::string key;  // in the cache
-  size_t size = 0;  // ops, for the order
+  size_t size = 0;  // number of ops, for the order
   bool failed = false;
 };
 
@@ -86,7 +86,7 @@ class Generator {
       if (kernel.binding_count > passes::most_bindings) {  // a region that heddle-form-dispatches did not form
         return module::Error{HEDDLE_STATUS_UNIMPLEMENTED, "compiler: region '" + region.getName().str() + "' needs " +
                                                               std::to_string(kernel.binding_count) + " bindings, kernels have at most " +
-                                                              std::to_string(passes::most_bindings) + "; cut it"};
+                                                              std::to_string(passes::most_bindings) + "; divide it"};
       }
       std::vector<targets::Answer> answers;
       auto plans = variants_.front().target->plans(region, {}, options_.with_answers ? &answers : nullptr);
@@ -106,7 +106,7 @@ class Generator {
     return {};
   }
 
-  // Code of a kernel, and of all that it calls, from the cache.
+  // The code of a kernel, and of all functions that it calls, from the cache.
   bool take(Variant& variant, const std::string& key) {
     auto kernel = options_.cache->find(key);
     if (!kernel) return false;
@@ -194,7 +194,7 @@ class Generator {
     return family_.name == "cuda" && !options_.ptxas.empty() ? add_machine_code() : module::Status();
   }
 
-  // The newest image, as machine code too, with what the device's own compiler says of it.
+  // The newest image, also as machine code, with the resources that the device's own compiler reports.
   module::Status add_machine_code() {
     Image image = family_.images.back();
     image.format = HEDDLE_CODE_CUBIN;

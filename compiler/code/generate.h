@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the kernels of a family to its images, one a target: planned once, since grids are the host program's, emitted for each, made into code by
-// several threads or taken from the cache, and linked. Called by the pipeline; knows which targets there are, and each only by its interface.
+// From the kernels of a family to its images, one per target. Kernels are planned once, since grids are part of the host program; emitted for each
+// target; compiled by several threads or taken from the cache; and linked. Called by the pipeline; knows which targets exist, and each only
+// by its interface.
 #pragma once
 
 #include <functional>
@@ -17,12 +18,12 @@
 namespace heddle::compiler {
 
 struct CodeOptions {
-  std::vector<std::pair<std::string, std::string>> targets;  // families and levels; those of other families are left out
+  std::vector<std::pair<std::string, std::string>> targets;  // families and levels; those of other families are skipped
   targets::Math math = targets::Math::strict;
-  std::string ptxas;                 // as of Options
+  std::string ptxas;                 // as in Options
   CodeCache* cache = nullptr;        // never null
   Tuned* tuned = nullptr;            // null: the best plans by estimate
-  bool with_answers = false;         // asks every strategy about every region, also those that others take
+  bool with_answers = false;         // asks every strategy about every region, also about those that others take
   std::function<bool()> image_done;  // false cancels
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What passes ask about devices, answered by targets. Used by the pipeline and heddle-opt.
+// Answers the questions of passes about devices by asking targets. Used by the pipeline and heddle-opt.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace heddle::compiler {
 
-// Null for what is not known.
+// Null if unknown.
 std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
 
 class TargetDevices final : public passes::Devices {
  public:
-  // Families and levels, which are known; the first level of a family answers for it, since all have the same plans.
+  // Families and levels, which must be known. The first level of a family answers for it, since all have the same plans.
   TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math);
 
   void register_dialects(mlir::DialectRegistry& registry) const override;

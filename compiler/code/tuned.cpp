@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t most_choices_bytes = uint64_t{64} << 20;
 
-// The parser calls itself for each level.
+// The parser recurses for each level of nesting.
 bool is_deep(llvm::StringRef text) {
   constexpr int most_levels = 32;
   int levels = 0;

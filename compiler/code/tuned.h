@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A file of choices, as `heddle tune` writes it: for kernels, which of a strategy's plans were the fastest on a device. JSON: {"device", "choices":
-// [{"family", "kernel", "when", "choice"}]}, with other fields for people; kernel: name_of_kernel, when: the plan's guards, choice: its text; device: where
-// they were measured, in words. A compile knows no device to compare it with, and repeats it.
+// A file of choices, as written by `heddle tune`: which of a strategy's plans was the fastest on a device, per kernel. JSON: {"device", "choices":
+// [{"family", "kernel", "when", "choice"}]}, with other fields for human readers; kernel: name_of_kernel, when: the plan's guards, choice:
+// its text; device: a description of the device that was measured. A compile has no device to compare it with, and only repeats it.
 #pragma once
 
 #include <map>
@@ -12,22 +12,22 @@
 
 namespace heddle::compiler {
 
-// Of kernels that are alike, in all models and processes: the region's text, without names.
+// The same for equal kernels in all models and processes: made from the region's text without names.
 std::string name_of_kernel(const std::string& text);
 
 class Tuned {
  public:
-  // What is wrong with the file, or nothing.
+  // An error text, or nothing.
   std::string read(const std::string& path);
-  // The same with its text. Of choices for one kernel and the same guards the last one counts.
+  // The same, given the file's text. Of several choices for one kernel and the same guards, the last one counts.
   std::string parse(const std::string& path, llvm::StringRef text);
 
   // The text of a choice, or nothing.
   std::string find(const std::string& family, const std::string& kernel, const std::string& when) const;
-  // A kernel has what its choice says.
+  // Records that a kernel has the plan of its choice.
   void note_taken(const std::string& family, const std::string& kernel, const std::string& when);
 
-  // How many choices the file has, and how many of these were taken.
+  // The number of choices in the file, and how many of these were taken.
   size_t all() const { return choices_.size(); }
   size_t taken() const { return taken_; }
   // Empty if the file does not say.

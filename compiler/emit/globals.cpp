@@ -49,7 +49,7 @@ std::vector<char> constant_bytes(ElementsAttr value) {
 }
 
 uint32_t Globals::add(std::unique_ptr<module_format::GlobalT> global) {
-  global->initializer_only = true;  // until the main program is seen to use it
+  global->initializer_only = true;  // until the main program uses it
   module_.globals.push_back(std::move(global));
   return module_.globals.size() - 1;
 }
@@ -68,7 +68,7 @@ void Globals::check_size(uint32_t index, uint64_t size_bytes) {
   const module_format::GlobalT& global = *module_.globals[index];
   if (global.size_bytes == size_bytes || !mistake_.empty()) return;
   mistake_ = "parameter '" + global.name + "' is used with " + std::to_string(global.size_bytes) + " and with " +
-             std::to_string(size_bytes) + " bytes; a name stands for one tensor";
+             std::to_string(size_bytes) + " bytes; one name must mean one tensor";
 }
 
 uint32_t Globals::derived(StringRef name, uint32_t slot, uint64_t size_bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The module's memory that outlives a call: parameters, small constants, what the initializer derives. Filled while the host programs
-// are scheduled.
+// The module's memory that outlives a call: parameters, small constants, and values derived by the initializer. Filled while the host programs are
+// scheduled.
 #pragma once
 
 #include <heddle_module/module_generated.h>
@@ -18,19 +18,19 @@ namespace heddle::emit {
 // Element type code of types.h for an MLIR type; 0 if there is none.
 uint32_t element_type_code(mlir::Type type);
 
-// Bytes of a constant's data as a kernel expects them: little-endian, row-major, one byte a bool.
+// Bytes of a constant's data as a kernel expects them: little-endian, row-major, one byte per bool.
 std::vector<char> constant_bytes(mlir::ElementsAttr value);
 
 class Globals {
  public:
   Globals(module_format::ModuleT& module, module::ModuleWriter& writer) : module_(module), writer_(writer) {}
 
-  // Parameters are shared by all combinations of families; what is derived from them, and large splats, are each combination's own.
+  // Parameters are shared by all combinations of families; derived values and large splats belong to one combination.
   void begin_combination(llvm::StringRef name);
 
-  // Index of the slot's global behind a tx.parameter; a derived one is written by the initializer. Slots share the data in the file.
+  // Index of the slot's global for a tx.parameter; a derived one is written by the initializer. Slots share the data in the file.
   uint32_t parameter(tx::ParameterOp op, uint32_t slot, bool in_initializer);
-  // Index of the slot's global behind a tx.constant that a kernel reads from memory.
+  // Index of the slot's global for a tx.constant that a kernel reads from memory.
   uint32_t constant(tx::ConstantOp op, uint32_t slot, bool in_initializer);
   // Index of the slot's derived global of that name.
   uint32_t derived(llvm::StringRef name, uint32_t slot, uint64_t size_bytes);
@@ -43,8 +43,8 @@ class Globals {
   };
   const std::vector<Fill>& fills() const { return fills_; }
 
-  // Why the globals asked for so far contradict each other, or an empty text. Kernels know their sizes from the types they were made
-  // for, so that two sizes of one global would be an access beyond its end.
+  // Why the globals requested so far contradict each other, or an empty text. Kernels take sizes from the types they were made for, so a global with two
+  // sizes would mean an access beyond its end.
   const std::string& mistake() const { return mistake_; }
 
  private:
@@ -55,7 +55,7 @@ class Globals {
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
   std::string combination_, mistake_;
-  llvm::StringMap<uint32_t> parameters_;                          // in the module, by name
+  llvm::StringMap<uint32_t> parameters_;                          // index in the module, by name
   std::map<std::pair<std::string, uint32_t>, uint32_t> by_name_;  // parameters' globals, by name and slot
   llvm::StringMap<uint32_t> derived_by_name_;                     // with their combination
   llvm::DenseMap<mlir::Attribute, module_format::Range> data_;    // of stored constants

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Two regions are alike when their text without names and locations is the same.
+// Two regions are equal if their text without names and locations is the same.
 #include "compiler/emit/kernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,7 +16,7 @@ std::string text_of(tx::DispatchOp region) {
   flags.useLocalScope().elideLargeElementsAttrs(-1);
   stream << symbol_count(region) << '\n';
   if (auto tied = region.getTied()) llvm::interleaveComma(*tied, stream);
-  // values are numbered from the region's start on, whatever the function around it holds
+  // values are numbered from the region's start on, regardless of the surrounding function
   llvm::DenseMap<Value, unsigned> number;
   auto name = [&](Value value) -> unsigned { return number.try_emplace(value, number.size()).first->second; };
   for (Value argument : region.getBody().getArguments()) stream << '%' << name(argument) << ": " << argument.getType() << '\n';
@@ -69,7 +69,7 @@ void Kernels::plan(std::vector<targets::Plans> plans) {
       planned.push_back(kernel);
       planned.back().plan = std::move(plan);
     }
-    // The usual one has the plain name.
+    // The usual kernel has the plain name.
     unsigned special = 0;
     for (size_t i = first; i < planned.size(); ++i) {
       if (i != candidates.back().kernel) planned[i].symbol += "_" + std::to_string(++special);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels of one family of devices, of all models that it runs a part of: regions that are alike share one, whatever their slot.
-// Collected before code generation, named in the host programs afterwards. Knows targets only through their interface.
+// The kernels of one family of devices, for all models that it runs a part of: equal regions share one, whatever their slot. Collected before code
+// generation, named in the host programs afterwards. Knows targets only through their interface.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace heddle::emit {
 
 struct Kernel {
-  tx::DispatchOp region;  // the first of those that share it
+  tx::DispatchOp region;  // the first of the regions that share it
   std::string symbol;
   std::string text;  // the region's, without names and locations
   uint32_t binding_count = 0;
@@ -21,7 +21,7 @@ struct Kernel {
   targets::KernelPlan plan;
 };
 
-// A kernel for calls of which the guards hold.
+// A kernel for calls that satisfy the guards.
 struct Candidate {
   std::vector<targets::Guard> guards;
   uint32_t kernel;  // in Kernels::all()
@@ -32,14 +32,14 @@ class Kernels {
   // Adds the regions on the model's slots of this family, in order.
   void add(mlir::ModuleOp model, llvm::StringRef family);
 
-  // One for each text, and for each choice of its plans once these are known.
+  // One for each text and, once its plans are known, for each choice of them.
   const std::vector<Kernel>& all() const { return kernels_; }
-  // Once, when all are added. plans: of the kernels so far, in order; the last one of each has no guards.
+  // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards.
   void plan(std::vector<targets::Plans> plans);
 
-  // Of a region, in order, once plans are known; a call takes the first whose guards hold.
+  // The candidates of a region, in order, once plans are known; a call takes the first whose guards hold.
   llvm::ArrayRef<Candidate> candidates(tx::DispatchOp region) const { return candidates_[index_.lookup(region)]; }
-  // The one that any call may take.
+  // The kernel that any call may take.
   const Kernel& usual(tx::DispatchOp region) const { return kernels_[candidates(region).back().kernel]; }
 
  private:
@@ -49,7 +49,7 @@ class Kernels {
   llvm::DenseMap<mlir::Operation*, uint32_t> index_;
 };
 
-// Symbols of the function that a region is in.
+// The number of symbols of the function that a region is in.
 uint32_t symbol_count(mlir::Operation* op);
 
 }  // namespace heddle::emit

@@ -58,7 +58,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   for (Attribute name : names ? names.getValue().take_front(symbols) : ArrayRef<Attribute>()) {
     auto symbol = std::make_unique<mf::SymbolT>();
     symbol->name = llvm::cast<StringAttr>(name).str();
-    symbol->min = 0;  // the program refuses what its kernels cannot do
+    symbol->min = 0;  // the program refuses calls that its kernels cannot run
     result->symbols.push_back(std::move(symbol));
   }
   return result;
@@ -104,7 +104,7 @@ func::FuncOp add_initializer(ModuleOp model) {
   return initializer;
 }
 
-// The programs of one combination: one a function, in order, then the initializer, if one is needed.
+// The programs of one combination: one per function, in order, then the initializer, if one is needed.
 struct Programs {
   std::vector<std::unique_ptr<mf::ProgramT>> functions;
   std::unique_ptr<mf::ProgramT> initializer;
@@ -123,7 +123,7 @@ module::Status schedule_all(const Combination& combination, const ProgramTarget&
     if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling @" + function.getName().str() + " failed"};
     programs.functions.push_back(std::move(*program));
   }
-  // last, since it fills in what the functions asked for
+  // last, since it fills in the globals that the functions requested
   if (!initializer && !globals.fills().empty()) initializer = add_initializer(model);
   if (!initializer) return std::nullopt;
   auto program = schedule(initializer, target, globals, /*initializer=*/true);
@@ -132,7 +132,7 @@ module::Status schedule_all(const Combination& combination, const ProgramTarget&
   return std::nullopt;
 }
 
-// Executables are numbered in the order of the codes; one without a kernel is left out.
+// Executables are numbered in the order of the codes; one without a kernel is skipped.
 ProgramTarget target_of(const Combination& combination, const std::vector<FamilyCode>& codes) {
   ProgramTarget target;
   for (auto [name, family] : llvm::zip_equal(tx::slots_of(combination.model), combination.families())) {
@@ -148,7 +148,7 @@ ProgramTarget target_of(const Combination& combination, const std::vector<Family
   return target;
 }
 
-// Whether two paths, of files that need not be there, lead to one place.
+// Whether two paths, of files that need not exist, lead to one place.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code error;
   auto place_a = std::filesystem::weakly_canonical(a, error), place_b = std::filesystem::weakly_canonical(b, error);
@@ -212,7 +212,7 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
   for (const FamilyCode& code : codes) {
     if (!code.kernels.all().empty()) file.executables.push_back(describe(code, writer));
   }
-  // All combinations have an initializer, or none.
+  // Either all combinations have an initializer or none.
   if (file.initializer.empty()) without_initializer.clear();
   for (const Combination* combination : without_initializer) {
     auto program = schedule(add_initializer(combination->model), target_of(*combination, codes), globals, /*initializer=*/true);
@@ -228,14 +228,14 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
   std::vector<module::SafetensorsTensor> tensors;
   for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
     auto it = parameters.find(parameter->name);
-    if (it == parameters.end() || !it->second.read) continue;  // found in a file of its scope when the module is loaded
+    if (it == parameters.end() || !it->second.read) continue;  // its file is found by scope when the module is loaded
     if (outside) {
       tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
     } else {
       writer.set_parameter(index, source_of(it->second));
     }
   }
-  // Both files are complete before either replaces what was there.
+  // Both files are complete before either replaces an existing one.
   module::OutputFile output(options.output_path), beside(options.parameters_path);
   if (outside) {
     if (auto error = module::prepare_safetensors(tensors, beside)) return error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finished pieces to a .heddle file: programs, images, parameters, report. The last step of the pipeline.
+// Writes programs, images, parameters and the report into a .heddle file. The last step of the pipeline.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ struct Image {
   std::vector<targets::KernelResources> resources;  // one per kernel
 };
 
-// What all programs run on devices of one family: an executable of the file.
+// The code that all programs run on devices of one family: an executable of the file.
 struct FamilyCode {
   std::string name;  // "cpu", "cuda"
   Kernels kernels;
@@ -27,7 +27,7 @@ struct FamilyCode {
   std::map<std::string, std::vector<targets::Answer>> answers;  // of all strategies, by the names of kernels; for a report of plans alone
 };
 
-// The model after the passes for one combination of families, which are in its tx.families, one for each slot.
+// The model after the passes for one combination of families; its tx.families has one per slot.
 struct Combination {
   mlir::ModuleOp model;
   std::vector<std::string> families() const;
@@ -36,12 +36,12 @@ struct Combination {
 
 struct FileOptions {
   std::string output_path;
-  std::string parameters_path;  // .safetensors to hold the parameters; empty: the module itself
+  std::string parameters_path;  // .safetensors file for the parameters; empty: they are in the module
   std::string name;             // of the module
   std::string report;           // JSON
 };
 
-// Schedules the functions of all combinations, which are the same ones, and writes the file. On failure no file is left.
+// Schedules the functions of all combinations, which have the same functions, and writes the file. On failure no file is left.
 module::Status write_module_file(const std::vector<Combination>& combinations, const std::vector<FamilyCode>& codes,
                                  const tx::ParameterStore& parameters, const FileOptions& options);
 

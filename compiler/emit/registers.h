@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Registers of a host program: every affine expression is computed once, ahead of the commands. What has to hold before that is checked there too.
+// Registers of a host program: every affine expression is computed once, before the commands. Conditions of a call are also checked there.
 #pragma once
 
 #include <heddle_module/module_generated.h>
@@ -15,20 +15,20 @@ class Registers {
 
   // Where symbol `position` comes from: extent `dim` of argument `argument`.
   void bind_symbol(unsigned position, uint32_t argument, uint32_t dim);
-  // What it is computed of.
+  // How symbol `position` is computed.
   void define_symbol(unsigned position, module_format::Op op, mlir::AffineExpr left, mlir::AffineExpr right);
   // The register that holds the expression's value.
   uint32_t value_of(mlir::AffineExpr expression);
   uint32_t literal(int64_t value);
-  // Of the device of that slot.
+  // The number of compute units of the slot's device.
   uint32_t compute_units(uint32_t slot);
   // The register that holds 1 if left <= right, else 0.
   uint32_t at_most(uint32_t left, uint32_t right);
   // The same for left == right.
   uint32_t equal(uint32_t left, uint32_t right);
-  // Refuses the call with that message where the register holds 0, before anything is computed that is asked for later.
+  // Refuses the call with that message if the register is 0, before anything requested later is computed.
   void check(uint32_t condition, uint32_t message);
-  // Instructions that compute all of them.
+  // The instructions that compute all registers.
   const std::vector<module_format::Instruction>& code() const { return code_; }
 
  private:

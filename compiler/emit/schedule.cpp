@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One pass over the function in program order. Commands between two barriers may overlap in time, so a slice of the arena is
-// held from the barrier before its first use to the barrier after its last.
+// One pass over the function in program order. Commands between two barriers may overlap in time, so a slice of the arena is in use from the
+// barrier before its first use to the barrier after its last.
 #include "compiler/emit/schedule.h"
 
 #include "compiler/emit/registers.h"
@@ -86,7 +86,7 @@ class Scheduler {
     return success();
   }
 
-  // What is computed of a quotient is computed before other checks.
+  // Quotients are computed before other checks, which may depend on them.
   void check_divisor(StringRef kind, AffineExpr dividend, AffineExpr divisor) {
     if ((tx::never_negative(divisor) && tx::is_never_zero(divisor)) || !divisors_.insert(divisor).second) return;
     std::string message;
@@ -120,7 +120,7 @@ class Scheduler {
     return success();
   }
 
-  // First of all: where they are not equal, what follows from them says nothing to the caller.
+  // First: if they are not equal, errors that follow from it would mislead the caller.
   LogicalResult check_given_extents() {
     Attribute attribute = function_->getAttr(tx::extent_checks_attr);
     auto pairs = llvm::dyn_cast_or_null<ArrayAttr>(attribute);
@@ -148,9 +148,9 @@ class Scheduler {
     return success();
   }
 
-  // An extent that is computed is negative where a window, say, does not fit into the input. Kernels count on extents that are not, and
-  // two negative ones make a size that looks right, so the program refuses them before anything else; and a product of symbols that leaves
-  // 64 bits, which it may where inputs are empty, because it computes it.
+  // A computed extent is negative if, for example, a window does not fit into the input. Kernels rely on extents that are not negative, and two
+  // negative ones give a size that looks valid, so the program refuses them before anything else. It also refuses a product of symbols above 64
+  // bits, which is possible if inputs are empty, because it computes the product.
   void check_extents() {
     function_.walk([&](Operation* op) {
       for (Value result : op->getResults()) {
@@ -164,7 +164,7 @@ class Scheduler {
     });
   }
 
-  // A part of a table, as long as a symbol says, must be inside of it.
+  // A part of a table whose length is symbolic must be inside the table.
   void check_inside(tx::SliceOp slice) {
     SmallVector<AffineExpr> extents = tx::extents(tx::tensor(slice.getInput())), parts = tx::extents(tx::tensor(slice.getResult()));
     for (size_t d = 0; d < parts.size(); ++d) {
@@ -173,7 +173,7 @@ class Scheduler {
       if (!checked_.insert(left).second) continue;
       std::string text = refusal(slice, "the result of", static_cast<unsigned>(d), parts[d], ", which is more than its input has there") +
                          "; give smaller inputs";
-      // The largest part is what a message can name.
+      // The largest part that a message can name.
       const int64_t behind = *tx::static_extent(extents[d]) - 1 - slice.getStarts()[d], stride = slice.getStrides()[d];
       if (stride > 0 && behind >= 0) {
         check_condition(registers_.at_most(registers_.value_of(parts[d]), registers_.literal(behind / stride + 1)), std::move(text));
@@ -192,7 +192,7 @@ class Scheduler {
     program_->messages.push_back(std::move(refusal));
   }
 
-  // A message has room for 65,535 bytes, a model's names may have many. Cut where a character ends.
+  // A message has at most 65,535 bytes, and a model's names may be long. They are shortened between characters.
   static StringRef shortened(StringRef name) {
     constexpr size_t enough_bytes = 200;
     if (name.size() <= enough_bytes) return name;
@@ -201,7 +201,7 @@ class Scheduler {
     return name.take_front(end);
   }
 
-  // "dimension 2 (in the compiler's order) of the result of 'node' has the extent s0 - 5", the mistake, and whose extents these are.
+  // "dimension 2 (in the compiler's order) of the result of 'node' has the extent s0 - 5", the mistake, and where the extents come from.
   std::string refusal(Operation* op, StringRef value, unsigned dim, AffineExpr extent, StringRef mistake) {
     std::string text;
     llvm::raw_string_ostream stream(text);
@@ -223,7 +223,7 @@ class Scheduler {
       if (symbol && names && symbol.getPosition() < names.size()) mentioned.insert(symbol.getPosition());
     };
     for (AffineExpr extent : extents) extent.walk(note);
-    constexpr size_t most_named = 100;  // for the limit of a message
+    constexpr size_t most_named = 100;  // so that a message stays within its limit
     for (size_t i = 0; i < std::min(mentioned.size(), most_named); ++i) {
       const unsigned position = mentioned[i];
       StringRef name = shortened(llvm::cast<StringAttr>(names[position]));
@@ -246,7 +246,7 @@ class Scheduler {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(type)))) {
         auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
         if (tx::static_extent(extent) || (symbol && symbol.getPosition() < tx::given_symbol_count(function_)))
-          continue;  // the signature says it
+          continue;  // the signature has it
         command(mf::Op::ResultDim, index, dim, registers_.value_of(extent));
       }
     }
@@ -269,7 +269,7 @@ class Scheduler {
     return add_value(mf::ValueKind::Global, globals_.derived(name, slot, tx::byte_size(type)));
   }
 
-  // A dispatch, an operation or a transfer writes a result of the function in place; what comes from elsewhere, or is asked for twice, is copied.
+  // A dispatch, an operation or a transfer writes a result of the function in place; a value from elsewhere, or requested twice, is copied.
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       Value storage = tx::storage_of(operand);
@@ -280,7 +280,7 @@ class Scheduler {
     }
   }
 
-  // Verdicts are written in place too, several checks of one value share one.
+  // Verdicts are written in place too; several checks of one value share one.
   void note_checks(ValueRange verdicts) {
     auto checks = function_->getAttrOfType<ArrayAttr>(tx::checks_attr);
     unsigned first = own_result_count(function_);
@@ -289,7 +289,7 @@ class Scheduler {
       auto check = llvm::cast<DictionaryAttr>(attribute);
       auto [verdict, is_first] = verdicts_.try_emplace(value, static_cast<uint32_t>(i));
       Value storage = tx::storage_of(value);
-      // What others read too is copied: nobody reads a verdict in a program.
+      // A value that is also read elsewhere is copied: a program does not read verdicts.
       bool is_alone = llvm::all_of(value.getUsers(), [](Operation* user) { return llvm::isa<func::ReturnOp>(user); });
       if (is_first && storage == value && is_alone && llvm::isa_and_nonnull<tx::DispatchOp>(storage.getDefiningOp()) &&
           !location_.contains(storage))
@@ -309,7 +309,7 @@ class Scheduler {
   LogicalResult copy_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       bool is_own = index < own_result_count(function_);
-      if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // another check's
+      if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // for another check
       uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
       uint32_t source = locate(tx::storage_of(operand));
       if (source == target) continue;
@@ -326,7 +326,7 @@ class Scheduler {
     command(mf::Op::Copy, program_->copies.size() - 1);
   }
 
-  // The runtime sees where both ends are: what moves nothing is an ordinary copy there.
+  // The runtime knows the devices of both ends: a transfer within one device is an ordinary copy there.
   void add_transfer(tx::TransferOp transfer) {
     uint32_t source = locate(tx::storage_of(transfer.getInput()));
     synchronize(source);
@@ -335,7 +335,7 @@ class Scheduler {
     written_.insert(target);
   }
 
-  // The initializer fills what the functions asked for before anything else, and what it needs itself before that is read.
+  // The initializer first fills the globals that the functions requested, and then those that it needs itself before they are read.
   void add_fills() {
     while (initializer_ && program_->fills.size() < globals_.fills().size()) {
       const Globals::Fill& fill = globals_.fills()[program_->fills.size()];
@@ -346,7 +346,7 @@ class Scheduler {
     }
   }
 
-  // The program value that a tensor lives in.
+  // The program value that holds a tensor.
   uint32_t locate(Value storage) {
     if (auto it = location_.find(storage); it != location_.end()) return it->second;
     uint32_t value = 0;
@@ -370,7 +370,7 @@ class Scheduler {
     return value;
   }
 
-  // Of a constant or a parameter.
+  // The program value of a constant or a parameter.
   uint32_t slot_of(Operation* leaf) const {
     auto slot = leaf->getAttrOfType<StringAttr>(tx::slot_attr);
     return slot_index(target_, slot ? slot.getValue() : StringRef(tx::default_slot));
@@ -381,7 +381,7 @@ class Scheduler {
     if (described.kind() == mf::ValueKind::Transient) uses_[described.index()].second = commands_.size();
   }
 
-  // A barrier, if the value was written since the last one.
+  // Emits a barrier if the value was written since the last one.
   void synchronize(uint32_t value) {
     if (written_.contains(value)) add_barrier();
   }
@@ -393,7 +393,7 @@ class Scheduler {
     read_.clear();
   }
 
-  // Bindings of what reads and writes tensors, behind a barrier where one is needed.
+  // Bindings of an op that reads and writes tensors, after a barrier if one is needed.
   void bind(mf::DispatchSiteT& site, ValueRange inputs, ValueRange outputs) {
     for (Value input : inputs) {
       uint32_t value = locate(tx::storage_of(input));
@@ -412,7 +412,7 @@ class Scheduler {
     }
   }
 
-  // A result is where the operand that it is tied to is.
+  // A result is in the memory of the operand that it is tied to.
   LogicalResult take_places(tx::DispatchOp dispatch) {
     for (auto [result, operand] : llvm::enumerate(dispatch.getTied().value_or(ArrayRef<int64_t>()))) {
       if (operand < 0) continue;
@@ -428,7 +428,7 @@ class Scheduler {
     return success();
   }
 
-  // Of the slot that the op names, or none.
+  // The index of the slot that the op names, or none.
   template <typename OpT>
   std::optional<uint32_t> slot_of_op(OpT op) {
     uint32_t slot = slot_index(target_, op.getSlot().value_or(""));
@@ -451,7 +451,7 @@ class Scheduler {
     return success();
   }
 
-  // The id, the record and the operands; these are the op's.
+  // The id, the record and the operands of the op.
   void add_operation_of(Operation* op, StringRef domain, StringRef name, uint64_t version, DictionaryAttr record, mf::DispatchSiteT& site) {
     site.operation = std::make_unique<mf::OperationT>();
     site.operation->domain = domain.str();
@@ -492,14 +492,14 @@ class Scheduler {
     return attribute;
   }
 
-  // What the binding that was added last holds.
+  // The range that the last added binding covers.
   static void note_type(Value value, mf::DispatchSiteT& site) {
     auto type = llvm::cast<RankedTensorType>(value.getType());
     site.binding_types.emplace_back(element_type_code(type.getElementType()), type.getRank());
     for (int64_t extent : type.getShape()) site.binding_dims.push_back(ShapedType::isDynamic(extent) ? -1 : extent);
   }
 
-  // Kernels count on elements where they have results to compute: a call that has none is refused, but for reductions.
+  // Kernels rely on elements to read if they have results to compute: a call without such elements is refused, except for reductions.
   void check_empty_values(tx::DispatchOp dispatch, const targets::KernelPlan& plan) {
     auto look_at = [&](Value value) {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(tx::tensor(value)))) {
@@ -515,11 +515,11 @@ class Scheduler {
     }
   }
 
-  // Whether nothing is computed from the value if the extent is 0. `seen` are values that were asked about already.
+  // Whether nothing is computed from the value if the extent is 0. `seen`: values that were visited already.
   static bool empties_all(Value value, AffineExpr extent, const targets::KernelPlan& plan, llvm::DenseSet<Value>& seen) {
     if (!seen.insert(value).second) return true;
     return llvm::all_of(value.getUsers(), [&](Operation* user) {
-      // A sum of nothing is 0, the largest of nothing is the least number.
+      // An empty sum is 0, an empty maximum is the smallest number.
       if (user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ReduceOp>(user)) return true;
       // Without updates there is nothing to do.
       if (auto scatter = llvm::dyn_cast<tx::ScatterOp>(user); scatter && value != scatter.getInput()) return true;
@@ -549,7 +549,7 @@ class Scheduler {
       if (!checked_.insert(limit.most - limit.value).second) continue;
       check_condition(registers_.at_most(registers_.value_of(limit.value), registers_.literal(limit.most)),
                       "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " + limit.what +
-                          ", which its kernel has no room for; give smaller inputs");
+                          ", more than its kernel can hold; give smaller inputs");
     }
     for (uint32_t symbol = 0; symbol < usual.symbol_count; ++symbol) {
       site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
@@ -571,7 +571,7 @@ class Scheduler {
     return success();
   }
 
-  // Puts the register code in front, and turns uses into lives at the grain of barriers.
+  // Prepends the register code, and turns uses into lifetimes in units of barriers.
   void finish() {
     uint32_t shift = registers_.code().size();
     for (auto [transient, use] : llvm::zip(program_->transients, uses_)) {
@@ -592,7 +592,7 @@ class Scheduler {
   std::unique_ptr<mf::ProgramT> program_ = std::make_unique<mf::ProgramT>();
   Registers registers_{*program_};
   llvm::DenseMap<unsigned, std::pair<unsigned, unsigned>> sources_;  // argument and dimension of each symbol that is given
-  llvm::DenseSet<AffineExpr> divisors_;                              // that are checked
+  llvm::DenseSet<AffineExpr> divisors_;                              // that have a check
   std::vector<mf::Instruction> commands_;
   std::vector<uint32_t> barriers_;                   // positions in commands_
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
@@ -601,7 +601,7 @@ class Scheduler {
   llvm::DenseSet<AffineExpr> checked_;
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
   uint32_t operations_ = 0;
-  llvm::SmallSet<uint32_t, 16> written_, read_;  // values, since the last barrier; those that only dispatches read
+  llvm::SmallSet<uint32_t, 16> written_, read_;  // values since the last barrier; those that only dispatches read
 };
 
 }  // namespace

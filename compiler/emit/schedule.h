@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A function of dispatches as a host program: which memory each value lives in, when barriers are needed, how long a slice of the
-// arena is held. Called by emit for the main function and for the initializer.
+// A function of dispatches as a host program: the memory of each value, where barriers are needed, and how long a slice of the arena is in use. Used
+// by emit for the main function and for the initializer.
 #pragma once
 
 #include <heddle_module/module_generated.h>
@@ -14,20 +14,20 @@
 
 namespace heddle::emit {
 
-// What a program knows of a slot.
+// The properties of a slot that a program needs.
 struct SlotTarget {
   std::string name;  // as in the IR
   std::string family;
   const Kernels* kernels;
-  uint32_t executable;  // that holds them
+  uint32_t executable;  // the executable that has them
 };
-// One a slot, in the module's order.
+// One per slot, in the module's order.
 using ProgramTarget = std::vector<SlotTarget>;
 
-// Position of a slot; the default one's for a name that is not there.
+// Position of a slot; that of the default slot for an unknown name.
 uint32_t slot_index(const ProgramTarget& target, llvm::StringRef name);
 
-// How many of a function's results are the model's own; behind them come verdicts (tx::checks_attr).
+// How many of a function's results are the model's own; the others are verdicts (tx::checks_attr).
 unsigned own_result_count(mlir::func::FuncOp function);
 
 // The program of `function` for a combination of families; with `initializer`, results go to the derived globals of their names.

@@ -24,11 +24,11 @@ struct Operand {
   mlir::Value value;                                      // null if only `elements` is set
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
-  int32_t refused_type = 0;  // ONNX's number of the unsupported element type; 0: the type is supported
-  unsigned bits = 64;        // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
-  int64_t columns = 0;       // of `elements` of rank 2
-  bool is_assumed = false;   // computed from the result of an unsupported node, with the type that the model states
-  bool is_unknown = false;   // the same, and the model does not state the type
+  int32_t refused_type = 0;                               // ONNX's number of the unsupported element type; 0: the type is supported
+  unsigned bits = 64;                                     // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
+  int64_t columns = 0;                                    // of `elements` of rank 2
+  bool is_assumed = false;  // computed from the result of an unsupported node, with the type that the model states
+  bool is_unknown = false;  // the same, and the model does not state the type
 
   // Whether a computation on elements may replace one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }

@@ -162,8 +162,8 @@ class DeclaredOperators {
     std::string known;
     const Operator* declared = options_.operators ? options_.operators->find(proto.domain(), proto.op_type(), opset, &known) : nullptr;
     if (declared) return import_custom(node, proto, *declared, types_, options_.dims);
-    node.fail("the model imports opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', but only versions " +
-                  known + " are declared; install a plugin of that version",
+    node.fail("the model imports opset " + std::to_string(opset) + " of domain '" + proto.domain() + "', but only versions " + known +
+                  " are declared; install a plugin of that version",
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
 
@@ -201,8 +201,8 @@ class DeclaredOperators {
     for (Operation* op = first; op; op = op->getNextNode()) ops.push_back(op);
     std::string reason;
     if (!declared || declared->version != version) {
-      reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) +
-               " of it, but only versions " + known + " are declared";
+      reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) + " of it, but only versions " +
+               known + " are declared";
     } else {
       reason = import_alternative(node, proto, *declared, ops);
     }

@@ -221,7 +221,8 @@ void slice(Node& node) {
     int64_t columns = takes_rows ? operand.columns : 1;
     Part part = part_of(0, 0, node.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size()) / columns));
     auto count = tx::static_extent(part.count), first = tx::static_extent(part.start);
-    if (!count || !first) node.fail("the number of elements that it takes of a shape depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (!count || !first)
+      node.fail("the number of elements that it takes of a shape depends on a symbolic dimension", HEDDLE_STATUS_UNIMPLEMENTED);
     std::vector<AffineExpr> elements;
     for (int64_t i = 0; i < *count; ++i) {
       auto row = operand.elements->begin() + (*first + i * steps[0]) * columns;

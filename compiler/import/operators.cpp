@@ -71,7 +71,8 @@ class Reader {
   std::string load() const {
     std::error_code error;
     if (!std::filesystem::is_regular_file(path_, error))
-      throw Mistake{"compiler: reading operators of '" + path_ + "' failed: there is no such file; name a manifest or a directory of manifests"};
+      throw Mistake{"compiler: reading operators of '" + path_ +
+                    "' failed: there is no such file; name a manifest or a directory of manifests"};
     std::ifstream file(path_, std::ios::binary);
     std::string text;
     text.resize(most_bytes + 1);

@@ -13,7 +13,9 @@ namespace {
 struct FormStages : PassWrapper<FormStages, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormStages)
   StringRef getArgument() const final { return "heddle-form-stages"; }
-  StringRef getDescription() const final { return "dispatch { tx ops }  ->  dispatch { stages }; a dispatch without stages stays, with a remark"; }
+  StringRef getDescription() const final {
+    return "dispatch { tx ops }  ->  dispatch { stages }; a dispatch without stages stays, with a remark";
+  }
   void getDependentDialects(DialectRegistry& registry) const final {
     registry.insert<StageDialect, arith::ArithDialect, math::MathDialect>();
   }

@@ -10,9 +10,9 @@ namespace heddle::targets {
 
 namespace {
 
-// One operand of a product: where it is in `factors`, and the parallel dimensions that it depends on.
+// One operand of a product: its position in `factors`, and the parallel dimensions that it depends on.
 struct Factor {
-  unsigned number;  // of what `factors` yields
+  unsigned number;  // position among the values that `factors` yields
   llvm::DenseSet<unsigned> dims;
 };
 
@@ -68,60 +68,60 @@ FailureOr<AttentionShape> AttentionShape::read(tx::DispatchOp region, StringRef 
   if (elements.size() == 1) result.element = elements.front();
   result.staged = std::move(*staged);
   auto rows = RowsKernel::read_between(region, result.staged);
-  if (failed(rows)) return refuse("what is between the products does not go through rows");
+  if (failed(rows)) return refuse("the ops between the products do not go through rows");
   result.rows = std::move(*rows);
   Block& body = result.staged.region.getBody().front();
   result.first = llvm::cast<stage::ContractOp>(body.front());
   result.second = llvm::cast<stage::ContractOp>(body.getTerminator()->getPrevNode());
   for (stage::ContractOp product : {result.first, result.second}) {
-    if (!product.getAccumulator().isF32()) return refuse("sums are not of f32");
+    if (!product.getAccumulator().isF32()) return refuse("the products are not summed in f32");
   }
   auto depth = only(result.first.getDomain().folded());
-  if (!depth || *depth == 0) return refuse("the length of what is summed up is not known");
+  if (!depth || *depth == 0) return refuse("the length of the first product's sums is not static");
   result.depth = *depth;
   ArrayRef<AffineExpr> keys = result.second.getDomain().folded();
-  if (keys.size() != 1 || !tx::is_positive(keys.front())) return refuse("there may be no keys");
+  if (keys.size() != 1 || !tx::is_positive(keys.front())) return refuse("the number of keys may be 0");
   result.keys = keys.front();
 
   unsigned row_dims = static_cast<unsigned>(result.rows.rows().size());
   ArrayRef<unsigned> of_first = result.rows.dimensions_of(result.first);
   auto key = llvm::find(of_first, row_dims);
-  if (key == of_first.end()) return refuse("there is but one key");
+  if (key == of_first.end()) return refuse("there is only one key");
   result.first_key = static_cast<unsigned>(key - of_first.begin());
-  if (result.first.getDomain().parallel()[result.first_key] != result.keys) return refuse("keys and values differ in number");
-  // Which factor is of keys; the other one is of queries, and must not depend on keys.
+  if (result.first.getDomain().parallel()[result.first_key] != result.keys) return refuse("the numbers of keys and values differ");
+  // The factor of the keys; the other one is of the queries, and must not depend on keys.
   Factor a = factor_of(result.first, 0), b = factor_of(result.first, 1);
-  if (a.dims.contains(result.first_key) || !b.dims.contains(result.first_key)) return refuse("keys are not the second operand");
+  if (a.dims.contains(result.first_key) || !b.dims.contains(result.first_key)) return refuse("the keys are not the second operand");
 
-  // The second product's first factor is what was made of a row, where the row is.
+  // The second product's first factor is the result for a row, at the row's place.
   Block& factors = result.second.getFactors().front();
   unsigned rank = result.second.getDomain().getRank();
   auto made = llvm::dyn_cast<BlockArgument>(factors.getTerminator()->getOperand(0));
-  if (!made || made.getArgNumber() < rank) return refuse("the first operand of the second product is computed");
+  if (!made || made.getArgNumber() < rank) return refuse("the first operand of the second product is computed while it is read");
   unsigned read = made.getArgNumber() - rank;
   Operation* last = result.second->getOperand(read).getDefiningOp();
-  if (!last) return refuse("the first operand of the second product is not made of the first one");
+  if (!last) return refuse("the first operand of the second product does not come from the first product");
   auto is_made = [](Value operand) { return operand.getDefiningOp() != nullptr; };
-  if (!made.hasOneUse() || llvm::count_if(result.second->getOperands(), is_made) != 1) return refuse("rows are read twice");
+  if (!made.hasOneUse() || llvm::count_if(result.second->getOperands(), is_made) != 1) return refuse("the rows are read twice");
   SmallVector<std::optional<unsigned>> second_of_row(row_dims + 1);
   ArrayRef<unsigned> of_last = result.rows.dimensions_of(last);
   for (auto [j, index] : llvm::enumerate(stage::access_of(result.second, read).getMap().getResults())) {
     auto dim = llvm::dyn_cast<AffineDimExpr>(index);
     if (of_last[j] > row_dims || tx::static_extent(stage::domain_of(last).parallel()[j]) == 1) continue;
-    if (!dim) return refuse("rows are read elsewhere");
+    if (!dim) return refuse("the rows are read at other indices");
     second_of_row[of_last[j]] = dim.getPosition();
   }
   unsigned second_key = rank - 1;
-  if (second_of_row[row_dims] != second_key) return refuse("the second product does not sum up a row");
+  if (second_of_row[row_dims] != second_key) return refuse("the second product does not sum along a row");
   stage::DomainAttr domain = result.second.getDomain();
   for (unsigned d = 0; d < domain.getParallelRank(); ++d) {
     if (llvm::is_contained(second_of_row, std::optional(d)) || tx::static_extent(domain.parallel()[d]) == 1) continue;
-    if (result.second_column) return refuse("values have several columns");
+    if (result.second_column) return refuse("the values have several dimensions of columns");
     result.second_column = d;
   }
   if (result.second_column) {
     auto columns = tx::static_extent(domain.parallel()[*result.second_column]);
-    if (!columns || *columns == 0) return refuse("the number of columns is not known");
+    if (!columns || *columns == 0) return refuse("the number of columns is not static");
     result.columns = *columns;
   }
 
@@ -139,7 +139,7 @@ FailureOr<AttentionShape> AttentionShape::read(tx::DispatchOp region, StringRef 
   result.batch.assign(result.rows.rows().begin(), result.rows.rows().end());
   AffineExpr one = getAffineConstantExpr(1, region.getContext());
   result.queries = result.query ? result.batch[*result.query] : one;
-  if (!tx::is_positive(result.queries)) return refuse("there may be no queries");
+  if (!tx::is_positive(result.queries)) return refuse("the number of queries may be 0");
   if (result.query) result.batch[*result.query] = one;
 
   return result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the plans of a region to the kernels that a program has of it. Used by compiler/code, and by reports for their texts.
+// From the plans of a region to the kernels that a program has for it. Used by compiler/code, and by reports for the texts.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace heddle::targets {
 
-// As in "s0 <= 12 and compute units >= 6"; empty: always.
+// For example "s0 <= 12 and compute units >= 6"; empty: always.
 std::string text_of(llvm::ArrayRef<Guard> guards);
 
-// Whose choice it wants, of plans with the same guards; empty: the first.
+// The text of the choice to prefer among plans with the same guards; empty: the first.
 using Pick = std::function<std::string(const std::string& guards)>;
 
-// One plan of each case, in their order. Only the last one where all have the same choice and none was picked. A choice that no plan has is passed over.
+// One plan per case, in order. Only the last one, if all have the same choice and none was picked. A choice that no plan has is ignored.
 Plans choose(const Plans& plans, const Pick& pick);
 
 }  // namespace heddle::targets

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Index arithmetic of every data movement op, and loads in the cheapest form that an index allows: one scalar for all lanes,
-// one vector, or a gather. See element_evaluator.h.
+// Index arithmetic of every data movement op, and loads in the cheapest form that an index allows: one scalar for all lanes, one vector, or a
+// gather. See element_evaluator.h.
 #include "compiler/targets/element_evaluator.h"
 
 #include "compiler/stage/scalar_body.h"
@@ -184,7 +184,7 @@ Point ElementEvaluator::delinearize(RankedTensorType type, const Linear& offset,
 
 Value ElementEvaluator::load(Value base, Type element, const Linear& offset, const Point& point) {
   OpBuilder& builder = k_.builder;
-  bool as_bits = element.isBF16();  // no x86-64-v4 instruction knows bf16; its bits are the upper half of an f32
+  bool as_bits = element.isBF16();  // x86-64-v4 has no instruction for bf16; its bits are the upper half of an f32
   Type loaded_type = as_bits ? Type(builder.getIntegerType(16)) : element;
   Value loaded;
   if (!offset.lanes && offset.step == 0) {
@@ -222,7 +222,7 @@ void ElementEvaluator::store(Value elements, Value base, RankedTensorType type, 
   if (element.isF16()) {
     elements = k_.make<arith::TruncFOp>(like(element), elements);
   } else if (element.isBF16()) {
-    // Round to nearest, ties to even, on the bits; NaN stays one.
+    // Round to nearest, ties to even, on the bits; NaN stays NaN.
     Type i32 = like(k_.builder.getI32Type());
     Value bits = k_.make<arith::BitcastOp>(i32, elements);
     Value upper = k_.make<arith::ShRUIOp>(bits, k_.constant(i32, 16));
@@ -310,7 +310,7 @@ Value ElementEvaluator::at(Value value, const Point& point) {
                    .Case([&](tx::PadOp op_pad) { return pad(op_pad, point); })
                    .Case([&](tx::ConcatOp op_concat) { return concat(op_concat, point); })
                    .Default([&](Operation* other) -> Value {
-                     other->emitError() << other->getName() << " is not supported at this place of a region";
+                     other->emitError() << other->getName() << " is not supported at this position in a region";
                      return {};
                    });
     }
@@ -397,7 +397,7 @@ Value ElementEvaluator::concat(tx::ConcatOp op, const Point& point) {
 
 namespace {
 
-// Each value once, however often others read it.
+// Each value once, regardless of how many ops read it.
 class Flattening {
  public:
   Flattening(unsigned dimensions, tx::ConcatOp chosen_concat) : count(dimensions), chosen(chosen_concat) {}
@@ -427,7 +427,7 @@ bool Flattening::look(Value value) {
   }
   return llvm::TypeSwitch<Operation*, bool>(op)
       .Case([&](tx::ConstantOp) { return true; })
-      .Case([&](tx::ReshapeOp) { return true; })  // goes by the offset
+      .Case([&](tx::ReshapeOp) { return true; })  // uses the offset
       .Case([&](tx::TransposeOp transpose) {
         for (int64_t d = first; d < rank; ++d) {
           if (transpose.getPermutation()[d] != d) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gives the elements of any value of a region at an index, by following element-wise ops and data movement back to loads. Used
-// by the elemental strategies; emits straight-line code and knows no loop.
+// Computes the elements of any value of a region at an index, by following element-wise ops and data movement back to loads. Used by the
+// elemental strategies; emits straight-line code and knows no loop.
 #pragma once
 
 #include "compiler/targets/kernel_builder.h"
@@ -8,11 +8,11 @@
 
 namespace heddle::targets {
 
-// Where along one dimension. Lane l is at base + l * step, or at lanes[l].
+// The coordinate along one dimension. Lane l is at base + l * step, or at lanes[l].
 struct Coordinate {
   mlir::Value base;
   int64_t step = 0;
-  mlir::Value lanes;  // vector of i64, instead of base and step
+  mlir::Value lanes;  // vector of i64, used instead of base and step
 
   bool is_uniform() const { return step == 0 && !lanes; }
 };
@@ -32,11 +32,11 @@ class ElementEvaluator {
   llvm::SmallVector<mlir::Value> elements(mlir::ValueRange tensors, const Point& point);
   mlir::Value element(mlir::Value tensor, const Point& point) { return elements(mlir::ValueRange(tensor), point)[0]; }
 
-  // Elements that a strategy has computed itself for the point at hand.
+  // Elements that a strategy has computed itself for the current point.
   void set(mlir::Value tensor, mlir::Value elements) { computed_[tensor] = elements; }
   void unset(mlir::Value tensor) { computed_.erase(tensor); }
 
-  // Tells that all points are inside one input of this concat.
+  // States that all points are inside one input of this concat.
   void choose(tx::ConcatOp concat, unsigned input) { chosen_[concat] = input; }
 
   // Stores the elements to a dense tensor of this type.
@@ -62,7 +62,7 @@ class ElementEvaluator {
   mlir::Value pad(tx::PadOp op, const Point& point);
   mlir::Value concat(tx::ConcatOp op, const Point& point);
 
-  // Where the shifted coordinate is inside [0, extent), and the coordinate kept inside for lanes that all share it.
+  // Where the shifted coordinate is inside [0, extent). The coordinate itself is clamped if all lanes share it.
   struct Bounds {
     mlir::Value uniform;  // i1, null: true
     mlir::Value lanes;    // vector of i1, null: true
@@ -82,8 +82,8 @@ class ElementEvaluator {
   llvm::DenseMap<mlir::Value, llvm::SmallVector<std::pair<Point, mlir::Value>>> memo_;
 };
 
-// True if the last `count` dimensions of the value can be walked as one: an index whose last coordinate runs over all of them,
-// the others being 0, then still finds the right elements. `chosen` is the concat that is walked input by input, if any.
+// True if the last `count` dimensions of the value can be walked as one: an index whose last coordinate runs over all of them, with the others 0,
+// still finds the right elements. `chosen` is the concat that is walked input by input, if any.
 bool can_flatten(mlir::Value value, unsigned count, tx::ConcatOp chosen = {});
 
 }  // namespace heddle::targets

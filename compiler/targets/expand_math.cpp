@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Series are Taylor's (exp, tanh near 0) and the area tangent's (log), so that one text serves f32 and f64 with a number of terms each; erf
-// has its own. Largest errors are held by the tests.
+// Series are Taylor's (exp, tanh near 0) and that of artanh (log), so that f32 and f64 share one implementation and differ in the number of terms;
+// erf has its own. Tests check the largest errors.
 #include "compiler/targets/expand_math.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ class Body : public stage::ValueBuilder {
   Value bits(Value a) { return make<arith::BitcastOp>(integer(), a); }
   Value from_bits(Value a) { return make<arith::BitcastOp>(type_, a); }
 
-  // Horner's scheme, coefficients from the constant one up.
+  // Horner's scheme; coefficients start with the constant one.
   Value polynomial(Value x, ArrayRef<double> coefficients) {
     Value result = constant(coefficients.back());
     for (double coefficient : llvm::reverse(coefficients.drop_back())) result = fma(result, x, constant(coefficient));
@@ -40,8 +40,8 @@ class Body : public stage::ValueBuilder {
   const ScaleByPower& scale_;
 };
 
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Without an instruction for it, 2^n is applied as two factors, so that results reach
-// down to the denormal numbers and up to the largest.
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Without an instruction for it, 2^n is applied as two factors, so that results cover
+// denormal numbers as well as the largest ones.
 Value Body::exp(Value x) {
   bool wide = is_double();
   Value low = constant(wide ? -746 : -104), high = constant(wide ? 710 : 89);
@@ -79,7 +79,7 @@ Value Body::log(Value x) {
   Value tiny = compare(arith::CmpFPredicate::OLT, x, constant(smallest));
   Value scaled = select(tiny, mul(x, constant(scale)), x);
   Value raw = bits(scaled);
-  // Subtracting the bits of sqrt(1/2) puts the split between m and n at that mantissa.
+  // Subtracting the bits of sqrt(1/2) splits m and n at that mantissa.
   int64_t root_half = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3;
   auto integer_constant = [&](int64_t value) -> Value {
     Type element = getElementTypeOrSelf(integer());
@@ -109,7 +109,7 @@ Value Body::log(Value x) {
 }
 
 Value Body::tanh(Value x) {
-  // Taylor below 0.25; 1 - 2 / (exp(2 |x|) + 1) above, where nothing cancels.
+  // Taylor below 0.25; 1 - 2 / (exp(2 |x|) + 1) above, where there is no cancellation.
   static constexpr double series[] = {1.0,
                                       -1.0 / 3,
                                       2.0 / 15,
@@ -129,9 +129,9 @@ Value Body::tanh(Value x) {
   return select(compare(arith::CmpFPredicate::OLT, size, constant(0.25)), near, far);
 }
 
-// Below `border` x P(x^2); above it 1 - 2^y, where y = log2(erfc(t)) comes from a polynomial in t = |x|, clamped to where erf rounds to 1. In f32 the
-// coefficients are those of the least largest error, relative in the first form and absolute in the second. In f64 P is Taylor's, and the other polynomial, which gives
-// y + t^2 / ln 2, interpolates at Chebyshev's points.
+// Below `border`, x P(x^2); above it, 1 - 2^y, where y = log2(erfc(t)) is a polynomial in t = |x|, clamped to where erf rounds to 1. In f32 the
+// coefficients minimize the largest error, relative in the first form and absolute in the second. In f64, P is Taylor's, and the other
+// polynomial, which gives y + t^2 / ln 2, interpolates at Chebyshev's points.
 Value Body::erf(Value x) {
   const bool wide = is_double();
   static constexpr double f32_near[] = {1.12837916, -0.376125505, 0.112824553, -0.026791463, 0.00503218125, -0.000620325474},
@@ -195,7 +195,8 @@ Value power(OpBuilder& builder, Location location, Value x, Value y, const Scale
   return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
 }
 
-// Through f64: x = n * pi / 2 + r, |r| <= pi / 4, the second part of pi / 2 being what the first one lacks; then Taylor's series.
+// Through f64: x = n * pi / 2 + r, |r| <= pi / 4, with pi / 2 in two parts, of which the second is the rounding error of the first; then Taylor's
+// series.
 Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cosine) {
   const ScaleByPower none;
   Body narrow(builder, location, x.getType(), none);

@@ -12,10 +12,10 @@ namespace heddle::targets {
 
 namespace {
 
-// One contraction: result[row, column] = sum over the depth of what is computed of the matrix and of the row.
+// One contraction: result[row, column] = sum over the depth of products of values computed from the matrix and from the row.
 class Gemv {
  public:
-  // Fails with a reason, or without one for what is no contraction.
+  // Fails with a reason, or without one if it is not a contraction.
   static FailureOr<Gemv> read(tx::DispatchOp region, const ThreadMachine& machine) {
     std::string reason;
     auto staged = stage::form_stages(region, reason);
@@ -26,18 +26,18 @@ class Gemv {
     gemv.contract_ = llvm::dyn_cast<stage::ContractOp>(stages.front());
     if (!gemv.contract_) return failure();
     auto refuse = [&](const Twine& why) { return FailureOr<Gemv>(region.emitError() << why); };
-    if (stages.getTerminator()->getPrevNode() != &stages.front()) return refuse("other stages go on with its sums");
+    if (stages.getTerminator()->getPrevNode() != &stages.front()) return refuse("other stages read its sums");
     stage::DomainAttr domain = stage::domain_of(gemv.contract_);
     if (domain.getParallelRank() < 1 || domain.folded().size() != 1) return refuse("its sums are not along one dimension");
     for (AffineExpr extent : domain.parallel().drop_back()) {
       gemv.rows_ *= tx::static_extent(extent).value_or(most_rows + 1);
-      if (gemv.rows_ < 1 || gemv.rows_ > most_rows) return refuse("its number of rows is not known to be from 1 to " + Twine(most_rows));
+      if (gemv.rows_ < 1 || gemv.rows_ > most_rows) return refuse("its number of rows is not static, or not from 1 to " + Twine(most_rows));
     }
     gemv.columns_ = tx::static_extent(domain.parallel().back()).value_or(0);
     gemv.depth_ = tx::static_extent(domain.folded().front()).value_or(0);
     if (gemv.columns_ < fewest_columns || gemv.depth_ < shortest_sum) {
-      return refuse("it is not known to have " + Twine(fewest_columns) + " columns and sums of " + Twine(shortest_sum) +
-                    " elements, or more");
+      return refuse("it does not have at least " + Twine(fewest_columns) + " columns and sums of at least " + Twine(shortest_sum) +
+                    " elements");
     }
     if (!gemv.find_matrix()) return refuse("it has no matrix that is contiguous along its columns or its depth and read once");
     if (!gemv.fit_shared(machine.shared_bytes)) {
@@ -54,11 +54,11 @@ class Gemv {
  private:
   using Values = KernelBuilder::Values;
 
-  static constexpr int64_t most_rows = 8;  // each has sums of its own in every thread
+  static constexpr int64_t most_rows = 8;  // every thread has sums for each of them
   static constexpr int64_t fewest_columns = 8, shortest_sum = 8;
   static constexpr int64_t enough_workgroups = 120;  // to keep a large device's memory busy
-  static constexpr int64_t fewest_neighbors = 2;     // threads that read one line of the matrix together: 32 bytes
-  static constexpr int64_t most_loads_bytes = 128;   // of a thread, on their way at once
+  static constexpr int64_t fewest_neighbors = 2;     // threads that together read one line of the matrix: 32 bytes
+  static constexpr int64_t most_loads_bytes = 128;   // per thread, in flight at once
   static constexpr int64_t most_lanes = 8;
 
   explicit Gemv(const ThreadMachine& machine)
@@ -66,7 +66,7 @@ class Gemv {
 
   unsigned column_dimension() const { return stage::domain_of(contract_).getParallelRank() - 1; }
 
-  // The one read that has an element for each column and each place of the depth; the others are read along with it.
+  // The one read that has an element for each column and each index of the depth; the other reads accompany it.
   bool find_matrix() {
     const unsigned column = column_dimension(), depth = column + 1;
     const AffineExpr zero = getAffineConstantExpr(0, contract_->getContext());
@@ -97,12 +97,12 @@ class Gemv {
     while (lanes_ > 0 && (along_depth_ ? depth_ : columns_) % lanes_ != 0) lanes_ /= 2;
     loads_ = most_loads_bytes / (width() * bytes);
     neighbors_ = subgroup_;
-    while (neighbors_ * rows_ > threads_) neighbors_ /= 2;  // each of them stores one result or a vector of them
+    while (neighbors_ * rows_ > threads_) neighbors_ /= 2;  // each of them stores one result or a vector of results
     while (neighbors_ > fewest_neighbors && columns_ < enough_workgroups * neighbors_ * width()) neighbors_ /= 2;
     return true;
   }
 
-  // Of a workgroup, for what its subgroups have of the sums.
+  // Shared memory of a workgroup, for the sums of its subgroups.
   int64_t shared_bytes() const {
     const int64_t bytes = std::max<int64_t>(1, accumulator().getIntOrFloatBitWidth() / 8);
     return along_depth_ ? 0 : subgroups() * rows_ * columns_at_once() * bytes;
@@ -122,7 +122,7 @@ class Gemv {
   Value sum(KernelBuilder& k, Value a, Value b) const {
     return llvm::isa<FloatType>(accumulator()) ? k.make<arith::AddFOp>(a, b) : k.make<arith::AddIOp>(a, b);
   }
-  // The sum of what the lanes of a subgroup have whose numbers differ by multiples of `apart`.
+  // Sums over the lanes of a subgroup whose numbers differ by multiples of `apart`.
   Value sum_across_lanes(KernelBuilder& k, const Subgroups& subgroups, Value one, int64_t apart) const {
     return subgroups.across_lanes({one}, [&](ValueRange a, ValueRange b) { return Values{sum(k, a[0], b[0])}; }, apart)[0];
   }
@@ -135,7 +135,7 @@ class Gemv {
     return place;
   }
 
-  // Adds the products of what is read of the matrix at one place of the depth, or at lanes of them, to the sums of all rows.
+  // Adds the products for one index of the depth, or for lanes of indices, to the sums of all rows.
   void add_products(KernelBuilder& k, Element matrix, Value column, Value depth, Values& sums) const {
     BodyEmitter body(k, contract_, {});
     body.known[matrix_] = matrix;
@@ -155,7 +155,7 @@ class Gemv {
     auto add_some = [&](int64_t count) {
       return [&, count](Value depth, ValueRange carried) {
         Values sums(carried.begin(), carried.end());
-        // All loads of the matrix come first, so that they are on their way together.
+        // All loads of the matrix come first, so that they are in flight together.
         SmallVector<std::pair<Value, Element>> matrix;
         for (int64_t i = 0; i < count; ++i) {
           Value at = k.add(depth, i * stride);
@@ -181,7 +181,7 @@ class Gemv {
     return place;
   }
 
-  // What is computed of a sum, or of lanes of them, where it belongs.
+  // Computes the result from a sum, or from lanes of sums, and stores it.
   void finish(KernelBuilder& k, Value total, Value row, Value column, int64_t lanes) const {
     Operation* op = contract_;
     BodyEmitter body(k, op, {});
@@ -193,7 +193,7 @@ class Gemv {
     for (auto [i, result] : llvm::enumerate(results)) k.store(body.to_lanes(result, lanes).value, k.result(static_cast<unsigned>(i)), at);
   }
 
-  // Neighboring threads have neighboring columns, as many as the workgroup has; the depth is divided among the others.
+  // Neighboring threads have neighboring columns, as many as the workgroup has; the depth is divided among the other threads.
   void emit_along_columns(KernelBuilder& k) const {
     const int64_t at_once = columns_at_once(), parts = threads_ / neighbors_;
     Value neighbor = k.rem(k.thread(), k.index(neighbors_)), part = k.div(k.thread(), k.index(neighbors_));
@@ -252,13 +252,13 @@ class Gemv {
 
   int64_t subgroup_, threads_, access_bytes_;
   stage::StagedRegion staged_;
-  mutable stage::ContractOp contract_;  // whose accessors are not const
+  mutable stage::ContractOp contract_;  // its accessors are not const
   unsigned matrix_ = 0;
   bool along_depth_ = false;  // neighbors in memory are neighbors along the depth, not columns
   int64_t rows_ = 1, columns_ = 0, depth_ = 0;
-  int64_t lanes_ = 0;      // elements of the matrix that a thread reads at once; 0: one, and nothing is a vector
-  int64_t loads_ = 1;      // so many times before it waits
-  int64_t neighbors_ = 1;  // threads beside each other along columns
+  int64_t lanes_ = 0;      // elements of the matrix that a thread reads at once; 0: one, without vectors
+  int64_t loads_ = 1;      // number of loads before it waits
+  int64_t neighbors_ = 1;  // threads next to each other along columns
 };
 
 class GemvOnThreads final : public Strategy {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products of a few rows with a matrix, which each takes as long as it takes to read the matrix once, on machines of threads: as a step of decoding has them. The matrix is
-// spread over all workgroups, and what each thread has of a sum is summed up in the same order every time.
+// Products of a few rows with a matrix, as in a decoding step, on machines of threads. Each takes as long as reading the matrix once, which is
+// divided among all workgroups. The partial sums of threads are added in the same order every time.
 #pragma once
 
 #include "compiler/targets/generic_threads.h"

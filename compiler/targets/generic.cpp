@@ -10,15 +10,15 @@ namespace heddle::targets {
 
 namespace {
 
-// Of a read, for lanes in the last parallel dimension: 0, they read the same; 1, neighbors; nothing if neither. `lanes` is lowered to what that holds
-// for.
+// How a read moves with lanes in the last parallel dimension: 0, all lanes read the same; 1, neighbors; nothing if neither. `lanes` is lowered to the
+// number for which that holds.
 std::optional<int64_t> lane_step(Operation* stage, unsigned read, int64_t& lanes) {
   auto step = memory_step(stage, read, stage::domain_of(stage).getParallelRank() - 1, lanes);
   auto fixed = step ? tx::static_extent(*step) : std::nullopt;
   return fixed && (*fixed == 0 || *fixed == 1) ? fixed : std::nullopt;
 }
 
-// A bound of a domain that grows with its last reduced dimension: which one that is, and by how much.
+// A bound of a domain that grows with its last reduced dimension: the dimension, and the step.
 struct BoundStep {
   unsigned dimension;
   int64_t by;
@@ -31,8 +31,8 @@ std::optional<BoundStep> step_of_bound(AffineMap bounded, stage::DomainAttr doma
   return by && *by > 0 ? std::optional(BoundStep{dimension, *by}) : std::nullopt;
 }
 
-// Results of one stage at an index of its parallel dimensions, or at lanes along the last of them. What another stage makes is computed where it is
-// read, outside of the loops that it does not depend on.
+// Results of one stage at an index of its parallel dimensions, or at lanes along the last of them. Results of other stages are computed where they
+// are read, outside of the loops that they do not depend on.
 class StageEmitter {
  public:
   StageEmitter(KernelBuilder& kernel, Operation* stage, BodyPlace place, LineSplit split = {})
@@ -78,8 +78,8 @@ class StageEmitter {
     }
   }
 
-  // A part of a line of a scatter, whose number is the index along the line: its first elements, then those updates of the line that are for
-  // it. On threads the parts are interleaved, so that neighboring threads access neighboring elements.
+  // A part of a line of a scatter, whose number is the index along the line: stores the initial elements, then applies those updates of the line that
+  // are for the part. For threads, the parts are interleaved, so that neighboring threads access neighboring elements.
   void store_part(stage::ScatterOp scatter) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
@@ -133,7 +133,7 @@ class StageEmitter {
     return body_.run(sort.getElement().front(), 0, stage_->getNumOperands(), {}, here);
   }
 
-  // Whether the first of two elements comes before the second one, where their indices say so if nothing else does.
+  // Whether the first of two elements comes before the second one; if neither must, their indices decide.
   Value is_before(stage::SortOp sort, Value a, Value b) {
     SmallVector<Element> first = compared(sort, a), second = compared(sort, b), both = first, turned = second;
     llvm::append_range(both, second);
@@ -143,7 +143,7 @@ class StageEmitter {
                                     k_.make<arith::OrIOp>(compare(both), k_.less(a, b)));
   }
 
-  // One element of the line, which is this index along it: how many come before says where it goes.
+  // One element of the line, given its index along the line: its position is the number of elements before it.
   void store_place(stage::SortOp sort) {
     auto along = static_cast<size_t>(sort.getAlong());
     Value own = place_.index[along];
@@ -154,14 +154,15 @@ class StageEmitter {
     k_.branch(k_.less(count, k_.extent(domain_.getExtents().getResult(along))), [&] { store_index(own, count); });
   }
 
-  // All of the line: the first elements in a heap, whose top comes last of them; others replace the top; then the tops are taken off.
+  // The whole line: the first elements form a heap with the last of them in order at its top; other elements replace the top; then the tops are removed
+  // one by one.
   void store_order(stage::SortOp sort) {
     Value size = k_.extent(domain_.getExtents().getResult(static_cast<size_t>(sort.getAlong()))), one = k_.index(1), zero = k_.index(0);
     Value levels = k_.loop(zero, k_.index(63), one, zero, [&](Value i, ValueRange values) {
       Value is_more = k_.less(zero, k_.make<arith::ShRUIOp>(size, i));
       return KernelBuilder::Values{k_.add(values[0], k_.make<arith::ExtUIOp>(k_.builder.getI64Type(), is_more))};
     })[0];
-    // A line is there also where none of its elements are wanted.
+    // A line exists even if none of its elements are wanted.
     k_.branch(k_.less(zero, size), [&] {
       k_.loop(zero, size, [&](Value i) { store_index(i, i); });
       Value parents = k_.div(size, k_.index(2));
@@ -179,7 +180,7 @@ class StageEmitter {
     });
   }
 
-  // Puts an element into a heap of this size, from a place down to where those below come before it.
+  // Inserts an element into a heap of this size, moving it down from a place until the elements below it come before it.
   void sink(stage::SortOp sort, Value element, Value from, Value size, Value levels) {
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
     Value no = k_.constant(i1, 0), yes = k_.constant(i1, 1);
@@ -210,7 +211,7 @@ class StageEmitter {
     store_index(element, at);
   }
 
-  // All along the dimension of a scan, whose place is that of the line's first index.
+  // The whole line along the dimension of a scan, starting at the line's first index.
   void store_line(stage::ScanOp scan) {
     auto along = static_cast<size_t>(scan.getAlong());
     unsigned first = static_cast<unsigned>(scan.getStepReads());
@@ -238,7 +239,7 @@ class StageEmitter {
     return StageEmitter(k_, result.getOwner(), place).results()[result.getResultNumber()];
   }
 
-  // Reads the values of other stages that are the same wherever the reduced dimensions are.
+  // Reads the values of other stages that do not depend on the reduced dimensions.
   void read_ahead(unsigned reads) {
     for (unsigned i = 0; i < reads; ++i) {
       if (llvm::isa<BlockArgument>(stage_->getOperand(i))) continue;
@@ -251,9 +252,9 @@ class StageEmitter {
 
   using Step = std::function<SmallVector<Element>(ArrayRef<Element>)>;
 
-  // Loops over the reduced elements that are there; `step` makes the next accumulators, all of them lanes where there are any.
+  // Loops over the reduced elements that exist; `step` computes the next accumulators, all of them in lanes if any are.
   SmallVector<Element> loops(ArrayRef<Element> first, const Step& step) {
-    // Lanes at the border each have elements of their own, those in the middle of a line have all.
+    // At a border, each lane has its own range of elements; in the middle of a line, all lanes have all elements.
     SmallVector<AffineMap> of_lanes;
     for (AffineMap bounded : domain_.getWithin()) {
       if (place_.lanes > 0 && bounded.isFunctionOfDim(place_.lane_dimension)) of_lanes.push_back(bounded);
@@ -296,7 +297,7 @@ class StageEmitter {
     return llvm::map_to_vector(sums, [&](Value value) { return Element{value, true}; });
   }
 
-  // The least and the largest value of an index that grows with the reduced dimensions.
+  // The smallest and the largest value of an index that grows with the reduced dimensions.
   std::pair<Value, Value> range_over_reduced(AffineExpr index) {
     SmallVector<Value> first = place_.index, last = place_.index;
     for (AffineExpr extent : domain_.folded()) {
@@ -306,7 +307,7 @@ class StageEmitter {
     return {body_.evaluate(index, first), body_.evaluate(index, last)};
   }
 
-  // The part of the next reduced dimension at which all bounds hold that only depend on it and those before it.
+  // The range of the next reduced dimension in which all bounds hold that depend only on it and the dimensions before it.
   std::pair<Value, Value> part_of_dimension() {
     const auto dimension = static_cast<unsigned>(place_.index.size());
     Value from = k_.index(0), to = k_.extent(domain_.getExtents().getResult(dimension)), all = to;
@@ -403,7 +404,7 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     for (auto [d, extent] : llvm::enumerate(domain.parallel())) {
       if (d != along) lines = std::min(lines * std::max<int64_t>(1, tx::static_extent(extent).value_or(64)), enough);
     }
-    // Every part looks at all updates, which takes little as long as they are fewer than what it has. Small parts are neighbors in memory.
+    // Every part reads all updates, which takes little time as long as there are fewer updates than elements. Small parts are neighbors in memory.
     const auto extent = tx::static_extent(kernel.extents_[along]), updates = tx::static_extent(domain.folded().front());
     kernel.split_.parts = llvm::divideCeilSigned(enough, lines);
     if (extent && updates) kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
@@ -413,14 +414,14 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
   kernel.lanes_ = kernel.extents_.empty() || !is_alone ? 1 : most_lanes;
   for (AffineMap bounded : domain.getWithin()) {
     if (!step_of_bound(bounded, domain))
-      return FailureOr<GenericKernel>(region.emitError("no loops for the bound ") << AffineMapAttr::get(bounded));
+      return FailureOr<GenericKernel>(region.emitError("cannot form loops for the bound ") << AffineMapAttr::get(bounded));
     if (!bounded.isFunctionOfDim(domain.getParallelRank() - 1)) continue;
-    // Each lane has a bound of its own, and what it reads may be outside of memory: masks say so, which threads do not have.
+    // Each lane has its own bound, and its reads may be outside of memory. This needs masks, which threads do not have.
     if (workers.are_threads || slope_of(bounded.getResult(0), domain.getParallelRank() - 1) != 1) kernel.lanes_ = 1;
   }
   for (unsigned i = 0; kernel.lanes_ > 1 && i < kernel.op_->getNumOperands(); ++i) {
     auto step = lane_step(kernel.op_, i, kernel.lanes_);
-    bool is_place = scatter && i < scatter.getPlaceReads();  // of which there is one for all lanes
+    bool is_place = scatter && i < scatter.getPlaceReads();  // which is computed once for all lanes
     if (!step || (is_place && *step != 0)) kernel.lanes_ = 1;
   }
   if (kernel.extents_.empty()) kernel.extents_.push_back(getAffineConstantExpr(1, region.getContext()));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr GenericKernel::Workers workers{1 << 14, /*are_threads=*/true};
 
-// As many neighbors as the widest access has of the widest result's elements, if rows are a multiple of that; 0: one.
+// The number of neighbors that the widest access holds of the widest result's elements, if rows are a multiple of it; 0: one.
 int64_t lanes_of(const GenericKernel& kernel, tx::DispatchOp region, int64_t access_bytes) {
   auto row = tx::static_extent(kernel.extents().back());
   if (!row) return 0;
@@ -25,7 +25,7 @@ int64_t lanes_of(const GenericKernel& kernel, tx::DispatchOp region, int64_t acc
   return lanes > 1 ? lanes : 0;
 }
 
-// Workgroups of fewer threads start sooner.
+// Smaller workgroups start sooner.
 int64_t threads_of(const GenericKernel& kernel, const ThreadMachine& machine) {
   auto count = tx::static_extent(product(kernel.extents()));
   int64_t wanted = count ? std::clamp<int64_t>(*count, 1, machine.threads) : machine.threads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The generic kernel (generic.h) on machines of threads: each computes one index, or a few neighbors.
+// The generic kernel (generic.h) on machines of threads: each thread computes one index, or a few neighbors.
 #pragma once
 
 #include "compiler/targets/generic.h"
@@ -7,21 +7,21 @@
 
 namespace heddle::targets {
 
-// What the strategy needs to know of a machine.
+// The properties of a machine that the strategy needs.
 struct ThreadMachine {
-  int64_t threads = 256;        // of a workgroup, usually
+  int64_t threads = 256;        // usual size of a workgroup
   int64_t most_threads = 1024;  // of a workgroup
-  int64_t subgroup_size = 32;   // a workgroup is a multiple of it; of a machine that chooses it for each kernel, the largest
-  int64_t access_bytes = 0;     // of a thread, at most; 0: elements are accessed one at a time
-  int64_t shared_bytes = 0;     // of a workgroup, at most; 0: its threads do not work together
-  // Whether a subgroup exchanges values without memory, and so may where the others of its workgroup do not.
+  int64_t subgroup_size = 32;   // workgroup sizes are multiples of it; for a machine that chooses it per kernel, the largest
+  int64_t access_bytes = 0;     // of one thread, at most; 0: elements are accessed one at a time
+  int64_t shared_bytes = 0;     // of one workgroup, at most; 0: its threads do not work together
+  // Whether a subgroup exchanges values without memory, and may do so while others of its workgroup do not.
   bool exchanges_in_branches = true;
   // Opens a kernel.
   std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                                mlir::ModuleOp kernels, int64_t threads)>
       open;
 
-  // Of a finished kernel that open() gave.
+  // Sets properties of a finished kernel that open() created.
   KernelResources resources(const KernelBuilder& kernel) const;
 };
 

@@ -17,7 +17,7 @@ int64_t symbol_count(tx::DispatchOp region) {
 
 KernelBuilder::KernelBuilder(tx::DispatchOp region, ModuleOp kernels_module)
     : builder(kernels_module.getContext()),
-      location(builder.getUnknownLoc()),  // the region's own would only make the same kernel differ
+      location(builder.getUnknownLoc()),  // the region's own location would only make equal kernels differ
       kernels(kernels_module),
       operand_count_(region.getInputs().size()) {
   builder.setInsertionPointToEnd(kernels.getBody());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine as emitters see it: loops, loads, stores, index arithmetic, and which workgroup and thread this is. Each target derives from it
-// the builder that opens a kernel with its own ABI; what is behind an address is the machine's. Knows no strategy. All indices are i64
-// values that count elements.
+// A machine as emitters see it: loops, loads, stores, index arithmetic, and the current workgroup and thread. Each target derives a builder that
+// opens a kernel with its own ABI; the machine decides what an address is. Knows no strategy. All indices are i64 values that count
+// elements.
 #pragma once
 
 #include <functional>
@@ -30,18 +30,18 @@ class KernelBuilder {
   mlir::Value operand(unsigned i) const { return bindings_[i]; }
   mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
 
-  // ---- the workgroup, on machines that run one for each group of threads; others have one thread, and loops over workgroups
+  // ---- the workgroup, on machines that run one for each group of threads; other machines have one thread, and loops over workgroups
   int64_t threads() const { return threads_; }
   mlir::Value block() const { return block_; }    // i64, of the grid in x
   mlir::Value thread() const { return thread_; }  // i64, 0 .. threads - 1
 
-  // Of machines whose threads work together:
+  // For machines whose threads work together:
   // Every thread of the workgroup waits for all others and sees what they wrote.
   virtual void barrier();
-  // The value of lane (own lane ^ distance) of the same subgroup. All of its threads are here, or all of the workgroup's on machines that need it
-  // (ThreadMachine). Any scalar of 8 to 64 bits.
+  // The value of lane (own lane ^ distance) of the same subgroup. All threads of the subgroup must take part or, on machines that need it
+  // (ThreadMachine), all threads of the workgroup. Any scalar of 8 to 64 bits.
   virtual mlir::Value exchange(mlir::Value value, int64_t distance);
-  // `count` elements of memory that the workgroup shares, for load() and store(). Never the same memory twice.
+  // `count` elements of memory that the workgroup shares, for load() and store(). Each call returns different memory.
   virtual mlir::Value shared(mlir::Type element, int64_t count);
   virtual int64_t shared_bytes() const { return 0; }
 
@@ -71,11 +71,11 @@ class KernelBuilder {
   mlir::Type memory_type(mlir::Type element) const;
   mlir::Value load(mlir::Value base, mlir::Value element_index, mlir::Type element, int64_t lanes = 0, mlir::Value mask = {});
   void store(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask = {});
-  // Of machines with lanes: the elements at `start` and these many behind it, a vector of i32 or i64. Lanes that the mask leaves out are zeros.
+  // For machines with lanes: `lanes` elements from `start` on, a vector of i32 or i64. Lanes outside of the mask are zeros.
   virtual mlir::Value gather(mlir::Value base, mlir::Value start, mlir::Value offsets, mlir::Type element, mlir::Value mask);
-  // Of machines that have constants in memory: the start of these elements, in row-major order, for load(). They lie beside the code, once.
+  // For machines that have constants in memory: the start of these elements, in row-major order, for load(). They are stored once, next to the code.
   virtual mlir::Value table(mlir::DenseElementsAttr elements);
-  // What load() gave of `element`, integers or f32, as f32.
+  // Converts a loaded value of type `element`, integers or f32, to f32.
   mlir::Value to_f32(mlir::Value loaded, mlir::Type element);
 
   // ---- vectors
@@ -97,12 +97,12 @@ class KernelBuilder {
                 const std::function<Values()>& otherwise);
 
  protected:
-  // At the end of `kernels`; the derived class opens the function and fills in bindings and symbols.
+  // Appended to `kernels`; the derived class opens the function and fills in bindings and symbols.
   KernelBuilder(tx::DispatchOp region, mlir::ModuleOp kernels);
   KernelBuilder(const KernelBuilder&) = delete;
   KernelBuilder& operator=(const KernelBuilder&) = delete;
 
-  // Of a scalar or vector of a type that memory holds. A masked load gives zeros in the other lanes.
+  // For a scalar or vector of a type in memory. A masked load gives zeros in the other lanes.
   virtual mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) = 0;
   virtual void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) = 0;
 
@@ -116,7 +116,7 @@ class KernelBuilder {
   mlir::Value block_, thread_;
 };
 
-// The attribute with the workgroup's size that the function of a kernel of threads has.
+// Attribute with the workgroup size, of the function of a kernel of threads.
 inline constexpr llvm::StringLiteral threads_attr = "heddle.threads";
 
 // Number of symbols of the function that the region is in.

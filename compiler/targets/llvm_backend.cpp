@@ -38,7 +38,7 @@ std::unique_ptr<llvm::TargetMachine> make_llvm_machine(StringRef triple, StringR
 
 namespace {
 
-// Everything to the LLVM dialect.
+// Lowers everything to the LLVM dialect.
 void add_lowering(OpPassManager& passes, const ScaleByPower& scale) {
   passes.addPass(expand_math(scale));
   passes.addPass(createCanonicalizerPass());
@@ -46,7 +46,7 @@ void add_lowering(OpPassManager& passes, const ScaleByPower& scale) {
   passes.addPass(createLoopInvariantCodeMotionPass());
   passes.addPass(createConvertSCFToCFPass());
   arith::ArithExpandOpsPassOptions expansions;  // ceil and floor division
-  expansions.includeBf16 = true;                // which no x86-64-v4 instruction knows
+  expansions.includeBf16 = true;                // x86-64-v4 has no instruction for them
   passes.addPass(arith::createArithExpandOpsPass(expansions));
   passes.addPass(createConvertVectorToLLVMPass());
   passes.addPass(createConvertMathToLLVMPass());
@@ -59,8 +59,8 @@ void add_lowering(OpPassManager& passes, const ScaleByPower& scale) {
 }  // namespace
 
 LogicalResult lower_to_llvm(ModuleOp unit, const ScaleByPower& scale) {
-  // A thread of the context that waited for others, over functions or in the verifier, would take up another unit while it waits: so passes are on
-  // modules, and who emits verifies.
+  // While a thread of the context waits for others, in a pass over functions or in the verifier, it would start another unit. So passes run on modules,
+  // and emitting code verifies.
   PassManager passes(unit.getContext(), ModuleOp::getOperationName());
   passes.enableVerifier(false);
   add_lowering(passes, scale);

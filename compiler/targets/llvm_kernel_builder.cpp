@@ -8,7 +8,8 @@ namespace heddle::targets {
 
 namespace {
 
-// Lanes of bf16 that a mask chooses are integers: without masks in hardware they are taken one by one, and LLVM would have each go through f32 and back by a call.
+// Masked lanes of bf16 are selected as integers: without masks in hardware they are taken one by one, and LLVM would convert each to f32 and back by
+// a call.
 Type masked_type(Type type) {
   auto vector = llvm::dyn_cast<VectorType>(type);
   return vector && vector.getElementType().isBF16() ? vector.clone(IntegerType::get(type.getContext(), 16)) : type;

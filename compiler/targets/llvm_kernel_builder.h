@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A machine whose kernels are LLVM's: memory is behind raw pointers, which hand-written kernels compute with themselves.
+// A machine whose kernels are compiled by LLVM: memory is accessed through raw pointers, with which hand-written kernels may also compute.
 #pragma once
 
 #include "compiler/targets/kernel_builder.h"
@@ -19,7 +19,7 @@ class LlvmKernelBuilder : public KernelBuilder {
  protected:
   using KernelBuilder::KernelBuilder;
 
-  // exchange() of any scalar, by one of 32 bits.
+  // exchange() of any scalar, by an exchange of 32 bits.
   mlir::Value exchange_words(mlir::Value value, llvm::function_ref<mlir::Value(mlir::Value)> word);
 
   mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What kernels may do to floats: one policy for a module. Read by the pipeline, the report and the targets; knows none of them.
+// What kernels may do to floats: one policy per module. Read by the pipeline, the report and the targets; knows none of them.
 #pragma once
 
 #include <cstdint>
 
 namespace heddle::targets {
 
-// Strict: products and sums in the type of the operands or a wider one. Fast: products of f32 may round their operands to TF32, which has
-// 10 bits of mantissa; sums stay f32.
+// Strict: products and sums in the type of the operands or a wider one. Fast: products of f32 may round their operands to TF32, which has 10 bits of
+// mantissa; sums stay f32.
 enum class Math : uint8_t { strict, fast };
 
 inline const char* name_of(Math math) {

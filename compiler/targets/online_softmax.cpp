@@ -12,11 +12,11 @@ namespace heddle::targets {
 
 namespace {
 
-// What is added to a score or stands for it where a key does not count: with it, a weight is 0 whatever the other scores of the row are, as long as
+// Added to a score, or used instead of it, for a key that does not count: its weight is then 0 whatever the other scores of the row are, as long as
 // one of them counts and is a number.
 constexpr double nothing_from = -1e30;
 
-// The tensor and the place behind an argument of a body, if it is a read.
+// The tensor and the place that an argument of a body reads, if it is a read.
 std::optional<unsigned> read_of(Operation* stage, Value value, unsigned first = 0) {
   auto argument = llvm::dyn_cast<BlockArgument>(value);
   unsigned rank = stage::domain_of(stage).getRank();
@@ -77,7 +77,7 @@ bool is_plain_fold(stage::FoldOp fold, double start) {
   return is_constant(init, start) && finish == fold.getFinish().front().getArguments().back();
 }
 
-// Of a + b in a fold's step: what is not the accumulator.
+// The operand of a + b in a fold's step that is not the accumulator.
 template <typename OpType>
 Value beside_accumulator(stage::FoldOp fold) {
   Value step = yielded(fold.getStep());
@@ -87,7 +87,7 @@ Value beside_accumulator(stage::FoldOp fold) {
   return op.getLhs() == accumulator ? op.getRhs() : op.getRhs() == accumulator ? op.getLhs() : Value();
 }
 
-// An integer in a body as an expression over the domain's dimensions and the function's symbols; null if it is none.
+// An integer in a body as an expression over the domain's dimensions and the function's symbols; null if it is not one.
 AffineExpr affine(Operation* stage, Value value, int depth = 0) {
   constexpr int deepest = 8;
   if (depth > deepest) return {};
@@ -98,7 +98,7 @@ AffineExpr affine(Operation* stage, Value value, int depth = 0) {
   if (IntegerAttr constant; matchPattern(value, m_Constant(&constant))) return getAffineConstantExpr(constant.getInt(), context);
   Operation* op = value.getDefiningOp();
   if (auto extent = llvm::dyn_cast<stage::ExtentOp>(op)) return extent.getExpression().getResult(0);
-  // An index fits into 32 bits; into fewer it may wrap.
+  // An index fits into 32 bits; in fewer bits it may wrap.
   if (llvm::isa<arith::ExtSIOp>(op) || (llvm::isa<arith::TruncIOp>(op) && value.getType().getIntOrFloatBitWidth() >= 32))
     return affine(stage, op->getOperand(0), depth + 1);
   if (!llvm::isa<arith::AddIOp, arith::SubIOp>(op)) return {};
@@ -107,10 +107,10 @@ AffineExpr affine(Operation* stage, Value value, int depth = 0) {
   return llvm::isa<arith::AddIOp>(op) ? a + b : a - b;
 }
 
-// What is known of a value when a condition is: a number or a truth, that it counts for nothing (nothing_from or less), or nothing.
+// What is known of a value, given a condition: that it is a number or a truth value, that it counts for nothing (nothing_from or less), or nothing.
 struct Known {
   enum { unknown, number, nothing } kind = unknown;
-  double value = 0;  // of a bool: 0 or 1; of what counts for nothing: -inf, or about what it is
+  double value = 0;  // for a bool: 0 or 1; if it counts for nothing: -inf or its approximate value
 
   static Known of(double number) { return {number <= nothing_from ? Known::nothing : Known::number, number}; }
 };
@@ -134,7 +134,7 @@ class Consequences {
  private:
   Known evaluate(Value value);
 
-  Value condition_;  // null: there is none
+  Value condition_;  // null: no condition
   bool is_true_;
   llvm::DenseMap<Value, Known> known_;
 };
@@ -179,7 +179,7 @@ Known Consequences::evaluate(Value value) {
   return {};
 }
 
-// Whether a body yields what it reads of the contraction, as it is, which the contraction does with its sums, too.
+// Whether a body yields its read of the contraction unchanged, and the contraction yields its sums unchanged.
 bool yields_sums(stage::MapOp stage, stage::ContractOp contraction) {
   Value value = yielded(stage.getBody());
   Consequences known({}, false);
@@ -227,12 +227,12 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   auto refuse = [&](const Twine& why) { return FailureOr<OnlineSoftmax>(region.emitError() << who << ": attention: " << why); };
   SmallVector<Operation*> between;
   for (Operation* op = first->getNextNode(); op != second; op = op->getNextNode()) between.push_back(op);
-  if (between.size() != 4) return refuse("what is between the products is more than a softmax");
+  if (between.size() != 4) return refuse("there is more than a softmax between the products");
   auto largest = llvm::dyn_cast<stage::FoldOp>(between[0]), sum = llvm::dyn_cast<stage::FoldOp>(between[2]);
   auto exponentials = llvm::dyn_cast<stage::MapOp>(between[1]), quotients = llvm::dyn_cast<stage::MapOp>(between[3]);
-  if (!largest || !sum || !exponentials || !quotients) return refuse("what is between the products is not a softmax");
+  if (!largest || !sum || !exponentials || !quotients) return refuse("the ops between the products are not a softmax");
   if (!is_plain_fold(largest, -std::numeric_limits<double>::infinity()) || !is_plain_fold(sum, 0))
-    return refuse("folds are not those of a softmax");
+    return refuse("the reductions between the products are not those of a softmax");
 
   // exp(argument - largest)
   auto exp = yielded(exponentials.getBody()).getDefiningOp<math::ExpOp>();
@@ -242,19 +242,20 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   if (!of_largest || exponentials->getOperand(*of_largest) != largest->getResult(0) || !compared ||
       stage::domain_of(largest).getExtents() != stage::domain_of(exponentials).getExtents() ||
       !SameBodies(largest, exponentials).are_same(compared, difference.getLhs()))
-    return refuse("there is no exponential of a difference to the largest one");
+    return refuse("there is no exponential of the difference from the maximum");
   Value summed = beside_accumulator<arith::AddFOp>(sum);
   auto of_exponentials = summed ? read_of(sum, summed) : std::nullopt;
-  if (!of_exponentials || sum->getOperand(*of_exponentials) != exponentials->getResult(0)) return refuse("sums are not of exponentials");
+  if (!of_exponentials || sum->getOperand(*of_exponentials) != exponentials->getResult(0))
+    return refuse("the sum is not of the exponentials");
 
-  // Each divided by their sum, or 0 where that is not a number.
+  // Each exponential divided by their sum, or 0 if that is not a number.
   OnlineSoftmax result;
   Value quotient = yielded(quotients.getBody());
   if (auto select = quotient.getDefiningOp<arith::SelectOp>()) {
     auto is_nan = select.getCondition().getDefiningOp<arith::CmpFOp>();
     bool is_ours = is_nan && is_nan.getPredicate() == arith::CmpFPredicate::UNE && is_nan.getLhs() == is_nan.getRhs();
     if (!is_ours || is_nan.getLhs() != select.getFalseValue() || !is_constant(select.getTrueValue(), 0))
-      return refuse("weights are more than a softmax");
+      return refuse("the weights are more than a softmax");
     result.nothing_is_zero = true;
     quotient = select.getFalseValue();
   }
@@ -271,7 +272,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
        of_divisor = divisor ? read_of(quotients, divisor) : std::nullopt;
   if (!of_dividend || !of_divisor || quotients->getOperand(*of_dividend) != exponentials->getResult(0) ||
       quotients->getOperand(*of_divisor) != sum->getResult(0))
-    return refuse("weights are not exponentials divided by their sum");
+    return refuse("the weights are not exponentials divided by their sum");
 
   // The argument by itself.
   OpBuilder builder(exponentials);
@@ -290,7 +291,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
   result.argument_ = without_exp({});
   result.is_plain = yields_sums(result.argument_, first);
 
-  // Which keys count: one comparison of indices, and where it does not hold, nothing does.
+  // Which keys count: given by one comparison of indices; keys for which it does not hold count for nothing.
   ArrayRef<unsigned> dims = shape.rows.dimensions_of(exponentials);
   unsigned row_dims = static_cast<unsigned>(shape.rows.rows().size());
   std::optional<unsigned> key_dim, query_dim;
@@ -298,7 +299,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
     if (dim == row_dims) key_dim = static_cast<unsigned>(d);
     if (shape.query && dim == *shape.query) query_dim = static_cast<unsigned>(d);
   }
-  if (!key_dim) return refuse("there is but one key");
+  if (!key_dim) return refuse("there is only one key");
   for (auto [position, op] : llvm::enumerate(result.argument_.getBody().front())) {
     auto compare = llvm::dyn_cast<arith::CmpIOp>(op);
     if (!compare) continue;
@@ -322,7 +323,7 @@ FailureOr<OnlineSoftmax> OnlineSoftmax::read(const AttentionShape& shape, String
         same.erase();
       });
       bool is_plain = yields_sums(where_it_holds, first);
-      // What is finite has weight where nothing of a row counts for more: each query must see a key whose argument is its sum, and nothing else.
+      // A finite score has weight if nothing in the row counts for more. So each query must see a key whose argument is its sum and nothing else.
       if (!std::isinf(otherwise.value) && (!is_plain || tx::static_extent(ahead).value_or(-1) < 0)) {
         where_it_holds.erase();
         continue;
@@ -347,7 +348,7 @@ Value OnlineSoftmax::argument(KernelBuilder& k, const AttentionShape& shape, Arr
     place.index.push_back(dim == row_dims ? key : !is_row ? k.index(0) : shape.query == dim ? query_index : element[dim]);
   }
   place.lanes = lanes;
-  // What the first product makes of its sums.
+  // The value that the first product makes of its sums.
   stage::ContractOp first = shape.first;
   BodyPlace score_place = place;
   score_place.index = shape.first_index(k, element, query_index, key, k.index(0));
@@ -358,7 +359,7 @@ Value OnlineSoftmax::argument(KernelBuilder& k, const AttentionShape& shape, Arr
   Element score = scores.run(stage::last_body(first), first_read, count, Element{sums, lanes > 0}, score_place)[0];
   BodyEmitter body(k, stage, [&](unsigned read, const BodyPlace&) {
     if (stage->getOperand(read).getDefiningOp() == first) return score;
-    return Element{k.constant(k.builder.getF32Type(), 0), false};  // the largest, which is not used
+    return Element{k.constant(k.builder.getF32Type(), 0), false};  // the maximum, which is not used
   });
   return body.to_lanes(body.run(stage.getBody().front(), 0, stage->getNumOperands(), {}, place)[0], lanes).value;
 }

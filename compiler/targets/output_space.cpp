@@ -8,7 +8,7 @@ namespace heddle::targets {
 
 namespace {
 
-// The first concat that the value is, or is computed from by element-wise ops alone; and that nobody reads elsewhere.
+// The first concat that the value is, or is computed from by element-wise ops only, and that has no other readers.
 tx::ConcatOp concat_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return {};

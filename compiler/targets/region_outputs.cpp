@@ -8,7 +8,7 @@ namespace heddle::targets {
 
 namespace {
 
-// The contraction that the value is computed from by element-wise ops alone.
+// The contraction that the value is computed from by element-wise ops only.
 Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;
@@ -20,7 +20,7 @@ Operation* root_behind(Value value, llvm::DenseSet<Value>& seen) {
   return nullptr;
 }
 
-// Another one, that is reached without passing the root.
+// Another contraction that is reached without passing the root.
 Operation* other_root(Value value, Operation* root, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return nullptr;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a region stores, and which contraction it is built around. Read by every target's emitters; knows no loop.
+// What a region stores, and the contraction that it is built around. Read by every target's emitters; knows no loop.
 #pragma once
 
 #include "compiler/targets/element_evaluator.h"
 
 namespace heddle::targets {
 
-// What is stored: a value and the results that get it, in the same row-major order.
+// A stored value, and the results that get it, in the same row-major order.
 struct Output {
-  mlir::Value value;  // with trailing reshapes stripped
+  mlir::Value value;  // without trailing reshapes
   unsigned result;
 };
 
-// The yielded values whose extents are the same, together.
+// The yielded values, grouped by equal extents.
 std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
 
 // Stores all outputs at a point.
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);
 
-// The one contraction that the outputs are computed from by element-wise ops alone; null if there is none. Fails, with
-// a diagnostic, if there is another one.
+// The one contraction that the outputs are computed from by element-wise ops only; null if there is none. Fails, with a diagnostic, if there is
+// another one.
 mlir::FailureOr<mlir::Operation*> find_root(llvm::ArrayRef<Output> outputs);
 
 }  // namespace heddle::targets

@@ -13,7 +13,7 @@ namespace heddle::targets {
 
 namespace {
 
-constexpr unsigned no_dimension = ~0u;  // of rows or of a row: the stage's extent is 1
+constexpr unsigned no_dimension = ~0u;  // neither of rows nor of a row: the stage's extent is 1
 
 AffineExpr product_of(ArrayRef<AffineExpr> extents) {
   AffineExpr result = extents.front();
@@ -25,7 +25,7 @@ bool is_one(AffineExpr extent) {
   return tx::static_extent(extent) == 1;
 }
 
-// The step in a result's memory from one index of a parallel dimension to the next.
+// The step in a result's memory per index of a parallel dimension.
 AffineExpr result_step(stage::DomainAttr domain, unsigned dimension) {
   AffineExpr step = getAffineConstantExpr(1, domain.getContext());
   for (AffineExpr extent : domain.parallel().drop_front(dimension + 1)) step = step * extent;
@@ -58,11 +58,11 @@ class RowsReader {
     if (!find_dimensions()) return region_.emitError("its stages have no rows in common");
     find_passes();
     find_lanes();
-    if (!stores_neighbors()) return region_.emitError("neighbors in a row are no neighbors in a result");
+    if (!stores_neighbors()) return region_.emitError("neighbors in a row are not neighbors in a result");
     return success();
   }
 
-  // The stages but the last; the first one is given.
+  // All stages but the last; the values of the first one are given.
   bool run_between(const stage::StagedRegion& staged) {
     tx::DispatchOp stages = staged.region;
     for (Operation& op : stages.getBody().front().without_terminator()) kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
@@ -79,7 +79,7 @@ class RowsReader {
     }
     if (!find_dimensions() || inner_ != 1 || kernel_.stages_.back().kind != RowsKernel::Kind::per_element) return false;
     find_passes();
-    // Each value is put where the one before it lies: that must not be read any more.
+    // Each value overwrites the one before it, which must not be read any more.
     std::vector<Stage*> values;
     for (Stage& stage : kernel_.stages_) {
       if (stage.kind != RowsKernel::Kind::per_element) continue;
@@ -92,7 +92,7 @@ class RowsReader {
       for (const Stage& reader : kernel_.stages_) {
         auto reads = [&](const Stage& stage) { return llvm::is_contained(stage.op->getOperands(), values[i]->op->getResult(0)); };
         if (!reads(reader)) continue;
-        // Behind the next one in its pass the value is still known if that read it, too.
+        // A reader after the next value in its pass still has the value, if the next value read it, too.
         bool is_behind = reader.pass == values[i + 1]->pass && &reader > values[i + 1] && !reads(*values[i + 1]);
         if (reader.pass > values[i + 1]->pass || is_behind) return false;
       }
@@ -112,7 +112,7 @@ class RowsReader {
 
   using Dimensions = std::map<Operation*, SmallVector<std::optional<unsigned>>>;
 
-  // From one stage to those that it reads and that read it.
+  // From one stage to the stages that it reads and that read it.
   void spread(Dimensions& found) {
     for (bool changed = true; changed;) {
       changed = false;
@@ -133,7 +133,7 @@ class RowsReader {
     }
   }
 
-  // Dimensions that no stage of known ones shares may be any of the row's that have their extents.
+  // Dimensions that are not shared with known stages may be any of the row's dimensions with the same extents.
   bool guess_one(Dimensions& found) {
     for (Stage& stage : kernel_.stages_) {
       auto& dims = found[stage.op];
@@ -151,7 +151,7 @@ class RowsReader {
     return false;
   }
 
-  // Which dimension of rows or of the row each stage's dimensions are, from how stages read each other.
+  // Finds which dimension of rows or of the row each stage's dimensions are, from how stages read each other.
   bool find_dimensions() {
     auto is_fold = [](const Stage& stage) { return llvm::isa<stage::FoldOp>(stage.op); };
     auto fold = llvm::find_if(kernel_.stages_, is_fold);
@@ -162,7 +162,7 @@ class RowsReader {
     kernel_.inner_extents_.assign(first_domain.folded().begin(), first_domain.folded().end());
     AffineExpr one = getAffineConstantExpr(1, region_.getContext());
     if (kernel_.row_extents_.empty()) kernel_.row_extents_.push_back(one);
-    if (llvm::all_of(kernel_.inner_extents_, is_one)) return false;  // rows of one element, which are no rows
+    if (llvm::all_of(kernel_.inner_extents_, is_one)) return false;  // rows of one element do not count as rows
     rows_ = kernel_.row_extents_.size();
     inner_ = kernel_.inner_extents_.size();
     Dimensions found;
@@ -269,7 +269,7 @@ class RowsReader {
     return lanes == all ? found : std::nullopt;
   }
 
-  // Whether two neighboring dimensions of the row can be gone through as one.
+  // Whether two neighboring dimensions of the row can be walked as one.
   bool are_one(unsigned outer, unsigned inner) {
     auto fits = [&](AffineExpr outer_step, AffineExpr inner_step) {
       unsigned symbols = static_cast<unsigned>(symbol_count(region_));
@@ -311,7 +311,7 @@ class RowsReader {
     kernel_.lanes_along_rows_ = along_rows > along_row;
     const Stage& last = kernel_.stages_.back();
     if (last.kind != RowsKernel::Kind::per_element) return;
-    // Where a result is stored matters more.
+    // The layout of stored results matters more.
     auto is_neighbor = [&](unsigned dimension) {
       auto own = llvm::find(last.dims, dimension);
       return own != last.dims.end() && !is_one(extent(dimension)) &&
@@ -408,16 +408,16 @@ class RowsEmitter {
   using Kind = RowsKernel::Kind;
   using Values = KernelBuilder::Values;
 
-  // What is known of a piece of a row.
+  // The known values of a piece of a row.
   struct Known {
     std::map<Operation*, SmallVector<Element>> made;
-    std::map<std::pair<void*, const void*>, Element> loaded;  // by operand and where it is read
+    std::map<std::pair<void*, const void*>, Element> loaded;  // by operand and place
   };
 
-  // Where a piece is.
+  // The position of a piece.
   struct Piece {
-    SmallVector<Value> looped;  // indices of the dimensions with loops of their own
-    Value at;                   // along the others
+    SmallVector<Value> looped;  // indices of the dimensions with their own loops
+    Value at;                   // along the other dimensions
     Value mask, guard;
   };
 
@@ -437,7 +437,7 @@ class RowsEmitter {
     return BodyEmitter(k_, stage.op, [](unsigned, const BodyPlace&) -> Element { llvm_unreachable("all reads are known"); });
   }
 
-  // Of a stage's domain, or of its dimensions of rows alone.
+  // The index in a stage's domain, or in its dimensions of rows only.
   BodyPlace place_of(const Stage& stage, const RowPoint& point, const Piece* piece) const {
     BodyPlace place;
     unsigned lane = along_rows_ ? rows_ - 1 : rows_ + static_cast<unsigned>(kernel_.inner_extents_.size()) - 1;
@@ -499,7 +499,7 @@ class RowsEmitter {
     return stage::AccessAttr::get(context, map, access.getOutside(), {});
   }
 
-  // The elements of a stage per element: known, kept in memory, or computed again.
+  // The elements of a per-element stage: known, kept in memory, or computed again.
   const SmallVector<Element>& element_of(const Stage& stage, size_t point, const Piece& piece, Known& known) {
     if (auto found = known.made.find(stage.op); found != known.made.end()) return found->second;
     if (auto base = memory_.find(stage.op); base != memory_.end()) {
@@ -527,7 +527,7 @@ class RowsEmitter {
     return emitter.run(stage.op->getRegion(0).front(), 0, count, {}, place_of(stage, points_[point], &piece));
   }
 
-  // Where a stage per element is kept: in a result, or in memory of this thread, rows side by side.
+  // Where a per-element stage is kept: in a result, or in memory of this thread, with rows next to each other.
   Value place_in_memory(const Stage& stage, size_t point, const Piece& piece) {
     if (stage.kept_in_result >= 0) return result_place(stage, place_of(stage, points_[point], &piece));
     Value linear = k_.index(0);
@@ -545,7 +545,7 @@ class RowsEmitter {
     return body(stage).evaluate(linear, place.index);
   }
 
-  // Memory for what later passes read. Values that get none are computed again.
+  // Memory for values that later passes read. Values without memory are computed again.
   void give_memory(unsigned pass) {
     for (const Stage& stage : kernel_.stages_) {
       if (team_.between) {
@@ -576,7 +576,7 @@ class RowsEmitter {
     return k_.make<arith::AndIOp>(a, b);
   }
 
-  // One piece of each row: the pass's stages in their order. Gives the next accumulators, of all points and folds.
+  // One piece of each row: runs the pass's stages in order. Returns the next accumulators of all points and folds.
   Values piece(unsigned pass, const Piece& piece, ValueRange sums, MutableArrayRef<Known> known) {
     Values next;
     for (size_t point = 0; point < points_.size(); ++point) {
@@ -645,7 +645,7 @@ class RowsEmitter {
     finish(pass, sums);
   }
 
-  // All pieces, what is known of them being kept for later passes.
+  // All pieces; their known values are kept for later passes.
   Values unrolled(unsigned pass, Values sums) {
     int64_t run = *tx::static_extent(kernel_.run());
     Value first = team_.member ? k_.mul(team_.member, width_) : k_.index(0);
@@ -677,7 +677,7 @@ class RowsEmitter {
     return run(pass, sums, index);
   }
 
-  // The innermost loops. Each member of the team goes as often as the others through the first one.
+  // The innermost loops. All members of the team go through the first one equally often.
   Values run(unsigned pass, ValueRange sums, ArrayRef<Value> index) {
     int64_t sets = sums.empty() ? 1 : team_.at_once;
     size_t count = sums.size() / static_cast<size_t>(sets);
@@ -716,7 +716,7 @@ class RowsEmitter {
     return next;
   }
 
-  // One set of several.
+  // Merges several sets into one.
   Values merged(unsigned pass, Values sums, int64_t sets) {
     size_t count = sums.size() / static_cast<size_t>(sets);
     for (; sets > 1; sets /= 2) {
@@ -747,7 +747,7 @@ class RowsEmitter {
     return Values(llvm::map_range(result, [&](Element element) { return emitter.to_lanes(element, lanes).value; }));
   }
 
-  // Lanes onto each other, halves at a time.
+  // Merges lanes, in halves.
   Values across_lanes(const Stage& stage, Values sums, int64_t lanes) {
     while (lanes > 1) {
       lanes /= 2;
@@ -771,7 +771,7 @@ class RowsEmitter {
     return sums;
   }
 
-  // What folds make of their accumulators, and what is computed for each row behind the pass.
+  // The results of folds from their accumulators, and the values that are computed per row after the pass.
   void finish(unsigned pass, ValueRange sums) {
     for (size_t point = 0; point < points_.size(); ++point) {
       for (const Stage& stage : kernel_.stages_) {
@@ -811,7 +811,7 @@ class RowsEmitter {
   bool along_rows_, is_kept_;
   SmallVector<AffineExpr> looped_;  // extents of the row's dimensions with loops of their own
   int64_t width_, stride_;          // of a piece; from one of this thread's pieces to the next
-  int64_t steps_;                   // pieces of a row, if that is known; or -1
+  int64_t steps_;                   // pieces of a row, or -1 if unknown
   std::vector<Known> kept_;         // of all pieces of all points, if they are kept
   std::map<Operation*, Value> memory_;
   std::vector<std::map<Operation*, SmallVector<Element>>> row_values_;  // of each point

@@ -16,12 +16,12 @@ constexpr int64_t long_row = 1024;   // elements along memory; longer ones get a
 constexpr int64_t long_column = 32;  // elements across memory; longer ones are divided
 constexpr int64_t row_lanes = 4;     // elements of one access along a row
 constexpr int64_t most_element_bytes = 8;
-constexpr int64_t shared_alignment = 16;  // bytes, at most, of what a few subgroups share
+constexpr int64_t shared_alignment = 16;  // bytes, at most, of shared values of a few subgroups
 
 using Values = KernelBuilder::Values;
 using Merge = Subgroups::Merge;
 
-// How the rows of a region are given to threads.
+// How the rows of a region are distributed over threads.
 struct Division {
   enum class Kind { row_per_subgroup, row_per_workgroup, columns, neighbors } kind;
   int64_t threads;  // of a workgroup
@@ -96,7 +96,7 @@ class RowsOnThreads final : public Strategy {
       point.index = delinearize(k, row, rows.rows());
       rows.emit(k, point, team);
     };
-    // Every thread goes; of those without a row nothing is stored.
+    // Every thread takes part; for those without a row, nothing is stored.
     auto go_all = [&](Value row) {
       team.exists = k.less(row, k.extent(product(rows.rows())));
       go_through(k.make<arith::SelectOp>(team.exists, row, k.index(0)));

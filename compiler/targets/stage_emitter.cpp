@@ -8,7 +8,7 @@ namespace heddle::targets {
 
 namespace {
 
-// What is added to the dimension, if that is all there is.
+// The number added to the dimension, if the index is just that sum.
 std::optional<int64_t> constant_shift(AffineExpr expression, unsigned dimension) {
   if (expression == getAffineDimExpr(dimension, expression.getContext())) return 0;
   auto sum = llvm::dyn_cast<AffineBinaryOpExpr>(expression);
@@ -16,8 +16,8 @@ std::optional<int64_t> constant_shift(AffineExpr expression, unsigned dimension)
   return tx::static_extent(sum.getRHS());
 }
 
-// By how much an index grows from one lane to the next in the dimension, if that is the same for all; `lanes` is lowered to what that holds for. The
-// first lane's index is a multiple of their number.
+// How much an index grows per lane in the dimension, if that is the same for all lanes; `lanes` is lowered to the number for which that holds. The
+// first lane's index is a multiple of that number.
 std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64_t& lanes) {
   MLIRContext* context = expression.getContext();
   if (!expression.isFunctionOfDim(dimension)) return getAffineConstantExpr(0, context);
@@ -27,7 +27,7 @@ std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64
   if (!left || !right) return std::nullopt;
   if (binary.getKind() == AffineExprKind::Add) return *left + *right;
   if (binary.getKind() == AffineExprKind::Mul && binary.getRHS().isSymbolicOrConstant()) return *left * binary.getRHS();
-  // Lanes that begin at a multiple of a divisor of it stay on one side of each multiple of the divisor; so they do, moved by another multiple.
+  // Lanes that begin at a multiple of a divisor of it stay on one side of each multiple of the divisor, also when moved by another multiple.
   auto divisor = tx::static_extent(binary.getRHS());
   auto by = constant_shift(binary.getLHS(), dimension);
   if (!divisor || !by) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<AffineExpr> slope(AffineExpr expression, unsigned dimension, int64
   return binary.getKind() == AffineExprKind::Mod ? std::optional(getAffineConstantExpr(1, context)) : std::nullopt;
 }
 
-// Least and most of an index over a domain, where that is known.
+// Smallest and largest value of an index over a domain, if known.
 std::optional<std::pair<int64_t, int64_t>> range_of(AffineExpr expression, stage::DomainAttr domain) {
   using Range = std::pair<int64_t, int64_t>;
   if (auto constant = tx::static_extent(expression)) return Range{*constant, *constant};
@@ -144,7 +144,7 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
   std::optional<int64_t> fixed = step ? tx::static_extent(*step) : std::nullopt;
   Type scalar = stage::scalar_type(type.getElementType());
   if (!fixed || (*fixed != 0 && *fixed != 1)) {
-    // One lane after the other. Those that do not count read what the first one does.
+    // One lane after the other. Masked lanes read what the first one does.
     BodyPlace one = place;
     one.lanes = 0;
     one.mask = {};
@@ -165,7 +165,7 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
   bool is_lanes = place.lanes > 0 && *fixed == 1;
   Value inside = access.getOutside() ? is_inside(access.getMap().getResults(), type, place) : Value();
   if (!access.getGathers().empty()) {
-    // Of a tensor without elements nothing is read. A symbol is at least 1.
+    // Nothing is read of a tensor without elements. A symbol is at least 1.
     for (AffineExpr extent : tx::extents(type)) {
       if (tx::static_extent(extent).value_or(0) > 0 || llvm::isa<AffineSymbolExpr>(extent)) continue;
       Value is_there = k_.less(k_.index(0), k_.extent(extent));
@@ -191,7 +191,7 @@ Element BodyEmitter::load(unsigned which, const BodyPlace& place) {
   return {value, is_lanes};
 }
 
-// Indices that are read, one for all lanes, each inside of its dimension.
+// Indices that are read, one for all lanes, each clamped to its dimension.
 SmallVector<Value> BodyEmitter::gathered(unsigned which, const BodyPlace& place) {
   stage::AccessAttr access = stage::access_of(stage_, which);
   SmallVector<AffineExpr> extents = tx::extents(tx::tensor(stage_->getOperand(which)));
@@ -213,7 +213,7 @@ SmallVector<Value> BodyEmitter::gathered(unsigned which, const BodyPlace& place)
   return indices;
 }
 
-// Null where it always is.
+// Null if it always is.
 Value BodyEmitter::is_inside(ArrayRef<AffineExpr> at, RankedTensorType type, const BodyPlace& place) {
   Value all;
   for (auto [expression, extent] : llvm::zip_equal(at, tx::extents(type))) {

@@ -13,7 +13,7 @@ namespace heddle::targets {
 
 namespace {
 
-// The first error that a strategy reports while it plans, kept from the user as long as another one may take the region.
+// The first error that a strategy reports while it plans. It is hidden from the user as long as another strategy may take the region.
 class Reason {
  public:
   explicit Reason(MLIRContext* context)
@@ -34,18 +34,18 @@ class Reason {
   ScopedDiagnosticHandler handler_;
 };
 
-// As in "attention: reads three products; rows: ...".
+// For example "attention: reads three products; rows: ...".
 std::string reasons_of(ArrayRef<Refusal> refusals) {
   std::string text;
   for (const Refusal& refusal : refusals) text += (text.empty() ? "" : "; ") + refusal.strategy + ": " + refusal.reason;
   return text;
 }
 
-// A region is tied where the plans of the first strategy allow it (Target::works_in_place); those of others need not.
+// A region is tied if the plans of the first strategy allow it (Target::works_in_place); those of other strategies need not.
 void drop_what_is_not_in_place(Answer& answer) {
   if (answer.plans.empty()) return;
   llvm::erase_if(answer.plans, [](const KernelPlan& plan) { return !plan.works_in_place; });
-  if (answer.plans.empty()) answer.reason = "its kernels do not put a result in the place of an operand";
+  if (answer.plans.empty()) answer.reason = "its kernels do not overwrite an operand with a result";
 }
 
 bool is_loaded(Type element) {
@@ -61,7 +61,7 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vecto
     Type element = tx::tensor(value).getElementType();
     if (!is_loaded(element)) {
       return FailureOr<Plans>(region.emitError()
-                              << name() << ": operand " << operand << " has elements of type " << element << ", which kernels do not load");
+                              << name() << ": operand " << operand << " has elements of type " << element << ", which kernels cannot load");
     }
   }
   bool has_only_stages = llvm::any_of(region.getBody().front(), [](Operation& op) { return tx::has_only_stages(&op); });
@@ -96,7 +96,7 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vecto
   }
   if (succeeded(taken)) return taken;
   InFlightDiagnostic error = emitError(at.value_or(region.getLoc()));
-  if (refusals.empty()) error << name() << ": no strategy is for such a region";
+  if (refusals.empty()) error << name() << ": no kind of kernel fits this region";
   for (auto [i, refusal] : llvm::enumerate(refusals)) {
     if (i > 0) error << "; " << refusal.strategy << ": ";
     error << refusal.reason;
@@ -112,7 +112,7 @@ bool Target::has_own_kernel(tx::DispatchOp region, std::string* why_not) const {
   if (succeeded(found) && found->back().strategy != generic) return true;
   if (!why_not) return false;
   *why_not = failed(found) ? reason.text() : reasons_of(found->back().refusals);
-  if (why_not->empty()) *why_not = name() + ": no strategy but " + generic.str() + " is for such a region";
+  if (why_not->empty()) *why_not = name() + ": only the " + generic.str() + " kernel fits this region";
   return false;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An index space spread over the threads of workgroups. Knows nothing of what is computed.
+// Distributes an index space over the threads of workgroups. Independent of what is computed.
 #pragma once
 
 #include <functional>
@@ -23,10 +23,10 @@ class ThreadSpace {
   mlir::AffineExpr points_, workgroups_;
 };
 
-// Of at least one extent.
+// For at least one extent.
 mlir::AffineExpr product(llvm::ArrayRef<mlir::AffineExpr> extents);
 
-// Quotient and remainder of a row-major index, for each extent; cheap where all are known and small.
+// Quotient and remainder of a row-major index for each extent; cheap if all are static and small.
 llvm::SmallVector<mlir::Value> delinearize(KernelBuilder& kernel, mlir::Value index, llvm::ArrayRef<mlir::AffineExpr> extents);
 
 }  // namespace heddle::targets

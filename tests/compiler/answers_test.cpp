@@ -88,7 +88,7 @@ TEST(Answers, AreForTheRegionAsItOverwritesAnOperand) {
   ParsedRegion tied(region_text({"64x48xf32"}, {"64x48xf32"}, body, "attributes {tied = array<i64: 0>}"));
   const std::vector<Answer> answers = answers_of(*cpu, tied);
   EXPECT_EQ(takers(answers), Names{"output groups"});
-  EXPECT_NE(answer_of(answers, "generic").reason.find("in the place of an operand"), std::string::npos);
+  EXPECT_NE(answer_of(answers, "generic").reason.find("overwrite an operand"), std::string::npos);
 }
 
 TEST(Answers, OfWhatOnlyStagesDefineAreThoseOfWhoReadsStages) {
@@ -108,7 +108,7 @@ TEST(OwnKernels, AreMissingForAReason) {
   ParsedRegion scanned(running_sum());
   EXPECT_FALSE(cpu->has_own_kernel(scanned.region()));
   EXPECT_FALSE(cpu->has_own_kernel(scanned.region(), &why_not));
-  EXPECT_EQ(why_not, "x86-64-v3: no strategy but generic is for such a region");
+  EXPECT_EQ(why_not, "x86-64-v3: only the generic kernel fits this region");
   // The microkernel is for f32.
   ParsedRegion doubles(
       one_op({"20x64xf64", "64x48xf64"}, "20x48xf64", "matmul %0, %1 : tensor<20x64xf64>, tensor<64x48xf64> -> tensor<20x48xf64>"));

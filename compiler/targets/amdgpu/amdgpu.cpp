@@ -62,7 +62,7 @@ class AmdgpuKernelBuilder final : public LlvmKernelBuilder {
         value, [&](Value word) -> Value { return builder.create<ROCDL::DsBpermuteOp>(location, builder.getI32Type(), at, word); });
   }
 
-  // Local memory, which LLVM lays out: a pointer of its address space.
+  // Local memory, which LLVM lays out: a pointer in its address space.
   Value shared(Type element, int64_t count) override {
     Type memory = memory_type(element);
     LLVM::GlobalOp global;
@@ -134,7 +134,7 @@ class AmdgpuTarget final : public Target {
   FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel>, Location location) const override {
     if (units.size() == 1) return std::vector<char>(units[0].begin(), units[0].end());
     return FailureOr<std::vector<char>>(emitError(location, "amdgpu: images of ")
-                                        << units.size() << " kernels are not made yet; of one they are");
+                                        << units.size() << " kernels are not supported yet; only images of one kernel are");
   }
 
  private:

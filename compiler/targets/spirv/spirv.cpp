@@ -75,7 +75,7 @@ class SpirvKernelBuilder final : public KernelBuilder {
         spirv::MemorySemantics::AcquireRelease | spirv::MemorySemantics::WorkgroupMemory | spirv::MemorySemantics::CrossWorkgroupMemory);
   }
 
-  // Through memory, by all of the workgroup: how many threads a subgroup has is the device's choice, and SPIR-V 1.2 exchanges nothing within one.
+  // Through memory, by the whole workgroup: the device chooses the size of a subgroup, and SPIR-V 1.2 has no exchange within one.
   Value exchange(Value value, int64_t distance) override {
     spirv::GlobalVariableOp& slots = slots_[value.getType()];
     if (!slots) slots = add_shared(value.getType(), threads_);
@@ -100,7 +100,7 @@ class SpirvKernelBuilder final : public KernelBuilder {
     shared_bytes_ += count * memory.getIntOrFloatBitWidth() / 8;
     return builder.create<spirv::GlobalVariableOp>(location, type, name);
   }
-  // Of its first element.
+  // The pointer to its first element.
   Value start_of(spirv::GlobalVariableOp variable) {
     Value all = builder.create<spirv::AddressOfOp>(location, variable);
     return builder.create<spirv::AccessChainOp>(location, all, ValueRange(index(0)));
@@ -112,7 +112,7 @@ class SpirvKernelBuilder final : public KernelBuilder {
   Value at(Value base, Value element_index) {
     return builder.create<spirv::PtrAccessChainOp>(location, base.getType(), base, element_index, ValueRange());
   }
-  // A kernel of lanes was not asked for: device compilers make them of threads.
+  // Kernels of lanes are not supported: device compilers vectorize threads.
   static void check(Type type, Value mask) {
     if (mask || llvm::isa<VectorType>(type)) llvm::report_fatal_error("spirv: memory is accessed one element at a time");
   }
@@ -132,11 +132,11 @@ class SpirvKernelBuilder final : public KernelBuilder {
     builder.create<spirv::StoreOp>(location, at(base, element_index), value, aligned, bytes);
   }
 
-  llvm::DenseMap<Type, spirv::GlobalVariableOp> slots_;  // one for each thread, by what they hold
+  llvm::DenseMap<Type, spirv::GlobalVariableOp> slots_;  // one for each thread, by element type
   int64_t shared_bytes_ = 0;
 };
 
-// Of bf16, whose bits are an i16.
+// For bf16, whose bits are an i16.
 struct Bf16Constant final : OpConversionPattern<arith::ConstantOp> {
   using OpConversionPattern::OpConversionPattern;
   LogicalResult matchAndRewrite(arith::ConstantOp op, OpAdaptor, ConversionPatternRewriter& rewriter) const override {
@@ -148,7 +148,7 @@ struct Bf16Constant final : OpConversionPattern<arith::ConstantOp> {
   }
 };
 
-// Everything to the spirv dialect, in the same module.
+// Lowers everything to the spirv dialect, in the same module.
 LogicalResult convert(ModuleOp kernels) {
   MLIRContext* context = kernels.getContext();
   PassManager passes(context, ModuleOp::getOperationName());
@@ -212,7 +212,7 @@ class SpirvTarget final : public Target {
   SpirvTarget() {
     ThreadMachine machine{.most_threads = 256,
                           .subgroup_size = 32,
-                          .shared_bytes = 24 << 10,  // of the 32 KiB that any device has; exchanges take of the rest
+                          .shared_bytes = 24 << 10,  // of the 32 KiB that any device has; exchanges use the rest
                           .exchanges_in_branches = false,
                           .open = {}};
     machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
@@ -241,7 +241,7 @@ class SpirvTarget final : public Target {
   FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel>, Location location) const override {
     if (units.size() == 1) return std::vector<char>(units[0].begin(), units[0].end());
     return FailureOr<std::vector<char>>(emitError(location, "spirv: images of ")
-                                        << units.size() << " kernels are not made yet; of one they are");
+                                        << units.size() << " kernels are not supported yet; only images of one kernel are");
   }
 
  private:

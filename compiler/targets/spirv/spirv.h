@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels as SPIR-V for OpenCL and Level Zero, with `rows`, `gemv` and `generic` only. No driver loads them yet and `heddle compile` does not offer them;
-// tests run them on an OpenCL device.
+// Kernels as SPIR-V for OpenCL and Level Zero, with only `rows`, `gemv` and `generic`. No driver loads them yet and `heddle compile` does not offer
+// them; tests run them on an OpenCL device.
 #pragma once
 
 #include <memory>

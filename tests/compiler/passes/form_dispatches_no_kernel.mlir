@@ -3,7 +3,7 @@
 
 // Where devices have no kernel for what would be one region, the note says what their target says of it.
 // CHECK: tx.fusion_log = [{{.*}}consumer = "tx.matmul", kind = "NoKernel", producer = "tx.softmax",
-// CHECK-SAME: reason = "attention: x86_64: attention: what is between the products does not go through rows
+// CHECK-SAME: reason = "attention: x86_64: attention: the ops between the products do not go through rows
 // CHECK-LABEL: @attention_of_doubles
 // CHECK-COUNT-3: tx.dispatch
 module attributes {tx.families = ["cpu"]} {
