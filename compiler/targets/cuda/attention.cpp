@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and rescales what it has when a block's
-// largest score is much larger (targets/online_softmax.h), so scores are never in memory. While one block is computed, the next one's keys and values are copied,
-// or computed if the region does more than read them. Blocks whose keys no query of the workgroup reads are left out.
+// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and rescales its results when a block's
+// largest score is much larger (targets/online_softmax.h), so scores are never in memory. While one block is computed, the next one's keys and
+// values are copied, or computed if the region does more than read them. Blocks whose keys no query of the workgroup reads are skipped.
 #include "compiler/targets/cuda/attention_form.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,16 +15,16 @@ namespace {
 using Values = KernelBuilder::Values;
 
 constexpr int64_t enough_workgroups = 128;  // about as many as a device has multiprocessors
-constexpr int64_t most_columns = 256;       // and elements of a query
-constexpr int64_t cache_bytes = 32 << 20;   // of keys and values that are read again and again
+constexpr int64_t most_columns = 256;       // also the largest number of elements of a query
+constexpr int64_t cache_bytes = 32 << 20;   // of keys and values that are read repeatedly
 constexpr int64_t row_alignment = 16;       // elements
-// How far a row's largest argument may be above the base of its weights before the base follows. Weights are at most 2 to its power with tensor cores, and e to
-// its power without.
+// How far a row's largest argument may exceed the base of its weights before the base is raised. Weights are at most 2 to this power with tensor
+// cores, and e to this power without.
 constexpr double most_growth = 8;
-constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes, of which a constant of an instruction may be a few
+constexpr int64_t farthest_step = int64_t{1} << 20;  // bytes; an instruction's constant may be a few times this
 constexpr double log2_of_e = 1.4426950408889634;
 
-// What one factor of a product is, in rows of shared memory: queries, keys or values.
+// One factor of a product, in rows of shared memory: queries, keys or values.
 class Operand {
  public:
   Operand(const Instructions& frame, const AttentionShape& shape, const AttentionForm& form, ArrayRef<Value> element, unsigned number)
@@ -39,10 +39,10 @@ class Operand {
 
   enum { queries, keys, values };
 
-  // What the elements in shared memory are to be multiplied with: a constant factor is left for after the product.
+  // The factor for the products of elements in shared memory: a constant factor is applied after the product.
   double scale() const { return scale_; }
 
-  // Copies or computes `count` rows from this one on, to the address (i32). Rows that are not there become zeros, or, of queries, another row.
+  // Copies or computes `count` rows from this one on, to the address (i32). Rows that do not exist become zeros or, for queries, another row.
   void fill(Value first, int64_t count, Value address) const {
     if (row_step_) return copy_rows(first, count, address);
     int64_t all = count * pieces_, turns = llvm::divideCeilSigned(all, k_.threads());
@@ -60,7 +60,7 @@ class Operand {
     }
   }
 
-  // What lies behind the elements of `count` rows, and is multiplied with something.
+  // Clears the padding after the elements of `count` rows, which takes part in products.
   void clear_padding(int64_t count, Value address) const {
     if (number_ == values || inner_ == form_.depth) return;
     k_.loop(k_.thread(), k_.index(count), k_.index(k_.threads()), [&](Value row) {
@@ -84,7 +84,7 @@ class Operand {
     return k_.make<arith::AddIOp>(address, f_.narrow(offset));
   }
 
-  // Finds the tensor that the factor is, if it is one of aligned neighbors and of the type of shared memory.
+  // Finds the tensor that the factor reads, if it reads aligned neighbors that have the type of shared memory.
   void find_read() {
     stage::ContractOp contract = product();
     auto inner = inner_dimension();
@@ -118,7 +118,7 @@ class Operand {
     place_ = place;
     read_ = read;
     scale_ = scale;
-    // The same distance from each row to the next.
+    // Whether the distance from each row to the next is the same.
     if (number_ == queries || k_.threads() % pieces_ != 0) return;
     unsigned row = number_ == values ? contract.getDomain().getParallelRank() : shape_.first_key;
     AffineExpr dim = getAffineDimExpr(row, context), step_down = place.replace(dim, dim + 1) - place;
@@ -139,7 +139,7 @@ class Operand {
     return k_.pointer(base, body.evaluate(*place_, index), form_.element);
   }
 
-  // Every thread has pieces of the same place in a row.
+  // Every thread has pieces at the same position in a row.
   void copy_rows(Value first, int64_t count, Value address) const {
     int64_t rows = k_.threads() / pieces_;  // at a time
     Type byte = k_.builder.getI8Type();
@@ -147,7 +147,7 @@ class Operand {
     Value left = f_.narrow(k_.sub(k_.sub(k_.extent(shape_.keys), first), own_row_));
     for (int64_t row = 0; row < count; row += rows) {
       Value is_there = k_.make<arith::CmpIOp>(arith::CmpIPredicate::sgt, left, f_.word(row));
-      Value bytes = f_.choose(is_there, f_.word(16), f_.word(0));  // those that are not there become 0
+      Value bytes = f_.choose(is_there, f_.word(16), f_.word(0));  // missing ones become 0
       int64_t further = known_row_step_.value_or(0) * row;
       Value source = known_row_step_ ? from : k_.pointer(from, k_.mul(row_step_, row), byte);
       auto copy = [&] {
@@ -170,7 +170,7 @@ class Operand {
     SmallVector<Value> here = index(inside, at);
     if (place_) {
       Value from = address_in_memory(here);
-      // Bytes that are not there become 0.
+      // Missing bytes become 0.
       Value there = number_ == queries ? f_.word(16) : f_.choose(is_there, f_.word(16), f_.word(0));
       f_.assembly("cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r", {shared, from, there});
       return;
@@ -201,8 +201,8 @@ class Operand {
   std::optional<AffineExpr> place_;  // in memory, over the product's domain
   std::optional<unsigned> read_;
   double scale_ = 1;
-  Value row_step_;                         // bytes from one row to the next; null: not always the same
-  std::optional<int64_t> known_row_step_;  // the same, if an instruction's constant holds it
+  Value row_step_;                         // bytes from one row to the next; null: not constant
+  std::optional<int64_t> known_row_step_;  // the same, if it fits into an instruction's constant
   Value own_row_, source_, own_shared_;    // of this thread's first piece
 };
 
@@ -214,7 +214,7 @@ class AttentionWriter {
   void write() {
     k_.shared(k_.builder.getI8Type(), form_.shared_bytes());
     Value parts = k_.extent(x_.queries.ceilDiv(form_.query_rows));
-    // Of a few batch elements, whose keys and values are in the second cache together, the parts that have most to do come first.
+    // Among a few batch elements, whose keys and values fit into the second-level cache together, the largest parts come first.
     Value batches = k_.extent(product(x_.batch)), many = k_.index(form_.batches_at_once);
     Value first_batch = k_.mul(k_.div(k_.block(), k_.mul(parts, many)), many), count = k_.min(many, k_.sub(batches, first_batch));
     Value here = k_.sub(k_.block(), k_.mul(first_batch, parts)), part = k_.div(here, count);
@@ -259,9 +259,9 @@ class AttentionWriter {
     operands_[Operand::values].fill(first, AttentionForm::keys, values);
   }
 
-  // Bases of weights, near the largest scores, sums of weights, and results, of each row. A base is the row's alone: what another row needs changes no bit.
+  // Per row: bases of weights, which are near the largest scores; sums of weights; results. A base depends only on its row: other rows change no bit of it.
   Values go_through_keys() {
-    // Up to `end` somebody reads keys; in blocks before `whole` all read all.
+    // Keys up to `end` are read by some query; all queries read all keys of the blocks before `whole`.
     Value end = keys_, whole = k_.div(keys_, k_.index(AttentionForm::keys));
     if (softmax_.keys_ahead) {
       Value ahead = k_.add(k_.extent(*softmax_.keys_ahead), 1), zero = k_.index(0);
@@ -318,7 +318,7 @@ class AttentionWriter {
       bases.push_back(k_.make<arith::SelectOp>(grows, largest, next[r]));
       changes = changes ? k_.make<arith::OrIOp>(changes, grows) : grows;
     }
-    // Of a row that nothing counts of yet, no difference to the base is a number.
+    // In a row in which no key counts yet, the difference from the base is not a number.
     auto number_of = [&](Value base) {
       Value nothing = k_.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, base, number(-std::numeric_limits<double>::infinity()));
       return k_.make<arith::SelectOp>(nothing, number(0), base);
@@ -382,7 +382,7 @@ class AttentionWriter {
     }
   }
 
-  // Makes those of keys that do not exist, or do not count for a query, -inf.
+  // Replaces the arguments of keys that do not exist, or do not count for a query, by -inf.
   void leave_out(Values& arguments, Value first_key) {
     int64_t lanes = products_->score_lanes, groups = products_->score_groups;
     SmallVector<Value> keys;
@@ -409,17 +409,17 @@ class AttentionWriter {
     return vector;
   }
 
-  // Whether it is true in any thread of the subgroup.
+  // Whether the condition is true in any thread of the subgroup.
   Value any(Value condition) {
     Value found = f_.assembly("{ .reg .pred p; vote.sync.any.pred p, $1, -1; selp.b32 $0, 1, 0, p; }", "=r,b", {condition}, f_.i32());
     return k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, found, f_.word(0));
   }
 
-  // NaN if one is.
+  // NaN if one of them is NaN.
   Value larger(Value a, Value b) { return f_.assembly("max.NaN.f32 $0, $1, $2;", "=f,f,f", {a, b}, f32(), /*pure=*/true); }
 
-  // e to the power of (value - base) * factor; with tensor cores 2, which the device has an instruction for. Arguments may be as large as numbers are, as those of
-  // masks; sums of products may not.
+  // e to the power of (value - base) * factor; with tensor cores 2 to that power, for which the device has an instruction. Arguments may be as large as
+  // possible, for example in masks; sums of products may not.
   Value exponential(Value value, double factor, Value base) {
     Value power;
     if (softmax_.is_plain && form_.tensor_cores()) {
@@ -500,7 +500,7 @@ std::optional<AttentionForm> AttentionForm::choose(const AttentionShape& shape, 
   constexpr Size matrices[] = {{128, 4, 128}, {128, 2, 64}, {64, 2, 32}}, plain[] = {{256, 4, 64}, {256, 2, 32}, {256, 1, 16}};
   for (const Size& size : tensor_cores ? matrices : plain) {
     bool is_last = &size == &(tensor_cores ? matrices : plain)[2];
-    if (tensor_cores && size.thread_rows == 4 && form.columns > most_columns / 2) continue;  // registers
+    if (tensor_cores && size.thread_rows == 4 && form.columns > most_columns / 2) continue;  // limited by registers
     bool fits = queries && *queries > size.query_rows / 2 && batch * llvm::divideCeilSigned(*queries, size.query_rows) >= enough_workgroups;
     bool is_usual = !queries && size.query_rows == 64;
     if (!fits && !is_usual && !is_last) continue;
@@ -534,9 +534,9 @@ FailureOr<Attention::Read> Attention::read(tx::DispatchOp region) const {
   if (failed(softmax)) return failure();
   result.softmax = *softmax;
   auto form = AttentionForm::choose(result.shape, shared_memory_bytes_);
-  if (!form) return FailureOr<Read>(region.emitError("cuda: attention: no form of it fits into shared memory and registers"));
+  if (!form) return FailureOr<Read>(region.emitError("cuda: attention: no tile fits into shared memory and registers"));
   if (!result.shape.has_neighboring_columns())
-    return FailureOr<Read>(region.emitError("cuda: attention: columns are not neighbors in the result"));
+    return FailureOr<Read>(region.emitError("cuda: attention: the columns of a result are not contiguous"));
   result.form = *form;
   return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The products of attention (attention_form.h): by tensor cores, a subgroup having 16 or 32 queries, or by fused multiply-add, 16 neighboring threads having
-// the same queries. Places of matrix elements in registers as in the PTX ISA, mma.sync.m16n8k16.
+// The products of attention (attention_form.h): by tensor cores, with 16 or 32 queries per subgroup, or by fused multiply-add, with the same queries in
+// 16 neighboring threads. The layout of matrix elements in registers is that of the PTX ISA, mma.sync.m16n8k16.
 #include "compiler/targets/cuda/attention_form.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -96,7 +96,7 @@ class AttentionByTensorCores final : public ProductsBase {
     return ValueRange(words).slice(static_cast<size_t>(first), static_cast<size_t>(count));
   }
 
-  // The product of a tile of 16 rows, into the sums of its two rows of this thread.
+  // The product of a tile of 16 rows, added to the sums of this thread's two rows.
   void multiply(ValueRange lhs, ValueRange rhs, Values& sums, int64_t groups, int64_t tile, int64_t group) const {
     size_t upper = static_cast<size_t>((tile * 2 * groups + group) * 2), lower = upper + static_cast<size_t>(groups * 2);
     Values four = {sums[upper], sums[upper + 1], sums[lower], sums[lower + 1]};
@@ -113,7 +113,7 @@ class AttentionByTensorCores final : public ProductsBase {
   }
 
   Value lane_, first_row_;
-  Value queries_, keys_, values_;  // i32: where this lane reads, of keys and values in a stage
+  Value queries_, keys_, values_;  // i32: where this lane reads; keys and values: within a stage
 };
 
 class AttentionByMultiplyAdd final : public ProductsBase {
@@ -158,7 +158,7 @@ class AttentionByMultiplyAdd final : public ProductsBase {
   }
 
   void accumulate(Value stage, ValueRange weights, Values& results) const override {
-    // The threads that share rows are of one subgroup.
+    // The threads that share rows are in one subgroup.
     Value mine = add(weights_, f_.narrow(k_.mul(lane_, 4)));
     for (int64_t r = 0; r < form_.thread_rows; ++r) {
       for (int64_t g = 0; g < score_groups; ++g)
@@ -202,7 +202,7 @@ class AttentionByMultiplyAdd final : public ProductsBase {
   }
 
   Value lane_, first_row_;
-  Value queries_, keys_, weights_, values_;  // i32: where this thread reads, of keys and values in a stage
+  Value queries_, keys_, weights_, values_;  // i32: where this thread reads; keys and values: within a stage
 };
 
 }  // namespace

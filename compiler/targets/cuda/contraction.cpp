@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Contractions that have tiles, and results that they store in another order.
+// Contractions by tiles, and the results that they store in another order.
 #include "compiler/targets/cuda/strategy.h"
 
 #include "compiler/targets/cuda/tiled_contraction.h"
@@ -23,7 +23,7 @@ FailureOr<Parts> contraction_parts(tx::DispatchOp region, ArrayRef<Output> outpu
     parts.push_back(std::move(part));
     return parts;
   }
-  return FailureOr<Parts>(root->emitError("cuda: this contraction has no tiles"));
+  return FailureOr<Parts>(root->emitError("cuda: no tile fits this contraction"));
 }
 
 }  // namespace heddle::targets::cuda

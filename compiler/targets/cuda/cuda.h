@@ -11,7 +11,7 @@
 
 namespace heddle::targets {
 
-// chip: "sm_80" or "sm_90a". Null for another one. shared_memory_bytes: what a workgroup may have, at most; 0: what the chip has.
+// chip: "sm_80" or "sm_90a"; null for any other. shared_memory_bytes: the limit for a workgroup; 0: the chip's own limit.
 std::unique_ptr<Target> make_cuda_target(std::string_view chip, Math math = Math::strict, int64_t shared_memory_bytes = 0);
 void register_cuda_dialects(mlir::DialectRegistry& registry);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Element-wise ops and data movement: every output element is computed by the thread that stores it, with accesses of 128 bits where they
-// fit.
+// Element-wise ops and data movement: every output element is computed by the thread that stores it, with accesses of 128 bits if they fit.
 #include "compiler/targets/cuda/strategy.h"
 
 #include "compiler/targets/output_space.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arithmetic on i32, shared memory, and the instructions that kernels of tiles are written with, as in the PTX ISA. Used by the tiled contraction and by
-// attention. Addresses of shared memory are i32, as those instructions take them.
+// Arithmetic on i32, shared memory, and the instructions for kernels with tiles, as in the PTX ISA. Used by the tiled contraction and by attention.
+// Addresses of shared memory are i32, as those instructions take them.
 #pragma once
 
 #include "compiler/targets/cuda/kernel_builder.h"
@@ -32,6 +32,7 @@ class Instructions {
   mlir::Value load_shared(mlir::Value address, int64_t offset, mlir::Type type, unsigned alignment) const;
   void store_shared(mlir::Value value, mlir::Value address, int64_t offset, unsigned alignment) const;
 
+<<<<<<< HEAD
   // ---- clusters
   // All threads of the cluster have come here, and what they stored in shared memory is visible to all of them.
   void cluster_barrier() const;
@@ -41,6 +42,9 @@ class Instructions {
   mlir::Value load_cluster(mlir::Value address, int64_t offset) const;
 
   // One instruction of PTX; a pure one neither touches memory nor depends on it. No result type: none.
+=======
+  // One instruction of PTX; a pure one neither accesses memory nor depends on it. No result type: none.
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
   mlir::Value assembly(const std::string& text, const std::string& constraints, mlir::ValueRange operands, mlir::Type result = {},
                        bool pure = false) const;
 

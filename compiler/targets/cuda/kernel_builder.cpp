@@ -43,7 +43,7 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   };
   if (!chip.starts_early) return;
   if (is_small) control("griddepcontrol.launch_dependents;", {}, "~{memory}");
-  // Memory is touched only when the kernel before is done (code.h). What the kernel is given is fetched while it waits.
+  // Memory is accessed only after the previous kernel has finished (code.h). The kernel's arguments are fetched while it waits.
   ValueRange given = ValueRange(bindings_).take_front(most_fetched);
   std::string constraints;
   for (size_t i = 0; i < given.size(); ++i) constraints += "l,";

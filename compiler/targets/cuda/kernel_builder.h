@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a kernel with the ABI of ptx/1 and gives what threads of a workgroup do together. Used by every emitter of this folder; knows
-// no strategy.
+// Opens a kernel with the ABI of ptx/1 and gives the operations of a workgroup's threads. Used by every emitter of this directory; knows no strategy.
 #pragma once
 
 #include "compiler/targets/cuda/chip.h"
@@ -11,11 +10,11 @@ namespace heddle::targets::cuda {
 
 class KernelBuilder : public LlvmKernelBuilder {
  public:
-  // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the kernel behind it, which may come
-  // at once; others keep it away, since it would settle beside them unevenly.
+  // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the next kernel, which may start at once; otherwise the next
+  // kernel waits, since its workgroups would be distributed unevenly.
   KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads, bool is_small);
 
-  // Registers are to suffice for so many workgroups on a multiprocessor.
+  // Limits registers so that this many workgroups fit on a multiprocessor.
   void set_residents(int64_t count);
 
   // The grid comes in clusters of so many neighboring workgroups.
@@ -36,7 +35,7 @@ class KernelBuilder : public LlvmKernelBuilder {
   int64_t shared_bytes_ = 0;
 };
 
-// The attribute with the number of workgroups that a multiprocessor should have registers for, if that is more than one.
+// Attribute with the number of workgroups that should fit on a multiprocessor by their registers, if more than one.
 inline constexpr llvm::StringLiteral residents_attr = "heddle.residents";
 // The attribute with the number of workgroups of a cluster, if that is more than one.
 inline constexpr llvm::StringLiteral cluster_attr = "heddle.cluster";

@@ -35,7 +35,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Chip& chip, std::string&
   return make_llvm_machine(triple, chip.name, chip.ptx, std::nullopt, error);
 }
 
-// Says of each function with a workgroup size that it is a kernel of that size.
+// Marks each function with a workgroup size as a kernel of that size.
 void mark_kernels(ModuleOp kernels, llvm::Module& module) {
   llvm::LLVMContext& context = module.getContext();
   llvm::NamedMDNode* annotations = module.getOrInsertNamedMetadata("nvvm.annotations");
@@ -56,8 +56,8 @@ void mark_kernels(ModuleOp kernels, llvm::Module& module) {
   }
 }
 
-// Says of the instructions that are written out that all threads of a subgroup come to them together, as those of matrices need it: none of them may be
-// moved into a branch, though its result is used there alone.
+// Marks the inline assembly instructions as convergent, since matrix instructions need all threads of a subgroup: none of them may be moved into a
+// branch, even if its result is only used there.
 void keep_together(llvm::Module& module) {
   for (llvm::Function& function : module) {
     for (llvm::Instruction& instruction : llvm::instructions(function)) {
@@ -117,7 +117,7 @@ std::vector<char> join_ptx(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel
       auto [line, behind] = rest.split('\n');
       rest = behind;
       if (line.starts_with(shared) && !declared.insert(line).second) continue;
-      // A unit has its kernel's name in many places, and no other's.
+      // A unit has its kernel's name in many places, and no other kernel's name.
       for (size_t at = line.find(kernel.unit); at != StringRef::npos; at = line.find(kernel.unit)) {
         text += line.take_front(at);
         text += kernel.symbol;

@@ -19,7 +19,7 @@ llvm::Error failed(const llvm::Twine& cause) {
   return llvm::createStringError("cuda: assembling PTX failed: " + cause);
 }
 
-// A file of ours, gone at the end.
+// A temporary file, removed at the end.
 class Scratch {
  public:
   explicit Scratch(llvm::StringRef suffix) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the strategies share: the parts a region is made of, one index space each, and their workgroups in a row. Read by the
-// target only.
+// Shared by the strategies: the parts of a region, one index space each, and their workgroups in sequence. Read by the target only.
 #pragma once
 
 #include <memory>
@@ -23,25 +22,29 @@ class Part {
   virtual mlir::AffineExpr workgroups() const = 0;
   // Emits workgroup `block` of this part, which has as many threads as the part was made for.
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
-  // Which step of its ladder was taken; empty: there is one only.
+  // The tile or fallback that was chosen; empty if there is only one.
   virtual std::string rung() const { return {}; }
-  // Whether an element is read, where a result has it too, right before it is stored there, and used by nobody else.
+  // Whether each element of an operand is read only right before the result's element at the same place is stored.
   virtual bool works_in_place() const { return false; }
-  // Workgroups that a multiprocessor should have registers for.
+  // The number of workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
+<<<<<<< HEAD
   // Neighboring workgroups that share their memory, where a chip has clusters. A part with more than one is a kernel's only one.
   virtual int64_t cluster() const { return 1; }
   // Tiles that it could have, of which Budget says one; 0: it has none. choice: what tells this one from all others.
+=======
+  // The number of tiles that are possible, one of which Budget selects; 0: it has none. choice: distinguishes the selected one from all others.
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
   virtual size_t tiles() const { return 0; }
   virtual std::string choice() const { return {}; }
   virtual double estimate_ns() const { return 0; }  // 0: none
 };
 using Parts = std::vector<std::unique_ptr<Part>>;
 
-// Lanes for one access of 128 bits, where the inner extent is known to be a multiple; else 0.
+// Lanes for one access of 128 bits, if the inner extent is known to be a multiple; else 0.
 int64_t lanes_for(mlir::AffineExpr inner, llvm::ArrayRef<Output> outputs);
 
-// What a workgroup may have.
+// The limits of a workgroup.
 struct Budget {
   int64_t threads;
   int64_t shared_memory_bytes;
@@ -50,11 +53,11 @@ struct Budget {
   bool clusters = false;  // the part is a kernel's only one, and may have clusters
 };
 
-// The strategies. A root is a contraction. transpose_parts is empty if the outputs are not its.
+// The strategies. A root is a contraction. transpose_parts is empty for other outputs.
 Parts transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, const Budget& budget);
-// transpose: what the one output goes through before it is stored, which makes the contraction's rows, or pixels, its innermost dimension; or null.
-// Fails, with a diagnostic, for what has no tiles.
+// transpose: applied to the single output before it is stored, so that the contraction's rows, or pixels, become its innermost dimension; or null.
+// Fails, with a diagnostic, if there is no tile.
 mlir::FailureOr<Parts> contraction_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs, mlir::Operation* root,
                                          tx::TransposeOp transpose, const Budget& budget);
 
@@ -79,7 +82,7 @@ class Attention final : public Strategy {
   const int64_t shared_memory_bytes_;
 };
 
-// Stores elements, which are computed where the transpose reads them, where it writes them.
+// Stores elements, which are computed where the transpose reads them, at the place where it writes them.
 void store_transposed(KernelBuilder& kernel, ElementEvaluator& evaluator, mlir::Value elements, unsigned result, tx::TransposeOp transpose,
                       const Point& read);
 

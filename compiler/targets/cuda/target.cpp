@@ -19,12 +19,17 @@ namespace {
 
 FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
-  // Each would keep shared memory of its own.
+  // Each would need its own shared memory.
   auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
+<<<<<<< HEAD
   if (contractions > 1)
     return FailureOr<Parts>(region.emitError("cuda: one kernel of ") << contractions << " contractions has no strategy");
   auto groups = output_groups(region);
   for (const std::vector<Output>& outputs : groups) {
+=======
+  if (contractions > 1) return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
+  for (const std::vector<Output>& outputs : output_groups(region)) {
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     // A contraction stores its result in another order itself.
     std::vector<Output> stored = outputs;
     auto transpose = stored.front().value.getDefiningOp<tx::TransposeOp>();
@@ -54,14 +59,14 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
 
 constexpr int64_t few_workgroups = 16;  // a device has a hundred multiprocessors
 constexpr int64_t access_bytes = 16;    // of a thread
-constexpr size_t most_tiles = 6;        // that whoever chooses among plans is offered
+constexpr size_t most_tiles = 6;        // that are offered for a choice among plans
 
-// Threads of a workgroup that suit the region.
+// The number of threads of a workgroup that suits the region.
 int64_t threads_for(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front()) {
     if (tx::is_contraction(&op) && TiledContraction::read(&op, Math::strict)) return usual_threads;
   }
-  // Fewer threads start sooner.
+  // Smaller workgroups start sooner.
   int64_t most = 1;
   for (Value output : region.getOutputs()) {
     auto count = llvm::dyn_cast<AffineConstantExpr>(tx::element_count(llvm::cast<RankedTensorType>(output.getType())));
@@ -76,7 +81,7 @@ std::unique_ptr<KernelBuilder> open_kernel(tx::DispatchOp region, const KernelPl
   return std::make_unique<KernelBuilder>(region, symbol, kernels, chip, threads, workgroups && workgroups.getValue() <= few_workgroups);
 }
 
-// Each group of outputs with one index space by what suits it: transposes, element-wise ops, tiles.
+// Computes each group of outputs with one index space in the most suitable way: transposes, element-wise ops, tiles.
 class OutputGroups final : public Strategy {
  public:
   OutputGroups(const Chip& chip, Math math, int64_t shared_memory_bytes) : chip_(chip), math_(math), limit_(shared_memory_bytes) {}
@@ -149,7 +154,7 @@ class OutputGroups final : public Strategy {
   }
 
  private:
-  // The same for every chip, since the grid is: what the smallest one has.
+  // The same for every chip, since the grid is: the limit of the smallest one.
   Budget budget_of(tx::DispatchOp region, unsigned tile) const {
     return {threads_for(region), std::min(limit_, sm_80.shared_memory_bytes), math_, tile};
   }
@@ -161,7 +166,7 @@ class OutputGroups final : public Strategy {
 
 class CudaTarget final : public Target {
  public:
-  // shared_memory_bytes: 0 for what the chip has.
+  // shared_memory_bytes: 0 for the chip's own limit.
   CudaTarget(const Chip& chip, Math math, int64_t shared_memory_bytes)
       : chip_(chip), math_(math), limit_(shared_memory_bytes > 0 ? shared_memory_bytes : chip.shared_memory_bytes) {
     ThreadMachine machine{
@@ -169,7 +174,7 @@ class CudaTarget final : public Target {
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };
-    // The same for every chip, since the grid is: what the smallest one has.
+    // The same for every chip, since the grid is: the limit of the smallest one.
     strategies_.push_back(
         std::make_unique<Attention>([&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,
                                             int64_t threads) { return open_kernel(region, plan, symbol, kernels, chip, threads); },

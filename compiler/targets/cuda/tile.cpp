@@ -11,35 +11,40 @@ namespace heddle::targets::cuda {
 
 namespace {
 
-// Below these, a tile would be mostly empty.
+// Below these sizes, a tile would be mostly empty.
 constexpr int64_t shortest_sum = 8, fewest_columns = 8;
 
-// What the estimate is made for, in clocks and bytes of one multiprocessor: fitted to 300 kernels on an H200, where the tiles chosen take
-// 2 % longer than the best ones in the mean.
+// Constants of the estimate, in clocks and bytes of one multiprocessor: fitted to 300 kernels on an H200, where the chosen tiles take 2 % longer than
+// the best ones on average.
 constexpr int64_t multiprocessors = 132;
-constexpr double tensor_rate = 1160;  // products of f16 a clock; half of it of tf32
+constexpr double tensor_rate = 1160;  // products of f16 per clock; half of it for tf32
 constexpr double l2_rate = 33, shared_rate = 118;
-constexpr double latency_clocks = 136, barrier_clocks = 108;  // of a step
-constexpr double start_clocks = 1600, store_clocks = 0.235;   // of a workgroup, of a result
+constexpr double latency_clocks = 136, barrier_clocks = 108;  // per step
+constexpr double start_clocks = 1600, store_clocks = 0.235;   // per workgroup; per result
 constexpr double piece_clocks = 20;
 constexpr double clocks_per_ns = 1.75;
 
-// A symbol is mostly the size of a batch. One tile serves all its values.
+// A symbol is usually the size of a batch. One tile serves all its values.
 constexpr int64_t usual_symbol = 16;
 
+<<<<<<< HEAD
 // The same without tensor cores, fitted to 90 kernels on an H200, to 2 %.
 constexpr double plain_start_clocks = 3100, plain_store_clocks = 0.137;  // of a workgroup; of a result and a slice
 constexpr double cluster_clocks = 1280, cluster_store_clocks = 0.118;    // of a workgroup in a cluster; of a result
 // With more workgroups, some clusters wait until all others are done: each needs its places at once.
 constexpr int64_t most_in_pairs = 3 * multiprocessors, most_in_fours = 300;
+=======
+// Below this number of workgroups a smaller tile is better, without tensor cores: it keeps most multiprocessors busy.
+constexpr int64_t enough_workgroups = 100;
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 
-// More of them would make the code long, and its registers few.
+// More of them would make the code long and leave few registers.
 constexpr int64_t most_pieces = 32;
 
-// What i32 holds, steps behind the last one included.
+// The range of i32, including steps after the last one.
 constexpr int64_t most_depth = int64_t{1} << 30;
 
-// Elements of a row of so many that are copied at once.
+// The number of elements that are copied at once, for a row of so many.
 int64_t piece_of(int64_t extent, int64_t element_bytes) {
   int64_t piece = 16 / element_bytes;
   while (extent % piece != 0) piece /= 2;
@@ -113,7 +118,7 @@ std::optional<TiledContraction> TiledContraction::read(Operation* root, Math mat
   bool known_type = shape.element.isF32() || shape.element.isF16() || shape.element.isBF16();
   shape.rhs_element = tx::tensor(shape.rhs).getElementType();
   shape.zero = tx::zero_of(root);
-  // Halves hold the difference of two integers of 8 bits, f32 that of 16.
+  // f16 and bf16 represent the difference of two integers of 8 bits, f32 that of 16.
   const unsigned most_bits = shape.element.isF32() ? 16 : 8;
   bool is_quantized = llvm::isa<IntegerType>(shape.rhs_element) && shape.rhs_element.getIntOrFloatBitWidth() <= most_bits;
   if (!known_type || (shape.converts() && !is_quantized)) return std::nullopt;
@@ -170,7 +175,7 @@ int64_t Tile::stage_bytes(const TiledContraction& shape) const {
 
 Tile::Exchange Tile::exchange(const TiledContraction& shape, int64_t exchange_rows) const {
   if (!shape.rows_last) return {(columns + 8) * 4, 4, exchange_rows * (columns + 8) * 4};
-  // What a subgroup stores at once lies in different banks: eight rows of four pairs of columns, or two rows of every fourth column.
+  // Elements that a subgroup stores at once are in different banks: eight rows of four pairs of columns, or two rows of every fourth column.
   int64_t column_bytes = (exchange_rows + (shape.tensor_cores ? 4 : 1)) * 4;
   return {4, column_bytes, columns * column_bytes};
 }
@@ -208,14 +213,14 @@ int64_t pieces(const TiledContraction& shape, const Tile& tile) {
   return (tile.rows * depth / shape.lhs_piece() + tile.columns * depth / tile.rhs_piece(shape)) / usual_threads;
 }
 
-// Some pieces are too small to be copied but through registers, or change their type there.
+// Some pieces are too small to be copied without registers, or change their type on the way.
 bool uses_registers(const TiledContraction& shape, const Tile& tile) {
   if (shape.converts()) return true;
   return std::min(shape.lhs_piece(), tile.rhs_piece(shape)) * shape.element_bytes() < 4;
 }
 
-// Clocks for the whole contraction on tensor cores: rounds of the workgroups that all multiprocessors hold at once, each limited by what is
-// slowest in its steps.
+// Clocks for the whole contraction on tensor cores: rounds of the workgroups that all multiprocessors hold at once, each limited by the slowest part
+// of its steps.
 double estimate(const TiledContraction& shape, const Tile& tile) {
   int64_t bytes = shape.element_bytes(), depth = tile.depth(bytes), count = workgroups(shape, tile, usual_symbol);
   double area = static_cast<double>(tile.rows * tile.columns), sides = static_cast<double>(tile.rows + tile.columns);
@@ -226,7 +231,7 @@ double estimate(const TiledContraction& shape, const Tile& tile) {
   double l2 = copied / l2_rate * static_cast<double>(std::min(count, multiprocessors)) / multiprocessors;
   double slowest =
       std::max({products, shared, l2, static_cast<double>(pieces(shape, tile)) * (uses_registers(shape, tile) ? 3 : 1) * piece_clocks});
-  // Workgroups that share a multiprocessor hide each other's waiting.
+  // Workgroups that share a multiprocessor hide each other's waiting time.
   int64_t fit = std::min(tile.residents, sm_90a.shared_memory_bytes / tile.shared_bytes(shape)), each = tiles_of(count, multiprocessors);
   double together = static_cast<double>(std::clamp<int64_t>(fit, 1, each));
   double step = std::max(together * slowest, slowest + latency_clocks) + barrier_clocks * (together > 1 ? together / 2 : 1);
@@ -284,6 +289,7 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
   // Where workgroups store rows innermost, or their number is not known, clusters were not measured.
   clusters = clusters && !shape.tensor_cores && !shape.rows_last && is_fixed(shape.rows) && is_fixed(shape.batches);
   std::vector<Tile> fitting;
+<<<<<<< HEAD
   for (const Tile& one : tiles_for(shape)) {
     auto tile = fitted(shape, one, shared_memory_bytes);
     if (!tile) continue;
@@ -293,6 +299,19 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
       if (cluster > 1 && workgroups(shape, *tile, 1) > (cluster == 2 ? most_in_pairs : most_in_fours)) break;
       tile->estimate_ns = (shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile)) / clocks_per_ns;
       fitting.push_back(*tile);
+=======
+  size_t suitable = SIZE_MAX;  // without tensor cores, the largest that gives enough workgroups
+  for (Tile tile : shape.tensor_cores ? ArrayRef<Tile>(with_tensor_cores) : ArrayRef<Tile>(without_tensor_cores)) {
+    tile.stages = std::clamp<int64_t>(tile.steps(shape), 2, tile.stages);
+    int64_t lines = tile.rows * tile.depth(shape.element_bytes()) / shape.lhs_piece() / usual_threads;  // each with its own position
+    if (uses_registers(shape, tile) || (lines > 8 && !shape.has_even_rows())) tile.residents = 1;
+    while (tile.stages > 2 && tile.shared_bytes(shape) > shared_memory_bytes) --tile.stages;
+    if (tile.shared_bytes(shape) > shared_memory_bytes || pieces(shape, tile) > most_pieces) continue;
+    if (shape.tensor_cores) {
+      tile.estimate_ns = estimate(shape, tile) / clocks_per_ns;
+    } else if (suitable == SIZE_MAX && workgroups(shape, tile, 1) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) {
+      suitable = fitting.size();
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     }
   }
   llvm::stable_sort(fitting, [](const Tile& a, const Tile& b) { return a.estimate_ns < b.estimate_ns; });

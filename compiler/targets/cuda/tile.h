@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matmul and convolution as tiles of the result that a workgroup computes from shared memory: what may be done so, and which tile.
+// Matmul and convolution as tiles of the result that a workgroup computes from shared memory: which contractions are possible, and with which tile.
 // Read by the contraction strategy only.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace heddle::targets::cuda {
 struct TiledContraction {
   mlir::Operation* root = nullptr;
   mlir::Value lhs, rhs;    // region operands
-  mlir::Type element;      // of what is multiplied: f32, f16 or bf16
-  mlir::Type rhs_element;  // the same, or integers that become it on their way to shared memory
-  mlir::Value zero;        // region operand, f32 of each column: what such integers are less; null for nothing
+  mlir::Type element;      // of the factors: f32, f16 or bf16
+  mlir::Type rhs_element;  // the same, or integers that are converted to it on their way to shared memory
+  mlir::Value zero;        // region operand, an f32 per column that is subtracted from such integers; null for nothing
   bool tensor_cores = false;
   bool is_conv = false;
   bool rhs_transposed = false;  // [columns, channels]
@@ -23,7 +23,7 @@ struct TiledContraction {
   mlir::AffineExpr batches;                       // of a matmul
   int64_t groups = 1, columns = 1, channels = 1;  // columns and channels of one group
   int64_t taps = 1;
-  // Of a convolution:
+  // For a convolution:
   int64_t in_height = 1, in_width = 1, height = 1, width = 1, kernel_height = 1, kernel_width = 1;
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
   unsigned spatial = 0;  // dimensions
@@ -34,11 +34,11 @@ struct TiledContraction {
   int64_t rhs_element_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // in global memory
   bool converts() const { return rhs_element != element; }
   int64_t depth() const { return taps * channels; }
-  // Elements of the left side that are copied at once: as many as are always in one tap and aligned.
+  // The number of elements of the left side that are copied at once: as many as are always in one tap and aligned.
   int64_t lhs_piece() const;
-  // Rows of the left side lie one after the other, without gaps.
+  // Whether rows of the left side are contiguous, without gaps.
   bool has_even_rows() const;
-  // No tap lies in the padding.
+  // Whether no tap is in the padding.
   bool is_inside() const;
 
   // Nothing if the root cannot be tiled.
@@ -58,19 +58,19 @@ struct Tile {
   double estimate_ns = 0;               // for the whole contraction
 
   int64_t depth(int64_t element_bytes) const { return slices * step_bytes / element_bytes; }  // of one step, in elements
-  // Taps and channels are walked as one, which wastes less than steps that end with each tap's channels.
+  // Whether taps and channels are walked as one, which wastes less than steps that end with each tap's channels.
   bool is_flat(const TiledContraction& shape) const;
   int64_t steps(const TiledContraction& shape) const;
 
-  // Rows in shared memory are longer than what they hold, so that those read together lie in different banks.
+  // Rows in shared memory are longer than their contents, so that elements read together are in different banks.
   int64_t lhs_row_bytes() const { return slices * step_bytes + 16; }
   int64_t lhs_bytes() const { return rows * lhs_row_bytes(); }
   int64_t rhs_row_bytes(const TiledContraction& shape) const;
   int64_t rhs_piece(const TiledContraction& shape) const;  // as lhs_piece
   int64_t stage_bytes(const TiledContraction& shape) const;
 
-  // At the end all sums go through shared memory, to be stored in whole lines: in bands of a few rows of every subgroup, or of every
-  // row of threads.
+  // At the end all sums go through shared memory, so that they are stored in whole lines: in bands of a few rows of every subgroup, or of every row of
+  // threads.
   int64_t row_groups(const TiledContraction& shape) const { return shape.tensor_cores ? rows / warp_rows / 16 : thread_rows; }
   int64_t group_rows(const TiledContraction& shape) const { return rows / row_groups(shape); }
   int64_t bands(const TiledContraction& shape) const;
@@ -82,8 +82,13 @@ struct Tile {
   int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;
 
+<<<<<<< HEAD
   // Those that fit into shared memory, the best by estimate first. clusters: whether they may have some.
   static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes, bool clusters);
+=======
+  // The tiles that fit into shared memory, the best by estimate first.
+  static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes);
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 };
 
 }  // namespace heddle::targets::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See tile_copy.h. A thread copies pieces of the same place along the depth, so that taps and channels are found once a step.
+// See tile_copy.h. A thread copies pieces at the same position along the depth, so that taps and channels are computed once per step.
 #include "compiler/targets/cuda/tile_copy.h"
 
 using namespace mlir;
@@ -9,7 +9,7 @@ namespace heddle::targets::cuda {
 namespace {
 
 constexpr int64_t smallest_async_bytes = 4;
-constexpr int64_t farthest_offset = int64_t{1} << 30;  // bytes that an instruction's constant may hold
+constexpr int64_t farthest_offset = int64_t{1} << 30;  // bytes, the limit of an instruction's constant
 
 }  // namespace
 
@@ -128,7 +128,7 @@ TileCopy::Position TileCopy::position(Value step) {
     tap = shape_.taps > 1 ? div(here, shape_.channels) : tap;
     channel = shape_.taps > 1 ? rem(here, shape_.channels) : here;
   } else {
-    // All taps of the same channels one after the other: most of what they read is the same, and still in the first cache.
+    // All taps of the same channels one after the other: they read mostly the same elements, which are still in the first-level cache.
     tap = rem(step, shape_.taps);
     at.channel = mul(div(step, shape_.taps), depth);
     at.rhs_first = f_.widen(add(mul(tap, shape_.channels), at.channel));
@@ -147,7 +147,7 @@ void TileCopy::add(Copies& copies, const Piece& piece, Value source, Value is_th
   int64_t from = piece.source_offset, to = piece.shared_offset;
   if (bytes >= smallest_async_bytes) {
     copies.start.push_back([=, this] {
-      // Bytes that are not there become 0.
+      // Missing bytes become 0.
       Value there = is_there ? f_.choose(is_there, f_.word(bytes), f_.word(0)) : f_.word(bytes);
       std::string size = std::to_string(bytes), cache = near || bytes < 16 ? "ca" : "cg";
       f_.assembly(
@@ -188,7 +188,7 @@ TileCopy::Copies TileCopy::step(Value step, Value stage) {
   Copies copies;
   Position at = position(step);
   Value lhs_shared = k_.make<arith::AddIOp>(stage, lhs_shared_), rhs_shared = k_.make<arith::AddIOp>(stage, rhs_shared_);
-  llvm::DenseMap<Value, Value> moved;  // sources by where they were in the first step
+  llvm::DenseMap<Value, Value> moved;  // sources by their position in the first step
   auto move = [&](Value source, Value offset, bool is_rhs = false) {
     Value& there = moved[source];
     if (!there) there = is_rhs ? rhs_pointer(source, offset) : pointer(source, offset);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Copies of a tiled contraction's operands to shared memory, one step of the depth at a time. Used by tiled_contraction; knows nothing of
-// products. Pieces of 16, 8 or 4 bytes are copied asynchronously (PTX ISA, cp.async), smaller ones through registers.
+// Copies of a tiled contraction's operands to shared memory, one step of the depth at a time. Used by tiled_contraction; independent of products.
+// Pieces of 16, 8 or 4 bytes are copied asynchronously (PTX ISA, cp.async), smaller ones through registers.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ class TileCopy {
  public:
   explicit TileCopy(const TileFrame& frame);
 
-  // The copies of a step (i32) into the stage at that address (i32), to be emitted in this order; a step behind the last one copies
-  // nothing. What `finish` does completes pieces that have gone through registers.
+  // The copies of a step (i32) into the stage at that address (i32), to be emitted in this order; a step after the last one copies nothing. `finish`
+  // completes pieces that go through registers.
   struct Copies {
     std::vector<std::function<void()>> start, finish;
   };
@@ -25,12 +25,12 @@ class TileCopy {
   // One of the pieces that this thread copies each step.
   struct Piece {
     mlir::Value base;       // of the operand
-    mlir::Value source;     // of the first step; may lie outside of the operand where the piece is not copied
-    int64_t source_offset;  // bytes behind it
-    int64_t shared_offset;  // bytes, behind the operand's place of this thread in a stage
+    mlir::Value source;     // of the first step; may be outside of the operand if the piece is not copied
+    int64_t source_offset;  // bytes after it
+    int64_t shared_offset;  // bytes after this thread's place for the operand in a stage
     mlir::Value is_there;   // null: always
     mlir::Value y, x;       // i32, of the first tap
-    int64_t depth;          // of the right side: elements behind this thread's first one
+    int64_t depth;          // of the right side: elements after this thread's first one
     mlir::Value zero;       // of the right side's columns, as many as the piece has; null for none
   };
   // Where one step is. i32, except for the offsets, which are i64 elements.

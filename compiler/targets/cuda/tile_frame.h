@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a workgroup and its threads are in a tiled contraction. Used by tile_copy, tile_product and tiled_contraction.
+// The position of a workgroup and its threads in a tiled contraction. Used by tile_copy, tile_product and tiled_contraction.
 #pragma once
 
 #include "compiler/targets/cuda/instructions.h"
@@ -15,10 +15,15 @@ class TileFrame : public Instructions {
   const Tile& tile;
 
   mlir::Value rows, first_row, first_column;  // i64
+<<<<<<< HEAD
   mlir::Value batch;                          // i64; of a convolution: the group
   mlir::Value slice, in_slice;                // i64: of this thread's sums, and the thread within it
   mlir::Value rank;                           // i64: of this workgroup in its cluster; null if it is alone
   mlir::Value first_step, end_step;           // i64: of this workgroup
+=======
+  mlir::Value batch;                          // i64; for a convolution: the group
+  mlir::Value slice, in_slice;                // i64: the slice of this thread's sums, and the thread within it
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 };
 
 }  // namespace heddle::targets::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See tile_product.h. Steps are copied several ahead. With tensor cores, what the next group of products needs is loaded while one is
-// computed, and the copies of a step are spread between its products. Instructions and the places of matrix elements in registers as
-// in the PTX ISA: ldmatrix, mma.sync.m16n8k16 (f16, bf16) and m16n8k8 (tf32).
+// See tile_product.h. Steps are copied several ahead. With tensor cores, operands of the next group of products are loaded while one is computed, and
+// the copies of a step are spread between its products. Instructions and the layout of matrix elements in registers are those of the PTX ISA:
+// ldmatrix, mma.sync.m16n8k16 (f16, bf16) and m16n8k8 (tf32).
 #include "compiler/targets/cuda/tile_product.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -14,7 +14,7 @@ namespace {
 
 using Values = KernelBuilder::Values;
 
-// What both kinds of product do: the pipeline of copies.
+// Shared by both kinds of product: the pipeline of copies.
 class Pipeline : public TileProduct {
  public:
   explicit Pipeline(const TileFrame& frame) : f_(frame), k_(frame.k), shape_(frame.shape), tile_(frame.tile) {}
@@ -23,11 +23,11 @@ class Pipeline : public TileProduct {
   VectorType four() const { return k_.vector_type(k_.builder.getF32Type(), 4); }
   Value add(Value a, int64_t b) const { return k_.make<arith::AddIOp>(a, f_.word(b)); }
   int64_t stage_bytes() const { return tile_.stage_bytes(shape_); }
-  Value after(Value stage) const {  // in the ring
+  Value after(Value stage) const {  // next stage in the ring
     Value next = add(stage, stage_bytes()), end = add(f_.shared(), tile_.stages * stage_bytes());
     return f_.choose(k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, next, end), f_.shared(), next);
   }
-  // Elements of neighboring columns: at once where these lie one after the other.
+  // Elements of neighboring columns: in one access if they are contiguous.
   void store_neighbors(Value elements, Value address, int64_t offset, const Tile::Exchange& exchange) const {
     int64_t count = llvm::cast<VectorType>(elements.getType()).getNumElements();
     if (exchange.column_bytes == 4) return f_.store_shared(elements, address, offset, static_cast<unsigned>(count * 4));
@@ -37,7 +37,7 @@ class Pipeline : public TileProduct {
     }
   }
   void commit() const { f_.assembly("cp.async.commit_group;", "", {}); }
-  // All copies but those of the latest steps are done, of all threads.
+  // Waits until the copies of all threads are done, except those of the latest steps.
   void arrive() const {
     f_.assembly("cp.async.wait_group " + std::to_string(tile_.stages - 2) + ";", "", {});
     k_.barrier();
@@ -76,8 +76,13 @@ class FusedMultiplyAdd final : public Pipeline {
     begin(copy);
     Values carried(static_cast<size_t>(tile_.thread_rows * column_groups()), k_.constant(four(), 0));
     carried.push_back(f_.shared());                                           // stage of this step
+<<<<<<< HEAD
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
     Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
+=======
+    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage being filled
+    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
       arrive();
       TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), values.back());
       run(copies.start);
@@ -175,14 +180,19 @@ class MatrixMultiplyAdd final : public Pipeline {
       carried.append(load(f_.shared(), 0));
     }
     carried.push_back(f_.shared());                                           // stage of this step
+<<<<<<< HEAD
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
     Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
+=======
+    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage being filled
+    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
       Values next(values.begin(), values.begin() + static_cast<ptrdiff_t>(sums));
       ValueRange rest = values.drop_front(sums).drop_back(2);
       Values fragments(rest.begin(), rest.end());
       Value stage = values[values.size() - 2], filled = values.back(), following = after(stage);
       if (!ahead) arrive();
-      // The stage that is filled was read in the step before, whose last load came before the latest barrier.
+      // The stage being filled was read in the previous step, whose last load came before the latest barrier.
       TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), filled);
       int64_t copying = ahead ? std::max<int64_t>(1, groups - 1) : groups;  // groups whose products are mixed with copies
       size_t started = 0;
@@ -229,12 +239,12 @@ class MatrixMultiplyAdd final : public Pipeline {
   }
 
  private:
-  // What the next products need is loaded during those before, unless there is another workgroup to do something meanwhile.
+  // Operands of the next products are loaded during the current ones, unless another workgroup can use the time.
   bool loads_ahead() const { return tile_.residents == 1; }
   int64_t fragments_down() const { return tile_.rows / tile_.warp_rows / 16; }
   int64_t fragments_across() const { return tile_.columns / tile_.warp_columns / 8; }
 
-  // What a group of products needs: four words a fragment of the left side, two of the right one.
+  // Operands of a group of products: four words per fragment of the left side, two of the right one.
   Values load(Value stage, int64_t group) const {
     Values words;
     Value lhs = k_.make<arith::AddIOp>(stage, lhs_), rhs = k_.make<arith::AddIOp>(stage, rhs_);
@@ -263,7 +273,7 @@ class MatrixMultiplyAdd final : public Pipeline {
     size_t down = static_cast<size_t>(fragments_down()), across = static_cast<size_t>(fragments_across());
     for (size_t i = 0; i < down; ++i) {
       for (size_t n = 0; n < across; ++n) {
-        size_t j = i % 2 == 0 ? n : across - 1 - n;  // back and forth: what was used last is used again
+        size_t j = i % 2 == 0 ? n : across - 1 - n;  // back and forth: the last used fragment is used again
         Value& sum = sums[i * across + j];
         ValueRange all = words;
         Values four;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matmul and convolution through shared memory: copies (tile_copy), sums of products (tile_product), then the element-wise ops behind the
-// root, applied to the sums on their way out. A convolution is an implicit matmul: rows are pixels, and the depth is taps and channels.
+// Matmul and convolution through shared memory: copies (tile_copy), sums of products (tile_product), then the epilogue, applied to the sums before
+// they are stored. A convolution is an implicit matmul: rows are pixels, and the depth is taps and channels.
 #include "compiler/targets/cuda/tiled_contraction.h"
 
 #include "compiler/targets/cuda/tile_product.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t most_at_once = 8;  // points of a thread whose operands are loaded together
 
-// The sums to the outputs: through shared memory, so that each thread stores 16 neighboring bytes, and whole lines are stored together. What lies
-// beside each other are columns, or rows.
+// Moves the sums to the outputs through shared memory, so that each thread stores 16 contiguous bytes, and threads together store whole lines.
+// Neighbors are columns, or rows.
 class TileOutput {
  public:
   TileOutput(const TileFrame& frame, tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose)
@@ -55,7 +55,7 @@ class TileOutput {
     Value is_there, sums;
   };
 
-  // Results that always lie one after the other in memory.
+  // The number of results that are always contiguous in memory.
   int64_t neighbors() const {
     if (!transpose_) return shape_.columns;
     if (shape_.is_conv) return shape_.width;
@@ -63,11 +63,16 @@ class TileOutput {
     return rows ? rows.getValue() : 1;
   }
 
+<<<<<<< HEAD
   // How all threads go through a band of the exchange memory: `across` of them for a line of neighbors, `lines` at once.
   struct Walk {
     int64_t across, lines, turns;
   };
   Walk walk() const {
+=======
+  // From the exchange memory to the outputs, by all threads: `across` of them for a line of neighbors.
+  LogicalResult store_band(const TileProduct& product, int64_t first_group) {
+>>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     int64_t line_length = transpose_ ? band_rows_ : tile_.columns, all_lines = transpose_ ? tile_.columns : band_rows_;
     int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads() / across, 1, all_lines);
     return {across, lines, all_lines / lines};
@@ -130,7 +135,7 @@ class TileOutput {
         Value here = k_.add(k_.mul(k_.add(turn, i), lines), line);
         places.push_back(transpose_ ? place(product, first_group, in_line, here) : place(product, first_group, here, in_line));
       }
-      // All loads come before the first store, so that they are on their way together.
+      // All loads come before the first store, so that they are in flight together.
       for (const Place& one : places) {
         ElementEvaluator evaluator(k_, region_);
         evaluator.set(shape_.root->getResult(0), one.sums);
@@ -166,7 +171,7 @@ class TileOutput {
     return all;
   }
 
-  // Sums that lie beside each other, from a row of the exchange memory and a column on.
+  // Neighboring sums, starting at a row of the exchange memory and a column.
   Place place(const TileProduct& product, int64_t first_group, Value exchange_row, Value column_in_tile) {
     Place result;
     Value at = exchange_address(exchange_row, column_in_tile);
@@ -180,7 +185,7 @@ class TileOutput {
       result.is_there = f_.both(result.is_there, k_.less(column, k_.index(shape_.columns)));
       column = k_.min(column, k_.index(shape_.columns - column_lanes));
     }
-    row = k_.min(row, k_.sub(f_.rows, k_.index(row_lanes)));  // what is loaded beside the result's elements
+    row = k_.min(row, k_.sub(f_.rows, k_.index(row_lanes)));  // for operands that are loaded besides the product
     auto extents = tx::extents(llvm::cast<RankedTensorType>(shape_.root->getResult(0).getType()));
     auto add = [&](Value index, ArrayRef<AffineExpr> over) {
       for (Value one : delinearize(k_, index, over)) result.point.at.push_back({one, 0, {}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The strategy for a transpose that moves the innermost dimension: square tiles go through shared memory, so that reading and writing both
-// touch whole rows. What is before and behind the transpose is computed on the way.
+// The strategy for a transpose that moves the innermost dimension: square tiles go through shared memory, so that both reads and writes use whole
+// rows. Ops before and after the transpose are computed on the way.
 #include "compiler/stage/scalar_body.h"
 #include "compiler/targets/cuda/strategy.h"
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t side = 64;           // of a tile
 constexpr int64_t shortest_side = 16;  // below it, a tile is mostly empty
 
-// The first transpose that the value is, or is computed from by element-wise ops alone.
+// The first transpose that the value is, or is computed from by element-wise ops only.
 tx::TransposeOp transpose_behind(Value value, llvm::DenseSet<Value>& seen) {
   Operation* op = value.getDefiningOp();
   if (!op || !seen.insert(value).second) return {};
@@ -43,7 +43,7 @@ class TransposePart final : public Part {
     SmallVector<Value> tile = delinearize(k, block, tiles_);
     Value memory, lane = k.rem(k.thread(), k.index(side)), line = k.div(k.thread(), k.index(side));
     Type type = stage::compute_type(tx::tensor(transpose.getInput()).getElementType());
-    memory = k.shared(type, side * (side + 1));  // one more in a row, so that columns lie in different banks
+    memory = k.shared(type, side * (side + 1));  // one more per row, so that columns are in different banks
     size_t last = extents_.size() - 1;
     // The result's index with these positions along the two dimensions of the tile.
     auto point_at = [&](Value across, Value along) {
@@ -92,7 +92,7 @@ class TransposePart final : public Part {
   tx::DispatchOp region_;
   std::vector<Output> outputs_;
   tx::TransposeOp transpose_;
-  size_t across_;  // dimension of the result along which the input's rows lie
+  size_t across_;  // dimension of the result along which the input's rows are
   int64_t threads_;
   SmallVector<AffineExpr> extents_, tiles_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A softmax, or whatever goes through rows, between two matrix products: scores of some rows of queries with all keys by microkernels, then these
-// rows (targets/rows.h), then their product with the values. Scores are in the workspace, and of a few rows at a time; keys and values are packed
-// there once for all rows that a workgroup has, from wherever they are and however they are computed. Where the number of keys is not known, the
-// workspace has room for 100,000 with heads of 64 elements, and fewer with longer ones; if a call has more, each row is computed without packing.
+// A softmax, or other ops that go through rows, between two matrix products: scores of some rows of queries with all keys by microkernels, then the
+// ops on these rows (targets/rows.h), then their product with the values. The workspace has the scores of a few rows at a time, and the packed
+// keys and values, which are read or computed once for all rows of a workgroup. If the number of keys is symbolic, the workspace has space for
+// 100,000 of them with heads of 64 elements, and fewer with longer ones; if a call has more, each row is computed without packing.
 #include "compiler/targets/attention_shape.h"
 #include "compiler/targets/x86_64/contraction_shape.h"
 #include "compiler/targets/x86_64/microkernel.h"
@@ -15,16 +15,16 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t scores_bytes = 256 * 1024;                // of the rows at a time
-constexpr int64_t whole_tiles = 12;                         // rows that every level's tiles divide
+constexpr int64_t scores_bytes = 256 * 1024;                // of the rows computed at a time
+constexpr int64_t whole_tiles = 12;                         // rows that are a multiple of every level's tiles
 constexpr int64_t most_workspace_bytes = int64_t{1} << 24;  // memory that a call does not use is not touched
-constexpr int64_t most_unknown_bytes = int64_t{1} << 26;    // where the number of keys is not known
+constexpr int64_t most_unknown_bytes = int64_t{1} << 26;    // if the number of keys is symbolic
 constexpr int64_t unknown_queries = 64;                     // of a workgroup
 constexpr int64_t usual_keys = 128;                         // for an estimate
 constexpr int64_t enough_workgroups = 128;
-constexpr int64_t fewest_rows = 48;  // of a workgroup, or packing takes longer than it may
+constexpr int64_t fewest_rows = 48;  // of a workgroup; with fewer, packing would take too long
 
-// How this strategy goes through it.
+// The shape of attention, with the choices of this strategy.
 struct Attention : AttentionShape {
   int64_t rows_at_once = 1;  // of scores, at most
   int64_t part_rows = 1;     // of a workgroup; the last one of a batch element may have fewer
@@ -64,7 +64,7 @@ AffineExpr Attention::workgroups() const {
   return count;
 }
 
-// Panels of keys where their number is not known are all of one width.
+// Panels of a symbolic number of keys are all of one width.
 int64_t key_units(const Level& level) {
   return level.f32_lanes() == 16 ? 4 : 1;
 }
@@ -76,11 +76,11 @@ int64_t most_tile_rows(const Level& level) {
   return most;
 }
 
-// Where everything lies in the workspace, in elements of f32. Tiles may go on behind the last row. Where the number of keys is not known, there is as much
-// memory as there may be: scores of a few rows with all keys that there is room for, or of more rows with fewer.
+// The layout of the workspace, in elements of f32. Tiles may extend beyond the last row. If the number of keys is symbolic, the memory for it is the
+// largest allowed: enough for the scores of a few rows with as many keys as possible, or of more rows with fewer keys.
 struct Layout {
-  Panels keys, values;  // keys: if their number is known
-  int64_t capacity;     // keys that there is room for
+  Panels keys, values;  // keys: if their number is static
+  int64_t capacity;     // number of keys that fit
   int64_t query_lda, sums_ldc;
   int64_t key_panels, value_panels, queries, sums, scores, all;
 
@@ -133,7 +133,7 @@ class AttentionWriter {
   }
 
  private:
-  // Visits the rows of each workgroup, and says whether the batch element is another one than before.
+  // Visits the rows of each workgroup; also gives whether the batch element differs from the previous one.
   void for_workgroups(const std::function<void(Value is_new, Value from, Value to)>& visit) {
     k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)},
             [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values {
@@ -148,7 +148,7 @@ class AttentionWriter {
 
   void write_packed() {
     for_workgroups([&](Value is_new, Value from, Value to) {
-      // Keys and values of the workgroup before may still be there.
+      // Keys and values of the previous workgroup may still be in the workspace.
       k_.branch(is_new, [&] {
         pack_keys();
         pack_values();
@@ -157,7 +157,7 @@ class AttentionWriter {
     });
   }
 
-  // Of more keys than there is room for: each row by itself.
+  // For more keys than fit: each row by itself.
   void write_rows() {
     for_workgroups([&](Value, Value from, Value to) {
       k_.loop(from, to, [&](Value query) {
@@ -237,7 +237,7 @@ class AttentionWriter {
     if (whole < count) visit(k_.index(whole), k_.remainder_mask(k_.index(count - whole), lanes_));
   }
 
-  // Row d of a panel has the elements d of its keys. What is in columns behind the last key is of no use.
+  // Row d of a panel has the elements d of its keys. Columns after the last key are not used.
   void pack_keys() {
     unsigned depth_dim = x_.first.getDomain().getParallelRank();
     int64_t most_lanes = 2;
@@ -254,7 +254,7 @@ class AttentionWriter {
         k_.loop(k_.index(0), k_.index(x_.depth), [&](Value d) {
           for (int64_t j = 0; j < width; j += lanes_) {
             Value key = k_.add(first_key, j), mask = k_.remainder_mask(k_.sub(keys_, key), lanes_);
-            key = k_.min(key, k_.sub(keys_, k_.index(1)));  // of no key there are no lanes
+            key = k_.min(key, k_.sub(keys_, k_.index(1)));  // lanes beyond the last key are masked
             Value keys = factor(x_.first, 1, first_index(k_.index(0), key, d), x_.first_key, lanes_, mask);
             k_.store(keys, panel, k_.add(k_.mul(d, width), j));
           }
@@ -292,7 +292,7 @@ class AttentionWriter {
     });
   }
 
-  // A panel of C[rows, columns] = A * packed panels of B, and of some rows behind them.
+  // A panel of C[rows, columns] = A * packed panels of B; also writes some rows after them.
   void multiply(Value rows, int64_t a, Value lda, Value depth, int64_t b, int64_t c, Value ldc, Value unit, int64_t units) {
     MicrokernelForm form;
     form.vectors = units * Panels::unit / lanes_;
@@ -392,11 +392,11 @@ FailureOr<Plans> plans_attention(tx::DispatchOp region) {
   for (const Level* level : {&level_v3, &level_v4}) {
     Layout layout(*attention, *level);
     if ((attention->known_keys() && layout.bytes() > most_workspace_bytes) || layout.capacity < Panels::unit) {
-      return FailureOr<Plans>(region.emitError("x86_64: attention: the workspace has no room for the keys"));
+      return FailureOr<Plans>(region.emitError("x86_64: attention: the keys do not fit into the workspace"));
     }
   }
   if (!attention->has_neighboring_columns())
-    return FailureOr<Plans>(region.emitError("x86_64: attention: columns are not neighbors in the result"));
+    return FailureOr<Plans>(region.emitError("x86_64: attention: the columns of a result are not contiguous"));
   int64_t keys = attention->known_keys().value_or(usual_keys);
   double flops = 2.0 * static_cast<double>(attention->part_rows * keys * (attention->depth + attention->columns));
   KernelPlan plan{attention->workgroups(), static_cast<uint64_t>(flops / 60.0) + 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matmul and convolution over microkernels: walks workgroups, passes over K, panels and tiles. Called by the target. No
-// im2col: a convolution reads the image where it lies, or a band of it that was copied with its halo.
+// Matmul and convolution by microkernels: loops over workgroups, passes over K, panels and tiles. Called by the target. There is no im2col: a
+// convolution reads the image in place, or a band of it that was copied with its halo.
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
@@ -12,21 +12,21 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// Between passes the sums lie in the result: it must not hold an operand of the tail then.
+// Between passes the result has the sums, so its memory must not also be an operand of the epilogue.
 bool is_single_pass(tx::DispatchOp region) {
   return region.overwritten().has_value();
 }
 
-// Taps that follow one another in memory are one long run of K.
+// Taps that are adjacent in memory are one long run of K.
 bool has_merged_taps(const ContractionShape& shape) {
   DepthOrder order = shape.order();
   return order.taps > 1 && order.blocks() == 1 && shape.dilation_width == 1 && shape.groups == 1;
 }
 
-// Tables of offsets are part of the image. Usual windows have up to 961 taps; a longer table than this is no model's.
+// Tables of offsets are part of the image. Usual windows have up to 961 taps; no real model needs a table above this limit.
 constexpr int64_t most_table_entries = 1 << 16;
 
-// Entries of the table of where each tap lies, or nothing if they have no place.
+// Entries of the table of tap offsets, or nothing if there are too many.
 std::optional<int64_t> tap_entries(const ContractionShape& shape, const ContractionTiling& tiling) {
   int64_t entries = 0;
   int64_t across = has_merged_taps(shape) ? 1 : shape.kernel_width;
@@ -35,7 +35,7 @@ std::optional<int64_t> tap_entries(const ContractionShape& shape, const Contract
   return entries;
 }
 
-// Bytes of a band's copy, or nothing if they are more than a workspace may have.
+// Bytes of a band's copy, or nothing if they exceed the largest workspace.
 std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionTiling& tiling) {
   if (!shape.needs_halo()) return 0;
   int64_t bytes = 0;
@@ -45,7 +45,7 @@ std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const 
   return static_cast<uint64_t>(bytes);
 }
 
-// What a kernel of this cut would need beyond all reason is refused before it is made.
+// Whether the resources of a kernel with this tiling are within reason; otherwise it is refused before it is made.
 bool is_reasonable(const ContractionShape& shape, const ContractionTiling& tiling) {
   return tap_entries(shape, tiling) && workspace_bytes_of(shape, tiling);
 }
@@ -54,11 +54,11 @@ LogicalResult refuse(const ContractionShape& shape, const ContractionTiling& til
   if (!tap_entries(shape, tiling)) {
     return shape.root->emitError("x86_64: a window of ")
            << shape.kernel_height << " x " << shape.kernel_width << " taps over " << tiling.pass_blocks
-           << " blocks of channels has no strategy; up to " << most_table_entries << " taps have";
+           << " blocks of channels is too large; up to " << most_table_entries << " taps are supported";
   }
   return shape.root->emitError("x86_64: a padded band of ")
          << shape.band_height(tiling.band_size) << " x " << shape.band_width(tiling.band_size) << " pixels of " << shape.channels
-         << " channels has no strategy; up to " << largest_workspace_bytes << " bytes have";
+         << " channels is too large; up to " << largest_workspace_bytes << " bytes are supported";
 }
 
 class ContractionWriter {
@@ -71,7 +71,7 @@ class ContractionWriter {
         shared_(Panels::shared(shape.group_columns())),
         own_(Panels::own(shape.group_columns(), kernel.level)) {}
 
-  // Of the band's copy.
+  // In the band's copy.
   int64_t halo_width() const { return shape_.needed_width(shape_.width); }
 
   void write() {
@@ -86,9 +86,9 @@ class ContractionWriter {
  private:
   Type f32() { return k_.builder.getF32Type(); }
 
-  // Panels of one width, and of one count of valid columns.
+  // Panels of the same width and the same number of valid columns.
   struct Segment {
-    int64_t first, last;  // own panels
+    int64_t first, last;  // the level's own panels
     int64_t units, columns;
   };
 
@@ -109,7 +109,7 @@ class ContractionWriter {
     }
     batches_per_block_ = shape_.kernel_height * taps_across;
 
-    // Rows of the image that do not fill tiles: tiles go on into the next row, with a table of where each pixel lies.
+    // Rows of the image that are not a multiple of the tile: tiles continue into the next row, with a table of the offset of each pixel.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = llvm::divideCeilSigned(shape_.width, most_rows) * most_rows - shape_.width;
     gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
@@ -149,7 +149,7 @@ class ContractionWriter {
     }
     Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
 
-    // Own panels of this block.
+    // The level's own panels of this block.
     int64_t size = llvm::divideCeilSigned(shared_.count, tiling_.blocks);
     Value first_shared = k_.mul(block, size), last_shared = k_.min(k_.mul(k_.add(block, 1), size), k_.index(shared_.count));
     first_panel_ = own_panel(k_, own_, shared_, first_shared);
@@ -180,7 +180,7 @@ class ContractionWriter {
     write_passes(a, b, from);
   }
 
-  // Rows of the image under the band go to the workspace, with zeros where the window leaves the image.
+  // Copies the rows of the image under the band to the workspace, with zeros where the window leaves the image.
   void copy_band(Value image, Value from, Value rows) {
     int64_t channels = shape_.channels, width = halo_width();
     int64_t left = std::min(shape_.pad_left, width), inside = std::min(shape_.in_width, width - left), right = width - left - inside;
@@ -202,7 +202,7 @@ class ContractionWriter {
     });
   }
 
-  // The same of a line: what the windows of some of its pixels reach.
+  // The same for a line: copies the part that the windows of some of its pixels cover.
   void copy_part_of_line(Value line, Value from, Value pixels) {
     int64_t channels = shape_.channels;
     Value start = k_.sub(k_.mul(from, shape_.stride_width), k_.index(shape_.pad_left));
@@ -296,8 +296,8 @@ class ContractionWriter {
     return k_.add(start, k_.mul(row, width));
   }
 
-  // Short reductions over panels that all stay in L2: every tile of rows passes all panels, so that C and what is added to it
-  // are walked as they lie in memory.
+  // Short reductions over panels that all stay in L2: every tile of rows visits all panels, so that C and the epilogue's operands are walked in
+  // memory order.
   bool rows_outside() const {
     int64_t panels_bytes = shape_.rhs_bytes() * order_.depth() * llvm::divideCeilSigned(shared_.units, tiling_.blocks) * Panels::unit;
     return tiling_.passes == 1 && shape_.packed && shared_.count > tiling_.blocks && order_.depth() <= 256 && panels_bytes <= 256 * 1024;
@@ -323,7 +323,7 @@ class ContractionWriter {
     }
   }
 
-  // One tile of rows, for a panel that is visited inside of them.
+  // One tile of rows, if tiles are the outer loop and a panel is visited for each.
   struct PanelRows {
     int64_t count;
     Value a_offset, c_rows;
@@ -364,16 +364,16 @@ class ContractionWriter {
               panel_words = llvm::divideCeilSigned(pass.most * segment.units * Panels::unit * shape_.rhs_bytes(), 4);
       prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_words, calls), 16) * 16;
       prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
-      // What is wanted next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
+      // Prefetched next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
       Value following = k_.add(panel, 1);
       Value here = k_.less(following, last_panel_);
       Value other = pass.last ? k_.make<arith::SelectOp>(k_.less(following, k_.index(own_.count)), following, k_.index(0)) : first_panel_;
       Value other_row = pass.last ? k_.index(0) : k_.add(pass.b_row, pass.most);
       Value next_panel = k_.make<arith::SelectOp>(here, following, other);
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
-      // The only panel stays in L1 or L2: the next rows of A are wanted then.
+      // The only panel stays in L1 or L2, so the next rows of A are prefetched.
       prefetch.rows = shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
-      if (calls <= 3) {  // few tiles use this panel: its own rows are late sooner than the next panel's
+      if (calls <= 3) {  // few tiles use this panel: its own rows arrive late before the next panel's do
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit * shape_.rhs_bytes() / 4;
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
@@ -385,7 +385,7 @@ class ContractionWriter {
     if (shape_.zero) call.zero = k_.pointer(k_.operand(*shape_.zero), epilogue_column, f32());
     auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
       form.rows = rows;
-      // A short reduction leaves no time to fetch its own tile of C: the next one's then.
+      // A short reduction leaves no time to prefetch its own tile of C, so the next one's is prefetched.
       call.ahead = k_.index(pass.most < 256 ? rows * shape_.columns : 0);
       if (only) {
         Value following = k_.less(k_.add(panel, 1), last_panel_);
@@ -475,7 +475,7 @@ class ContractionWriter {
 
   using Span = std::function<void(int64_t count, Value pixel, Value number)>;
 
-  // All bands have `pixels` of them but the last one.
+  // All bands but the last one have `pixels`.
   void write_bands(Value from, int64_t pixels, int64_t last_pixels, int64_t most_rows, const Span& span) {
     if (last_pixels == pixels) return write_even(pixels, most_rows, span);
     k_.branch(
@@ -492,7 +492,7 @@ class ContractionWriter {
     k_.loop(k_.index(large), k_.index(tiles), [&](Value i) { span(rows - 1, k_.add(k_.mul(i, rows - 1), large), i); });
   }
 
-  // Full tiles, then the rest in powers of two.
+  // Full tiles, then the remainder in powers of two.
   void write_any(Value pixels, int64_t most_rows, const Span& span) {
     Value tiles = k_.div(pixels, k_.index(most_rows));
     k_.loop(k_.index(0), tiles, [&](Value i) { span(most_rows, k_.mul(i, most_rows), i); });
@@ -514,7 +514,7 @@ class ContractionWriter {
   struct Prefetch {
     Value from;
     int64_t part = 0, step = 0;
-    bool rows = false;  // fetch the rows of A after this tile's
+    bool rows = false;  // prefetch the rows of A of the next tile
   };
 
   KernelBuilder& k_;
@@ -534,11 +534,11 @@ class ContractionWriter {
 
 namespace {
 
-// Calls, and devices, that a cut is for.
+// The calls, and the devices, that a tiling is for.
 struct Case {
   std::vector<Guard> guards;
   Cores cores;
-  int64_t rows;  // where they are not known
+  int64_t rows;  // if they are symbolic
 };
 
 constexpr int64_t few_rows = 12, usual_rows = 128;
@@ -570,7 +570,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   Plans plans;
   for (const Case& one : cases) {
     std::vector<RankedTiling> ranked = rank(one);
-    const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // a band of more is a band of as many
+    const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // larger bands are equivalent
     auto known = llvm::find_if(ranked, [&](const RankedTiling& each) {
       return each.tiling.blocks == usual.blocks && std::min(each.tiling.band_size, rows) == std::min(usual.band_size, rows);
     });
@@ -598,7 +598,7 @@ FailureOr<KernelResources> emit_microkernel(tx::DispatchOp region, const KernelP
                                             const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  if (plan.choice.numbers.size() != 3) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
+  if (plan.choice.numbers.size() != 3) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is for another region"));
   ContractionTiling tiling = ContractionTiling::of(*shape, is_single_pass(region), plan.choice.numbers);
   KernelBuilder kernel(region, symbol, kernels, level);
   ContractionWriter writer(kernel, *shape, tiling);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads the element-wise tail of a contraction and writes it for one vector. Called by contraction_shape and microkernel.
+// Reads the element-wise epilogue of a contraction, and emits it for one vector. Called by contraction_shape and microkernel.
 #include "compiler/targets/x86_64/contraction_epilogue.h"
 
 #include "compiler/stage/scalar_body.h"
@@ -18,7 +18,7 @@ bool is_one(AffineExpr extent) {
   return constant && constant.getValue() == 1;
 }
 
-// How a broadcast input lies over the result: along the last dimension, along all others, as one element, or not so.
+// How a broadcast input maps to the result: along the last dimension, along all others, as one element, or in another way.
 std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
   SmallVector<AffineExpr> input = tx::extents(tx::tensor(op.getInput())), result = tx::extents(tx::tensor(op.getResult()));
   SmallVector<bool> is_read(result.size(), false);
@@ -31,11 +31,11 @@ std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
     all_rows &= is_read[d] || is_one(result[d]);
   }
   if (is_read[last]) return no_row ? std::optional(EpilogueOperand::column) : std::nullopt;
-  // Its dimensions are in the result's order.
+  // Its dimensions must be in the result's order.
   return all_rows && llvm::is_sorted(op.getDimensions()) ? std::optional(EpilogueOperand::row) : std::nullopt;
 }
 
-// Values of the tail are f32, or the bools between a comparison and a selection.
+// Values of the epilogue are f32, or the bools between a comparison and a selection.
 bool is_supported(Operation* op) {
   Type element = llvm::cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   return tx::is_elementwise(op) && (element.isF32() || element.isInteger(1));
@@ -49,7 +49,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   Block& block = region.getBody().front();
   auto yield = llvm::cast<tx::YieldOp>(block.getTerminator());
   if (yield.getValues().size() != 1)
-    return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results has no strategy";
+    return region.emitError("x86_64: a contraction with ") << yield.getValues().size() << " results is not supported; 1 is";
   epilogue.result_ = yield.getValues().front();
   auto type = llvm::cast<RankedTensorType>(epilogue.product_.getType());
   Type f32 = Float32Type::get(region.getContext());
@@ -60,7 +60,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   auto add_operand = [&](EpilogueOperand::Kind kind, Value source, Value value) -> LogicalResult {
     auto argument = llvm::dyn_cast<BlockArgument>(source);
     if (!argument || llvm::cast<RankedTensorType>(source.getType()).getElementType() != f32) {
-      return region.emitError("x86_64: an operand of a contraction's tail must be an f32 input of the region");
+      return region.emitError("x86_64: an operand of a contraction's epilogue must be an f32 input of the region");
     }
     numbers[value] = numbers.size();
     epilogue.operands_.push_back({kind, argument.getArgNumber(), value});
@@ -83,20 +83,21 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
     if (auto broadcast = llvm::dyn_cast<tx::BroadcastOp>(op)) {
       if (numbers.count(broadcast.getInput())) {  // of a constant: still that splat
         auto known = llvm::find_if(epilogue.constants_, [&](auto& c) { return c.first == broadcast.getInput(); });
-        if (known == epilogue.constants_.end()) return op.emitError("x86_64: a contraction's tail cannot broadcast what it computed");
+        if (known == epilogue.constants_.end())
+          return op.emitError("x86_64: a contraction's epilogue cannot broadcast a value that it computed");
         double value = known->second;
         epilogue.constants_.push_back({broadcast, value});
         numbers[broadcast] = numbers[broadcast.getInput()];
         continue;
       }
       auto kind = broadcast_kind(broadcast);
-      if (!kind) return op.emitError("x86_64: a contraction's epilogue reads broadcasts of columns, of rows and of one element");
+      if (!kind) return op.emitError("x86_64: a contraction's epilogue reads only broadcasts of columns, of rows and of one element");
       if (failed(add_operand(*kind, broadcast.getInput(), broadcast))) return failure();
       continue;
     }
-    if (!is_supported(&op)) return op.emitError("x86_64: this op has no strategy in the tail of a contraction");
+    if (!is_supported(&op)) return op.emitError("x86_64: this op is not supported in the epilogue of a contraction");
     if (tx::extents(llvm::cast<RankedTensorType>(op.getResult(0).getType())) != tx::extents(type)) {
-      return op.emitError("x86_64: an op in a contraction's tail has another shape than the product");
+      return op.emitError("x86_64: an op in a contraction's epilogue has another shape than the product");
     }
     for (Value operand : op.getOperands()) {
       if (!numbers.count(operand) && failed(add_operand(EpilogueOperand::full, operand, operand))) return failure();
@@ -111,10 +112,10 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   if (!llvm::cast<RankedTensorType>(epilogue.result_.getType()).getElementType().isF32()) {
     return region.emitError("x86_64: a contraction's region must yield f32");
   }
-  if (!numbers.count(epilogue.result_)) return region.emitError("x86_64: a contraction's region must yield what it computes");
+  if (!numbers.count(epilogue.result_)) return region.emitError("x86_64: a contraction's region must yield a value that it computes");
   key << "r" << numbers[epilogue.result_];
   if (epilogue.ops_.empty()) epilogue.key_.clear();
-  // Where a result takes the place of an operand, that is read before anything is stored.
+  // If the result overwrites an operand, the operand must be read before anything is stored.
   if (region.overwritten()) epilogue.is_long_ = false;
   if (epilogue.is_long_ && !epilogue.key_.empty()) key << "long";
   return epilogue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads a region into a ContractionShape and chooses its cut. Called by contraction's plan and emit, pack and depthwise.
+// Reads a region into a ContractionShape and chooses its tiling. Called by contraction's plan and emit, pack and depthwise.
 #include "compiler/targets/x86_64/contraction_shape.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
   auto lhs = llvm::cast<RankedTensorType>(op.getLhs().getType());
   auto rhs = llvm::cast<RankedTensorType>(op.getRhs().getType());
   if (op.getTransposeLhs() || op.getTransposeRhs()) {
-    return op.emitError("x86_64: a matmul with transposed operands has no strategy; a tx.transpose must stand before it");
+    return op.emitError("x86_64: a matmul with transposed operands is not supported; it needs a tx.transpose before it");
   }
   shape.packed = op.getPackedShape().has_value();
   SmallVector<AffineExpr> a = tx::extents(lhs), b = tx::extents(rhs);
@@ -61,7 +61,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
                              : SmallVector<int64_t>(llvm::cast<RankedTensorType>(op.getFilter().getType()).getShape());
   int64_t spatial = input.getRank() - 2;
   if (spatial < 1 || spatial > 2)
-    return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions has no strategy; 1 and 2 have";
+    return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions is not supported; 1 and 2 are";
   auto per_dimension = [&](ArrayRef<int64_t> values, int64_t fill) {
     SmallVector<int64_t> two(values);
     if (spatial == 1) two.insert(two.begin(), fill);
@@ -96,12 +96,13 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   shape.dilation_width = dilations[1];
   shape.pad_top = pads[0];
   shape.pad_left = pads[1];
-  if (shape.pad_top < 0 || shape.pad_left < 0) return op.emitError("x86_64: negative pads have no strategy; a tx.slice must stand before");
+  if (shape.pad_top < 0 || shape.pad_left < 0)
+    return op.emitError("x86_64: negative pads are not supported; they need a tx.slice before the op");
   shape.depthwise = shape.groups > 1 && shape.group_channels() == 1 && shape.group_columns() == 1;
   shape.images = out[0];
   shape.image_rhs = getAffineConstantExpr(0, context);
 
-  // A 1x1 convolution without strides sees an image, or all of them, as one row of pixels.
+  // A 1x1 convolution without strides treats an image, or all images, as one row of pixels.
   bool pointwise = filter[0] == 1 && filter[1] == 1 && strides[0] == 1 && strides[1] == 1 && !shape.needs_halo() && !shape.depthwise &&
                    shape.in_height == shape.height && shape.in_width == shape.width;
   if (pointwise) {
@@ -148,7 +149,7 @@ Value own_panel(KernelBuilder& kernel, const Panels& own, const Panels& shared, 
 DepthOrder DepthOrder::of(int64_t taps, int64_t channels) {
   DepthOrder order{taps, channels, channels};
   if (taps == 1 || channels <= 128) return order;
-  // The largest divisor near 64: rows of A then stay in L1 while all taps of a block pass.
+  // The largest divisor near 64: rows of A then stay in L1 during all taps of a block.
   for (int64_t block = 96; block >= 32; --block) {
     if (channels % block == 0 && (order.block == channels || std::abs(block - 64) < std::abs(order.block - 64))) order.block = block;
   }
@@ -164,7 +165,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   ContractionShape shape;
   for (Operation& op : region.getBody().front()) {
     if (!tx::is_contraction(&op)) continue;
-    if (shape.root) return op.emitError("x86_64: a region with two contractions has no strategy");
+    if (shape.root) return op.emitError("x86_64: a region with two contractions is not supported");
     shape.root = &op;
   }
   shape.rhs_element = tx::tensor(shape.root->getOperand(1)).getElementType();
@@ -172,7 +173,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
     Type element = tx::tensor(value).getElementType();
     bool is_quantized = value == shape.root->getOperand(1) && llvm::isa<IntegerType>(element);  // of 8 or 16 bits, if the others are f32
     if (!element.isF32() && !is_quantized)
-      return shape.root->emitError("x86_64: a contraction of ") << element << " has no strategy; f32 has";
+      return shape.root->emitError("x86_64: a contraction of ") << element << " is not supported; f32 is";
   }
   auto lhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(0)), rhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(1));
   if (!lhs || !rhs) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
@@ -183,7 +184,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
     shape.zero = llvm::cast<BlockArgument>(zero).getArgNumber();
   }
   for (AffineExpr extent : tx::extents(llvm::cast<RankedTensorType>(shape.root->getResult(0).getType()))) {
-    if (tx::static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements has no strategy");
+    if (tx::static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements is not supported");
   }
   LogicalResult known = llvm::isa<tx::MatmulOp>(shape.root) ? read_matmul(llvm::cast<tx::MatmulOp>(shape.root), shape)
                                                             : read_conv(llvm::cast<tx::ConvOp>(shape.root), shape);
@@ -199,7 +200,7 @@ namespace {
 constexpr double core_flops_per_ns = 100;
 constexpr double copy_bytes_per_ns = 20;
 
-// Modelled time of cuts; lower is better. Rough: it only has to rank them.
+// Modeled time of tilings; lower is better. Rough: it is only used to rank them.
 class TilingModel {
  public:
   TilingModel(const ContractionShape& shape, Cores cores) : shape_(shape), cores_(cores) {
@@ -210,7 +211,7 @@ class TilingModel {
   }
 
   RankedTiling rank(const ContractionTiling& tiling) const {
-    // Few cores are better off with parts for some more of them, which even out what else runs there.
+    // Few cores run better with parts for a few more cores, since this compensates for other load.
     static constexpr std::pair<int, double> few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}};
     static constexpr std::pair<int, double> many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
     RankedTiling ranked{tiling};
@@ -228,7 +229,7 @@ class TilingModel {
   double nanoseconds(const ContractionTiling& tiling, int cores) const {
     int64_t column_blocks = tiling.blocks * shape_.groups;
     double workgroups = static_cast<double>(images_ * tiling.bands * column_blocks);
-    // Work of the largest workgroup.
+    // Share of the largest workgroup.
     double units = static_cast<double>(shape_.is_flat() ? shape_.width : shape_.height);
     double share = static_cast<double>(tiling.band_size) / units * static_cast<double>(llvm::divideCeilSigned(panels_, tiling.blocks)) /
                    static_cast<double>(panels_) / static_cast<double>(shape_.groups * images_);
@@ -274,7 +275,7 @@ ContractionTiling ContractionTiling::of(const ContractionShape& shape, bool sing
         1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, tiling.passes), 16) * 16));
     tiling.passes = std::max<int64_t>(1, llvm::divideCeilSigned(order.channels, tiling.pass_depth));
   } else {
-    // One panel's slice and the next one, which is being fetched, share L2 with A.
+    // L2 must hold one panel's slice, the next one, which is being prefetched, and A.
     constexpr int64_t slice_bytes = 300 * 1024;
     tiling.pass_blocks = std::clamp<int64_t>(slice_bytes / (order.block * order.taps * 4 * Panels::unit * 4), 1, order.blocks());
     tiling.passes = llvm::divideCeilSigned(order.blocks(), tiling.pass_blocks);
@@ -289,7 +290,7 @@ Choice ContractionTiling::choice() const {
 }
 
 std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
-  if (shape.width == 0) {  // as that number of rows is cut; a call's bands are as many, and of one size
+  if (shape.width == 0) {  // the tiling for that number of rows; bands of a call have the same size
     ContractionShape usual = shape;
     usual.width = usual.in_width = rows;
     std::vector<RankedTiling> ranked = rank_tilings(usual, single_pass, cores, rows);
@@ -299,7 +300,7 @@ std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool singl
   TilingModel model(shape, cores);
   bool flat = shape.is_flat();
   int64_t units = flat ? shape.width : shape.height, panels = Panels::shared(shape.group_columns()).count;
-  // What is copied has to fit into L2.
+  // Copies have to fit into L2.
   constexpr double copy_bytes = 512e3;
   auto bytes_of = [&](int64_t size) {
     return 4.0 * static_cast<double>(shape.band_height(size)) * static_cast<double>(shape.band_width(size)) *
@@ -318,7 +319,7 @@ std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool singl
       ranked.push_back(model.rank(ContractionTiling::of(shape, single_pass, {bands, size, blocks})));
     }
   }
-  // Nothing was small enough to be copied as it should be.
+  // No tiling has copies that are small enough.
   if (ranked.empty()) ranked.push_back(model.rank(ContractionTiling::of(shape, single_pass, {units, 1, 1})));
   llvm::stable_sort(ranked, [](const RankedTiling& a, const RankedTiling& b) { return a.estimate_ns < b.estimate_ns; });
   return ranked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a matmul and a convolution have in common: images of output pixels, each a row of columns, as sums over taps and
-// channels; how the columns lie in packed panels; and how the work is cut. Read by plan and emit; emits nothing.
+// The common form of a matmul and a convolution: images of output pixels, each pixel a row of columns, as sums over taps and channels; the layout of
+// columns in packed panels; and the tiling of the work. Read by plan and emit; emits nothing.
 #pragma once
 
 #include "compiler/targets/strategy.h"
@@ -9,7 +9,7 @@
 namespace heddle::targets::x86_64 {
 
 // Columns of one group in packed panels: the first `wide_count` have `wide` units of 16 columns, the others one unit less.
-// A panel holds all of K, row after row.
+// A panel has all of K, row after row.
 struct Panels {
   static constexpr int64_t unit = 16;
   int64_t columns = 0;
@@ -18,11 +18,11 @@ struct Panels {
   int64_t wide = 0;
   int64_t wide_count = 0;
 
-  // Panels of at most max_units, as even as can be.
+  // Panels of at most max_units, as equal as possible.
   static Panels divide(int64_t columns, int64_t max_units);
   // The grid's panels: the same for all levels.
   static Panels shared(int64_t columns) { return divide(columns, 4); }
-  // A level's own; it refines the grid's.
+  // A level's own panels, which subdivide the grid's.
   static Panels own(int64_t columns, const Level& level);
 
   int64_t first_unit(int64_t panel) const { return panel * (wide - 1) + std::min(panel, wide_count); }
@@ -31,7 +31,7 @@ struct Panels {
 
 class KernelBuilder;
 
-// first_unit() of a panel that the kernel counts.
+// first_unit() of a panel whose number is computed in the kernel.
 mlir::Value first_unit(KernelBuilder& kernel, const Panels& panels, mlir::Value panel);
 // The first of a level's own panels in one of the grid's.
 mlir::Value own_panel(KernelBuilder& kernel, const Panels& own, const Panels& shared, mlir::Value shared_panel);
@@ -54,15 +54,15 @@ struct ContractionShape {
   mlir::Operation* root = nullptr;
   unsigned lhs = 0, rhs = 0;     // bindings
   mlir::Type rhs_element;        // f32, or integers of 8 or 16 bits
-  std::optional<unsigned> zero;  // binding: what such integers are less, f32 of each column
+  std::optional<unsigned> zero;  // binding: what is subtracted from such integers, an f32 per column
   Epilogue epilogue;
   bool packed = false;     // rhs is in panels
-  bool winograd = false;   // rhs is in panels that are transformed
-  bool depthwise = false;  // one channel and one column a group
+  bool winograd = false;   // rhs is in transformed panels
+  bool depthwise = false;  // one channel and one column per group
 
   mlir::AffineExpr images;  // times height x width output pixels each
   int64_t height = 1;
-  int64_t width = 1;  // 0: `rows` pixels, known at run time only
+  int64_t width = 1;  // 0: `rows` pixels, a symbolic number
   mlir::AffineExpr rows;
   mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
 
@@ -88,9 +88,9 @@ struct ContractionShape {
   bool needs_halo() const {
     return pad_top > 0 || pad_left > 0 || needed_height(height) > in_height || (width > 0 && needed_width(width) > in_width);
   }
-  // One row of pixels an image, at a constant distance in memory, or in a band's copy of it: bands may cut it anywhere.
+  // One row of pixels per image, at a constant distance in memory, or in a band's copy of it: bands may divide it anywhere.
   bool is_flat() const { return height == 1 && (!needs_halo() || is_line()); }
-  // The image itself is one row, as of a convolution over one dimension.
+  // The image itself is one row, as for a convolution over one dimension.
   bool is_line() const { return in_height == 1 && kernel_height == 1 && pad_top == 0; }
   // Pixels of input under a band of `size` pixels (flat) or of output rows, with their halo.
   int64_t band_width(int64_t size) const { return needed_width(is_flat() ? size : width); }
@@ -98,40 +98,40 @@ struct ContractionShape {
   double flops_per_image() const;
 };
 
-// How the work is cut: workgroup = (image * bands + band) * groups * blocks + group * blocks + block, where a band is of
-// pixels (flat) or of output rows, and a block is of shared panels.
+// The tiling of the work: workgroup = (image * bands + band) * groups * blocks + group * blocks + block, where a band is of pixels (flat) or of
+// output rows, and a block is of shared panels.
 struct ContractionTiling {
-  int64_t bands = 1;        // per image; 0 when the rows are known at run time only
+  int64_t bands = 1;        // per image; 0 if the number of rows is symbolic
   int64_t band_size = 1;    // at most; in pixels or output rows
   int64_t blocks = 1;       // of one group
   int64_t pass_blocks = 1;  // channel blocks in one pass over a tile
-  int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 when channel blocks are counted
+  int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 if channel blocks are counted
   int64_t passes = 1;
 
-  // How one is named in plans: bands, band_size and blocks. Passes do not depend on them, so that all cuts give the same bits.
+  // The numbers of a choice: bands, band_size and blocks. Passes do not depend on them, so that all tilings give the same bits.
   static ContractionTiling of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);
   Choice choice() const;
   mlir::AffineExpr workgroups(const ContractionShape& shape) const;
 };
 
-// How many cores a cut is to suit.
+// How many cores a tiling is for.
 enum class Cores { few, many };
 constexpr int64_t many_cores = 6;  // at least
 
-// Whoever chooses among plans is offered so many of each case.
+// The most plans that are offered for each case.
 constexpr size_t most_choices = 6;
 
-// Whether a plan is better than the usual one by enough for a kernel of its own.
+// Whether a plan is better than the usual one by enough to justify its own kernel.
 inline bool is_worthwhile(double estimate_ns, double usual_ns) {
   return usual_ns > estimate_ns * 1.05 && usual_ns > estimate_ns + 500;
 }
 
 struct RankedTiling {
   ContractionTiling tiling;
-  double estimate_ns = 0;  // the mean over the numbers of cores that it is to suit, weighted with these
+  double estimate_ns = 0;  // weighted mean over the numbers of cores that it is for
 };
 
-// All cuts, the best by estimate first. rows: where the shape does not know them, what it is cut for.
+// All tilings, the best by estimate first. rows: assumed number, if the shape's is symbolic.
 std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows);
 
 }  // namespace heddle::targets::x86_64

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A depthwise convolution by output rows: some neighbouring pixels of one vector of channels at a time, so that loads of the
-// filter are shared. Windows that leave the image are cut, not padded. Called by contraction.
+// A depthwise convolution by output rows: some neighboring pixels of one vector of channels at a time, so that loads of the filter are shared. Windows
+// that leave the image are shortened, not padded. Called by contraction.
 #include "compiler/targets/x86_64/strategies.h"
 
 using namespace mlir;
@@ -105,7 +105,7 @@ class DepthwiseWriter {
     return k_.make<arith::SubFOp>(weights, k_.load(k_.operand(*shape_.zero), channel, f32(), lanes_, mask));
   }
 
-  // `count` neighbours whose windows lie inside the image's width.
+  // `count` neighbors whose windows are inside the image's width.
   void write_inside(Value x, int64_t count, Value channel, Value mask) {
     Value left = k_.sub(k_.mul(x, shape_.stride_width), k_.index(shape_.pad_left));
     KernelBuilder::Values sums(count, k_.constant(vector(), 0.0));
@@ -150,8 +150,8 @@ class DepthwiseWriter {
     k_.store(shape_.epilogue.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
-  static constexpr int64_t largest_unrolled_ = 16;  // columns of a filter; code grows with each
-  static constexpr int64_t pixels_ = 4;             // sums of one group of neighbours
+  static constexpr int64_t largest_unrolled_ = 16;  // columns of a filter; each adds code
+  static constexpr int64_t pixels_ = 4;             // sums of one group of neighbors
   KernelBuilder& k_;
   const ContractionShape& shape_;
   const int64_t band_;
@@ -192,7 +192,7 @@ FailureOr<KernelResources> emit_depthwise(tx::DispatchOp region, const KernelPla
                                           const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  if (plan.choice.numbers.size() != 1) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
+  if (plan.choice.numbers.size() != 1) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is for another region"));
   KernelBuilder kernel(region, symbol, kernels, level);
   DepthwiseWriter(kernel, *shape, plan.choice.numbers.front()).write();
   kernel.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions of element-wise ops and data movement: each group of outputs with one index space goes to the first
-// strategy that knows it. Called by the target's plan() and emit().
+// Regions of element-wise ops and data movement: each group of outputs with one index space uses the first strategy that takes it. Called by the
+// target's plan() and emit().
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/strategy.h"

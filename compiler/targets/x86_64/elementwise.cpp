@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The strategy for element-wise ops and data movement: every output element is computed where it is stored, along the innermost
-// dimension in vectors. A concat is walked input by input. Called by elemental.cpp.
+// The strategy for element-wise ops and data movement: every output element is computed where it is stored, in vectors along the innermost dimension.
+// A concat is walked input by input. Called by elemental.cpp.
 #include "compiler/targets/output_space.h"
 #include "compiler/targets/x86_64/strategy.h"
 
@@ -45,7 +45,7 @@ class ElementwisePart final : public Part {
   RowTiling tiling_;
 };
 
-// Time of one op on an element, in units of an addition in vectors of 512 bits.
+// Time of one op per element, in units of an addition in vectors of 512 bits.
 double weight(Operation* op) {
   return llvm::TypeSwitch<Operation*, double>(op)
       .Case<tx::ExpOp, tx::LogOp, tx::SigmoidOp>([](Operation*) { return 6.0; })

@@ -13,10 +13,10 @@ namespace {
 
 constexpr GenericKernel::Workers workers{64, /*are_threads=*/false};
 
-// Vectors of results that are computed at a time: sums that do not wait for each other.
+// Number of vectors of results that are computed at a time, for independent sums.
 constexpr int64_t most_vectors = 4;
 
-// The same for every level, since the grid is. Rows are cut at multiples of all vectors.
+// The same for every level, since the grid is. Rows are divided at multiples of all vector lengths.
 RowTiling tiling_of(const GenericKernel& kernel) {
   constexpr double ns_per_iteration = 0.5;
   double ns = ns_per_iteration * kernel.iterations() / static_cast<double>(std::min<int64_t>(kernel.lanes(), level_v3.f32_lanes()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// lld, called as a library on files in a private folder that is removed whatever happens. Called by the target.
+// Calls lld as a library, on files in a private directory that is always removed. Called by the target.
 #include "compiler/targets/x86_64/image.h"
 
 #include <mutex>
@@ -17,7 +17,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// A folder of its own under the system's folder for temporary files.
+// A new directory below the system's directory for temporary files.
 class PrivateDirectory {
  public:
   PrivateDirectory() { created_ = !llvm::sys::fs::createUniqueDirectory("heddle-link", path_); }
@@ -56,7 +56,7 @@ std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm:
   std::lock_guard<std::mutex> lock(one_link);
   PrivateDirectory directory;
   if (!directory.created()) {
-    error = "x86_64: making a folder for linking failed; set TMPDIR to a folder that can be written";
+    error = "x86_64: creating a directory for linking failed; set TMPDIR to a directory that can be written";
     return {};
   }
   std::vector<std::string> arguments{"ld.lld",

@@ -9,8 +9,8 @@
 
 namespace heddle::targets::x86_64 {
 
-// The image, which has the kernels alone as its symbols, or an empty vector and the reason in `error`. Thread-safe: links one at a time, since the linker
-// has global state.
+// The image, whose only symbols are the kernels, or an empty vector and the reason in `error`. Thread-safe: links one image at a time, since the
+// linker has global state.
 std::vector<char> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm::ArrayRef<LinkedKernel> kernels, std::string& error);
 
 }  // namespace heddle::targets::x86_64

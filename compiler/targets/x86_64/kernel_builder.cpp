@@ -8,7 +8,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// Integers of 16 bits in place of bf16; other types as they are.
+// Integers of 16 bits in place of bf16; other types are unchanged.
 Type bits_of_bf16(Type type) {
   if (!getElementTypeOrSelf(type).isBF16()) return type;
   Type bits = IntegerType::get(type.getContext(), 16);
@@ -43,7 +43,7 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
     if (!aliased[i]) body_.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
   }
 
-  // The entry takes the dispatch apart.
+  // The entry reads the dispatch structure.
   auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType({ptr, i64, i64, ptr}, {i32}));
   symbol = entry.getName();
   Block* block = entry.addEntryBlock();

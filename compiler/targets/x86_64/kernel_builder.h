@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a kernel with the ABI of x86_64-elf/1 and gives its workgroups. Used by every emitter of this folder; knows no strategy.
+// Opens a kernel with the ABI of x86_64-elf/1 and gives its workgroups. Used by every emitter of this directory; knows no strategy.
 #pragma once
 
 #include "compiler/targets/llvm_kernel_builder.h"
@@ -9,8 +9,8 @@ namespace heddle::targets::x86_64 {
 
 class KernelBuilder : public LlvmKernelBuilder {
  public:
-  // Opens the kernel. The emitter's code goes into a private function that gets every binding as an argument of its own, so
-  // that LLVM knows which ones cannot alias (tied ones may).
+  // Opens the kernel. The emitter's code goes into a private function with every binding as a separate argument, so that LLVM knows which ones
+  // cannot alias (tied ones may).
   KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Level& level);
 
   const Level& level;
@@ -19,14 +19,14 @@ class KernelBuilder : public LlvmKernelBuilder {
   mlir::Value last() const { return last_; }
   mlir::Value workspace() const { return workspace_; }
 
-  // A block in the frame of the kernel; the stack has 64 KiB in all.
+  // A block in the frame of the kernel; the whole stack has 64 KiB.
   mlir::Value stack(int64_t bytes, int64_t alignment = 64);
 
-  // Every workgroup of this call's range.
+  // Runs the body for every workgroup of this call's range.
   void for_workgroups(const std::function<void(mlir::Value)>& body) { loop(first_, last_, body); }
 
  protected:
-  // Elements of bf16 are moved as integers: some lanes of bf16 LLVM would make f32 and round again, by a library's function.
+  // Elements of bf16 are moved as integers: LLVM would convert masked lanes of bf16 to f32 and back, by a library function.
   mlir::Value load_memory(mlir::Type type, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
   void store_memory(mlir::Value value, mlir::Value base, mlir::Value element_index, mlir::Value mask) override;
 

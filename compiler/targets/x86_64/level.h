@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The levels of x86-64 that code is made for. Read by every emitter of this folder; knows no op.
+// The levels of x86-64 that code is made for. Read by every emitter of this directory; knows no op.
 #pragma once
 
 #include <cstdint>

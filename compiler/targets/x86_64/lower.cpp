@@ -43,7 +43,7 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Level& level, std::strin
 
 // --------------------------------------------------------------------------------------------------------------- LLVM
 
-// Everything but the unit's own function is internal, or another unit's.
+// All functions except the unit's own are internal, or belong to another unit.
 std::unique_ptr<llvm::Module> translate(ModuleOp unit, llvm::LLVMContext& context) {
   auto translated = translateModuleToLLVMIR(unit, context, "kernels");
   if (!translated) {
@@ -68,7 +68,7 @@ bool has_scalar_half(const llvm::Module& module) {
   return false;
 }
 
-// LLVM makes the larger or smaller one of two scalars of f16 by a call of the C library's function for f32, of which there is none here.
+// For the maximum or minimum of two scalars of f16, LLVM would call the C library's function for f32, which is not available here.
 void define_library_functions(llvm::Module& module) {
   if (!has_scalar_half(module)) return;
   llvm::LLVMContext& context = module.getContext();
@@ -95,7 +95,7 @@ Value scale_by_power(OpBuilder& builder, Location location, Value value, Value e
       .getResult(0);
 }
 
-// Rounding to bf16 on the bits: for some lanes LLVM would call a library's function, of which there is none here.
+// Rounding to bf16 on the bits: for masked lanes LLVM would call a library function, which is not available here.
 LogicalResult expand_bf16(ModuleOp unit) {
   auto rounds = [](Operation* op) { return llvm::isa<arith::TruncFOp>(op) && getElementTypeOrSelf(op->getResult(0)).isBF16(); };
   if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted())

@@ -13,7 +13,7 @@ namespace heddle::targets::x86_64 {
 // A relocatable object of a unit of code (targets/code_units.h), which is consumed. Errors are diagnostics on the module.
 mlir::FailureOr<std::vector<char>> lower_to_object(mlir::ModuleOp unit, const Level& level);
 
-// The assembly of all kernels as text, for tests and for people.
+// The assembly of all kernels as text, for tests and developers.
 mlir::FailureOr<std::string> lower_to_assembly(mlir::ModuleOp kernels, const Level& level);
 
 }  // namespace heddle::targets::x86_64

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes microkernels: broadcasts of A times vectors of B into accumulators that are carried through the loops as values, so
-// that they stay in registers. No unrolling over k: it makes LLVM spill. Called by contraction.
+// Emits microkernels: broadcasts of A times vectors of B into accumulators that are loop-carried values, so that they stay in registers. The loop over
+// k is not unrolled, since LLVM would spill. Called by contraction.
 #include "compiler/targets/x86_64/microkernel.h"
 
 #include "compiler/targets/code_units.h"
@@ -60,7 +60,7 @@ class TileWriter {
   Type b_element() { return form_.integers ? form_.integers : f32(); }
   VectorType vector() { return k_.vector_type(f32(), lanes_); }
 
-  // Null unless vector j reaches beyond the columns that exist.
+  // Null unless vector j reaches beyond the existing columns.
   Value mask(int64_t j) {
     int64_t valid = form_.columns - j * lanes_;
     if (valid >= lanes_) return {};
@@ -69,7 +69,7 @@ class TileWriter {
     auto type = k_.vector_type(k_.builder.getI1Type(), lanes_);
     return k_.builder.create<arith::ConstantOp>(k_.location, DenseElementsAttr::get(type, ArrayRef<bool>(bits)));
   }
-  // A vector none of whose columns exist.
+  // Whether none of the vector's columns exist.
   bool outside(int64_t j) const { return j * lanes_ >= form_.columns; }
 
   void body(ValueRange arguments) {
@@ -100,7 +100,7 @@ class TileWriter {
       }
     }
 
-    // What C holds already, so that a sum is the same however many passes it takes.
+    // Starts with the existing values of C, so that a sum is the same however many passes it takes.
     Value nothing = k_.constant(vector(), 0.0);
     Types types(tile(), vector());
     KernelBuilder::Values sums = k_.branch(
@@ -173,7 +173,7 @@ class TileWriter {
       }
     }
     if (!is_late) return;
-    // The tile is in the first-level cache now. The vectors of a row keep the processor busy while each waits for its own last step.
+    // The tile is in the first-level cache now. The vectors of a row are independent, so the processor stays busy while each waits for its own last step.
     SmallVector<Operands> operands;
     for (int64_t j = 0; j < form_.vectors; ++j) operands.push_back(outside(j) ? Operands() : column_operands(j, epilogue));
     k_.loop(k_.index(0), k_.index(form_.rows), [&](Value row) {
@@ -188,7 +188,7 @@ class TileWriter {
 
   using Operands = SmallVector<Value>;
 
-  // What all rows of a tile's column of vectors read; null for operands of which each row reads its own.
+  // Operands that all rows of a tile's column of vectors share; null for operands of which each row reads its own element.
   Operands column_operands(int64_t j, ValueRange epilogue) {
     Operands operands;
     if (!form_.epilogue) return operands;

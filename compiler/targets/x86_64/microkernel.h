@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The inner kernel of every contraction: a tile of C as a batch of A blocks times B panels, accumulated in registers, with the
-// element-wise tail on it. One private function per form, shared by all kernels of an image; knows no op and no cut.
+// The inner kernel of every contraction: a tile of C as a batch of A blocks times B panels, accumulated in registers, followed by the element-wise
+// epilogue. One private function per form, shared by all kernels of an image; knows no op and no tiling.
 //
 //   C[rows x columns] (+)= sum over r < batches: A[offsets[r] + i * lda + k] * B[(r * depth + k) * ldb + j],  k < depth
 #pragma once
@@ -14,15 +14,15 @@ struct MicrokernelForm {
   int64_t vectors;  // registers across the tile
   int64_t columns;  // of the tile that exist; at most vectors * lanes, the last vector's others are masked
   bool packed;      // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
-  bool gathered;    // rows of A lie at offsets of their own, not lda apart
+  bool gathered;    // rows of A have offsets of their own instead of being lda apart
   const Epilogue* epilogue = nullptr;  // null: C is the plain sum
-  mlir::Type integers = {};            // in B, which are converted as they are read; null: B is f32
-  bool has_zero = false;               // integers less the zero of their column
+  mlir::Type integers = {};            // of B, converted when read; null: B is f32
+  bool has_zero = false;               // the zero of its column is subtracted from each integer
 };
 
 struct MicrokernelArguments {
   mlir::Value a;        // f32 pointers to the first element of the tile
-  mlir::Value offsets;  // pointer to i64 element offsets, one a batch; null for a single batch at 0
+  mlir::Value offsets;  // pointer to i64 element offsets, one per batch; null for a single batch at 0
   mlir::Value lda;      // i64, or with `gathered` a pointer to i64 offsets of the rows
   mlir::Value batches;
   mlir::Value depth;
@@ -31,20 +31,20 @@ struct MicrokernelArguments {
   mlir::Value zero;  // f32 pointer at the tile's first column; null without zeros
   mlir::Value c;
   mlir::Value ldc;
-  mlir::Value accumulate;  // i1: add what C holds
-  mlir::Value ahead;       // elements from the tile in C and in full operands of the tail to where they are prefetched
-  mlir::Value next;        // a buffer wanted soon: element (r * depth + k) * next_step of it is prefetched
+  mlir::Value accumulate;  // i1: add the values in C
+  mlir::Value ahead;       // elements from the tile in C, and in full operands of the epilogue, to where they are prefetched
+  mlir::Value next;        // a buffer used soon: element (r * depth + k) * next_step of it is prefetched
   mlir::Value next_step;
-  llvm::SmallVector<mlir::Value> epilogue;  // pointer an operand, at the tile's first element (full), column, or the element
+  llvm::SmallVector<mlir::Value> epilogue;  // one pointer per operand: at the tile's first element (full), at its column, or at the element
 };
 
-// Most rows of a tile with this many vectors that stay in registers.
+// The most rows of a tile with this many vectors that stay in registers.
 int64_t tile_rows(const Level& level, int64_t vectors);
 
 // Pointer to these i64 values as a constant of the image.
 mlir::Value constant_offsets(KernelBuilder& kernel, llvm::ArrayRef<int64_t> offsets);
 
-// Calls the microkernel of this form, adding it to the kernels if it is not there yet.
+// Calls the microkernel of this form, adding it to the kernels if it does not exist yet.
 void call_microkernel(KernelBuilder& kernel, const MicrokernelForm& form, const MicrokernelArguments& arguments);
 
 }  // namespace heddle::targets::x86_64

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// tx.pack: rows of K go to panels in the order that microkernels read them. Called by contraction. A workgroup takes some
-// source rows whole, so that reading is sequential; of a transposed matrix, which it reads as it lies, these are columns.
+// tx.pack: copies rows of K to panels in the order in which microkernels read them. Called by contraction. A workgroup takes whole source rows, so
+// that reading is sequential; a transposed matrix is read as it is, so these are columns.
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
@@ -11,17 +11,17 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t matrices = 16;  // of a filter that is transformed
+constexpr int64_t matrices = 16;  // of a transformed filter
 
 struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
-  Type element;                    // f32, or integers of 8 or 16 bits, as memory holds them
+  Type element;                    // f32, or integers of 8 or 16 bits as in memory
   bool plain = false;              // depthwise: the filter as it is, then zeros
   bool winograd = false;           // a filter of 3 x 3, transformed to 16 matrices
   bool transposed = false;         // the source is [columns, depth]
-  int64_t rows_per_workgroup = 1;  // of K; of a transposed one units of a panel's columns
+  int64_t rows_per_workgroup = 1;  // of K; for a transposed matrix, units of a panel's columns
 
   int64_t depth() const { return order.depth(); }
   int64_t rows() const { return winograd ? order.channels : transposed ? llvm::divideCeilSigned(columns, Panels::unit) : depth(); }
@@ -34,7 +34,7 @@ struct PackShape {
     auto transpose = op ? op.getInput().getDefiningOp<tx::TransposeOp>() : tx::TransposeOp();
     auto source = op ? llvm::dyn_cast<BlockArgument>(transpose ? transpose.getInput() : op.getInput()) : BlockArgument();
     if (!source || !llvm::hasNItems(block, transpose ? 3 : 2)) {
-      return region.emitError("x86_64: a tx.pack must be alone in its region, or with a transpose in front of it");
+      return region.emitError("x86_64: a tx.pack must be alone in its region, or with a transpose before it");
     }
     auto type = llvm::cast<RankedTensorType>(op.getInput().getType());
     Type element = type.getElementType();
@@ -46,7 +46,7 @@ struct PackShape {
     shape.element = is_narrow ? Type(IntegerType::get(op.getContext(), element.getIntOrFloatBitWidth())) : element;
     shape.transposed = transpose != nullptr;
     if (shape.transposed && (op.getGroups() != 1 || transpose.getPermutation() != ArrayRef<int64_t>{1, 0}))
-      return op.emitError("x86_64: a tx.pack reads matrices alone transposed");
+      return op.emitError("x86_64: a tx.pack reads only plain matrices transposed");
     shape.source = source.getArgNumber();
     shape.groups = op.getGroups();
     int64_t taps = 1;
@@ -54,7 +54,7 @@ struct PackShape {
     shape.order = DepthOrder::of(taps, type.getShape()[type.getRank() - 2]);
     if (type.getShape().back() % shape.groups != 0) return op.emitError("x86_64: groups do not divide the columns");
     shape.columns = type.getShape().back() / shape.groups;
-    if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements has no strategy");
+    if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements is not supported");
     shape.winograd = op.getWinograd();
     if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of integers cannot be transformed");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
@@ -120,13 +120,13 @@ class PackWriter {
     }
   }
 
-  // Row `channel` of the panels of all 16 matrices G g G^T, in which g is the filter of a channel and a column, and G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2;
-  // 0 0 1] (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). In f64, since nothing is won by less.
+  // Row `channel` of the panels of all 16 matrices G g G^T, in which g is the filter of a channel and a column, and G = [1 0 0; 1/2 1/2 1/2;
+  // 1/2 -1/2 1/2; 0 0 1] (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). In f64, since f32 would save nothing.
   void write_transformed(Value channel) {
     const int64_t lanes = k_.level.f32_lanes(), channels = shape_.order.channels, columns = shape_.columns;
     VectorType wide = k_.vector_type(k_.builder.getF64Type(), lanes), narrow = k_.vector_type(f32(), lanes);
     Value half = k_.constant(wide, 0.5);
-    // What G makes of three: four.
+    // Applies G to three values, giving four.
     auto transformed = [&](Value a, Value b, Value c) {
       Value outer = k_.make<arith::MulFOp>(k_.make<arith::AddFOp>(a, c), half), inner = k_.make<arith::MulFOp>(b, half);
       return std::array<Value, 4>{a, k_.make<arith::AddFOp>(outer, inner), k_.make<arith::SubFOp>(outer, inner), c};
@@ -153,7 +153,7 @@ class PackWriter {
     });
   }
 
-  // A unit of columns, each of which lies along K in the source.
+  // A unit of columns, each of which is contiguous along K in the source.
   void write_columns(Value unit) {
     const int64_t depth = shape_.depth(), lanes = k_.level.f32_lanes();
     Value wide_units = k_.index(panels_.wide_count * panels_.wide), is_wide = k_.less(unit, wide_units);
@@ -200,7 +200,7 @@ class PackWriter {
     }
   }
 
-  // Depthwise filters stay as they are, at the start of the space that the op promises.
+  // Depthwise filters stay as they are, at the start of the op's result.
   void write_plain(Value row) {
     k_.loop(k_.index(0), k_.index(shape_.groups), [&](Value group) {
       Value at = k_.add(k_.mul(row, shape_.groups), group);

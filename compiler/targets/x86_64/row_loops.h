@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How the index space of a result is cut into workgroups, and the loops over one workgroup's part: rows of an inner dimension
-// that is walked in vectors. Used by the elemental strategies; knows nothing of what is computed.
+// How the index space of a result is divided into workgroups, and the loops over one workgroup's part: rows of an inner dimension that is walked in
+// vectors. Used by the elemental strategies; independent of what is computed.
 #pragma once
 
 #include <functional>
@@ -20,15 +20,15 @@ struct RowSpace {
   mlir::AffineExpr rows() const;
 };
 
-// A cut of a space: blocks of rows, and of a row if that is long.
+// A tiling of a space: blocks of rows, and of parts of a row if rows are long.
 struct RowTiling {
   RowSpace space;
   int64_t rows_per_block = 1;
-  int64_t inner_per_block = 0;  // 0: rows are whole
+  int64_t inner_per_block = 0;  // 0: rows are not divided
   mlir::AffineExpr workgroups;
   uint64_t cost_ns = 0;
 
-  // About 4 us a workgroup, and at most 128 KiB of f32, at ns_per_element.
+  // About 4 us per workgroup, and at most 128 KiB of f32, at ns_per_element.
   static RowTiling make(RowSpace space, double ns_per_element);
 };
 
@@ -41,7 +41,7 @@ struct Stretch {
   mlir::Value mask;
 };
 
-// Loops over workgroup `block` of the cut. `vectors` is the most that the body takes at a time; 0: one element.
+// Loops over workgroup `block` of the tiling. `vectors` is the most that the body takes at a time; 0: one element.
 void row_loops(KernelBuilder& kernel, const RowTiling& tiling, mlir::Value block, int64_t vectors,
                const std::function<void(const Stretch&)>& body);
 

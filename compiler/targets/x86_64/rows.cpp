@@ -12,9 +12,9 @@ namespace heddle::targets::x86_64 {
 namespace {
 
 constexpr double ns_per_work = 0.02;         // in vectors
-constexpr double long_body = 12;             // of work
+constexpr double long_body = 12;             // units of work
 constexpr int64_t unknown_row = 256;         // elements
-constexpr int64_t most_scratch = 32 * 1024;  // bytes, which the first-level cache has
+constexpr int64_t most_scratch = 32 * 1024;  // bytes, the size of the first-level cache
 
 RowTiling tiling_of(const RowsKernel& kernel) {
   double ns = 0.1 + ns_per_work * kernel.work() * static_cast<double>(tx::static_extent(kernel.row_size()).value_or(unknown_row));
@@ -58,11 +58,11 @@ FailureOr<KernelResources> emit_rows(tx::DispatchOp region, const KernelPlan&, S
         point.mask = stretch.mask;
       }
       if (rows->lanes_along_rows()) {
-        team.at_once = 1;  // several vectors of rows are
+        team.at_once = 1;  // several vectors of rows already are independent
       } else {
         team.lanes = level.f32_lanes();
         team.masks = true;
-        if (rows->work() > long_body) team.at_once = 2;  // does not wait much, and is long enough
+        if (rows->work() > long_body) team.at_once = 2;  // has few dependencies, and is long enough
       }
       rows->emit(k, points, team);
     });

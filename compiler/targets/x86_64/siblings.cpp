@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Contractions that need nothing of each other, as Q, K and V of a layer: each has the microkernel strategy's workgroups, one after the other.
+// Contractions that do not depend on each other, such as Q, K and V of a layer: each has the microkernel strategy's workgroups, one after the other.
 #include "compiler/targets/candidates.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/strategies.h"
@@ -15,7 +15,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// A region of one result of the whole, in a function with the same symbols.
+// A region with one of the results, in a function with the same symbols.
 struct Sibling {
   tx::DispatchOp region;
   SmallVector<unsigned> inputs;  // of the whole region
@@ -86,9 +86,9 @@ FailureOr<Plans> plans_siblings(tx::DispatchOp region) {
   if (failed(siblings)) return failure();
   Plans plans = siblings->all.front().plans;
   for (const Sibling& sibling : ArrayRef(siblings->all).drop_front()) {
-    // The first of a case with the first, the second with the second. What one sibling alone distinguishes, all leave.
+    // Combines the first plan of a case with the first, the second with the second. Cases that only some siblings have are dropped.
     Plans joint;
-    std::map<std::string, size_t> taken;  // of the sibling's, by case
+    std::map<std::string, size_t> taken;  // number of the sibling's plans taken, by case
     for (KernelPlan& plan : plans) {
       SmallVector<const KernelPlan*> same;
       for (const KernelPlan& other : sibling.plans) {
@@ -122,13 +122,13 @@ FailureOr<KernelResources> emit_siblings(tx::DispatchOp region, const KernelPlan
     auto chosen = llvm::find_if(sibling.plans, [&](const KernelPlan& one) {
       return one.choice.numbers.size() <= numbers.size() && numbers.take_front(one.choice.numbers.size()) == ArrayRef(one.choice.numbers);
     });
-    if (chosen == sibling.plans.end()) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
+    if (chosen == sibling.plans.end()) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is for another region"));
     numbers = numbers.drop_front(chosen->choice.numbers.size());
     workgroups.push_back(chosen->workgroups);
     auto needs = emit_microkernel(sibling.region, *chosen, own, kernels, level);
     if (failed(needs)) return failure();
     resources.workspace_bytes = std::max(resources.workspace_bytes, needs->workspace_bytes);
-    kernels.lookupSymbol<func::FuncOp>(own).erase();  // nobody else calls it
+    kernels.lookupSymbol<func::FuncOp>(own).erase();  // nothing else calls it
     bodies.push_back(kernels.lookupSymbol<func::FuncOp>(own + ".body"));
   }
   KernelBuilder kernel(region, symbol, kernels, level);

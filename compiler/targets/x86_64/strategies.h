@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What makes kernels for x86-64, in order of preference (targets/strategy.h). Called by the target.
+// The strategies of x86-64, in order of preference (targets/strategy.h). Called by the target.
 #pragma once
 
 #include "compiler/targets/strategy.h"
@@ -12,11 +12,11 @@ namespace heddle::targets::x86_64 {
   mlir::FailureOr<KernelResources> emit_##name(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol, \
                                                mlir::ModuleOp kernels, const Level& level)
 
-HEDDLE_STRATEGY(pack);           // weights into panels, once at load
-HEDDLE_STRATEGY(depthwise);      // convolutions with one channel and one column a group: vectors over channels, straight from the image
-HEDDLE_STRATEGY(winograd);       // convolutions of 3 x 3 with fewer products
+HEDDLE_STRATEGY(pack);       // weights into panels, once at load
+HEDDLE_STRATEGY(depthwise);  // convolutions with one channel and one column per group: vectors over channels, read directly from the image
+HEDDLE_STRATEGY(winograd);   // convolutions of 3 x 3 with fewer products
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
-HEDDLE_STRATEGY(siblings);       // several of these that need nothing of each other
+HEDDLE_STRATEGY(siblings);       // several of these that do not depend on each other
 HEDDLE_STRATEGY(attention);      // softmax between two matrix products
 HEDDLE_STRATEGY(rows);           // reductions, softmax, normalizations
 HEDDLE_STRATEGY(output_groups);  // element-wise ops, data movement, pooling: each group of outputs with one index space
@@ -24,7 +24,7 @@ HEDDLE_STRATEGY(generic);        // the rest
 
 #undef HEDDLE_STRATEGY
 
-// Whether "winograd" is faster than "microkernel" for a convolution with a constant filter, by far enough. Its filter is packed for one of the two.
+// Whether "winograd" is faster than "microkernel" by enough for a convolution with a constant filter, which is packed for one of the two.
 bool prefers_winograd(tx::ConvOp conv);
 
 }  // namespace heddle::targets::x86_64

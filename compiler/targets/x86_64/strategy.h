@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the elemental strategies share: the parts a region is made of, one index space each, and their workgroups in a row.
-// Read by plan_elemental() and emit_elemental() only.
+// Shared by the elemental strategies: the parts of a region, one index space each, and their workgroups in sequence. Read by plan_elemental() and
+// emit_elemental() only.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class Part {
   virtual ~Part() = default;
   virtual mlir::AffineExpr workgroups() const = 0;
   virtual uint64_t cost_ns() const = 0;
-  // Whether an element is read, where a result has it too, right before it is stored there, and by nobody else.
+  // Whether each element of an operand is read only right before the result's element at the same place is stored.
   virtual bool works_in_place() const { return false; }
   // Emits workgroup `block` of this part.
   virtual mlir::LogicalResult emit(KernelBuilder& kernel, mlir::Value block) const = 0;
@@ -29,7 +29,7 @@ using Parts = std::vector<std::unique_ptr<Part>>;
 double element_ns(llvm::ArrayRef<Output> outputs);
 double element_ns(mlir::Value value);
 
-// The strategies: null if the outputs are not theirs; a failure, with a diagnostic, if they are but cannot be done.
+// The strategies: null for outputs of another kind; a failure, with a diagnostic, for outputs of their kind that they cannot compute.
 mlir::FailureOr<Parts> transpose_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
 Parts elementwise_parts(tx::DispatchOp region, llvm::ArrayRef<Output> outputs);
 

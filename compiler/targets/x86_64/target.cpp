@@ -20,7 +20,7 @@ namespace heddle::targets {
 namespace x86_64 {
 namespace {
 
-// A pair of functions of strategies.h, at one level.
+// A pair of functions of strategies.h, for one level.
 class Entry final : public Strategy {
  public:
   using MakePlans = FailureOr<Plans> (*)(tx::DispatchOp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The strategy for transposes that move the innermost dimension: square tiles are loaded along the input's innermost dimension,
-// turned in registers, and stored along the output's. Narrow dimensions (few channels) are interleaved instead. Called by elemental.cpp.
+// The strategy for transposes that move the innermost dimension: square tiles are loaded along the input's innermost dimension, transposed in
+// registers, and stored along the output's. Narrow dimensions (few channels) are interleaved instead. Called by elemental.cpp.
 #include "compiler/targets/x86_64/strategy.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// Dimensions that lie side by side, in this order, in input and output; walked as one by the coordinate of the last.
+// Dimensions that are adjacent and in the same order in input and output; walked as one by the coordinate of the last.
 struct Group {
   SmallVector<int64_t> out_dims;
   SmallVector<int64_t> in_dims;
@@ -33,7 +33,7 @@ class TransposePart final : public Part {
  public:
   TransposePart(tx::DispatchOp region, ArrayRef<Output> outputs, tx::TransposeOp transpose)
       : region_(region), outputs_(outputs), transpose_(transpose) {
-    // Other values at the point know nothing of merged dimensions.
+    // Other values at the point do not use merged dimensions.
     bool plain = outputs.size() == 1 && outputs.front().value == transpose.getResult() && llvm::isa<BlockArgument>(transpose.getInput());
     auto extents = tx::extents(tx::tensor(transpose.getResult()));
     ArrayRef<int64_t> permutation = transpose.getPermutation();
@@ -57,7 +57,7 @@ class TransposePart final : public Part {
     }
     if (!is_useful()) return;
 
-    // Few indices on one side, the other side next to it: both sides of a tile are contiguous.
+    // Few indices on one side, and the other side adjacent to it: both sides of a tile are contiguous.
     auto i_extent = tx::static_extent(groups_[i_].extent), j_extent = tx::static_extent(groups_[j_].extent);
     bool out_adjacent = j_ + 1 == i_;
     bool in_adjacent = rank_of(groups_[i_].in_dims.back()) + 1 == rank_of(groups_[j_].in_dims.front());
@@ -107,7 +107,7 @@ class TransposePart final : public Part {
   }
 
  private:
-  // The same cut for every level: a tile is a whole number of vectors wide.
+  // The same tiling for every level: a tile is a whole number of vectors wide.
   static constexpr int64_t tile_lanes = 16;
   static constexpr int64_t narrow_limit = 8;
   enum Form { tiles, interleave, separate };
@@ -307,7 +307,7 @@ class TransposePart final : public Part {
     return all;
   }
 
-  // The body for a whole vector, for a partial one, or nothing, by the indices that are left.
+  // Emits the body for a whole vector, for a partial one, or not at all, depending on the number of indices that are left.
   static void with_remainder(KernelBuilder& k, Value left, int64_t lanes, bool never_partial, const std::function<void(bool)>& body) {
     auto partial = [&] {
       if (!never_partial) k.branch(k.less(k.index(0), left), [&] { body(true); });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A convolution of 3 x 3 by Winograd's F(2x2, 3x3): each tile of 2 x 2 results is A^T ((G g G^T) * (B^T d B)) A of the 4 x 4 inputs d under it, so that it
-// takes 16 products a channel and not 36 (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). Filters are transformed when they are packed.
-// A workgroup takes some tiles of an image and a block of panels: it transforms the inputs of all channels into the workspace, multiplies the 16 matrices
-// by microkernels, and transforms the products back, with the tail on them.
+// A convolution of 3 x 3 by Winograd's F(2x2, 3x3): each tile of 2 x 2 results is A^T ((G g G^T) * (B^T d B)) A of the 4 x 4 inputs d under it, which
+// takes 16 products per channel instead of 36 (Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015). Filters are
+// transformed when they are packed. A workgroup takes some tiles of an image and a block of panels: it transforms the inputs of all channels
+// into the workspace, multiplies the 16 matrices by microkernels, and transforms the products back, applying the epilogue.
 #include "compiler/targets/x86_64/contraction_shape.h"
 #include "compiler/targets/x86_64/microkernel.h"
 #include "compiler/targets/x86_64/strategies.h"
@@ -14,16 +14,16 @@ namespace heddle::targets::x86_64 {
 namespace {
 
 constexpr int64_t matrices = 16;
-constexpr int64_t most_tiles = 54;  // of a workgroup: enough for what is read of a filter, and their inputs and products stay in L2
+constexpr int64_t most_tiles = 54;  // of a workgroup: enough to reuse what is read of a filter, while their inputs and products stay in L2
 
-// The work on an image, of whose tiles the last row and column may reach beyond it.
+// The tiles of an image; the last row and column of tiles may reach beyond it.
 struct WinogradTiles {
   int64_t rows, columns;
   static WinogradTiles of(int64_t height, int64_t width) { return {llvm::divideCeilSigned(height, 2), llvm::divideCeilSigned(width, 2)}; }
   int64_t count() const { return rows * columns; }
 };
 
-// How it is cut: workgroup = (image * bands + band) * blocks + block, where a band is of tiles and a block is of shared panels.
+// The tiling: workgroup = (image * bands + band) * blocks + block, where a band is of tiles and a block is of shared panels.
 struct WinogradTiling {
   int64_t band_tiles, blocks;
 
@@ -34,13 +34,13 @@ struct WinogradTiling {
   }
 };
 
-// Modelled time; rough, as ContractionCut's.
+// Modeled time; rough, like TilingModel's.
 class WinogradModel {
  public:
   WinogradModel(int64_t tiles, int64_t channels, int64_t columns, int64_t images)
       : tiles_(tiles), channels_(channels), panels_(Panels::shared(columns)), images_(images) {}
 
-  // Time of a workgroup without that for the inputs of its band, which the band's other blocks use too.
+  // Time of a workgroup without the transform of its band's inputs, which the band's other blocks also use.
   double workgroup_ns(const WinogradTiling& tiling) const {
     constexpr int64_t usual_rows = 6;
     double rows = static_cast<double>(llvm::alignTo(std::min(tiling.band_tiles, tiles_), usual_rows)),
@@ -60,7 +60,7 @@ class WinogradModel {
     return rounds * workgroup_ns(tiling) + std::ceil(rounds / static_cast<double>(tiling.blocks)) * band_ns(tiling);
   }
 
-  // The best first.
+  // All tilings, the best first.
   std::vector<std::pair<double, WinogradTiling>> rank(ArrayRef<std::pair<int64_t, double>> cores) const {
     std::vector<std::pair<double, WinogradTiling>> ranked;
     for (int64_t size = std::min(most_tiles, tiles_); size > 0; --size) {
@@ -92,8 +92,8 @@ class WinogradModel {
 constexpr std::pair<int64_t, double> winograd_few[] = {{1, 2.0}, {2, 1.0}, {4, 2.0}, {8, 1.0}, {16, 0.5}},
                                      winograd_many[] = {{8, 1.0}, {16, 2.0}, {32, 0.5}};
 
-// Where everything lies in the workspace, in elements of f32. Tiles of microkernels may go on behind the last row. Matrices are an odd number of lines apart,
-// so that the elements of a tile do not share a set of the cache.
+// The layout of the workspace, in elements of f32. Tiles of microkernels may extend beyond the last row. Matrices are an odd number of cache lines
+// apart, so that the elements of a tile do not share a set of the cache.
 struct WinogradLayout {
   int64_t lda, ldc, input_step, product_step, products, all;
 
@@ -134,7 +134,7 @@ class WinogradWriter {
   VectorType vector() { return k_.vector_type(f32(), lanes_); }
   Value at(int64_t offset) { return k_.pointer(k_.workspace(), k_.index(offset), f32()); }
 
-  // Returns the band, whose transformed inputs are in the workspace then.
+  // Returns the band, whose transformed inputs are then in the workspace.
   Value write_workgroup(Value workgroup, Value previous) {
     Value block = k_.rem(workgroup, k_.index(tiling_.blocks)), band = k_.div(workgroup, k_.index(tiling_.blocks));
     int64_t bands = tiling_.bands(tiles_.count());
@@ -160,7 +160,7 @@ class WinogradWriter {
     return band;
   }
 
-  // Tiles of the band, with their number in it and the first row and column of their results.
+  // Visits the tiles of the band, with their number in it and the first row and column of their results.
   void for_tiles(const std::function<void(Value, Value, Value)>& visit) {
     k_.loop(k_.index(0), count_, [&](Value i) {
       Value tile = k_.add(first_tile_, i), row = k_.div(tile, k_.index(tiles_.columns)), column = k_.rem(tile, k_.index(tiles_.columns));
@@ -168,11 +168,11 @@ class WinogradWriter {
     });
   }
 
-  // The differences and sums that B^T makes of four.
+  // Applies B^T to four values: differences and sums.
   std::array<Value, 4> input_sums(Value a, Value b, Value c, Value d) {
     return {k_.make<arith::SubFOp>(a, c), k_.make<arith::AddFOp>(b, c), k_.make<arith::SubFOp>(c, b), k_.make<arith::SubFOp>(b, d)};
   }
-  // Those that A^T makes of four: two.
+  // Applies A^T to four values, giving two.
   std::array<Value, 2> product_sums(Value a, Value b, Value c, Value d) {
     return {k_.make<arith::AddFOp>(k_.make<arith::AddFOp>(a, b), c), k_.make<arith::SubFOp>(k_.make<arith::SubFOp>(b, c), d)};
   }
@@ -248,7 +248,7 @@ class WinogradWriter {
       Value a = k_.pointer(at(0), k_.mul(m, layout_.input_step), f32()),
             c = k_.pointer(at(layout_.products), k_.mul(m, layout_.product_step), f32());
       k_.loop(k_.index(0), count_, k_.index(form.rows), [&](Value row) {
-        // The first tiles of rows fetch a part of the next panel each.
+        // The first tiles of rows prefetch a part of the next panel each.
         Value part = k_.min(k_.div(row, k_.index(form.rows)), k_.index(units - 1));
         call.next = k_.pointer(next, k_.mul(part, depth * Panels::unit), f32());
         call.a = k_.pointer(a, k_.mul(row, layout_.lda), f32());
@@ -367,7 +367,7 @@ FailureOr<KernelResources> emit_winograd(tx::DispatchOp region, const KernelPlan
                                          const Level& level) {
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  if (plan.choice.numbers.size() != 2) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is not one of this region"));
+  if (plan.choice.numbers.size() != 2) return FailureOr<KernelResources>(region.emitError("x86_64: the plan is for another region"));
   KernelBuilder kernel(region, symbol, kernels, level);
   WinogradWriter writer(kernel, *shape, {plan.choice.numbers[0], plan.choice.numbers[1]});
   if (writer.workspace_bytes() > static_cast<uint64_t>(largest_workspace_bytes)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The x86-64 target: code of format x86_64-elf/1 for one level. Made by the pipeline, once per level asked for.
+// The x86-64 target: code of format x86_64-elf/1 for one level. Made by the pipeline, once per requested level.
 #pragma once
 
 #include <memory>
