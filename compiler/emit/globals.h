@@ -43,8 +43,8 @@ class Globals {
   };
   const std::vector<Fill>& fills() const { return fills_; }
 
-  // Why the globals requested so far contradict each other, or an empty text. Kernels take sizes from the types they were made for, so a global with two
-  // sizes would mean an access beyond its end.
+  // Why the globals requested so far contradict each other, or an empty text. Kernels take sizes from the types they were made for, so a global with
+  // two sizes would mean an access beyond its end.
   const std::string& mistake() const { return mistake_; }
 
  private:

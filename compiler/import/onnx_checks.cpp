@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranges of integers, followed through the graph; and the verdicts that kernels compute: 2 i for an index i, -2 i - 1 for a negative one. The index that
-// is farthest outside thus has the largest verdict, which also tells the index (up to 2^53; larger ones are reported as that).
+// Ranges of integers, followed through the graph; and the verdicts that kernels compute: 2 i for an index i, -2 i - 1 for a negative one. The index
+// that is farthest outside thus has the largest verdict, which also tells the index (up to 2^53; larger ones are reported as that).
 #include "compiler/import/onnx_checks.h"
 
 #include <algorithm>

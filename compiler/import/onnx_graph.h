@@ -117,13 +117,13 @@ class Node {
   void set_result(mlir::Value value, int index = 0);
   void set_operand(Operand operand, int index = 0);
   void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, unsigned bits = 64, int index = 0);
-  // Computes on elements, with numpy's broadcasting, if all inputs have them and those from input `first` on have one type. `bits` is the width of the
-  // result, or 0 for that of the inputs. False if an input has no elements or a result is null: the result is then computed on tensors.
+  // Computes on elements, with numpy's broadcasting, if all inputs have them and those from input `first` on have one type. `bits` is the width of
+  // the result, or 0 for that of the inputs. False if an input has no elements or a result is null: the result is then computed on tensors.
   bool fold(llvm::function_ref<mlir::AffineExpr(llvm::ArrayRef<mlir::AffineExpr>)> compute, unsigned bits = 0, int first = 0);
 
   [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
-  // Records an attribute or an output that is not supported, whatever the inputs are, and continues, so that all such problems of the node are recorded.
-  // The ops made afterwards are never used.
+  // Records an attribute or an output that is not supported, whatever the inputs are, and continues, so that all such problems of the node are
+  // recorded. The ops made afterwards are never used.
   void unsupported(const std::string& cause, const std::string& nearest = {}) const;
   // "node 'x' (operator Conv, opset 17)"
   std::string describe() const;

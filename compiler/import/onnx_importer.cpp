@@ -20,7 +20,7 @@ namespace heddle::import {
 namespace {
 
 constexpr int64_t oldest_opset = 7, newest_opset = 25;
-// Imports of one file: each but the last learns something about its symbols. Anything not learnt by then is checked in each call.
+// Imports of one file: each but the last learns something about its symbols. Anything not learned by then is checked in each call.
 constexpr int most_imports = 16;
 
 int64_t default_opset(const onnx::ModelProto& model) {

@@ -7,7 +7,8 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-// The value divided by the square root of the mean of its squares, over its dimensions from `first` on; with `centered`, its mean is subtracted first.
+// The value divided by the square root of the mean of its squares, over its dimensions from `first` on; with `centered`, its mean is subtracted
+// first.
 Value normalized(Node& node, Value value, int64_t first, bool centered) {
   RankedTensorType type = Node::type_of(value);
   SmallVector<int64_t> axes, outer;

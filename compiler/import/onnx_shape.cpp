@@ -27,9 +27,8 @@ bool reshape_elements(Node& node) {
   return true;
 }
 
-// The extent that -1 stands for; null if it has no form. If it is an extent when one extent of the input is equal to the quotient of the others, that is
-// assumed, and a call in which they differ is refused; except if both are symbols, since another number may be meant.
-// refused in which they are not; unless both are symbols, of which another number may be meant.
+// The extent that -1 stands for; null if it has no form. If the quotient is an extent only when two of the extents are equal, they are assumed to be,
+// and a call in which they differ is refused; except if both are symbols, since another number may be meant.
 AffineExpr open_extent(Node& node, const Extents& from, const Extents& to) {
   MLIRContext* context = node.builder.getContext();
   std::optional<Ratio> ratio = ratio_of(from, to, context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The symbols of a model's inputs, and the constraints that its nodes put on them; for example, x + y requires that s0 and s1 are equal. If a
-// constraint determines a symbol, this is learnt, and the file is imported again, so that the whole graph sees one form; otherwise it is
+// constraint determines a symbol, this is learned, and the file is imported again, so that the whole graph sees one form; otherwise it is
 // checked in each call. Used by the onnx_*.cpp files of this directory.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace heddle::import {
 
-// What successive imports learnt about symbols, by their keys: an expression of others, whose symbol i has the key of[i]. No symbol is an
+// What successive imports learned about symbols, by their keys: an expression of others, whose symbol i has the key of[i]. No symbol is an
 // expression of itself.
 struct Meaning {
   mlir::AffineExpr expression;
@@ -23,7 +23,7 @@ struct Meaning {
 };
 struct Meanings {
   std::map<std::string, Meaning> by_key;
-  bool is_complete = false;  // nothing more is learnt
+  bool is_complete = false;  // nothing more is learned
 };
 
 class Symbols {
@@ -36,14 +36,14 @@ class Symbols {
 
   // What a symbol stands for: itself, a number, or an expression of others.
   mlir::AffineExpr meant(const std::string& key);
-  // The form of the symbol in the signature: the same, except that an expression cannot be in a signature. It is then the symbol itself, which must be
-  // equal to the expression.
+  // The form of the symbol in the signature: the same, except that an expression cannot be in a signature. It is then the symbol itself, which must
+  // be equal to the expression.
   mlir::AffineExpr declared(const std::string& key);
   // What the name of an input's dimension stands for.
   std::optional<mlir::AffineExpr> find(const std::string& name);
 
-  // A symbol for a value that no expression of the others can state: the minimum or maximum of two, a quotient by a symbol that is rounded down, or the
-  // remainder of such a division; or one of the two operands, if that is known to be the result. `kind` is that of tx::defined_symbols_attr. Null
+  // A symbol for a value that no expression of the others can state: the minimum or maximum of two, a quotient by a symbol that is rounded down, or
+  // the remainder of such a division; or one of the two operands, if that is known to be the result. `kind` is that of tx::defined_symbols_attr. Null
   // if the value may be negative, or if there are too many already.
   mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
   bool is_defined(mlir::AffineExpr expression) const;
@@ -55,7 +55,7 @@ class Symbols {
   mlir::AffineExpr if_positive(mlir::AffineExpr expression) const;
 
   // Whether two extents are equal, or are equal in every call that is not refused: `who` requires it. If they are equal only for some symbols, learns
-  // this or adds a check. With `learn` false, nothing is learnt.
+  // this or adds a check. With `learn` false, nothing is learned.
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
   // `who` requires a >= b: a call that violates this is refused. False if no call satisfies it.
   bool require(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who);
@@ -84,7 +84,7 @@ class Symbols {
   mlir::MLIRContext* context_;
   Meanings& meanings_;
   std::map<std::string, unsigned> positions_;
-  std::map<std::string, mlir::AffineExpr> meant_;  // by their keys, until more is learnt
+  std::map<std::string, mlir::AffineExpr> meant_;  // by their keys, until more is learned
   std::vector<std::string> keys_, names_;
   llvm::SetVector<mlir::Attribute> checks_, definitions_;  // the last symbols are the defined ones
 };

@@ -15,7 +15,7 @@ bool is_own(const onnx::NodeProto& node) {
   return node.domain().empty() || node.domain() == default_domain;
 }
 
-// A name as listed, shortened since many names share the list. It is cut between characters.
+// A name as listed, shortened since many names share the list. It ends at a character boundary.
 std::string shortened(const std::string& name, size_t enough_bytes = 100) {
   if (name.size() <= enough_bytes) return name;
   size_t end = enough_bytes;

@@ -118,7 +118,8 @@ class Fuser {
 
   // fusion_attention.cpp
 
-  // A product that reads a softmax of another product joins both, with the ops that move or compute elements only for them, if there is a kernel for that.
+  // A product that reads a softmax of another product joins both, with the ops that move or compute elements only for them, if there is a kernel for
+  // that.
   bool attend(tx::MatmulOp second);
   // Index expressions that a group computes by itself, even if others compute them too.
   struct OwnIndices {

@@ -58,8 +58,8 @@ class Orderer {
   }
 
   void run() {
-    // A region that overwrites an operand must come after all other readers of it. A function with such a region, which is hand-written at this point,
-    // keeps its order.
+    // A region that overwrites an operand must come after all other readers of it. A function with such a region, which is hand-written at this
+    // point, keeps its order.
     auto overwrites = [](Operation* op) {
       auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op);
       return dispatch && dispatch.overwritten();

@@ -3,8 +3,8 @@
 // the rewriting passes: all ops between transfers are on one slot afterwards, and later passes rewrite them without asking (slots.h).
 //
 // A place is a set of slots: empty (unknown), one, or several, of which the lowest is taken. Only annotations fix a place.
-// * An annotated op is on the slot of its annotation. A view (reshape, broadcast) is where its input is, a result where it is produced, and an
-//  argument where its consumers are. The graph has no cycles: one walk up and one down reach the fixpoint.
+//  * An annotated op is on the slot of its annotation. A view (reshape, broadcast) is where its input is, a result where it is produced, and an
+//    argument where its consumers are. The graph has no cycles: one walk up and one down reach the fixpoint.
 //  * Then every other op goes to the default slot: an annotation applies only to the ops that it names, never to their users.
 //  * Constants are not placed here. Each slot that uses one gets its own (heddle-hoist-constants).
 #include "compiler/passes/passes.h"
@@ -193,7 +193,8 @@ class Placer {
     }
   }
 
-  // The value on that slot, for `user`: itself, or the result of one transfer shared by all users on that slot. Views are repeated after the transfer.
+  // The value on that slot, for `user`: itself, or the result of one transfer shared by all users on that slot. Views are repeated after the
+  // transfer.
   Value moved(Value value, StringRef slot, Operation* user) {
     if (is_constant(value)) return value;
     auto name = StringAttr::get(user->getContext(), slot);

@@ -71,7 +71,7 @@ Operation* RootStages::rooted(Operation* root, ArrayRef<Value> outputs, ArrayRef
   add_results(root, last);
   if (!finish(last, outputs, rank, types)) return nullptr;
   if (last.root_at.size() != static_cast<size_t>(tx::tensor(root->getResult(0)).getRank())) {
-    last.refuse("nothing reads the results of " + tx::describe(root) + "");
+    last.refuse("nothing reads the results of " + tx::describe(root));
     return nullptr;
   }
   if (auto cumsum = llvm::dyn_cast<tx::CumsumOp>(root)) return scan(cumsum, last, extents, types);

@@ -154,8 +154,8 @@ class StageEmitter {
     k_.branch(k_.less(count, k_.extent(domain_.getExtents().getResult(along))), [&] { store_index(own, count); });
   }
 
-  // The whole line: the first elements form a heap with the last of them in order at its top; other elements replace the top; then the tops are removed
-  // one by one.
+  // The whole line: the first elements form a heap with the last of them in order at its top; other elements replace the top; then the tops are
+  // removed one by one.
   void store_order(stage::SortOp sort) {
     Value size = k_.extent(domain_.getExtents().getResult(static_cast<size_t>(sort.getAlong()))), one = k_.index(1), zero = k_.index(0);
     Value levels = k_.loop(zero, k_.index(63), one, zero, [&](Value i, ValueRange values) {

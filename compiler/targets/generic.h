@@ -23,7 +23,8 @@ class GenericKernel {
     bool are_threads;  // neighbors run in parallel, and indices cost little
   };
 
-  // Forms the stages of a region of tx ops. Fails, with a diagnostic, if it has none. The workers decide how a line of a scatter or of a sort is divided.
+  // Forms the stages of a region of tx ops. Fails, with a diagnostic, if it has none. The workers decide how a line of a scatter or of a sort is
+  // divided.
   static mlir::FailureOr<GenericKernel> read(tx::DispatchOp region, const Workers& workers);
 
   // The parallel dimensions; at least one. Lanes are neighbors in the last one.

@@ -59,8 +59,8 @@ void add_lowering(OpPassManager& passes, const ScaleByPower& scale) {
 }  // namespace
 
 LogicalResult lower_to_llvm(ModuleOp unit, const ScaleByPower& scale) {
-  // While a thread of the context waits for others, in a pass over functions or in the verifier, it would start another unit. So passes run on modules,
-  // and emitting code verifies.
+  // While a thread of the context waits for others, in a pass over functions or in the verifier, it would start another unit. So passes run on
+  // modules, and emitting code verifies.
   PassManager passes(unit.getContext(), ModuleOp::getOperationName());
   passes.enableVerifier(false);
   add_lowering(passes, scale);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions that go through rows: reductions, softmax, normalizations, and the ops around them, in as few passes over each row as the stages need. A row
-// is the input of one set of folds; between the passes its values stay in registers, in memory of their own or in the result, or are computed
+// Regions that go through rows: reductions, softmax, normalizations, and the ops around them, in as few passes over each row as the stages need. A
+// row is the input of one set of folds; between the passes its values stay in registers, in memory of their own or in the result, or are computed
 // again. Knows no target: the target distributes rows over workgroups and decides which threads go through one.
 #pragma once
 

@@ -48,7 +48,8 @@ struct KernelPlan {
   std::string strategy = {};       // the strategy that made the plan
   std::vector<Refusal> refusals = {};
   std::vector<Limit> limits = {};
-  // A result may overwrite an operand (tied of tx.dispatch) of which each of its elements reads only the one at its own place, and the kernel is as fast.
+  // A result may overwrite an operand (tied of tx.dispatch) of which each of its elements reads only the one at its own place, and the kernel is as
+  // fast.
   bool works_in_place = false;
   // Each operand of a concat that is followed only by element-wise ops has its own workgroups, so that it may be empty.
   bool copies_by_operand = false;

@@ -24,7 +24,8 @@ class Subgroups {
 
   // Merges over the lanes whose numbers differ by multiples of `apart`; each lane gets the result.
   Values across_lanes(Values values, Merge merge, int64_t apart = 1) const;
-  // Merges over all subgroups, if all lanes of a subgroup have the same values; every thread gets the result. All threads of the workgroup must take part.
+  // Merges over all subgroups, if all lanes of a subgroup have the same values; every thread gets the result. All threads of the workgroup must take
+  // part.
   Values across_all(Values values, Merge merge) const;
   // The same if each lane has its own values: merges each lane over all subgroups.
   Values across_all_by_lane(Values values, Merge merge) const;

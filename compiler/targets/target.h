@@ -54,8 +54,8 @@ class Target {
   // The code of a unit of emit()'s output, which is consumed. Deterministic; any number of threads may call it at once, for modules of one context.
   virtual mlir::FailureOr<std::vector<char>> generate(mlir::ModuleOp unit) const = 0;
 
-  // One image that offers these kernels, from the code of their units, in the same order, followed by that of the functions that they call. Errors are
-  // diagnostics at the location.
+  // One image that offers these kernels, from the code of their units, in the same order, followed by that of the functions that they call. Errors
+  // are diagnostics at the location.
   virtual mlir::FailureOr<std::vector<char>> link(llvm::ArrayRef<llvm::ArrayRef<char>> units, llvm::ArrayRef<LinkedKernel> kernels,
                                                   mlir::Location location) const = 0;
 

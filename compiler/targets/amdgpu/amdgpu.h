@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels for AMD GPUs by LLVM's AMDGPU code generator, with only `rows`, `gemv` and `generic`. No driver loads them yet and `heddle compile` does not
-// offer them; tests disassemble them.
+// Kernels for AMD GPUs by LLVM's AMDGPU code generator, with only `rows`, `gemv` and `generic`. No driver loads them yet and `heddle compile` does
+// not offer them; tests disassemble them.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and rescales its results when a block's
-// largest score is much larger (targets/online_softmax.h), so scores are never in memory. While one block is computed, the next one's keys and
-// values are copied, or computed if the region does more than read them. Blocks whose keys no query of the workgroup reads are skipped.
+// A softmax between two products as one kernel: a workgroup has some queries, goes through the keys in blocks, and rescales its results when a
+// block's largest score is much larger (targets/online_softmax.h), so scores are never in memory. While one block is computed, the next one's keys
+// and values are copied, or computed if the region does more than read them. Blocks whose keys no query of the workgroup reads are skipped.
 #include "compiler/targets/cuda/attention_form.h"
 #include "compiler/targets/cuda/strategy.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -259,7 +259,8 @@ class AttentionWriter {
     operands_[Operand::values].fill(first, AttentionForm::keys, values);
   }
 
-  // Per row: bases of weights, which are near the largest scores; sums of weights; results. A base depends only on its row: other rows change no bit of it.
+  // Per row: bases of weights, which are near the largest scores; sums of weights; results. A base depends only on its row: other rows change no bit
+  // of it.
   Values go_through_keys() {
     // Keys up to `end` are read by some query; all queries read all keys of the blocks before `whole`.
     Value end = keys_, whole = k_.div(keys_, k_.index(AttentionForm::keys));
@@ -418,8 +419,8 @@ class AttentionWriter {
   // NaN if one of them is NaN.
   Value larger(Value a, Value b) { return f_.assembly("max.NaN.f32 $0, $1, $2;", "=f,f,f", {a, b}, f32(), /*pure=*/true); }
 
-  // e to the power of (value - base) * factor; with tensor cores 2 to that power, for which the device has an instruction. Arguments may be as large as
-  // possible, for example in masks; sums of products may not.
+  // e to the power of (value - base) * factor; with tensor cores 2 to that power, for which the device has an instruction. Arguments may be as large
+  // as possible, for example in masks; sums of products may not.
   Value exponential(Value value, double factor, Value base) {
     Value power;
     if (softmax_.is_plain && form_.tensor_cores()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The products of attention (attention_form.h): by tensor cores, with 16 or 32 queries per subgroup, or by fused multiply-add, with the same queries in
-// 16 neighboring threads. The layout of matrix elements in registers is that of the PTX ISA, mma.sync.m16n8k16.
+// The products of attention (attention_form.h): by tensor cores, with 16 or 32 queries per subgroup, or by fused multiply-add, with the same queries
+// in 16 neighboring threads. The layout of matrix elements in registers is that of the PTX ISA, mma.sync.m16n8k16.
 #include "compiler/targets/cuda/attention_form.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 

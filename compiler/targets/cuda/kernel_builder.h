@@ -10,8 +10,8 @@ namespace heddle::targets::cuda {
 
 class KernelBuilder : public LlvmKernelBuilder {
  public:
-  // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the next kernel, which may start at once; otherwise the next
-  // kernel waits, since its workgroups would be distributed unevenly.
+  // Opens the kernel for workgroups of `threads`. is_small: it leaves most of the device to the next kernel, which may start at once; otherwise the
+  // next kernel waits, since its workgroups would be distributed unevenly.
   KernelBuilder(tx::DispatchOp region, llvm::StringRef symbol, mlir::ModuleOp kernels, const Chip& chip, int64_t threads, bool is_small);
 
   // Limits registers so that this many workgroups fit on a multiprocessor.

@@ -69,8 +69,8 @@ struct Tile {
   int64_t rhs_piece(const TiledContraction& shape) const;  // as lhs_piece
   int64_t stage_bytes(const TiledContraction& shape) const;
 
-  // At the end all sums go through shared memory, so that they are stored in whole lines: in bands of a few rows of every subgroup, or of every row of
-  // threads.
+  // At the end all sums go through shared memory, so that they are stored in whole lines: in bands of a few rows of every subgroup, or of every row
+  // of threads.
   int64_t row_groups(const TiledContraction& shape) const { return shape.tensor_cores ? rows / warp_rows / 16 : thread_rows; }
   int64_t group_rows(const TiledContraction& shape) const { return rows / row_groups(shape); }
   int64_t bands(const TiledContraction& shape) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Emits microkernels: broadcasts of A times vectors of B into accumulators that are loop-carried values, so that they stay in registers. The loop over
-// k is not unrolled, since LLVM would spill. Called by contraction.
+// Emits microkernels: broadcasts of A times vectors of B into accumulators that are loop-carried values, so that they stay in registers. The loop
+// over k is not unrolled, since LLVM would spill. Called by contraction.
 #include "compiler/targets/x86_64/microkernel.h"
 
 #include "compiler/targets/code_units.h"
@@ -173,7 +173,8 @@ class TileWriter {
       }
     }
     if (!is_late) return;
-    // The tile is in the first-level cache now. The vectors of a row are independent, so the processor stays busy while each waits for its own last step.
+    // The tile is in the first-level cache now. The vectors of a row are independent, so the processor stays busy while each waits for its own last
+    // step.
     SmallVector<Operands> operands;
     for (int64_t j = 0; j < form_.vectors; ++j) operands.push_back(outside(j) ? Operands() : column_operands(j, epilogue));
     k_.loop(k_.index(0), k_.index(form_.rows), [&](Value row) {
