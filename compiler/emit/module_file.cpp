@@ -228,7 +228,7 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
   std::vector<module::SafetensorsTensor> tensors;
   for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
     auto it = parameters.find(parameter->name);
-    if (it == parameters.end() || !it->second.read) continue;  // its file is found by scope when the module is loaded
+    if (it == parameters.end() || !it->second.read) continue;  // found in a file of its scope when the module is loaded
     if (outside) {
       tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
     } else {

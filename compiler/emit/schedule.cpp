@@ -86,7 +86,7 @@ class Scheduler {
     return success();
   }
 
-  // Quotients are computed before other checks, which may depend on them.
+  // Checked early, since values that depend on the quotient are computed before other checks.
   void check_divisor(StringRef kind, AffineExpr dividend, AffineExpr divisor) {
     if ((tx::never_negative(divisor) && tx::is_never_zero(divisor)) || !divisors_.insert(divisor).second) return;
     std::string message;

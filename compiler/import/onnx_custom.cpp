@@ -16,7 +16,7 @@ struct Mismatch {
   heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT;
 };
 
-// The opset in which an operator of the default domain got the meaning that it has in another opset.
+// The opsets in which an operator of the default domain got a new meaning.
 struct Versions {
   std::string_view name;
   std::initializer_list<int64_t> since;  // increasing

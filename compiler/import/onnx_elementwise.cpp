@@ -130,7 +130,7 @@ void binary(Node& node) {
   if (fold_arithmetic<OpT>(node)) return;
   SmallVector<Value> values = broadcast_inputs(node);
   if constexpr (std::is_same_v<OpT, tx::DivOp>) {
-    // Nothing is divided if the quotient has no form.
+    // If the quotient has no elements, nothing is divided, so a zero is allowed.
     bool may_be_empty = llvm::any_of(Node::extents_of(values[0]), [](AffineExpr extent) { return !tx::is_positive(extent); });
     expect_not_zero(node, may_be_empty ? values[1] : node.input(1));
   }
@@ -152,7 +152,7 @@ void negate(Node& node) {
   unary<tx::NegOp>(node);
 }
 
-// Compares two elements of shapes; null if the result is not known.
+// The remainder for two elements of shapes; null if it is not known.
 AffineExpr remainder_of(Node& node, AffineExpr x, AffineExpr y, bool of_dividend) {
   auto known_x = tx::static_extent(x), known_y = tx::static_extent(y);
   if (!known_y && known_x == -1 && !of_dividend && tx::never_negative(y))
@@ -314,7 +314,7 @@ void gelu(Node& node) {
   node.set_result(node.make<tx::MulOp>(type, half, node.make<tx::AddOp>(type, gate, node.splat(type, 1.0))));
 }
 
-// The result of comparing two elements of shapes for all values of the symbols: an extent is never -1.
+// The result of comparing two elements of shapes, if it is the same for all values of the symbols; for example, an extent is never -1.
 std::optional<bool> compared_elements(tx::CompareKind kind, AffineExpr x, AffineExpr y) {
   auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
   switch (kind) {
@@ -376,7 +376,7 @@ void is_inf(Node& node) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
   Value magnitude = positive && negative ? node.make<tx::AbsOp>(type, input) : input;
-  // Neither test is needed: no number is less than the smallest one.
+  // If neither is requested, the result is false everywhere: no number is less than -infinity.
   auto kind = positive || negative ? tx::CompareKind::eq : tx::CompareKind::lt;
   node.set_result(compared(node, kind, magnitude, node.splat(type, positive ? infinity : -infinity)));
 }

@@ -176,8 +176,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
 
   static std::string derived_name(size_t i) { return tx::derived_prefix.str() + std::to_string(i); }
 
-  // Broadcasts and reshapes count as part of their user. Widened weights are computed in each call, so the values that they are computed from are
-  // not hoisted either.
+  // Whether all users are computed at load, so that only their results need be kept. Broadcasts and reshapes count as part of their user. Widened
+  // weights are computed in each call, so they do not count.
   bool all_users_known(Operation* op) {
     return llvm::all_of(op->getUsers(), [&](Operation* user) {
       return known_.contains(user) && !widened_.contains(user->getResult(0)) && (!passes_on(user) || all_users_known(user));

@@ -373,7 +373,7 @@ class ContractionWriter {
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
       // The only panel stays in L1 or L2, so the next rows of A are prefetched.
       prefetch.rows = shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
-      if (calls <= 3) {  // few tiles use this panel: its own rows arrive late before the next panel's do
+      if (calls <= 3) {  // few tiles use this panel: its own rows are needed before the next panel's
         prefetch.part = 0;
         prefetch.step = segment.units * Panels::unit * shape_.rhs_bytes() / 4;
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
@@ -570,7 +570,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   Plans plans;
   for (const Case& one : cases) {
     std::vector<RankedTiling> ranked = rank(one);
-    const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // larger bands are equivalent
+    const int64_t rows = shape->width == 0 ? one.rows : INT64_MAX;  // larger bands have only these rows
     auto known = llvm::find_if(ranked, [&](const RankedTiling& each) {
       return each.tiling.blocks == usual.blocks && std::min(each.tiling.band_size, rows) == std::min(usual.band_size, rows);
     });

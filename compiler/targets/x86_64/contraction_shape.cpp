@@ -290,7 +290,7 @@ Choice ContractionTiling::choice() const {
 }
 
 std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
-  if (shape.width == 0) {  // the tiling for that number of rows; bands of a call have the same size
+  if (shape.width == 0) {  // tiled like that number of rows; a call has bands of that size
     ContractionShape usual = shape;
     usual.width = usual.in_width = rows;
     std::vector<RankedTiling> ranked = rank_tilings(usual, single_pass, cores, rows);
