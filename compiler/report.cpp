@@ -156,8 +156,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       json::Array plans, refused;
       if (!with_plans) {
         for (const targets::Refusal& refusal : kernel.plan.refusals) refused.push_back(refusal_of(refusal.strategy, refusal.reason));
-      } else if (code.kernels.usual(kernel.region).symbol ==
-                 kernel.symbol) {  // kernels for only some calls share what is said of the region
+      } else if (code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // special kernels have the same refusals
         add_answers(code, kernel, plans, refused);
       }
       if (with_plans) entry["name"] = name_of_kernel(kernel.text);

@@ -121,8 +121,8 @@ void Fuser::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool wi
   };
   auto is_ours = [&](Value value) { return llvm::all_of(value.getUsers(), [&](Operation* user) { return group.ops.contains(user); }); };
   size_t parts = 0;
-  for (size_t before = 0;
-       before != group.ops.size();) {  // whether a value with several readers is only for this group is known when all of them are in it
+  // Repeated, since a value with several readers belongs to this group only when all of them are in it.
+  for (size_t before = 0; before != group.ops.size();) {
     before = group.ops.size();
     for (size_t i = 0; i < group.ops.size(); ++i) {
       for (Value operand : group.ops[i]->getOperands()) {
