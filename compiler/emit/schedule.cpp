@@ -419,10 +419,10 @@ class Scheduler {
       Value value = dispatch.getInputs()[operand];
       if (!tx::dies_with(dispatch, value))
         return dispatch.emitError("overwrites operand ")
-               << operand << ", which no region on its slot makes, or which is read again; remove `tied`, or read it before";
+               << operand << ", which no region on its slot makes, or which is read later; remove `tied`, or read it earlier";
       if (!tx::is_read_in_place(dispatch.getBody().getArgument(static_cast<unsigned>(operand))))
         return dispatch.emitError("overwrites operand ")
-               << operand << ", of which it reads other elements than the one that it replaces; remove `tied`";
+               << operand << ", but reads elements other than the one that it overwrites; remove `tied`";
       location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(tx::storage_of(value));
     }
     return success();

@@ -481,9 +481,9 @@ LogicalResult verify_weights(Operation* op, Value zero, int64_t columns) {
   if (is_quantized && weights.getIntOrFloatBitWidth() != 8 && weights.getIntOrFloatBitWidth() != 16)
     return op->emitOpError("multiplies ") << own << " with " << weights << ", not with integers of 8 or 16 bits";
   if (!zero) return success();
-  if (!is_quantized) return op->emitOpError("has a zero, but no integers beside floats");
+  if (!is_quantized) return op->emitOpError("has a zero, but does not multiply floats with integers");
   if (tensor(zero) != RankedTensorType::get({columns}, Float32Type::get(op->getContext())))
-    return op->emitOpError("zero is no tensor of ") << columns << " f32, one for each column";
+    return op->emitOpError("zero is not a tensor of ") << columns << " f32, one per column";
   return success();
 }
 
@@ -544,7 +544,7 @@ LogicalResult ConvOp::verify() {
     auto is_one = [](int64_t value) { return value == 1; };
     if (!getPackedShape() || spatial != 2 || shape[0] != 3 || shape[1] != 3 || groups != 1 || !llvm::all_of(getStrides(), is_one) ||
         !llvm::all_of(getDilations(), is_one))
-      return emitOpError("is no convolution for winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1");
+      return emitOpError("cannot use winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1");
     packed[0] = packed[1] = 4;
   }
   if (getPackedShape() && !is_packed_size(filter, packed, groups)) return emitOpError("packed_shape is not that of the filter");
@@ -696,7 +696,7 @@ LogicalResult ArgReduceOp::verify() {
   RankedTensorType input = tensor(getInput()), type = tensor(getResult());
   auto axis = static_cast<int64_t>(getAxis());
   if (axis < 0 || axis >= input.getRank()) return emitOpError("axis ") << axis << " is outside of rank " << input.getRank();
-  if (getKind() != ReduceKind::max && getKind() != ReduceKind::min) return emitOpError("is of max or min");
+  if (getKind() != ReduceKind::max && getKind() != ReduceKind::min) return emitOpError("needs kind max or min");
   if (!type.getElementType().isSignlessInteger(64)) return emitOpError("gives elements of i64, not of ") << type.getElementType();
   SmallVector<AffineExpr> kept = extents(input);
   kept.erase(kept.begin() + axis);
@@ -752,7 +752,7 @@ LogicalResult SoftmaxOp::verify() {
 LogicalResult LrnOp::verify() {
   if (llvm::cast<RankedTensorType>(getType()).getRank() < 1) return emitOpError("needs rank 1 or more");
   if (static_cast<int64_t>(getSize()) < 1) return emitOpError("size must be positive");
-  if (!llvm::isa<FloatType>(element_of(getInput()))) return emitOpError("is of floats, not of ") << element_of(getInput());
+  if (!llvm::isa<FloatType>(element_of(getInput()))) return emitOpError("needs elements that are floats, not ") << element_of(getInput());
   return success();
 }
 
@@ -825,8 +825,7 @@ LogicalResult DispatchOp::verify() {
   }
   OperationAttr operation = getAlternativeAttr();
   if (!operation) return success();
-  if (overwritten())
-    return emitOpError("ties a result to an operand, and a library's operator may run instead, which is promised another place");
+  if (overwritten()) return emitOpError("ties a result to an operand, but has an alternative, whose results must not overlap its operands");
   return verify_operator(*this, operation.getDomain(), operation.getName(), static_cast<int64_t>(operation.getVersion()),
                          operation.getRecord());
 }

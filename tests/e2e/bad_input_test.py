@@ -158,7 +158,7 @@ class BadModels(HeddleTestCase):
               return %m, %y : tensor<8xf32>, tensor<8xf32>
             }}"""
             with self.subTest(reads_later=reads_later):
-                self.assertIn("overwrites operand 0, which no region on its slot makes, or which is read again",
+                self.assertIn("overwrites operand 0, which no region on its slot makes, or which is read later",
                               self.refuse(text.encode(), "tied.mlir"))
 
     def test_a_region_that_overwrites_what_it_reads_elsewhere(self):
@@ -176,7 +176,7 @@ class BadModels(HeddleTestCase):
           }
           return %y : tensor<8x8xf32>
         }"""
-        self.assertIn("overwrites operand 0, of which it reads other elements than the one that it replaces", self.refuse(text.encode(), "tied.mlir"))
+        self.assertIn("overwrites operand 0, but reads elements other than the one that it overwrites", self.refuse(text.encode(), "tied.mlir"))
 
     def test_not_a_model_at_all(self):
         for content in (b"<html>404</html>", bytes(4096), b"\xff" * 4096):

@@ -52,7 +52,7 @@ func.func @winograd_filter(%x: tensor<1x4x4x8xf32>, %w: tensor<1152xf32>) -> ten
 // -----
 
 func.func @winograd_strides(%x: tensor<1x4x4x8xf32>, %w: tensor<2048xf32>) -> tensor<1x2x2x8xf32> {
-  // expected-error @+1 {{is no convolution for winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1}}
+  // expected-error @+1 {{cannot use winograd: it needs a packed filter of 3 x 3, strides, dilations and groups of 1}}
   %0 = tx.conv %x, %w {strides = array<i64: 2, 2>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, dilations = array<i64: 1, 1>, groups = 1, packed_shape = array<i64: 3, 3, 8, 8>, winograd} : tensor<1x4x4x8xf32>, tensor<2048xf32> -> tensor<1x2x2x8xf32>
   return %0 : tensor<1x2x2x8xf32>
 }
@@ -217,7 +217,7 @@ func.func @alternative_record(%x: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 func.func @arg_reduce_kind(%x: tensor<4x8xf32>) -> tensor<4xi64> {
-  // expected-error @+1 {{is of max or min}}
+  // expected-error @+1 {{needs kind max or min}}
   %0 = tx.arg_reduce sum %x {axis = 1 : i64} : tensor<4x8xf32> -> tensor<4xi64>
   return %0 : tensor<4xi64>
 }
@@ -257,7 +257,7 @@ func.func @quantized_of_32_bits(%x: tensor<2x3xf32>, %w: tensor<3x4xi32>) -> ten
 // -----
 
 func.func @zero_of_floats(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>, %z: tensor<4xf32>) -> tensor<2x4xf32> {
-  // expected-error @+1 {{has a zero, but no integers beside floats}}
+  // expected-error @+1 {{has a zero, but does not multiply floats with integers}}
   %0 = tx.matmul %x, %w, zero %z : tensor<2x3xf32>, tensor<3x4xf32>, tensor<4xf32> -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
@@ -265,7 +265,7 @@ func.func @zero_of_floats(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>, %z: tensor<4
 // -----
 
 func.func @zero_of_rows(%x: tensor<2x3xf32>, %w: tensor<3x4xi8>, %z: tensor<3xf32>) -> tensor<2x4xf32> {
-  // expected-error @+1 {{zero is no tensor of 4 f32, one for each column}}
+  // expected-error @+1 {{zero is not a tensor of 4 f32, one per column}}
   %0 = tx.matmul %x, %w, zero %z : tensor<2x3xf32>, tensor<3x4xi8>, tensor<3xf32> -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
