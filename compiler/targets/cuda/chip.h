@@ -11,12 +11,8 @@ struct Chip {
   std::string_view name;        // as code.h spells it, and LLVM's name of the CPU
   std::string_view ptx;         // LLVM's name of the PTX version
   int64_t shared_memory_bytes;  // of one workgroup, at most (CUDA C++ Programming Guide, "Compute Capabilities")
-<<<<<<< HEAD
   bool has_clusters;            // workgroups of a cluster read each other's shared memory (PTX ISA, "Cluster of Cooperative Thread Arrays")
-  bool starts_early;            // a kernel may be there before the one ahead of it has finished (PTX ISA, griddepcontrol)
-=======
   bool starts_early;            // a kernel may start before the previous one has finished (PTX ISA, griddepcontrol)
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 };
 
 inline constexpr Chip sm_80{"sm_80", "+ptx80", 163 * 1024, false, false};

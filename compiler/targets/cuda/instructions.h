@@ -32,19 +32,15 @@ class Instructions {
   mlir::Value load_shared(mlir::Value address, int64_t offset, mlir::Type type, unsigned alignment) const;
   void store_shared(mlir::Value value, mlir::Value address, int64_t offset, unsigned alignment) const;
 
-<<<<<<< HEAD
   // ---- clusters
-  // All threads of the cluster have come here, and what they stored in shared memory is visible to all of them.
+  // Waits for all threads of the cluster; makes their stores to shared memory visible to each other.
   void cluster_barrier() const;
-  // The address, among those of the cluster, of what lies at this address of shared memory in the workgroup of that rank.
+  // Translates an address of shared memory to the same place in the workgroup of that rank, as an address of the cluster.
   mlir::Value in_cluster(mlir::Value address, int64_t rank) const;
-  // Four f32 of a workgroup of the cluster.
+  // Loads four f32 at an address of the cluster.
   mlir::Value load_cluster(mlir::Value address, int64_t offset) const;
 
-  // One instruction of PTX; a pure one neither touches memory nor depends on it. No result type: none.
-=======
   // One instruction of PTX; a pure one neither accesses memory nor depends on it. No result type: none.
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
   mlir::Value assembly(const std::string& text, const std::string& constraints, mlir::ValueRange operands, mlir::Type result = {},
                        bool pure = false) const;
 

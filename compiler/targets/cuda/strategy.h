@@ -28,13 +28,9 @@ class Part {
   virtual bool works_in_place() const { return false; }
   // The number of workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }
-<<<<<<< HEAD
-  // Neighboring workgroups that share their memory, where a chip has clusters. A part with more than one is a kernel's only one.
+  // The number of neighboring workgroups that form a cluster, if the chip has clusters. A part with more than one is the only part of its kernel.
   virtual int64_t cluster() const { return 1; }
-  // Tiles that it could have, of which Budget says one; 0: it has none. choice: what tells this one from all others.
-=======
   // The number of tiles that are possible, one of which Budget selects; 0: it has none. choice: distinguishes the selected one from all others.
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
   virtual size_t tiles() const { return 0; }
   virtual std::string choice() const { return {}; }
   virtual double estimate_ns() const { return 0; }  // 0: none

@@ -21,15 +21,10 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
   // Each would need its own shared memory.
   auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
-<<<<<<< HEAD
   if (contractions > 1)
-    return FailureOr<Parts>(region.emitError("cuda: one kernel of ") << contractions << " contractions has no strategy");
+    return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
   auto groups = output_groups(region);
   for (const std::vector<Output>& outputs : groups) {
-=======
-  if (contractions > 1) return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
-  for (const std::vector<Output>& outputs : output_groups(region)) {
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     // A contraction stores its result in another order itself.
     std::vector<Output> stored = outputs;
     auto transpose = stored.front().value.getDefiningOp<tx::TransposeOp>();

@@ -27,16 +27,11 @@ constexpr double clocks_per_ns = 1.75;
 // A symbol is usually the size of a batch. One tile serves all its values.
 constexpr int64_t usual_symbol = 16;
 
-<<<<<<< HEAD
 // The same without tensor cores, fitted to 90 kernels on an H200, to 2 %.
 constexpr double plain_start_clocks = 3100, plain_store_clocks = 0.137;  // of a workgroup; of a result and a slice
 constexpr double cluster_clocks = 1280, cluster_store_clocks = 0.118;    // of a workgroup in a cluster; of a result
-// With more workgroups, some clusters wait until all others are done: each needs its places at once.
+// With more workgroups some clusters run in a second round, since all workgroups of a cluster need free multiprocessors at once.
 constexpr int64_t most_in_pairs = 3 * multiprocessors, most_in_fours = 300;
-=======
-// Below this number of workgroups a smaller tile is better, without tensor cores: it keeps most multiprocessors busy.
-constexpr int64_t enough_workgroups = 100;
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 
 // More of them would make the code long and leave few registers.
 constexpr int64_t most_pieces = 32;
@@ -289,7 +284,6 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
   // Where workgroups store rows innermost, or their number is not known, clusters were not measured.
   clusters = clusters && !shape.tensor_cores && !shape.rows_last && is_fixed(shape.rows) && is_fixed(shape.batches);
   std::vector<Tile> fitting;
-<<<<<<< HEAD
   for (const Tile& one : tiles_for(shape)) {
     auto tile = fitted(shape, one, shared_memory_bytes);
     if (!tile) continue;
@@ -299,19 +293,6 @@ std::vector<Tile> Tile::ranked(const TiledContraction& shape, int64_t shared_mem
       if (cluster > 1 && workgroups(shape, *tile, 1) > (cluster == 2 ? most_in_pairs : most_in_fours)) break;
       tile->estimate_ns = (shape.tensor_cores ? estimate(shape, *tile) : estimate_without_tensor_cores(shape, *tile)) / clocks_per_ns;
       fitting.push_back(*tile);
-=======
-  size_t suitable = SIZE_MAX;  // without tensor cores, the largest that gives enough workgroups
-  for (Tile tile : shape.tensor_cores ? ArrayRef<Tile>(with_tensor_cores) : ArrayRef<Tile>(without_tensor_cores)) {
-    tile.stages = std::clamp<int64_t>(tile.steps(shape), 2, tile.stages);
-    int64_t lines = tile.rows * tile.depth(shape.element_bytes()) / shape.lhs_piece() / usual_threads;  // each with its own position
-    if (uses_registers(shape, tile) || (lines > 8 && !shape.has_even_rows())) tile.residents = 1;
-    while (tile.stages > 2 && tile.shared_bytes(shape) > shared_memory_bytes) --tile.stages;
-    if (tile.shared_bytes(shape) > shared_memory_bytes || pieces(shape, tile) > most_pieces) continue;
-    if (shape.tensor_cores) {
-      tile.estimate_ns = estimate(shape, tile) / clocks_per_ns;
-    } else if (suitable == SIZE_MAX && workgroups(shape, tile, 1) >= enough_workgroups && shape.columns * 4 >= tile.columns * 3) {
-      suitable = fitting.size();
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     }
   }
   llvm::stable_sort(fitting, [](const Tile& a, const Tile& b) { return a.estimate_ns < b.estimate_ns; });

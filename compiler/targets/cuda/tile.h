@@ -82,13 +82,8 @@ struct Tile {
   int64_t shared_bytes(const TiledContraction& shape) const;
   std::string name() const;
 
-<<<<<<< HEAD
-  // Those that fit into shared memory, the best by estimate first. clusters: whether they may have some.
+  // The tiles that fit into shared memory, the best by estimate first. clusters: whether clusters are allowed.
   static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes, bool clusters);
-=======
-  // The tiles that fit into shared memory, the best by estimate first.
-  static std::vector<Tile> ranked(const TiledContraction& shape, int64_t shared_memory_bytes);
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
 };
 
 }  // namespace heddle::targets::cuda

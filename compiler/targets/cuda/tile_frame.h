@@ -15,15 +15,10 @@ class TileFrame : public Instructions {
   const Tile& tile;
 
   mlir::Value rows, first_row, first_column;  // i64
-<<<<<<< HEAD
-  mlir::Value batch;                          // i64; of a convolution: the group
-  mlir::Value slice, in_slice;                // i64: of this thread's sums, and the thread within it
-  mlir::Value rank;                           // i64: of this workgroup in its cluster; null if it is alone
-  mlir::Value first_step, end_step;           // i64: of this workgroup
-=======
   mlir::Value batch;                          // i64; for a convolution: the group
   mlir::Value slice, in_slice;                // i64: the slice of this thread's sums, and the thread within it
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
+  mlir::Value rank;                           // i64: this workgroup's rank in its cluster; null without a cluster
+  mlir::Value first_step, end_step;           // i64: the steps of this workgroup
 };
 
 }  // namespace heddle::targets::cuda

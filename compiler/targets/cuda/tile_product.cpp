@@ -76,13 +76,8 @@ class FusedMultiplyAdd final : public Pipeline {
     begin(copy);
     Values carried(static_cast<size_t>(tile_.thread_rows * column_groups()), k_.constant(four(), 0));
     carried.push_back(f_.shared());                                           // stage of this step
-<<<<<<< HEAD
-    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
-    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
-=======
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage being filled
-    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
+    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
       arrive();
       TileCopy::Copies copies = copy.step(add(f_.narrow(step), tile_.stages - 1), values.back());
       run(copies.start);
@@ -180,13 +175,8 @@ class MatrixMultiplyAdd final : public Pipeline {
       carried.append(load(f_.shared(), 0));
     }
     carried.push_back(f_.shared());                                           // stage of this step
-<<<<<<< HEAD
-    carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage that is filled
-    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
-=======
     carried.push_back(add(f_.shared(), (tile_.stages - 1) * stage_bytes()));  // stage being filled
-    Values results = k_.loop(k_.index(0), k_.index(tile_.steps(shape_)), k_.index(1), carried, [&](Value step, ValueRange values) {
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
+    Values results = k_.loop(f_.first_step, f_.end_step, k_.index(1), carried, [&](Value step, ValueRange values) {
       Values next(values.begin(), values.begin() + static_cast<ptrdiff_t>(sums));
       ValueRange rest = values.drop_front(sums).drop_back(2);
       Values fragments(rest.begin(), rest.end());

@@ -63,16 +63,11 @@ class TileOutput {
     return rows ? rows.getValue() : 1;
   }
 
-<<<<<<< HEAD
-  // How all threads go through a band of the exchange memory: `across` of them for a line of neighbors, `lines` at once.
+  // How all threads store a band of the exchange memory: `across` of them per line of neighbors, `lines` at once, in so many turns.
   struct Walk {
     int64_t across, lines, turns;
   };
   Walk walk() const {
-=======
-  // From the exchange memory to the outputs, by all threads: `across` of them for a line of neighbors.
-  LogicalResult store_band(const TileProduct& product, int64_t first_group) {
->>>>>>> 700aa88 (compiler/targets: plainer comments and reasons)
     int64_t line_length = transpose_ ? band_rows_ : tile_.columns, all_lines = transpose_ ? tile_.columns : band_rows_;
     int64_t across = line_length / lanes_, lines = std::clamp<int64_t>(k_.threads() / across, 1, all_lines);
     return {across, lines, all_lines / lines};
